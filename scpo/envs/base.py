@@ -1,0 +1,92 @@
+"""What every environment offers to the rollout: tasks in panels, episodes that take a policy's text and answer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, order=True)
+class Task:
+    """One entry of a panel.
+
+    Attributes:
+        id: Stable name, the same on every machine (no absolute path), e.g. ``valid_seen/<family>-.../<trial>``.
+        family: Column of the result table it counts for.
+        sha256: Hash of the task's content, so that a changed game is noticed.
+    """
+
+    id: str
+    family: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A fixed, sorted list of tasks. ``sha256`` is stored with every result and is equal on every machine."""
+
+    name: str
+    tasks: tuple[Task, ...]
+
+    @property
+    def sha256(self) -> str:
+        lines = "".join(f"{task.id} {task.sha256}\n" for task in self.tasks)
+        return hashlib.sha256(lines.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step gave.
+
+    Attributes:
+        action: The projected action that was executed.
+        valid: The response had the required format (never: was admissible).
+        observation: Raw text of the answer; the anchor state of the next step.
+        reward: Environment reward of this step.
+        done: The episode is over, won or at the horizon.
+        won: The benchmark's meaning of success.
+    """
+
+    action: str
+    valid: bool
+    observation: str
+    reward: float
+    done: bool
+    won: bool
+
+
+class Episode(Protocol):
+    """One rollout of one task."""
+
+    task: Task
+    observation: str
+    done: bool
+
+    def prompt(self) -> str:
+        """The text the policy reads now: instructions, history, current observation."""
+
+    def step(self, response: str) -> StepResult:
+        """Project the policy's text to an action, execute it and advance the episode."""
+
+
+class Environment(Protocol):
+    """All episodes of one process; owns engines and caches."""
+
+    families: tuple[str, ...]
+
+    def panel(self, name: str) -> Panel:
+        """The panel of that name in the configuration (``train``, ``probe`` or a validation panel)."""
+
+    def start(self, task: Task, slot: int) -> Episode:
+        """Begin an episode. ``slot`` is the sibling's index in its group; siblings of a group share cached transitions."""
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """A successful episode as text pairs to imitate: what the policy read, what it should answer."""
+
+    task_id: str
+    prompts: Sequence[str]
+    responses: Sequence[str]

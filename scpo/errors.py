@@ -1,0 +1,40 @@
+"""Errors of the project. Each says what was wrong, what was got, what is allowed and how to mend it.
+
+Every class is also the standard-library exception a caller would expect, so that ``except ValueError`` keeps working.
+"""
+
+
+class ScpoError(Exception):
+    """Base of every error that scpo raises on purpose."""
+
+
+class ConfigError(ScpoError, ValueError):
+    """A configuration that cannot be used: unknown name, misspelt key, value out of range, impossible combination."""
+
+
+class StepBatchError(ScpoError, ValueError):
+    """A batch that breaks the data contract; the message names the offending row."""
+
+
+class ScorerError(ScpoError, RuntimeError):
+    """A scorer that cannot be loaded or that answered with something other than similarities in [0, 1]."""
+
+
+class GameError(ScpoError, ValueError):
+    """A game file that is missing, corrupt or of another format."""
+
+
+class PanelError(ScpoError, ValueError):
+    """A panel that cannot be built, or that is not the one a run was started with."""
+
+
+class EnvironmentFailure(ScpoError, RuntimeError):
+    """An environment that kept failing after the retries its failure policy allows."""
+
+
+class RecordError(ScpoError, ValueError):
+    """A run record that cannot be read or belongs to another configuration."""
+
+
+class RecordWriteError(ScpoError, OSError):
+    """A record that could not be written (disk full, no permission); the previous version is intact."""

@@ -1,0 +1,48 @@
+"""The whole configuration as pydantic models, extra keys forbidden; imports nothing heavy."""
+
+from scpo.schema.env import AlfworldConfig, EnvConfig, GeneratedGames, PanelConfig
+from scpo.schema.method import EstimatorConfig, GigpoSettings, GrpoSettings, MethodConfig, ShaperConfig, StepFilter
+from scpo.schema.model import HuggingFaceModel, ModelConfig, TinyModel, WarmStart
+from scpo.schema.run import (
+    MACHINE_SECTIONS,
+    Experiment,
+    ExperimentRow,
+    LauncherConfig,
+    MachineConfig,
+    RunConfig,
+    WandbConfig,
+)
+from scpo.schema.scorer import BiEncoderScorer, ExactScorer, ScorerConfig
+from scpo.schema.trainer import LocalTrainer, LossConfig, OptimizerConfig, TrainerConfig, ValidationConfig
+
+__all__ = [
+    "MACHINE_SECTIONS",
+    "AlfworldConfig",
+    "BiEncoderScorer",
+    "EnvConfig",
+    "EstimatorConfig",
+    "ExactScorer",
+    "Experiment",
+    "ExperimentRow",
+    "GeneratedGames",
+    "GigpoSettings",
+    "GrpoSettings",
+    "HuggingFaceModel",
+    "LauncherConfig",
+    "LocalTrainer",
+    "LossConfig",
+    "MachineConfig",
+    "MethodConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "PanelConfig",
+    "RunConfig",
+    "ScorerConfig",
+    "ShaperConfig",
+    "StepFilter",
+    "TinyModel",
+    "TrainerConfig",
+    "ValidationConfig",
+    "WandbConfig",
+    "WarmStart",
+]
