@@ -1,6 +1,6 @@
 """The whole configuration of one run, and of a call of sweep.py."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -67,9 +67,12 @@ class ExperimentRow(Strict):
 
 
 class Experiment(Strict):
-    """``conf/experiment/<name>.yaml``: rows x the product of the axes."""
+    """``conf/experiment/<name>.yaml``: rows x the product of the axes (``env``, ``model``, ``seeds``).
+
+    An axis is a list of values, or one list for each scale.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     title: str
-    axes: dict[str, tuple[Any, ...]]
+    axes: dict[Literal["env", "model", "seeds"], tuple[str | int, ...] | dict[Literal["mini", "paper"], tuple[str | int, ...]]]
     rows: Annotated[tuple[ExperimentRow, ...], Field(min_length=1)]
