@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from scpo.schema import WarmStart
 
 
 @dataclass(frozen=True, order=True)
@@ -90,3 +93,13 @@ class Demonstration:
     task_id: str
     prompts: Sequence[str]
     responses: Sequence[str]
+
+
+class DemonstratingEnvironment(Environment, Protocol):
+    """An environment that can show how its tasks are solved, for the warm start of a small policy."""
+
+    def demonstrations(self, config: WarmStart) -> list[Demonstration]:
+        """Successful episodes on training tasks outside the training panel; the same list for the same config."""
+
+    def vocabulary(self) -> list[str]:
+        """Texts that together hold every word the environment can say."""

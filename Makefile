@@ -1,0 +1,56 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv first.
+PYTHON ?= python3
+VENV ?= .venv
+EXTRAS ?= alfworld,local,track,analysis,dev
+# A package index that serves the torch build you want, e.g. the CPU or CUDA one named on pytorch.org; empty: pip's own.
+TORCH_INDEX ?=
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt
+
+.PHONY: setup demo test test-slow lint figures bench clean
+.DEFAULT_GOAL := help
+
+help: ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## virtual environment in .venv with everything a laptop needs
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "scpo needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make setup PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	@# Ask pip what it would fetch: the default Linux build of torch brings gigabytes of CUDA packages.
+	@$(INSTALL) --dry-run --report $(VENV)/torch.json $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch 2>/dev/null; \
+	if grep -q '"name": "nvidia-' $(VENV)/torch.json; then \
+	  echo "NOTE: this torch comes with CUDA, a download of about 3 GB. Without a GPU, stop now (Ctrl-C) and run"; \
+	  echo "      make setup TORCH_INDEX=<CPU index of pytorch.org, section 'Get started'>   (README, 'Which torch')"; \
+	  sleep 5; \
+	fi
+	$(INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(INSTALL) -e '.[$(EXTRAS)]'
+	@touch $@
+
+demo: setup ## SCPO against its ablation on real ALFWorld-engine games, table and figures (no GPU, under 15 minutes)
+	$(BIN)/python sweep.py +experiment=ablation_monotonicity 'seeds=[0]'
+	$(BIN)/python -m analysis figures
+
+test: setup ## the tests (under 10 minutes)
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: setup ## the long tests too
+	$(BIN)/python -m pytest
+
+lint: setup ## style, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+figures: setup ## every table and figure, from the runs in runs/
+	$(BIN)/python -m analysis figures
+
+bench: setup ## speeds, as ratios measured in one run
+	$(BIN)/python -m bench.bench_alfworld
+
+clean: ## what was built; runs/ and .cache/ stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

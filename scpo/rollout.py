@@ -1,0 +1,183 @@
+"""Multi-turn rollout: a policy plays a batch of episodes in lockstep, and the steps become a StepBatch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.envs.base import Environment, Episode, StepResult, Task
+from scpo.errors import EnvironmentFailure
+from scpo.steps import StepBatch
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One sampled response: its text, the token ids on both sides, and the log-probability of each response token."""
+
+    text: str
+    prompt_ids: tuple[int, ...]
+    response_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    truncated: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return len(self.prompt_ids) + len(self.response_ids)
+
+
+class Policy(Protocol):
+    """Anything that answers prompts: the model in training, a frozen one, an API."""
+
+    max_response_tokens: int
+
+    def generate(
+        self, prompts: Sequence[str], temperature: float, uniforms_NL: NDArray[np.float64]
+    ) -> list[Generation]:
+        """Sample one response for each prompt; token ``l`` of row ``n`` is drawn with the uniform number [n, l]."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where an episode stands in its batch: its group, its index among the siblings, and its task."""
+
+    group: int
+    sibling: int
+    task: Task
+
+
+@dataclass
+class Trajectory:
+    """One finished rollout: ``anchors[t]`` was observed before step t, which ``generations[t]`` and ``results[t]`` made."""
+
+    slot: Slot
+    anchors: list[str] = field(default_factory=list)
+    generations: list[Generation] = field(default_factory=list)
+    results: list[StepResult] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    @property
+    def won(self) -> bool:
+        return any(result.won for result in self.results)
+
+    @property
+    def episode_return(self) -> float:
+        """Undiscounted sum of rewards."""
+        return float(sum(result.reward for result in self.results))
+
+
+@dataclass
+class _Running:
+    """An episode under way, with the uniform numbers that sample its tokens."""
+
+    episode: Episode
+    trajectory: Trajectory
+    rng: np.random.Generator
+    failures: int = 0
+
+
+def group_slots(tasks: Sequence[Task], group_size: int) -> list[Slot]:
+    """``group_size`` siblings for each task, numbered group by group."""
+    return [Slot(group, sibling, task) for group, task in enumerate(tasks) for sibling in range(group_size)]
+
+
+def rollout(
+    environment: Environment,
+    policy: Policy,
+    slots: Sequence[Slot],
+    *,
+    temperature: float,
+    seed: Sequence[int],
+    retries: int,
+) -> list[Trajectory]:
+    """Play one episode for each slot, all in lockstep.
+
+    Each episode draws from its own stream, seeded by (``seed``, slot index), so that what one episode samples does not
+    depend on its neighbours or on how long they last.
+
+    Args:
+        environment: Starts the episodes.
+        policy: Answers the prompts, one batch a turn.
+        slots: One for each episode.
+        temperature: Sampling temperature; 0 is greedy.
+        seed: Non-negative integers, e.g. (run seed, training step).
+        retries: How often an episode whose environment fails starts again before the rollout stops.
+
+    Returns:
+        One trajectory for each slot, in the order of ``slots``.
+
+    Raises:
+        EnvironmentFailure: An environment failed more often than ``retries`` allows.
+    """
+    running = [_start(environment, slot, (*seed, index)) for index, slot in enumerate(slots)]
+    while active := [run for run in running if not run.episode.done]:
+        prompts = [run.episode.prompt() for run in active]
+        uniforms_NL = np.stack([run.rng.random(policy.max_response_tokens) for run in active])
+        for run, generation in zip(active, policy.generate(prompts, temperature, uniforms_NL), strict=True):
+            _step(environment, run, generation, retries)
+    return [run.trajectory for run in running]
+
+
+def _start(environment: Environment, slot: Slot, seed: Sequence[int]) -> _Running:
+    episode = environment.start(slot.task, slot.sibling)
+    return _Running(episode, Trajectory(slot), np.random.default_rng(np.random.SeedSequence(list(seed))))
+
+
+def _step(environment: Environment, run: _Running, generation: Generation, retries: int) -> None:
+    anchor = run.episode.observation
+    try:
+        result = run.episode.step(generation.text)
+    except EnvironmentFailure as failure:
+        run.failures += 1
+        slot = run.trajectory.slot
+        if run.failures > retries:
+            raise EnvironmentFailure(
+                f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) failed "
+                f"{run.failures} times, {retries} retries are allowed (env.failure_retries): {failure}"
+            ) from failure
+        logger.warning("%s; the episode starts again (%d of %d retries)", failure, run.failures, retries)
+        run.episode, run.trajectory = environment.start(slot.task, slot.sibling), Trajectory(slot)
+        return
+    run.trajectory.anchors.append(anchor)
+    run.trajectory.generations.append(generation)
+    run.trajectory.results.append(result)
+
+
+def step_batch(
+    trajectories: Sequence[Trajectory], *, success_threshold: float, position_N: NDArray[np.int64] | None = None
+) -> StepBatch:
+    """Rows of ``trajectories``, trajectory by trajectory in time order.
+
+    Args:
+        trajectories: Finished rollouts; row order follows theirs.
+        success_threshold: tau_succ; a return above it is a success for the shaper.
+        position_N: The trainer's processing order; None: the row order.
+    """
+    steps = [(index, t) for index, trajectory in enumerate(trajectories) for t in range(len(trajectory))]
+    owner = [trajectories[index] for index, _ in steps]
+    results = [trajectories[index].results[t] for index, t in steps]
+    returns = np.array([trajectory.episode_return for trajectory in owner], dtype=np.float32)
+    return StepBatch(
+        group_N=np.array([trajectory.slot.group for trajectory in owner]),
+        trajectory_N=np.array([index for index, _ in steps]),
+        step_N=np.array([t for _, t in steps], dtype=np.int32),
+        task_N=np.array([trajectory.slot.task.family for trajectory in owner], dtype=object),
+        anchor_N=np.array([trajectories[index].anchors[t] for index, t in steps], dtype=object),
+        action_N=np.array([result.action for result in results], dtype=object),
+        next_observation_N=np.array([result.observation for result in results], dtype=object),
+        reward_N=np.array([result.reward for result in results], dtype=np.float32),
+        valid_N=np.array([result.valid for result in results]),
+        episode_return_N=returns,
+        success_N=returns > np.float32(success_threshold),
+        won_N=np.array([trajectory.won for trajectory in owner]),
+        position_N=np.arange(len(steps)) if position_N is None else position_N,
+        is_copy_N=np.zeros(len(steps), dtype=np.bool_),
+    )

@@ -1,0 +1,143 @@
+"""Checkpoints that are whole or absent: written beside, synced, renamed, and checked when read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from scpo.errors import RecordError, RecordWriteError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
+
+MARKER = "COMPLETE.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint: a Hugging Face model folder plus the optimiser's state."""
+
+    step: int
+    folder: Path
+
+
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    optimizer: torch.optim.Optimizer,
+    *,
+    keep: int,
+) -> Checkpoint:
+    """Write ``folder/step_<step>`` and drop all but the newest ``keep``.
+
+    Random state is not stored: every generator of the trainer is seeded by (run seed, step).
+
+    Raises:
+        RecordWriteError: The disk is full or not writable; earlier checkpoints are intact.
+    """
+    target, scratch = folder / f"step_{step:05d}", folder / f".step_{step:05d}.tmp"
+    try:
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        _write(scratch, step, model, tokenizer, optimizer)
+        shutil.rmtree(target, ignore_errors=True)
+        scratch.rename(target)
+        _sync(folder)
+    except (OSError, RuntimeError) as error:
+        # safetensors reports a full disk as its own error, a RuntimeError subclass or OSError by version
+        shutil.rmtree(scratch, ignore_errors=True)
+        free = shutil.disk_usage(folder).free if folder.exists() else 0
+        raise RecordWriteError(
+            f"checkpoint {target} could not be written ({error}); {free} bytes are free there; earlier checkpoints are "
+            "intact: free some space and run the same command again"
+        ) from error
+    for old in complete_checkpoints(folder)[:-keep]:
+        shutil.rmtree(old.folder)
+    return Checkpoint(step, target)
+
+
+def _write(
+    scratch: Path,
+    step: int,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    optimizer: torch.optim.Optimizer,
+) -> None:
+    from safetensors.torch import save_file
+
+    model.save_pretrained(scratch)
+    tokenizer.save_pretrained(scratch)
+    save_file(_optimizer_tensors(optimizer), scratch / "optimizer.safetensors")
+    sizes = {path.name: path.stat().st_size for path in sorted(scratch.iterdir())}
+    for name in sizes:
+        _sync(scratch / name)
+    (scratch / MARKER).write_text(json.dumps({"step": step, "bytes": sizes}))
+    _sync(scratch / MARKER)
+    _sync(scratch)
+
+
+def complete_checkpoints(folder: Path) -> list[Checkpoint]:
+    """Complete checkpoints, oldest first; incomplete or truncated ones are passed over with a warning."""
+    found = []
+    for path in sorted(folder.glob("step_*")):
+        try:
+            marker = json.loads((path / MARKER).read_text())
+            sizes = {name: (path / name).stat().st_size for name in marker["bytes"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            logger.warning("checkpoint %s is incomplete (%s); it is passed over", path, error)
+            continue
+        if sizes != marker["bytes"]:
+            logger.warning("checkpoint %s is damaged: sizes %s, expected %s", path, sizes, marker["bytes"])
+            continue
+        found.append(Checkpoint(marker["step"], path))
+    return found
+
+
+def load_checkpoint(checkpoint: Checkpoint, model: PreTrainedModel, optimizer: torch.optim.Optimizer) -> None:
+    """Put weights and optimiser state back in place.
+
+    Raises:
+        RecordError: The tensors are not those of this model.
+    """
+    from safetensors.torch import load_file, load_model
+
+    try:
+        load_model(model, checkpoint.folder / "model.safetensors", device=str(model.device))
+        _restore_optimizer(optimizer, load_file(checkpoint.folder / "optimizer.safetensors"))
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        raise RecordError(
+            f"checkpoint {checkpoint.folder} does not fit the model of this run ({error}); remove that folder to "
+            "continue from the one before"
+        ) from error
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    state = optimizer.state_dict()["state"]
+    return {f"{index}.{name}": value.contiguous() for index, slots in state.items() for name, value in slots.items()}
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, value in tensors.items():
+        index, name = key.split(".")
+        state.setdefault(int(index), {})[name] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,90 @@
+"""The policy loss that all methods share (METHOD section 3): clipped PPO, k3 KL to the reference policy, entropy bonus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from scpo.schema import LossConfig
+
+
+@dataclass(frozen=True)
+class TokenStatistics:
+    """What a forward pass of the policy says about response tokens, all of shape (N, L)."""
+
+    logprob_NL: torch.Tensor
+    entropy_NL: torch.Tensor
+
+
+@dataclass(frozen=True)
+class PolicyLoss:
+    """``total`` is differentiable; the rest are token sums (not means), for logging."""
+
+    total: torch.Tensor
+    clipped: float
+    kl_old: float
+    kl_reference: float
+    entropy: float
+
+
+def token_statistics(logits_NLV: torch.Tensor, token_NL: torch.Tensor, temperature: float) -> TokenStatistics:
+    """Log-probability of each response token and entropy (nats) of its distribution, at the sampling temperature."""
+    logprob_NLV = (logits_NLV.float() / temperature).log_softmax(-1)
+    logprob_NL = logprob_NLV.gather(-1, token_NL[..., None])[..., 0]
+    return TokenStatistics(logprob_NL, -(logprob_NLV.exp() * logprob_NLV).sum(-1))
+
+
+def k3(logprob_NL: torch.Tensor, reference_NL: torch.Tensor) -> torch.Tensor:
+    """Schulman's k3 estimate of KL(policy || reference): exp(d) - d - 1 with d = log pi_ref - log pi; never negative."""
+    difference = (reference_NL - logprob_NL).clamp(-20, 20)
+    return (difference.exp() - difference - 1).clamp(-10, 10)
+
+
+def policy_loss(
+    statistics: TokenStatistics,
+    old_logprob_NL: torch.Tensor,
+    advantage_N: torch.Tensor,
+    mask_NL: torch.Tensor,
+    config: LossConfig,
+    *,
+    tokens: float,
+    reference_logprob_NL: torch.Tensor | None = None,
+) -> PolicyLoss:
+    r"""Sum of the token losses divided by ``tokens`` (the mini-batch's response tokens: token mean over all of it).
+
+    L = max(-A r, -A clip(r, 1 - clip_low, 1 + clip_high)), for A < 0 at most -A dual_clip (arXiv 1707.06347, 1912.09729),
+    plus kl_coefficient * k3 minus entropy_coefficient * entropy; r = exp(logprob - old logprob).
+
+    Args:
+        statistics: Of the policy in training, with gradient.
+        old_logprob_NL: Of the policy that sampled the tokens.
+        advantage_N: One advantage for each row, shared by its tokens.
+        mask_NL: 1 on response tokens, 0 on padding.
+        config: Clip ranges and coefficients.
+        tokens: Divisor, so that micro-batches add up to the mini-batch's token mean.
+        reference_logprob_NL: Of the reference policy; needed when ``config.kl_coefficient`` is above 0.
+    """
+    log_ratio = (statistics.logprob_NL - old_logprob_NL).clamp(-20, 20)
+    ratio = log_ratio.exp()
+    advantage_N1 = advantage_N[:, None]
+    clipped_ratio = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
+    loss_NL = torch.maximum(-advantage_N1 * ratio, -advantage_N1 * clipped_ratio)
+    loss_NL = torch.where(advantage_N1 < 0, torch.minimum(loss_NL, -advantage_N1 * config.dual_clip), loss_NL)
+    loss_NL = loss_NL - config.entropy_coefficient * statistics.entropy_NL
+    kl = torch.zeros(())
+    if reference_logprob_NL is not None:
+        kl_NL = k3(statistics.logprob_NL, reference_logprob_NL)
+        loss_NL = loss_NL + config.kl_coefficient * kl_NL
+        kl = (kl_NL.detach() * mask_NL).sum()
+    with torch.no_grad():
+        clipped = ((ratio != clipped_ratio) * mask_NL).sum()
+    return PolicyLoss(
+        total=(loss_NL * mask_NL).sum() / tokens,
+        clipped=float(clipped),
+        kl_old=float((-log_ratio.detach() * mask_NL).sum()),
+        kl_reference=float(kl),
+        entropy=float((statistics.entropy_NL.detach() * mask_NL).sum()),
+    )

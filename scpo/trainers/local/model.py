@@ -1,0 +1,71 @@
+"""Models of the local trainer: built from config, or loaded by path or hub name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from scpo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from scpo.schema import HuggingFaceModel, TinyModel
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto`` is CUDA where there is one.
+
+    Raises:
+        ConfigError: CUDA was asked for and there is none.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("machine.device=cuda, but torch sees no CUDA device; use machine.device=auto or cpu")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def build_tiny(config: TinyModel, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """A freshly initialised Qwen2-architecture causal LM with tied embeddings, in float32."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    shape = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=config.hidden_size,
+        num_hidden_layers=config.layers,
+        intermediate_size=config.intermediate_size,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.heads,
+        max_position_embeddings=config.max_positions,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=config.initializer_range,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(config.init_seed)
+        return Qwen2ForCausalLM(shape)
+
+
+def load_pretrained(path: str, dtype: str = "float32") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer from a folder or a hub name.
+
+    Raises:
+        ConfigError: Nothing loadable is there.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+        return AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype)), tokenizer
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"model.path={path!r}: no Hugging Face causal LM could be loaded ({str(error).splitlines()[0]}); "
+            "give a folder with config.json, weights and tokenizer, or a hub name that this machine can reach"
+        ) from error
+
+
+def load_huggingface(config: HuggingFaceModel) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The policy of ``conf/model/<name>.yaml`` with ``kind: huggingface``."""
+    return load_pretrained(config.path, config.dtype)

@@ -1,0 +1,41 @@
+"""Validation: a panel played at the validation temperature, success overall and by family."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from scpo.envs.base import Environment
+from scpo.rollout import Policy, Slot, Trajectory, rollout
+from scpo.schema import ValidationConfig
+
+
+def validate(
+    environment: Environment, policy: Policy, panel: str, config: ValidationConfig, *, repeats: int, retries: int
+) -> dict[str, float]:
+    """Metrics ``val/<panel>/...`` of one panel, ``repeats`` episodes a game; the same draws at every validation."""
+    tasks = environment.panel(panel).tasks
+    slots = [Slot(index, repeat, task) for index, task in enumerate(tasks) for repeat in range(repeats)]
+    trajectories = rollout(
+        environment, policy, slots, temperature=config.temperature, seed=(config.seed,), retries=retries
+    )
+    return {f"val/{panel}/{name}": value for name, value in episode_metrics(trajectories, by_family=True).items()}
+
+
+def episode_metrics(trajectories: Sequence[Trajectory], *, by_family: bool) -> dict[str, float]:
+    """Success rate (also ``<family>/success_rate``), episode length, and shares of invalid and no-op steps."""
+    steps = [result for trajectory in trajectories for result in trajectory.results]
+    metrics = {
+        "success_rate": float(np.mean([trajectory.won for trajectory in trajectories])),
+        "episodes": float(len(trajectories)),
+        "episode_length": len(steps) / len(trajectories),
+        "invalid_rate": float(np.mean([not result.valid for result in steps])),
+    }
+    families: dict[str, list[bool]] = defaultdict(list)
+    for trajectory in trajectories:
+        families[trajectory.slot.task.family].append(trajectory.won)
+    if by_family:
+        metrics |= {f"{family}/success_rate": float(np.mean(won)) for family, won in sorted(families.items())}
+    return metrics
