@@ -1,0 +1,107 @@
+"""Files that are either the old version or the new one, whatever dies in between, and readers that name damage."""
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scpo.errors import RecordError, RecordWriteError
+
+YAML_END = "...\n"  # YAML's own end-of-document mark: without it a file cut inside its last number would read as valid
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is ten times faster, where it was built
+Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+@contextlib.contextmanager
+def naming_write_errors(path: Path, size: int) -> Iterator[None]:
+    """Turn an OSError while writing ``path`` into a RecordWriteError that says what was needed and what is intact."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RecordWriteError(
+            error.errno or 0,
+            f"cannot write record {path} ({size} bytes needed, {_free_bytes(path)} free): {reason}. "
+            "What it held before is intact; make room (or mend the permissions) and start the same command again",
+        ) from error
+
+
+def _free_bytes(path: Path) -> str:
+    try:
+        return str(shutil.disk_usage(path.parent).free)
+    except OSError:
+        return "unknown"
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data`` atomically: temporary file beside it, fsync, rename, fsync of the folder."""
+    with naming_write_errors(path, len(data)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+            raise
+        sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder (a rename, a new file) survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON atomically; keys keep their order, floats their repr, NaN is refused."""
+    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def write_yaml(path: Path, value: Any) -> None:
+    """Write YAML atomically; keys keep their order; the last line marks the end."""
+    text = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
+    write_bytes(path, (text + YAML_END).encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON record; a missing, cut or damaged file is a RecordError that names it."""
+    try:
+        return json.loads(read_bytes(path))
+    except ValueError as error:
+        raise RecordError(f"{path} is damaged: {error}. Delete the run folder to start that run again") from error
+
+
+def read_yaml(path: Path) -> Any:
+    """Read a YAML record that ``write_yaml`` wrote; a missing, cut or damaged file is a RecordError that names it."""
+    data = read_bytes(path)
+    if not data.endswith(b"\n" + YAML_END.encode()):
+        raise RecordError(
+            f"{path} is cut short: it does not end with the line {YAML_END.strip()!r}. "
+            "Delete the run folder to start that run again"
+        )
+    try:
+        return yaml.load(data, Loader=Loader)  # noqa: S506 (a safe loader, chosen above)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path} is damaged: {error}. Delete the run folder to start that run again") from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a record whole; a missing or unreadable file is a RecordError that names it."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"cannot read record {path}: {error.strerror}") from error

@@ -1,0 +1,89 @@
+"""A copy of the metrics in Weights & Biases. Training never waits for it and never dies of it."""
+
+import logging
+import math
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scpo.schema import MACHINE_SECTIONS, RunConfig
+from scpo.tracking.folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+Task = Callable[[], object]
+
+
+class WandbMirror:
+    """Sends metrics to W&B from a thread of its own: a server that is slow, gone or dying delays only that thread.
+
+    The first failure, at init, log or finish, is one warning; after it the mirror is silent.
+    """
+
+    def __init__(self, folder: RunFolder, config: RunConfig) -> None:
+        self._folder = folder
+        self._config = config
+        self._run: Any = None
+        self._tasks: queue.Queue[Task | None] = queue.Queue()
+        self._thread: threading.Thread | None = None
+        if config.wandb.mode != "disabled":
+            self._thread = threading.Thread(target=self._work, name="wandb-mirror", daemon=True)
+            self._thread.start()
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Queue the values of one step; non-finite ones, null in metrics.jsonl, are left out."""
+        finite = {name: float(value) for name, value in values.items() if math.isfinite(value)}
+        if self._thread is not None:
+            self._tasks.put(lambda: self._run.log(finite, step=step))
+
+    def finish(self, exit_code: int = 0) -> None:
+        """Let W&B write what is queued, for at most ``finish_timeout_s``."""
+        if self._thread is None:
+            return
+        self._tasks.put(lambda: self._run.finish(exit_code=exit_code, quiet=True))
+        self._tasks.put(None)
+        limit = self._config.wandb.finish_timeout_s
+        self._thread.join(limit)
+        if self._thread.is_alive():
+            logger.warning(
+                "W&B did not finish within %g s and is left behind; %s is whole", limit, self._folder.metrics
+            )
+        self._thread = None
+
+    def _work(self) -> None:
+        try:
+            self._init()
+            while (task := self._tasks.get()) is not None:
+                task()
+        except ImportError:
+            logger.info("wandb is not installed, metrics are not mirrored; pip install 'scpo[track]' adds it")
+        except Exception as error:  # noqa: BLE001 (whatever goes wrong in the mirror, training goes on)
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            logger.warning("W&B mirror stopped: %s. Training goes on; %s is whole", reason, self._folder.metrics)
+
+    def _init(self) -> None:
+        import wandb  # optional, and slow to import
+
+        config = self._config
+        self._run = wandb.init(
+            mode=config.wandb.mode,
+            project=config.wandb.project,
+            entity=config.wandb.entity,
+            group=f"{config.env.name}-{config.model.name}-{config.method.name}",
+            id=self._folder.run_id,
+            name=self._folder.run_id,
+            resume="allow",
+            dir=str(self._folder.path),
+            config=config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS)),
+            settings=wandb.Settings(
+                init_timeout=config.wandb.init_timeout_s,
+                silent=True,
+                console="off",  # stdout stays ours
+                disable_git=True,  # provenance.json holds the code's state; nothing of it leaves the machine
+                disable_code=True,
+                x_disable_meta=True,
+                x_disable_machine_info=True,
+                x_disable_stats=True,
+            ),
+        )

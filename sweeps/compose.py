@@ -1,0 +1,96 @@
+"""From Hydra overrides to a validated RunConfig; whatever is wrong with them becomes a ConfigError that says so."""
+
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import ValidationError
+
+from scpo.errors import ConfigError
+from scpo.schema import Experiment, RunConfig
+from sweeps.explain import explain_hydra, explain_syntax, explain_validation
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+
+
+def compose_run(overrides: Sequence[str]) -> RunConfig:
+    """The configuration of one run."""
+    return validate_run(resolve(compose_raw(tuple(overrides))), overrides)
+
+
+def compose_experiment(name: str, overrides: Sequence[str] = ()) -> tuple[Experiment, str]:
+    """An experiment and the scale it is asked for at."""
+    raw = resolve(compose_raw((f"+experiment={name}", *overrides)))
+    try:
+        return Experiment.model_validate(raw["experiment"]), str(raw["scale"])
+    except ValidationError as error:
+        raise ConfigError(f"conf/experiment/{name}.yaml:\n{explain_validation(error, Experiment)}") from error
+
+
+@functools.lru_cache(maxsize=1024)
+def compose_raw(overrides: tuple[str, ...]) -> DictConfig:
+    """What Hydra makes of the overrides, interpolations unresolved. Cached (40 ms each): not to be written to."""
+    for override in overrides:
+        parse(override)
+    with _hydra():
+        try:
+            return compose("config", overrides=list(overrides))
+        except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
+            raise ConfigError(explain_hydra(error, overrides, CONF, _plain_keys, RunConfig)) from None
+
+
+def resolve(raw: DictConfig) -> dict[str, Any]:
+    """Fill in the interpolations."""
+    try:
+        return dict(OmegaConf.to_container(raw, resolve=True))  # type: ignore[arg-type]
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{error.full_key or 'a value'}: {str(error).splitlines()[0]}") from None
+
+
+def validate_run(data: dict[str, Any], overrides: Sequence[str] = ()) -> RunConfig:
+    """Check a composed configuration against the schema; an experiment's own section is no part of it."""
+    try:
+        return RunConfig.model_validate({key: value for key, value in data.items() if key != "experiment"})
+    except ValidationError as error:
+        raise ConfigError(explain_validation(error, RunConfig)) from None
+
+
+def parse(override: str) -> Override:
+    """Parse one override; ConfigError if it is none, or if it asks for Hydra's own sweep."""
+    try:
+        parsed = OverridesParser.create().parse_override(override)
+    except HydraException as error:
+        raise ConfigError(explain_syntax(override, str(error))) from None
+    if parsed.is_sweep_override():
+        key = parsed.get_key_element()
+        raise ConfigError(f"{override}: one value a key, or a list in quotes: '{key}=[...]'. Axes are {AXES_HINT}")
+    return parsed
+
+
+AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
+
+
+def options(group: str) -> list[str]:
+    """The files of a config group, as names."""
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def _plain_keys() -> dict[str, Any]:
+    """The default configuration, to look misspelt keys up in."""
+    return resolve(compose_raw(()))
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        yield

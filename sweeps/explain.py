@@ -1,0 +1,147 @@
+"""What Hydra's and pydantic's errors mean for the person who typed the command."""
+
+import difflib
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+
+def explain_syntax(override: str, message: str) -> str:
+    """An override that Hydra's grammar refuses."""
+    cause = message.splitlines()[0]
+    return f"{override!r} is no override ({cause}); write key=value, quoted if it has [ ] {{ }} or spaces"
+
+
+def explain_hydra(
+    error: Exception,
+    overrides: Sequence[str],
+    conf: Path,
+    default: Callable[[], dict[str, Any]],
+    model: type[BaseModel],
+) -> str:
+    """A composition that failed: find the override at fault and say what would have been right."""
+    for override in overrides:
+        key, _, value = override.lstrip("+~").partition("=")
+        if (conf / key).is_dir():
+            names = [path.stem for path in sorted((conf / key).glob("*.yaml"))]
+            if value not in names:
+                return f"{override}: no {key} is called {value!r}{did_you_mean(value, names)}\n{_allowed(names)}"
+        elif f"'{key}'" in str(error):
+            return explain_key(override, default(), model)
+    return str(error).splitlines()[0]
+
+
+def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) -> str:
+    """An override of a key that the configuration does not have."""
+    key = override.partition("=")[0]
+    if key in schema_keys(model):
+        return f"{override}: {key} is not set in this configuration; +{override} adds it where its section is not null"
+    return _unknown(key, "", [*schema_keys(model), *dotted_keys(default)])
+
+
+def _unknown(key: str, got: str, known: Sequence[str]) -> str:
+    parent, _, name = key.rpartition(".")
+    siblings = sorted({one[len(parent) :].lstrip(".").split(".")[0] for one in known if _within(one, parent)})
+    hint = did_you_mean(key, known, [one for one in dict.fromkeys(known) if one.rpartition(".")[2] == name])
+    keys = f"\nkeys of {parent or 'the configuration'}: {', '.join(siblings)}" if siblings else ""
+    return f"unknown key {key}{got}{hint}{keys}"
+
+
+def schema_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """All dotted keys that a model's fields can have, over every member of a union."""
+    keys = []
+    for name, field in model.model_fields.items():
+        below = [key for member in _models_in(field.annotation) for key in schema_keys(member, f"{prefix}{name}.")]
+        keys += [f"{prefix}{name}", *dict.fromkeys([] if _is_mapping(field.annotation) else below)]
+    return keys
+
+
+def _is_mapping(annotation: Any) -> bool:
+    return typing.get_origin(annotation) is dict
+
+
+def explain_validation(error: ValidationError, model: type[BaseModel]) -> str:
+    """One line for each thing that the schema refuses, with what was got and what is allowed."""
+    return "\n".join(_explain_detail(detail, model) for detail in error.errors(include_url=False))
+
+
+def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> str:
+    """`; did you mean x?` for the nearest known name, or nothing."""
+    nearest = list(first) or difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {' or '.join(nearest[:3])}?" if nearest else ""
+
+
+def dotted_keys(data: Any, prefix: str = "") -> list[str]:
+    """All keys of nested mappings, with dots: sections and leaves."""
+    if not isinstance(data, dict):
+        return []
+    names = [f"{prefix}{key}" for key in data]
+    return names + [name for key, value in data.items() for name in dotted_keys(value, f"{prefix}{key}.")]
+
+
+def _within(name: str, parent: str) -> bool:
+    return not parent or name.startswith(f"{parent}.")
+
+
+def _allowed(names: Iterable[str]) -> str:
+    return f"allowed: {', '.join(names)}"
+
+
+def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    location = [part for part in detail["loc"] if not _is_tag(part, detail, model)]
+    key, got = ".".join(map(str, location)), detail["input"]
+    if detail["type"] == "extra_forbidden":
+        here = [".".join(map(str, [*location[:-1], name])) for name in _fields_at(detail["loc"][:-1], model)]
+        return _unknown(key, f" (got {got!r})", [*here, *schema_keys(model)])
+    if detail["type"] == "missing":
+        return f"{key} is missing"
+    expected = str(detail.get("ctx", {}).get("expected") or detail.get("ctx", {}).get("expected_tags") or "")
+    hint = (
+        did_you_mean(str(got), [name.strip(" '") for name in expected.replace(" or ", ",").split(",")])
+        if expected
+        else ""
+    )
+    return f"{key}: got {_shorten(got)}; {detail['msg'][0].lower()}{detail['msg'][1:]}{hint}"
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _is_tag(part: int | str, detail: ErrorDetails, model: type[BaseModel]) -> bool:
+    """Pydantic puts the chosen member of a union (`gigpo`) into a location; a reader of YAML knows no such key."""
+    at = detail["loc"].index(part)
+    before, after = _models_at(detail["loc"][:at], model), _models_at(detail["loc"][: at + 1], model)
+    return at > 0 and len(before) > 1 and len(after) <= len(before) and any(_has_tag(member, part) for member in before)
+
+
+def _fields_at(location: Sequence[int | str], model: type[BaseModel]) -> list[str]:
+    return sorted({name for member in _models_at(location, model) for name in member.model_fields})
+
+
+def _models_at(location: Sequence[int | str], model: type[BaseModel]) -> list[type[BaseModel]]:
+    """The models that may stand at a location: fields descend, a union's tag narrows, keys of a dict change nothing."""
+    members = [model]
+    for part in location:
+        fields = [member.model_fields[part] for member in members if part in member.model_fields]
+        if fields:
+            members = [found for field in fields for found in _models_in(field.annotation)]
+        else:
+            members = [member for member in members if _has_tag(member, part)] or members
+    return members
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for argument in typing.get_args(annotation) for found in _models_in(argument)]
+
+
+def _has_tag(member: type[BaseModel], tag: int | str) -> bool:
+    annotations = (field.annotation for field in member.model_fields.values())
+    return any(typing.get_origin(one) is Literal and tag in typing.get_args(one) for one in annotations)
