@@ -1,0 +1,36 @@
+"""GiGPO: group-in-group advantage (arXiv 2505.10978, equations 3, 7 and 8)."""
+
+import numpy as np
+
+from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments, normalise
+from scpo.advantages.grpo import episode_advantage
+from scpo.schema.method import GigpoSettings
+from scpo.steps import FloatArray, StepBatch
+
+
+def gigpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GigpoSettings) -> FloatArray:
+    """A = A_E + ω A_S, both with the same normalisation.
+
+    A_E is GRPO's advantage of the unshaped outcome. A_S normalises q = R + bonus (R the discounted step return) among
+    the rows that share an anchor state; a group of one row gets 0. Copies take part in all statistics, as in the stack.
+    """
+    q_N = step_return_N.astype(np.float64) + bonus_N
+    episode_N = episode_advantage(batch, config, config.normalisation)
+    return as_advantage(episode_N + config.omega * step_advantage(batch, q_N, config))
+
+
+def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -> Float64Array:
+    """A_S: q normalised inside its anchor group, always over rows.
+
+    ``singletons: group_step`` compares a step whose anchor state no other step shares with the rows of its group at the
+    same step index instead (ours; the papers leave such steps at 0). A step and its copies count as one.
+    """
+    anchor_N = anchor_groups(batch, config.anchor_similarity if config.anchors == "similar" else None)
+    advantage_N = normalise(q_N, anchor_N, moments(q_N, anchor_N), config.normalisation, config.std_floor)
+    if config.singletons == "zero":
+        return advantage_N
+    alone_N = np.bincount(anchor_N[batch.original_N], minlength=anchor_N.max(initial=-1) + 1)[anchor_N] == 1
+    step_id_N = group_ids(batch.group_N, batch.step_N)
+    by_step_N = normalise(q_N, step_id_N, moments(q_N, step_id_N), config.normalisation, config.std_floor)
+    return np.where(alone_N, by_step_N, advantage_N)

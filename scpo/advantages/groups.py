@@ -1,0 +1,78 @@
+"""Vectorised group-by: dense group ids from any keys, and group statistics that do not depend on the order of rows."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.schema.method import Normalisation
+from scpo.steps import FloatArray, IntArray
+
+Float64Array = NDArray[np.float64]
+
+EPSILON = 1e-6
+
+
+def text_ids(texts: Iterable[str]) -> IntArray:
+    """Number texts so that equal texts, and only those, share a number (one hash per row, no sort)."""
+    first: dict[str, int] = {}
+    return np.fromiter(map(first.setdefault, texts, count()), dtype=np.int64)
+
+
+def group_ids(*keys_N: NDArray[Any]) -> IntArray:
+    """Dense ids ``0..G-1`` of the rows that agree in all integer keys; ids ascend with the keys, first key first."""
+    id_N = np.zeros(len(keys_N[0]), dtype=np.int64)
+    for key_N in keys_N:
+        value_K, code_N = np.unique(key_N, return_inverse=True)
+        id_N = np.unique(id_N * len(value_K) + code_N, return_inverse=True)[1]
+    return id_N
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Size, mean and standard deviation of each group. The deviation is Bessel-corrected; of one value it is 0."""
+
+    count_G: IntArray
+    mean_G: Float64Array
+    std_G: Float64Array
+
+
+def moments(value_N: NDArray[Any], id_N: IntArray) -> Moments:
+    """Group statistics in float64, for dense ids.
+
+    Values are taken relative to the least of their group and summed in ascending order, so that equal values have a
+    standard deviation of exactly 0, and permuting the rows changes no bit.
+    """
+    order = np.lexsort((value_N, id_N))
+    count_G = np.bincount(id_N)
+    starts = np.cumsum(count_G) - count_G
+    if not len(order):
+        return Moments(count_G, np.zeros(0), np.zeros(0))
+    sorted_N, sorted_id_N = np.asarray(value_N, np.float64)[order], id_N[order]
+    least_G = sorted_N[starts]
+    excess_N = sorted_N - least_G[sorted_id_N]
+    mean_excess_G = np.add.reduceat(excess_N, starts) / count_G
+    square_G = np.add.reduceat((excess_N - mean_excess_G[sorted_id_N]) ** 2, starts)
+    return Moments(count_G, least_G + mean_excess_G, np.sqrt(square_G / np.maximum(count_G - 1, 1)))
+
+
+def normalise(
+    value_N: NDArray[Any], id_N: IntArray, stats: Moments, normalisation: Normalisation, std_floor: float
+) -> Float64Array:
+    """Normalise each value by the statistics of its group.
+
+    ``mean_std_norm``: (x - mean) / (std + 1e-6); ``mean_norm``: x - mean. A group whose std is 0 or below ``std_floor``
+    gets exactly 0 in both: its differences are rounding, not signal. Groups of one value have std 0, hence 0.
+    """
+    deviation_N = np.asarray(value_N, np.float64) - stats.mean_G[id_N]
+    scale_G = stats.std_G + EPSILON if normalisation == "mean_std_norm" else np.ones_like(stats.std_G)
+    flat_G = (stats.std_G < std_floor) | (stats.std_G == 0)
+    return np.where(flat_G[id_N], 0.0, deviation_N / scale_G[id_N])
+
+
+def as_advantage(value_N: NDArray[Any]) -> FloatArray:
+    """Estimators compute in float64 and answer in float32."""
+    return value_N.astype(np.float32)

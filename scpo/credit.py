@@ -1,0 +1,210 @@
+"""The one call that every trainer makes: a batch of steps in, an advantage for each of them out."""
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scpo.advantages import ESTIMATORS, Estimator
+from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.returns import step_returns
+from scpo.errors import ConfigError, StepBatchError
+from scpo.schema.method import GigpoSettings, MethodConfig
+from scpo.shaping.drive import Pairs, Scorer
+from scpo.shaping.order import Seed, descents, processing_key
+from scpo.shaping.reference import active_groups, trajectories
+from scpo.shaping.shaper import FailedMatch, Shaped, shape
+from scpo.steps import FloatArray, StepBatch
+
+ABOVE_THETA_WARNING = 0.8
+
+_OPTIONAL_FIELDS = {"entropy": "entropy_N", "hindsight_logprob": "hindsight_logprob_N"}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CreditDiagnostics:
+    """What ``assign`` saw and did.
+
+    Attributes:
+        metrics: Deterministic values, by the names of the diagnostics table. A ratio without a denominator (credited
+            steps per failed trajectory when none failed, exact share when nothing was credited) is left out rather than
+            written as 0; amounts are always there. A method without a shaper has zero amounts of credit and pairs.
+        timings: Seconds per stage, ``timing_s/scpo/*``; all there, 0 without a shaper.
+        step_return_N: Discounted step returns, unshaped.
+        bonus_N: What was added to them: alpha * credit - invalid penalty.
+        shaped: The shaper's answer with one record per failed trajectory; None for a method without a shaper.
+    """
+
+    metrics: dict[str, float]
+    timings: dict[str, float]
+    step_return_N: FloatArray
+    bonus_N: FloatArray
+    shaped: Shaped | None
+
+    def details(self, batch: StepBatch) -> dict[str, list[dict[str, Any]]]:
+        """JSON-ready samples for the disk: ``steps`` (text, outcome, credit) and ``matches`` (credited pairs)."""
+        if self.shaped is None:
+            return {"steps": [], "matches": []}
+        return {"steps": _step_records(batch, self.shaped), "matches": _match_records(batch, self.shaped.matches)}
+
+
+def assign(
+    batch: StepBatch, scorer: Scorer | None, config: MethodConfig, *, seed: Seed = (0, 0)
+) -> tuple[FloatArray, CreditDiagnostics]:
+    """Advantage of every step: returns, credit, bonus, host estimator (paper, section 3.5).
+
+    R~ = R + bonus with bonus = α * credit - penalty * [invalid], added after discounting, at the step that earned it.
+    The episode's outcome stays unshaped. What R~ is used for is up to the estimator.
+
+    Args:
+        batch: The steps.
+        scorer: Needed by methods with a shaper, ignored by others.
+        config: The method.
+        seed: Run seed and training step, for what is random in the shaper.
+
+    Returns:
+        ``advantage_N`` (float32) and the diagnostics.
+
+    Raises:
+        ConfigError: The estimator is unknown, is not a row-level one, or cannot host a shaper; or a scorer is missing.
+        StepBatchError: The batch lacks a field that the estimator requires.
+        ScorerError: The scorer gave something else than similarities in [0, 1].
+    """
+    estimator = resolve(config)
+    _check_fields(batch, config.estimator.name, estimator)
+    if config.shaper and scorer is None:
+        raise ConfigError(f"method {config.name!r} has a shaper, which needs a scorer: got None, see scpo.scoring")
+    return_N = step_returns(batch, config.estimator.gamma)
+    penalty_N = np.float32(config.estimator.invalid_penalty) * ~batch.valid_N
+    shaped = shape(batch, scorer, config.shaper, seed) if config.shaper and scorer else None
+    bonus_N = -penalty_N
+    if config.shaper and shaped:
+        bonus_N = bonus_N + np.float32(config.shaper.alpha) * shaped.credit_N
+    advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, config.estimator)
+    started = time.perf_counter()
+    metrics = _batch_metrics(batch, config, seed)
+    if config.shaper and shaped and shaped.credit_N.any():
+        unshaped_N = estimator.function(batch, return_N, -penalty_N, config.estimator)
+        metrics |= _effect_metrics(batch, shaped.credit_N, advantage_N - unshaped_N, config)
+    metrics |= _credit_metrics(batch, shaped, config.shaper.alpha if config.shaper else 0.0)
+    seconds = dict.fromkeys(("text", "scoring", "self_similarity", "matching", "accumulation"), 0.0)
+    seconds |= (shaped.seconds if shaped else {}) | {"metrics": time.perf_counter() - started}
+    timings = {f"timing_s/scpo/{stage}": value for stage, value in seconds.items()}
+    return advantage_N, CreditDiagnostics(metrics, timings, return_N, bonus_N, shaped)
+
+
+def resolve(config: MethodConfig) -> Estimator:
+    """The registered estimator of a method; trainers call it at config time to see what they must provide.
+
+    Raises:
+        ConfigError: The estimator is unknown, works on tokens, or does not read the bonus that a shaper gives.
+    """
+    name = config.estimator.name
+    if name not in ESTIMATORS:
+        raise ConfigError(f"method {config.name!r}: estimator {name!r} is unknown; allowed: {', '.join(ESTIMATORS)}")
+    estimator = ESTIMATORS[name]
+    if estimator.level != "row":
+        raise ConfigError(f"method {config.name!r}: estimator {name!r} works on tokens; only its trainer can call it")
+    if config.shaper and "step_bonus" not in estimator.requires:
+        hosts = ", ".join(key for key, entry in ESTIMATORS.items() if "step_bonus" in entry.requires)
+        raise ConfigError(
+            f"method {config.name!r}: estimator {name!r} ignores step returns, so the shaper's credit would be lost; "
+            f"allowed hosts: {hosts}"
+        )
+    return estimator
+
+
+def _check_fields(batch: StepBatch, name: str, estimator: Estimator) -> None:
+    for requirement, field in _OPTIONAL_FIELDS.items():
+        if requirement in estimator.requires and getattr(batch, field) is None:
+            raise StepBatchError(
+                f"estimator {name!r} requires {field}, which this batch lacks: the trainer provides it"
+            )
+
+
+def _batch_metrics(batch: StepBatch, config: MethodConfig, seed: Seed) -> dict[str, float]:
+    groups = len(np.unique(batch.group_N))
+    active = len(list(active_groups(trajectories(batch))))
+    key_N = processing_key(batch, config.shaper.order if config.shaper else "balanced", seed)
+    return _ratio("credit/active_groups", active, groups) | {"credit/descents": descents(batch, key_N)}
+
+
+def _effect_metrics(
+    batch: StepBatch, credit_N: FloatArray, shift_N: FloatArray, config: MethodConfig
+) -> dict[str, float]:
+    """Whether the credit reached the advantages, over credited rows without copies."""
+    host = config.estimator
+    similar = isinstance(host, GigpoSettings) and host.anchors == "similar"
+    anchor_N = anchor_groups(batch, host.anchor_similarity if isinstance(host, GigpoSettings) and similar else None)
+    original_N = batch.original_N
+    shared_N = np.bincount(anchor_N[original_N])[anchor_N] >= 2
+    credited_N = (credit_N > 0) & original_N
+    effective = credit_N[credited_N & shared_N].sum(dtype=np.float64) / credit_N[credited_N].sum(dtype=np.float64)
+    shift = np.abs(shift_N[credited_N]).mean(dtype=np.float64)
+    return {"credit/effective": float(effective), "credit/shift": float(shift)}
+
+
+def _credit_metrics(batch: StepBatch, shaped: Shaped | None, alpha: float) -> dict[str, float]:
+    """Amounts of credit and of scored pairs, over rows without copies."""
+    original_N = batch.original_N
+    failed_N = original_N & ~batch.success_N
+    matches = shaped.matches if shaped else ()
+    credit = sum(float(match.credit_l.sum(dtype=np.float64)) for match in matches)
+    cells = [(match, cell) for match in matches for cell in match.trace.credited if cell.credit > 0]
+    exact = sum(match.task.reference[cell.u] == match.task.failed[cell.v] for match, cell in cells)
+    pairs = shaped.pairs if shaped else Pairs(0, 0, 0, 0)
+    if pairs.above_theta > ABOVE_THETA_WARNING * pairs.scored:
+        _log.warning(
+            "%d of %d scored pairs reach theta: the scorer hardly tells steps apart", pairs.above_theta, pairs.scored
+        )
+    return {
+        **_ratio("credit/steps", len(cells), len(matches)),
+        **_ratio("credit/steps_all", len(cells), len(np.unique(batch.trajectory_N[failed_N]))),
+        **_ratio("credit/aux_mean", alpha * credit, int(original_N.sum())),
+        **_ratio("credit/aux_mean_failed", alpha * credit, int(failed_N.sum())),
+        **_ratio("credit/exact", exact, len(cells)),
+        **_ratio("credit/above_theta", pairs.above_theta, pairs.scored),
+        "scpo/pairs_dense": float(pairs.dense),
+        "scpo/pairs_asked": float(pairs.asked),
+        "scpo/pairs_scored": float(pairs.scored),
+        "scpo/pairs_speculated": 0.0,
+    }
+
+
+def _ratio(name: str, part: float, whole: int) -> dict[str, float]:
+    return {name: part / whole} if whole else {}
+
+
+def _step_records(batch: StepBatch, shaped: Shaped) -> list[dict[str, Any]]:
+    return [
+        {
+            "group": int(batch.group_N[row]),
+            "trajectory": int(batch.trajectory_N[row]),
+            "step": int(batch.step_N[row]),
+            "text": shaped.text_N[row],
+            "success": bool(batch.success_N[row]),
+            "credit": float(shaped.credit_N[row]),
+        }
+        for row in np.flatnonzero(batch.original_N & shaped.surviving_N)
+    ]
+
+
+def _match_records(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> list[dict[str, Any]]:
+    return [
+        {
+            "group": match.task.group,
+            "trajectory": int(batch.trajectory_N[match.failed_row_l[cell.v]]),
+            "step": int(batch.step_N[match.failed_row_l[cell.v]]),
+            "reference_trajectory": int(batch.trajectory_N[match.reference_row_m[cell.u]]),
+            "reference_step": int(batch.step_N[match.reference_row_m[cell.u]]),
+            "similarity": cell.similarity,
+            "credit": cell.credit,
+            "exact": match.task.reference[cell.u] == match.task.failed[cell.v],
+        }
+        for match in matches
+        for cell in match.trace.credited
+    ]

@@ -1,0 +1,198 @@
+"""Drivers of the matchers: they run all failed trajectories in lockstep and ask the scorer in batches.
+
+Each round gathers what the walks ask for, drops what is known, asks the scorer once and sends the answers back. The
+lazy driver starts from nothing; the dense one, as in the paper, knows every cell before the first step. Walks cannot
+tell the difference, so both give the same credit bit for bit, provided that a pair's score does not depend on the pairs
+scored with it.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.errors import ScorerError
+from scpo.shaping.matcher import Cell, Matching, MatchRule, MatchTrace, match
+
+TextPair = tuple[str, str]
+
+
+class Scorer(Protocol):
+    """Says how similar two step texts are.
+
+    ``name`` identifies the scorer with all settings that change its answers. ``score`` answers ordered pairs with
+    float32 similarities in [0, 1]; a pair's score must not depend on the other pairs of the call.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def score(self, pairs: Sequence[TextPair]) -> NDArray[np.float32]: ...
+
+
+@dataclass(frozen=True)
+class MatchTask:
+    """One failed trajectory against its group's reference: filtered step texts and the processing order of the failed.
+
+    Tasks of the same ``group`` share their reference.
+    """
+
+    group: int
+    reference: tuple[str, ...]
+    failed: tuple[str, ...]
+    order: tuple[int, ...]
+
+    def texts(self, cell: Cell) -> TextPair:
+        """The ordered text pair behind a cell: the reference step first, the earlier one in M*."""
+        return self.reference[cell.u], (self.failed if cell.matrix == "failed" else self.reference)[cell.v]
+
+    def cells(self, matrix: str) -> Iterator[Cell]:
+        """All cells of M, or those of M* above its diagonal."""
+        if matrix == "failed":
+            return (Cell("failed", u, v) for u in range(len(self.reference)) for v in range(len(self.failed)))
+        return (Cell("self", u, v) for v in range(len(self.reference)) for u in range(v))
+
+
+class Pairs(NamedTuple):
+    """What the scoring took, in pairs.
+
+    ``dense``: cells of all M, and of one M* per group above its diagonal (none for the forward matcher); ``asked``:
+    cells that the walks read; ``scored``: distinct text pairs that the scorer saw; ``above_theta``: those of them >= θ.
+    """
+
+    dense: int
+    asked: int
+    scored: int
+    above_theta: int
+
+
+class CreditMatches(NamedTuple):
+    """The traces of all tasks, in their order, the pairs they took and the seconds of each stage."""
+
+    traces: tuple[MatchTrace, ...]
+    pairs: Pairs
+    seconds: dict[str, float]
+
+
+def credit_batch(tasks: Sequence[MatchTask], scorer: Scorer, rule: MatchRule, *, dense: bool = False) -> CreditMatches:
+    """Match every failed trajectory against its reference.
+
+    Args:
+        tasks: The failed trajectories of all groups.
+        scorer: Answers text pairs with similarities in [0, 1].
+        rule: θ, λ, the matcher and its variants.
+        dense: Score every cell before the walks start, as in the paper.
+
+    Returns:
+        A trace per task, the pairs it took, and the seconds spent in ``scoring`` (failed against reference),
+        ``self_similarity`` and ``matching``.
+
+    Raises:
+        ScorerError: The scorer answered with another number of scores, or with one outside [0, 1]; names the pair.
+    """
+    started = time.perf_counter()
+    book = _ScoreBook(scorer)
+    kinds = ("failed", "self") if rule.matcher == "kmp" else ("failed",)
+    if dense:
+        book.learn([(cell.matrix, task.texts(cell)) for kind in kinds for task in tasks for cell in task.cells(kind)])
+    traces, asked = _run_in_lockstep(tasks, rule, book)
+    scores = np.fromiter(book.known.values(), dtype=np.float32, count=len(book.known))
+    pairs = Pairs(_dense_cells(tasks, kinds), asked, len(scores), int((scores >= rule.theta).sum()))
+    matching = time.perf_counter() - started - sum(book.seconds.values())
+    seconds = {"scoring": book.seconds["failed"], "self_similarity": book.seconds["self"], "matching": matching}
+    return CreditMatches(traces, pairs, seconds)
+
+
+def _dense_cells(tasks: Sequence[MatchTask], kinds: tuple[str, ...]) -> int:
+    cells = sum(len(task.reference) * len(task.failed) for task in tasks)
+    if "self" in kinds:
+        length_of = {task.group: len(task.reference) for task in tasks}
+        cells += sum(m * (m - 1) // 2 for m in length_of.values())
+    return cells
+
+
+def _run_in_lockstep(
+    tasks: Sequence[MatchTask], rule: MatchRule, book: "_ScoreBook"
+) -> tuple[tuple[MatchTrace, ...], int]:
+    traces: dict[int, MatchTrace] = {}
+    walks = {i: match(rule, len(task.reference), task.order) for i, task in enumerate(tasks)}
+    waiting: dict[int, Cell | None] = dict.fromkeys(walks)
+    asked = 0
+    while waiting:
+        for i, cell in list(waiting.items()):
+            advanced = _advance(walks[i], tasks[i], cell, book)
+            asked += advanced.answered
+            if isinstance(advanced.state, MatchTrace):
+                traces[i] = advanced.state
+                del waiting[i]
+            else:
+                waiting[i] = advanced.state
+        book.learn([(cell.matrix, tasks[i].texts(cell)) for i, cell in waiting.items() if cell])
+    return tuple(traces[i] for i in range(len(tasks))), asked
+
+
+class _Advanced(NamedTuple):
+    state: Cell | MatchTrace
+    answered: int
+
+
+def _advance(walk: Matching, task: MatchTask, cell: Cell | None, book: "_ScoreBook") -> _Advanced:
+    """Send known answers until the walk asks for an unknown one or ends. ``cell`` None starts the walk."""
+    answered = 0
+    try:
+        if cell is None:
+            cell = next(walk)
+        while (score := book.known.get(task.texts(cell))) is not None:
+            answered += 1
+            cell = walk.send(score)
+    except StopIteration as stop:
+        return _Advanced(stop.value, answered)
+    return _Advanced(cell, answered)
+
+
+@dataclass
+class _ScoreBook:
+    """All scores of one batch by ordered text pair, and the seconds that each kind of pair took."""
+
+    scorer: Scorer
+    known: dict[TextPair, np.float32] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=lambda: {"failed": 0.0, "self": 0.0})
+
+    def learn(self, questions: Sequence[tuple[str, TextPair]]) -> None:
+        """Score the pairs that are not known yet, in one call; its time is split by the kinds' shares of the pairs."""
+        unknown: dict[TextPair, str] = {}
+        for matrix, texts in questions:
+            if texts not in self.known:
+                unknown.setdefault(texts, matrix)
+        if not unknown:
+            return
+        started = time.perf_counter()
+        pairs = list(unknown)
+        self.known.update(zip(pairs, checked(self.scorer, pairs), strict=True))
+        elapsed = time.perf_counter() - started
+        for matrix in unknown.values():
+            self.seconds[matrix] += elapsed / len(unknown)
+
+
+def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
+    """The scorer's answers, after making sure that they are what the protocol promises.
+
+    Raises:
+        ScorerError: Another number of answers than pairs, or one that is not a number in [0, 1].
+    """
+    answers: NDArray[Any] = np.asarray(scorer.score(pairs))
+    if answers.shape != (len(pairs),):
+        raise ScorerError(
+            f"scorer {scorer.name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, with an array "
+            f"of shape {answers.shape}: expected ({len(pairs)},)"
+        )
+    scores = answers.astype(np.float32)
+    bad = np.flatnonzero(~((scores >= 0) & (scores <= 1)))
+    if len(bad):
+        raise ScorerError(
+            f"scorer {scorer.name!r} gave {answers[bad[0]]} to the pair {pairs[bad[0]]!r}: expected a number in [0, 1]"
+        )
+    return scores

@@ -1,0 +1,229 @@
+"""The credit matchers, written as generators that ask for one similarity at a time (paper, section 3.3, algorithm 2).
+
+A matcher yields the ``Cell`` it wants to read and is sent the score: it reads like the pseudocode, and whoever drives
+it decides where scores come from: a full matrix, or a scorer that is only asked for what the walk reads.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.errors import ConfigError
+from scpo.steps import FloatArray
+
+T = TypeVar("T")
+
+
+class Cell(NamedTuple):
+    """``failed``: M[u, v], reference step u against failed step v. ``self``: M*[u, v], both in the reference, u < v."""
+
+    matrix: Literal["failed", "self"]
+    u: int
+    v: int
+
+
+class Credited(NamedTuple):
+    """Failed step v earned ``credit`` at reference position u."""
+
+    u: int
+    v: int
+    similarity: float
+    credit: float
+
+
+@dataclass(frozen=True)
+class MatchTrace:
+    """What a matcher did.
+
+    Attributes:
+        walk: ``(v, j)`` for every processed step in processing order: the failed step and the matched reference
+            position after it, -1 for none.
+        credited: The cells that earned credit, in the order they were earned; a failed step appears at most once.
+    """
+
+    walk: tuple[tuple[int, int], ...]
+    credited: tuple[Credited, ...]
+
+    def credit_l(self, length: int) -> FloatArray:
+        """Credit of each of the ``length`` failed steps, in [0, 1]."""
+        credit_l = np.zeros(length, dtype=np.float32)
+        for cell in self.credited:
+            credit_l[cell.v] = cell.credit
+        return credit_l
+
+
+Matching = Generator[Cell, np.float32, MatchTrace]
+
+
+@dataclass(frozen=True)
+class MatchRule:
+    """How to match. θ and λ are cast to float32 once, here: a float32 score of 0.7 must reach a θ of 0.7.
+
+    Attributes:
+        theta: Match threshold θ, 0 < θ <= 1.
+        soft_base: Soft base λ, 0 <= λ < 1.
+        monotonic: Credit only positions beyond every credited one.
+        matcher: ``kmp`` is algorithm 2; ``forward`` is the prose of sections 3.3 and 3.4.
+        after_full_match: Without monotonicity: end the walk at the last reference position, or go on.
+    """
+
+    theta: float
+    soft_base: float
+    monotonic: bool = True
+    matcher: Literal["kmp", "forward"] = "kmp"
+    after_full_match: Literal["stop", "restart"] = "stop"
+
+    def __post_init__(self) -> None:
+        if not 0 < np.float32(self.theta) <= 1 or not 0 <= np.float32(self.soft_base) < 1:
+            raise ConfigError(
+                f"theta = {self.theta}, soft_base = {self.soft_base}: allowed are 0 < theta <= 1 and 0 <= soft_base < 1"
+            )
+        if self.matcher not in MATCHERS:
+            raise ConfigError(f"matcher {self.matcher!r} is unknown; allowed: {', '.join(MATCHERS)}")
+        object.__setattr__(self, "theta", np.float32(self.theta))
+        object.__setattr__(self, "soft_base", np.float32(self.soft_base))
+
+    @property
+    def stops(self) -> bool:
+        """A full match ends the walk; with monotonic credit nothing could follow it anyway."""
+        return self.monotonic or self.after_full_match == "stop"
+
+    def credit(self, similarity: np.float32) -> np.float32:
+        """Soft credit max(0, M - λ) / (1 - λ)."""
+        soft_base = np.float32(self.soft_base)
+        return np.float32(max(np.float32(0), similarity - soft_base) / (np.float32(1) - soft_base))
+
+
+def match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
+    """Walk of one failed trajectory, whose steps come in ``order``, along a reference of length ``m``."""
+    return MATCHERS[rule.matcher](rule, m, order if m else ())
+
+
+def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
+    """Algorithm 2: the matched position j advances by one or falls back through the KMP table.
+
+    A step earns credit when it pushes j beyond the frontier. No position is skipped, so credit needs contiguous runs.
+    Similarity is not transitive, so falling back to next(j) does not imply that the shorter prefix really matches, as
+    it does for equal characters: KMP's exactness does not carry over.
+
+    Without monotonicity every advance of j earns credit, also behind the frontier. After a full match the paper is
+    silent: ``stop`` ends the walk, ``restart`` falls back to next(m-1).
+    """
+    table = [-1]
+    j = frontier = -1
+    walk, credited = [], []
+    for v in order:
+        score = yield Cell("failed", j + 1, v)
+        while j >= 0 and score < rule.theta:
+            j = yield from _fall_back(table, j, rule)
+            score = yield Cell("failed", j + 1, v)
+        if score >= rule.theta:
+            j += 1
+            if j > frontier or not rule.monotonic:
+                credited.append(Credited(j, v, float(score), float(rule.credit(score))))
+            frontier = max(frontier, j)
+        walk.append((v, j))
+        if j == m - 1:
+            if rule.stops:
+                break
+            j = yield from _fall_back(table, j, rule)
+    return MatchTrace(tuple(walk), tuple(credited))
+
+
+def _fall_back(table: list[int], j: int, rule: MatchRule) -> Generator[Cell, np.float32, int]:
+    """next(j) of the semantic KMP table over M*, which is built only as far as a walk needs it.
+
+    next(0) = -1; next(i) = k + 1 for the first k of next(i-1), next(next(i-1)), ..., -1 with M*[k+1, i] >= θ, else -1.
+    """
+    while len(table) <= j:
+        i, k = len(table), table[-1]
+        score = yield Cell("self", k + 1, i)
+        while k >= 0 and score < rule.theta:
+            k = table[k]
+            score = yield Cell("self", k + 1, i)
+        table.append(k + 1 if score >= rule.theta else k)
+    return table[j]
+
+
+def forward_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
+    """The rule of the paper's prose: credit the first position beyond the frontier that is similar enough.
+
+    Positions may be skipped, so credit needs no contiguous run. Without monotonicity (silent; ours) a step is credited
+    at the first similar position of the whole reference; a match of the last position ends the walk unless
+    ``after_full_match`` is ``restart``.
+    """
+    frontier = -1
+    walk, credited = [], []
+    for v in order:
+        for u in range(frontier + 1 if rule.monotonic else 0, m):
+            score = yield Cell("failed", u, v)
+            if score >= rule.theta:
+                credited.append(Credited(u, v, float(score), float(rule.credit(score))))
+                frontier = u
+                break
+        walk.append((v, frontier))
+        if frontier == m - 1 and rule.stops:
+            break
+    return MatchTrace(tuple(walk), tuple(credited))
+
+
+MATCHERS: dict[str, Callable[[MatchRule, int, Sequence[int]], Matching]] = {
+    "kmp": progress_match,
+    "forward": forward_match,
+}
+
+
+def kmp_table(self_similarity: NDArray[Any], theta: float) -> list[int]:
+    """The whole table next(0..m-1) from a full M*, for inspection."""
+    rule, table = MatchRule(theta, 0.0), [-1]
+    answer(_fall_back(table, len(self_similarity) - 1, rule), {"self": self_similarity})
+    return table
+
+
+def answer(asking: Generator[Cell, np.float32, T], matrices: dict[str, NDArray[Any]]) -> T:
+    """Run a matcher to its end with scores from full matrices."""
+    try:
+        cell = next(asking)
+        while True:
+            cell = asking.send(np.float32(matrices[cell.matrix][cell.u, cell.v]))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def match_dense(  # noqa: PLR0917 - the public signature, as in algorithm 2
+    similarity: NDArray[Any],
+    self_similarity: NDArray[Any],
+    theta: float,
+    soft_base: float,
+    order: Sequence[int],
+    monotonic: bool = True,
+    *,
+    matcher: Literal["kmp", "forward"] = "kmp",
+    after_full_match: Literal["stop", "restart"] = "stop",
+) -> FloatArray:
+    """Credit of every failed step from full matrices (paper, algorithm 2).
+
+    Args:
+        similarity: M, ``(m, l)``: reference step u against failed step v, in [0, 1].
+        self_similarity: M*, ``(m, m)``: only cells above the diagonal are read, and none by ``forward``.
+        theta: Match threshold θ, 0 < θ <= 1.
+        soft_base: Soft base λ, 0 <= λ < 1.
+        order: Processing order: failed steps ``0..l-1``, each at most once.
+        monotonic: Credit only positions beyond every credited one.
+        matcher: ``kmp`` (algorithm 2) or ``forward`` (the prose).
+        after_full_match: ``stop`` or ``restart``, for credit without monotonicity.
+
+    Returns:
+        ``credit_l`` in [0, 1], float32, in the order of the columns of M.
+
+    Raises:
+        ConfigError: θ, λ or the matcher's name is not allowed.
+    """
+    rule = MatchRule(theta, soft_base, monotonic, matcher, after_full_match)
+    m, length = np.shape(similarity)
+    trace = answer(match(rule, m, order), {"failed": similarity, "self": self_similarity})
+    return trace.credit_l(length)

@@ -1,0 +1,126 @@
+"""The order in which a failed trajectory's steps claim reference positions (paper, section 3.4 and appendix B.2).
+
+The paper's "reordered" is what verl's ``balance_batch`` leaves behind: rows are split over R data-parallel ranks so
+that all get equal work, each rank keeps its rows in their original order, and the ranks are put one after the other.
+A trajectory is thus processed in at most R chronological stretches, and R = 1 changes nothing.
+"""
+
+import heapq
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.errors import ConfigError
+from scpo.steps import IntArray, StepBatch
+
+Order = Literal["balanced", "chronological", "length", "random"]
+Seed = tuple[int, int]
+"""Run seed and training step."""
+
+
+def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) -> IntArray:
+    """Where a trainer's batch puts each row, given that rows come in time order: ``StepBatch.position_N``.
+
+    Args:
+        length_N: Sequence length of each row, in tokens.
+        order: ``balanced``: as verl does for ``ranks`` data-parallel ranks. ``length``: longest first, ties by row.
+            ``chronological`` and ``random`` leave the batch as it is: these two are made from the steps themselves.
+        ranks: Number of ranks R >= 1.
+
+    Returns:
+        ``position_N``, a permutation of ``0..N-1``.
+
+    Raises:
+        ConfigError: ``ranks`` is below 1.
+    """
+    lengths = np.asarray(length_N)
+    if ranks < 1:
+        raise ConfigError(f"ranks = {ranks}: the batch is balanced over at least one rank")
+    rows = np.arange(len(lengths))
+    if order == "balanced" and ranks > 1:
+        rows = np.concatenate([np.sort(part) for part in balanced_partition(lengths.tolist(), ranks)])
+    elif order == "length":
+        rows = np.argsort(-lengths, kind="stable")
+    position_N = np.empty(len(rows), dtype=np.int64)
+    position_N[rows.astype(np.int64)] = np.arange(len(rows))
+    return position_N
+
+
+class _Part(NamedTuple):
+    """Rows of one rank; parts compare by total length, then number of rows, then their first row, as in verl."""
+
+    total: int
+    size: int
+    rows: tuple[int, ...]
+
+
+def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
+    """Split rows into ``ranks`` parts of equal size and nearly equal total length (Karmarkar-Karp differencing).
+
+    The rows, sorted by length, are cut into tuples of ``ranks`` rows; then the two partial solutions with the largest
+    spread are merged, largest part to smallest, until one is left. Ties are broken as in verl 0.9.1. verl copies rows
+    until their number divides; here at most ``ranks - 1`` empty rows fill up the shortest tuple, and part sizes then
+    differ by at most one.
+
+    Returns:
+        Row indices of each part, the part with the largest total first.
+    """
+    padded = sorted((length, row) for row, length in enumerate(lengths + [0] * (-len(lengths) % ranks)))
+    heap: list[tuple[tuple[int, int, int, int], list[_Part]]] = []
+    for start in range(0, len(padded), ranks):
+        parts = [_Part(length, 1, (row,)) for length, row in padded[start : start + ranks]]
+        heapq.heappush(heap, _by_spread(parts))
+    while len(heap) > 1:
+        widest, second = heapq.heappop(heap)[1], heapq.heappop(heap)[1]
+        merged = [
+            _Part(a.total + b.total, a.size + b.size, a.rows + b.rows)
+            for a, b in zip(widest, second[::-1], strict=True)
+        ]
+        heapq.heappush(heap, _by_spread(merged))
+    final = heap[0][1] if heap else [_Part(0, 0, ())] * ranks
+    return [[row for row in part.rows if row < len(lengths)] for part in final]
+
+
+def _by_spread(parts: list[_Part]) -> tuple[tuple[int, int, int, int], list[_Part]]:
+    """A heap entry: the largest spread comes first, then the largest part. First rows differ, so keys never tie."""
+    parts = sorted(parts, reverse=True)
+    largest = parts[0]
+    return (parts[-1].total - largest.total, -largest.total, -largest.size, -largest.rows[0]), parts
+
+
+def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
+    """A number per row that sorts each trajectory's steps into processing order.
+
+    ``balanced`` and ``length`` take the trainer's batch as it is: the position of a step is the smallest of it and its
+    copies. ``chronological`` is the step index. ``random`` shuffles each trajectory by itself.
+    """
+    if order == "chronological":
+        return batch.step_N.astype(np.int64)
+    trajectory_K, slot_N = np.unique(batch.trajectory_N, return_inverse=True)
+    length = int(batch.step_N.max(initial=-1)) + 1
+    if order == "random":
+        keys = [generator(seed, "order", k).integers(1 << 62, size=length) for k in trajectory_K.tolist()]
+        key_KT = np.array(keys, dtype=np.int64)
+    else:
+        key_KT = np.full((len(trajectory_K), length), np.iinfo(np.int64).max)
+        np.minimum.at(key_KT, (slot_N, batch.step_N), batch.position_N)
+    return key_KT.reshape(len(trajectory_K), length)[slot_N, batch.step_N]
+
+
+def descents(batch: StepBatch, key_N: IntArray) -> float:
+    """How often the step index falls while a trajectory is processed, on average over trajectories (0 of none)."""
+    rows = np.flatnonzero(batch.original_N)
+    rows = rows[np.lexsort((key_N[rows], batch.trajectory_N[rows]))]
+    same = batch.trajectory_N[rows][1:] == batch.trajectory_N[rows][:-1]
+    falls = (batch.step_N[rows][1:] < batch.step_N[rows][:-1]) & same
+    return float(falls.sum() / max(len(np.unique(batch.trajectory_N)), 1))
+
+
+_PURPOSES = {"order": 0, "reference": 1}
+
+
+def generator(seed: Seed, purpose: Literal["order", "reference"], index: int) -> np.random.Generator:
+    """Random numbers of one trajectory or group in one training step, independent of all others and of the batch."""
+    return np.random.default_rng(np.random.SeedSequence((*seed, index), spawn_key=(_PURPOSES[purpose],)))

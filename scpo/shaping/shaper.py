@@ -1,0 +1,119 @@
+"""SCPO's shaper: credit for the steps of failed trajectories that follow a successful sibling (paper, algorithm 1)."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from scpo.schema.method import ShaperConfig
+from scpo.shaping.drive import MatchTask, Pairs, Scorer, credit_batch
+from scpo.shaping.matcher import MatchRule, MatchTrace
+from scpo.shaping.order import Seed, processing_key
+from scpo.shaping.reference import active_groups, select, trajectories
+from scpo.shaping.step_text import step_texts, surviving
+from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, StrArray
+
+
+@dataclass(frozen=True)
+class FailedMatch:
+    """One failed trajectory of an active group and what the matcher made of it.
+
+    Attributes:
+        task: Filtered texts of reference (m) and failed steps (l), and the processing order of the latter.
+        reference_row_m: Rows of the reference steps in the batch, in reference order.
+        failed_row_l: Rows of the failed steps in the batch, in time order.
+        trace: The walk and the credited cells.
+    """
+
+    task: MatchTask
+    reference_row_m: IntArray
+    failed_row_l: IntArray
+    trace: MatchTrace
+
+    @cached_property
+    def credit_l(self) -> FloatArray:
+        """Credit of the failed steps, in time order."""
+        return self.trace.credit_l(len(self.failed_row_l))
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """What the shaper answers.
+
+    Attributes:
+        credit_N: Credit of every row in [0, 1]; 0 outside failed trajectories of active groups. A copy has its twin's.
+        text_N: Step text of every row.
+        surviving_N: Rows that the step filter left in.
+        matches: One record per failed trajectory of an active group, by group and trajectory id.
+        pairs: What the scoring took.
+        seconds: Seconds per stage: text, scoring, self_similarity, matching, accumulation.
+    """
+
+    credit_N: FloatArray
+    text_N: StrArray
+    surviving_N: BoolArray
+    matches: tuple[FailedMatch, ...]
+    pairs: Pairs
+    seconds: dict[str, float]
+
+
+def shape(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed, *, dense: bool = False) -> Shaped:
+    """Credit of every step (paper, algorithm 1 up to the addition, which is ``scpo.credit.assign``'s).
+
+    Groups without a success, or without a failure, are left alone. A reference with no surviving step credits nobody.
+
+    Args:
+        batch: The steps; copies are not read.
+        scorer: Answers text pairs with similarities in [0, 1].
+        config: The shaper's settings.
+        seed: Run seed and training step; read only where something is random.
+        dense: Score all pairs first, as in the paper.
+
+    Raises:
+        ScorerError: The scorer gave something else than similarities in [0, 1].
+    """
+    started = time.perf_counter()
+    text_N = step_texts(batch, config.step_text)
+    surviving_N = surviving(batch, config.step_filter)
+    plans = list(_plan(batch, text_N, surviving_N, config, seed))
+    planned = time.perf_counter()
+    rule = MatchRule(config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match)
+    matched = credit_batch([task for task, _, _ in plans], scorer, rule, dense=dense)
+    driven = time.perf_counter()
+    matches = tuple(FailedMatch(*plan, trace) for plan, trace in zip(plans, matched.traces, strict=True))
+    credit_N = _accumulate(batch, matches)
+    seconds = {"text": planned - started, **matched.seconds, "accumulation": time.perf_counter() - driven}
+    return Shaped(credit_N, text_N, surviving_N, matches, matched.pairs, seconds)
+
+
+def _plan(
+    batch: StepBatch, text_N: StrArray, surviving_N: BoolArray, config: ShaperConfig, seed: Seed
+) -> Iterator[tuple[MatchTask, IntArray, IntArray]]:
+    """For every failed trajectory of an active group what is to be matched, and the rows it stands for."""
+    cut = trajectories(batch)
+    key_N = processing_key(batch, config.order, seed)
+    position_N = processing_key(batch, "balanced", seed)
+    for group, successful, failed in active_groups(cut):
+        reference_row_m = _filtered(cut.rows_of(select(cut, successful, config.reference, seed)), surviving_N)
+        if config.reference_order == "batch":
+            reference_row_m = reference_row_m[np.argsort(position_N[reference_row_m], kind="stable")]
+        for k in failed:
+            failed_row_l = _filtered(cut.rows_of(k), surviving_N)
+            order = np.argsort(key_N[failed_row_l], kind="stable").tolist()
+            task = MatchTask(group, tuple(text_N[reference_row_m]), tuple(text_N[failed_row_l]), tuple(order))
+            yield task, reference_row_m, failed_row_l
+
+
+def _filtered(rows: IntArray, surviving_N: BoolArray) -> IntArray:
+    return rows[surviving_N[rows]]
+
+
+def _accumulate(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> FloatArray:
+    """Write credit back to the steps that earned it; a copy reads the cell of its trajectory and step."""
+    trajectory_K, slot_N = np.unique(batch.trajectory_N, return_inverse=True)
+    credit_KT = np.zeros((len(trajectory_K), int(batch.step_N.max(initial=-1)) + 1), dtype=np.float32)
+    for match in matches:
+        credit_KT[slot_N[match.failed_row_l], batch.step_N[match.failed_row_l]] = match.credit_l
+    return credit_KT[slot_N, batch.step_N]

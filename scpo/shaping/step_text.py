@@ -1,0 +1,47 @@
+"""What a step is compared by: its text, and the filter that keeps degenerate steps out (paper, appendix A.5)."""
+
+from typing import Literal
+
+import numpy as np
+
+from scpo.schema.method import StepFilter
+from scpo.steps import BoolArray, StepBatch, StrArray
+
+SEPARATOR = " || "
+
+StepText = Literal["action_next_observation", "observation_action", "action"]
+
+
+def step_texts(batch: StepBatch, form: StepText) -> StrArray:
+    """Text of every row.
+
+    ``action_next_observation``: action ∥ resulting observation (appendix A.5; default). ``observation_action``: state
+    observation ∥ action (section 3.2 of the same paper). ``action``: the action alone. The paper does not print the
+    separator; ours is " || ".
+    """
+    if form == "action":
+        return batch.action_N
+    first_N, second_N = (
+        (batch.anchor_N, batch.action_N) if form == "observation_action" else (batch.action_N, batch.next_observation_N)
+    )
+    text_N: StrArray = first_N + SEPARATOR + second_N
+    return text_N
+
+
+def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
+    """Rows that carry a text: valid actions whose resulting observation is neither empty nor a no-op.
+
+    Surrounding white space is ignored. With ``no_op_if_unchanged`` an observation equal to the one before the action is
+    a no-op as well (WebShop: the page did not change). The filter reads the resulting observation, whatever the text.
+    """
+    observation_N = _stripped(batch.next_observation_N)
+    no_op_N = np.isin(observation_N, ["", *(text.strip() for text in step_filter.no_op_observations)])
+    if step_filter.no_op_if_unchanged:
+        no_op_N |= observation_N == _stripped(batch.anchor_N)
+    return batch.valid_N & ~no_op_N
+
+
+def _stripped(text_N: StrArray) -> StrArray:
+    stripped_N = np.empty(len(text_N), dtype=object)
+    stripped_N[:] = [text.strip() for text in text_N]
+    return stripped_N
