@@ -41,7 +41,7 @@ class WandbMirror:
         """Let W&B write what is queued, for at most ``finish_timeout_s``."""
         if self._thread is None:
             return
-        self._tasks.put(lambda: self._run.finish(exit_code=exit_code, quiet=True))
+        self._tasks.put(lambda: self._run.finish(exit_code=exit_code))
         self._tasks.put(None)
         limit = self._config.wandb.finish_timeout_s
         self._thread.join(limit)

@@ -1,0 +1,50 @@
+"""Run or resume one run in this process.
+
+    python train.py method=scpo seed=0 [key=value ...]     compose one run, make its folder, run it here
+    python train.py runs/<id>                              resume that run (this is what a slot or a job executes)
+
+A whole experiment: python sweep.py +experiment=<name>
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable
+
+from scpo.errors import ScpoError
+from scpo.schema import RunConfig
+from scpo.tracking import RunFolder
+from sweeps import entry, store
+from sweeps.compose import compose_run
+
+
+def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
+    """Import the trainer, and with it torch, only once the run is ours and its threads are set."""
+    from scpo.trainers import train as run_training
+
+    run_training(config, folder, should_stop)
+
+
+def open_run(words: list[str]) -> RunFolder:
+    """The run folder that is named, or that the overrides describe."""
+    if len(words) == 1 and "=" not in words[0]:
+        return RunFolder(words[0])
+    return store.ensure(compose_run(words))
+
+
+def main() -> int:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="+", metavar="run folder | key=value", help="what to run")
+    parser.add_argument("--attempt", type=int, help="given by a launcher: the attempt whose log has this output")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format=entry.LOG_FORMAT)
+    try:
+        return entry.run(open_run(arguments.words), train, arguments.attempt)
+    except ScpoError as error:
+        logging.getLogger("train").error("%s", error)
+        return entry.EXIT_BAD_CONFIG
+
+
+if __name__ == "__main__":
+    sys.exit(main())
