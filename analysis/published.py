@@ -1,0 +1,41 @@
+"""The paper's printed numbers, from ``paper_figures/published/*.csv``."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from scpo.errors import RecordError
+
+FOLDER = Path(__file__).resolve().parent.parent / "paper_figures" / "published"
+
+
+@dataclass(frozen=True)
+class Published:
+    """One printed number; ``mean`` and ``std`` keep the digits of the paper."""
+
+    mean: str
+    std: str
+
+    @property
+    def text(self) -> str:
+        """As printed: ``93.7 ± 4.1``."""
+        return f"{self.mean} ± {self.std}" if self.std else self.mean
+
+
+def ablation(folder: Path = FOLDER) -> dict[tuple[str, str], Published]:
+    """The ablation table: (row name, column) -> number."""
+    return {
+        (line["variant"], line["column"]): Published(line["mean"], line["std"])
+        for line in _lines(folder / "ablation.csv")
+    }
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    except OSError as error:
+        raise RecordError(
+            f"the published numbers are missing: {path.name} cannot be read ({error.strerror}). "
+            "They are part of the repository: restore them with `git checkout -- paper_figures/published`."
+        ) from error
