@@ -1,0 +1,39 @@
+"""Names of the benchmark's task families and panels, as they are logged and as they are printed."""
+
+FAMILIES = {
+    "Pick": "pick_and_place_simple",
+    "Look": "look_at_obj_in_light",
+    "Clean": "pick_clean_then_place_in_recep",
+    "Heat": "pick_heat_then_place_in_recep",
+    "Cool": "pick_cool_then_place_in_recep",
+    "Pick2": "pick_two_obj_and_place",
+}
+ALL = "All"
+COLUMNS = (*FAMILIES, ALL)
+
+TRAINED_ON = "train_games"
+PANELS = {
+    TRAINED_ON: "games trained on",
+    "valid_seen": "held out, seen rooms",
+    "valid_unseen": "held out, unseen rooms",
+}
+
+MINI_NOTE = (
+    "Mini scale: a small policy trained for minutes. Two seeds at this scale do not separate the methods, "
+    "and no number measured here may be compared with the paper's."
+)
+
+
+def success_metric(panel: str, column: str = ALL) -> str:
+    """The metric that a column of a success table shows."""
+    return f"val/{panel}/success_rate" if column == ALL else f"val/{panel}/{FAMILIES[column]}/success_rate"
+
+
+def panel_label(panel: str) -> str:
+    """What a panel is, with its name in the records."""
+    return f"{PANELS[panel]} ({panel})" if panel in PANELS else panel
+
+
+def panel_order(panels: set[str]) -> tuple[str, ...]:
+    """Known panels first, in the order in which they are printed."""
+    return tuple(sorted(panels, key=lambda name: (list(PANELS).index(name) if name in PANELS else len(PANELS), name)))

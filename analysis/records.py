@@ -1,0 +1,187 @@
+"""Reading run folders: what a run is, how far it came, what it logged. No pandas, so that `sweep.py` may use it.
+
+Readers here are tolerant where a crash may have happened (a torn last line, a status that was never written) and
+lenient about configs of other versions: only the keys that analysis needs are read, so old runs can still be drawn.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from scpo.errors import RecordError
+from scpo.schema import MACHINE_SECTIONS
+
+EXPERIMENTS = "experiments"
+DONE = "DONE"
+PENDING = "PENDING"
+Scale = Literal["mini", "paper"]
+
+
+class _Lenient(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Named(_Lenient):
+    name: str
+
+
+class _Method(_Lenient):
+    name: str
+    label: str
+    shaper: dict[str, Any] | None = None
+
+
+class RunHead(_Lenient):
+    """The part of a run's config that analysis reads."""
+
+    scale: Scale
+    seed: int
+    method: _Method
+    env: _Named
+    model: _Named
+
+
+class PlannedRun(_Lenient):
+    """One run of an experiment's row, whether or not it has started."""
+
+    id: str
+    env: str
+    model: str
+    seed: int
+
+
+class PlannedRow(_Lenient):
+    """One row of an experiment."""
+
+    name: str
+    label: str
+    runs: tuple[PlannedRun, ...]
+
+
+class ExperimentRecord(_Lenient):
+    """``runs/experiments/<name>.json``: which run is which row."""
+
+    experiment: str
+    title: str
+    scale: Scale
+    rows: tuple[PlannedRow, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder, its metrics aside (see ``read_metrics``)."""
+
+    id: str
+    folder: Path
+    head: RunHead
+    setting: str  # hash of all that the rows of one table must share
+    state: str
+    step: int | None
+    commit: str | None
+    panels: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something under the runs folder that was left out, and why."""
+
+    path: str
+    reason: str
+
+
+def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
+    """Every readable run folder under ``runs_dir``, and what could not be read."""
+    runs: dict[str, Run] = {}
+    problems = []
+    for folder in sorted(runs_dir.iterdir()) if runs_dir.is_dir() else ():
+        if folder.name == EXPERIMENTS or folder.name.startswith(".") or not folder.is_dir():
+            continue
+        try:
+            runs[folder.name] = read_run(folder)
+        except RecordError as error:
+            problems.append(Problem(folder.name, str(error)))
+    return runs, tuple(problems)
+
+
+def read_run(folder: Path) -> Run:
+    """Read one run folder; a folder that is none raises RecordError."""
+    config = _read_config(folder / "config.yaml")
+    try:
+        head = RunHead.model_validate(config)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RecordError(
+            f"{folder.name}/config.yaml is not a run's config: {'.'.join(map(str, first['loc']))}: {first['msg']}. "
+            "Move the folder elsewhere, or delete it."
+        ) from error
+    status, panels = _json_or_empty(folder / "status.json"), _json_or_empty(folder / "panels.json")
+    return Run(
+        id=folder.name,
+        folder=folder,
+        head=head,
+        setting=_setting(config, panels),
+        state=str(status.get("state", "UNKNOWN")),
+        step=status.get("step"),
+        commit=_json_or_empty(folder / "provenance.json").get("commit"),
+        panels=panels,
+    )
+
+
+def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:
+    """Every experiment record, sorted by name and scale, and what could not be read."""
+    records, problems = [], []
+    for path in sorted((runs_dir / EXPERIMENTS).glob("*.json")):
+        try:
+            records.append(ExperimentRecord.model_validate_json(path.read_bytes()))
+        except (ValidationError, OSError) as error:
+            problems.append(Problem(f"{EXPERIMENTS}/{path.name}", f"not an experiment record: {error}"))
+    return tuple(sorted(records, key=lambda record: (record.experiment, record.scale))), tuple(problems)
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a ``.jsonl`` file that carry a step; a line torn by a crash is skipped."""
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(entry, dict) and isinstance(entry.get("step"), int):
+                yield entry
+
+
+def _read_config(path: Path) -> Any:
+    try:
+        return yaml.load(path.read_bytes(), Loader=_YAML_LOADER)  # noqa: S506 - CSafeLoader is the safe loader in C
+    except (OSError, yaml.YAMLError) as error:
+        raise RecordError(
+            f"{path.parent.name} is no run folder: config.yaml cannot be read ({type(error).__name__}). "
+            "Move the folder elsewhere, or delete it."
+        ) from error
+
+
+def _json_or_empty(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _setting(config: dict[str, Any], panels: dict[str, Any]) -> str:
+    """Hash of the panels and of the config without seed, method and machine: equal for runs that may be compared."""
+    shared = {key: value for key, value in config.items() if key not in ("seed", "method", *MACHINE_SECTIONS)}
+    hashes = {name: panel.get("sha256") for name, panel in panels.items() if isinstance(panel, dict)}
+    text = json.dumps([shared, hashes], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

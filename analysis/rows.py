@@ -1,0 +1,147 @@
+"""Which runs make which row of a table, and which of them are missing.
+
+A section is a set of rows that may stand under each other: same scale, environment and model, and configs that differ
+in method and seed only. Runs that differ in anything else (training steps, panels, ...) get sections of their own.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from analysis.records import DONE, PENDING, ExperimentRecord, PlannedRun, Problem, Run
+
+
+@dataclass(frozen=True)
+class RowRun:
+    """One seed of a row and its state; PENDING when there is no run folder yet."""
+
+    id: str
+    seed: int
+    state: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table: all seeds that were asked for, finished or not."""
+
+    name: str
+    label: str
+    runs: tuple[RowRun, ...]
+
+    @property
+    def finished(self) -> tuple[str, ...]:
+        """Ids of the finished runs: the only ones that enter a mean."""
+        return tuple(run.id for run in self.runs if run.state == DONE)
+
+    @property
+    def missing(self) -> tuple[RowRun, ...]:
+        """Runs that were asked for and are not finished."""
+        return tuple(run for run in self.runs if run.state != DONE)
+
+    @property
+    def count(self) -> str:
+        """Seeds finished of seeds asked for, e.g. ``2/3``."""
+        return f"{len(self.finished)}/{len(self.runs)}"
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows that may be compared."""
+
+    scale: str
+    env: str
+    model: str
+    setting: str | None  # None while no run of it has started
+    experiments: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def command(self) -> str:
+        """The command that makes the missing runs."""
+        scale = "" if self.scale == "mini" else f" scale={self.scale}"
+        return "\n".join(f"python sweep.py +experiment={name}{scale}" for name in self.experiments)
+
+
+def record_rows(record: ExperimentRecord, runs: Mapping[str, Run], env: str, model: str) -> tuple[Row, ...]:
+    """The rows of one experiment on one environment and model."""
+    return tuple(
+        Row(
+            row.name,
+            row.label,
+            tuple(_row_run(run, runs, record.scale) for run in row.runs if (run.env, run.model) == (env, model)),
+        )
+        for row in record.rows
+    )
+
+
+def benchmarks(record: ExperimentRecord) -> tuple[tuple[str, str], ...]:
+    """The (environment, model) pairs of an experiment, in order of appearance."""
+    return tuple(dict.fromkeys((run.env, run.model) for row in record.rows for run in row.runs))
+
+
+def sections(
+    records: Iterable[ExperimentRecord], runs: Mapping[str, Run]
+) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
+    """Merge experiments into sections; what may not be merged is left out and named."""
+    merged: dict[tuple[str, str, str, str | None], _Draft] = {}
+    problems: list[Problem] = []
+    for record in records:
+        for row in record.rows:
+            for run in row.runs:
+                key = (record.scale, run.env, run.model, _setting_of(run, record, runs))
+                problem = _wrong_scale(run, record, runs)
+                if not problem:
+                    problem = merged.setdefault(key, _Draft({}, {}, {})).add(record, row.name, row.label, run)
+                problems += [problem] if problem else []
+    return tuple(draft.section(key, runs) for key, draft in sorted(merged.items(), key=_section_order)), tuple(problems)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A section under construction: insertion-ordered dicts of labels, runs by row and seed, and experiment names."""
+
+    labels: dict[str, str]
+    planned: dict[str, dict[int, PlannedRun]]
+    experiments: dict[str, None]
+
+    def add(self, record: ExperimentRecord, name: str, label: str, run: PlannedRun) -> Problem | None:
+        self.labels.setdefault(name, label)
+        self.experiments.setdefault(record.experiment)
+        known = self.planned.setdefault(name, {}).setdefault(run.seed, run)
+        if known.id == run.id:
+            return None
+        place = f"row {name}, seed {run.seed} of {record.experiment}"
+        reason = f"{place} is already run {known.id} of another experiment; left out"
+        return Problem(run.id, reason)
+
+    def section(self, key: tuple[str, str, str, str | None], runs: Mapping[str, Run]) -> Section:
+        rows = (
+            Row(name, label, tuple(_row_run(run, runs, key[0]) for _, run in sorted(self.planned[name].items())))
+            for name, label in self.labels.items()
+        )
+        return Section(*key, tuple(self.experiments), tuple(rows))
+
+
+def _row_run(run: PlannedRun, runs: Mapping[str, Run], scale: str) -> RowRun:
+    if run.id not in runs:
+        return RowRun(run.id, run.seed, PENDING)
+    head = runs[run.id].head
+    return RowRun(run.id, run.seed, runs[run.id].state if head.scale == scale else f"of scale {head.scale}")
+
+
+def _setting_of(run: PlannedRun, record: ExperimentRecord, runs: Mapping[str, Run]) -> str | None:
+    """The run's setting; for one that has not started, that of its experiment on the same benchmark."""
+    same = (other.id for row in record.rows for other in row.runs if (other.env, other.model) == (run.env, run.model))
+    return next((runs[known].setting for known in (run.id, *same) if known in runs), None)
+
+
+def _wrong_scale(run: PlannedRun, record: ExperimentRecord, runs: Mapping[str, Run]) -> Problem | None:
+    if run.id not in runs or runs[run.id].head.scale == record.scale:
+        return None
+    reason = (
+        f"a run of scale {runs[run.id].head.scale} in the {record.scale}-scale record of {record.experiment}; left out"
+    )
+    return Problem(run.id, reason)
+
+
+def _section_order(item: tuple[tuple[str, str, str, str | None], "_Draft"]) -> tuple[str, ...]:
+    return tuple(part or "" for part in item[0])
