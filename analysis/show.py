@@ -1,0 +1,130 @@
+"""The table that `sweep.py` ends with: plain text, at most 100 columns, read straight from the run folders.
+
+It imports no pandas and reads only the metrics that it shows, so that a finished sweep prints at once.
+"""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from analysis.families import COLUMNS, MINI_NOTE, PANELS, panel_order, success_metric
+from analysis.published import ablation
+from analysis.records import ExperimentRecord, PlannedRow, Run, read_experiments, read_metrics, read_runs
+from analysis.rows import Row, benchmarks, record_rows
+from analysis.stats import Series, Summary, make_series, summarise
+from scpo.errors import RecordError
+
+WIDTH = 100
+LONGEST_LABEL = 22
+CREDIT = {
+    "credit/active_groups": "active\ngroups, %",
+    "credit/steps": "credited steps per\nfailed trajectory",
+    "credit/aux_mean": "mean auxiliary\nreward",
+    "credit/effective": "effective\ncredit, %",
+}
+Metrics = dict[str, dict[str, Series]]  # run -> metric -> series
+
+
+def experiment_table(runs_dir: Path, experiment: str) -> str | None:
+    """The table of one experiment as text; None if ``runs_dir`` has no record of it."""
+    records = [record for record in read_experiments(Path(runs_dir))[0] if record.experiment == experiment]
+    if not records:
+        return None
+    runs, _ = read_runs(Path(runs_dir))
+    console = Console(file=io.StringIO(), width=WIDTH, color_system=None, highlight=False, emoji=False, markup=False)
+    for record in records:
+        for env, model in benchmarks(record):
+            _print_benchmark(console, record, runs, (env, model))
+        if record.scale == "mini":
+            console.print(MINI_NOTE)
+        if experiment.startswith("ablation"):
+            _print_published(console, record)
+    text = console.file.getvalue()  # type: ignore[attr-defined] # the StringIO above
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip() + "\n"
+
+
+def _print_benchmark(
+    console: Console, record: ExperimentRecord, runs: Mapping[str, Run], benchmark: tuple[str, str]
+) -> None:
+    rows = record_rows(record, runs, *benchmark)
+    metrics = {run: _read(runs[run]) for row in rows for run in row.finished}
+    logged = {key for known in metrics.values() for key in known}
+    panels = panel_order({key.split("/")[1] for key in logged if key.startswith("val/")})
+    headings = [f"{panel}\n{PANELS.get(panel, '')}" for panel in panels]
+    cells = {row.name: [_before_after(row, success_metric(panel), metrics) for panel in panels] for row in rows}
+    console.print(f"{record.title} ({record.scale} scale, {', '.join(benchmark)})\n")
+    console.print("Success before → after training, %; after: last checkpoint, mean ± std over seeds\n")
+    console.print(_table(rows, headings, cells), "")
+    if logged & set(CREDIT):
+        cells = {row.name: [_credit(row, metric, metrics) for metric in CREDIT] for row in rows}
+        console.print("Credit: mean over the training steps, then over seeds\n")
+        console.print(_table(rows, CREDIT.values(), cells), "")
+    for row in rows:
+        for run in row.missing:
+            console.print(f"missing: {row.label}, seed {run.seed}: {run.id} is {run.state}")
+
+
+def _read(run: Run) -> dict[str, Series]:
+    points: dict[str, list[tuple[int, float]]] = {}
+    for entry in read_metrics(run.folder / "metrics.jsonl"):
+        for key, value in entry.items():
+            if isinstance(value, (int, float)) and (key in CREDIT or (key.startswith("val/") and key.count("/") == 2)):
+                points.setdefault(key, []).append((entry["step"], value))
+    return {key: make_series(values) for key, values in points.items()}
+
+
+def _empty_table(rows: Iterable[Row] | Iterable[PlannedRow]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, collapse_padding=True)
+    longest = max(len(row.label) for row in rows)
+    table.add_column("row", overflow="fold", min_width=min(longest, LONGEST_LABEL))
+    return table
+
+
+def _table(rows: Sequence[Row], headings: Iterable[str], cells: Mapping[str, list[str]]) -> Table:
+    table = _empty_table(rows)
+    for heading in ("seeds", *headings):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(row.label, row.count, *cells[row.name])
+    return table
+
+
+def _before_after(row: Row, metric: str, metrics: Metrics) -> str:
+    series = [metrics[run].get(metric, Series()) for run in row.finished]
+    before = summarise(part.at(0) for part in series)
+    return f"{_number(before, 100, 1, std=False)} → {_number(summarise(part.last for part in series), 100, 1)}"
+
+
+def _credit(row: Row, metric: str, metrics: Metrics) -> str:
+    values = summarise(metrics[run].get(metric, Series()).mean for run in row.finished)
+    return _number(values, 100, 1) if CREDIT[metric].endswith("%") else _number(values, 1, 3 if "aux" in metric else 1)
+
+
+def _number(summary: Summary, factor: float, digits: int, *, std: bool = True) -> str:
+    if summary.n == 0:
+        return "–"
+    mean = f"{factor * summary.mean:.{digits}f}"
+    return f"{mean} ± {factor * summary.std:.{digits}f}" if std and summary.n > 1 else mean
+
+
+def _print_published(console: Console, record: ExperimentRecord) -> None:
+    try:
+        numbers = ablation()
+    except RecordError as error:
+        console.print(str(error))
+        return
+    console.print("\nPublished: success on valid_seen, %, Qwen2.5-1.5B at paper scale, three seeds")
+    if record.scale != "paper":
+        console.print("(another model and another scale: not comparable with the numbers above)")
+    console.print()
+    table = _empty_table(record.rows)
+    for column in COLUMNS:
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in record.rows:
+        known = [numbers.get((row.name, column)) for column in COLUMNS]
+        table.add_row(row.label, *(number.text.replace(" ", "") if number else "–" for number in known))
+    console.print(table)
