@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from scpo.errors import RecordError, RecordWriteError
-from scpo.trainers.local.checkpoint import MARKER, complete_checkpoints, load_checkpoint, save_checkpoint
+from scpo.tracking.folder import CHECKPOINT_MARKER as MARKER
+from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
 from tests.tiny import tiny_policy
 
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from scpo.errors import RecordError, RecordWriteError
+from scpo.tracking.folder import CHECKPOINT_MARKER
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
-
-MARKER = "COMPLETE.json"
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,8 @@ def _write(
     sizes = {path.name: path.stat().st_size for path in sorted(scratch.iterdir())}
     for name in sizes:
         _sync(scratch / name)
-    (scratch / MARKER).write_text(json.dumps({"step": step, "bytes": sizes}))
-    _sync(scratch / MARKER)
+    (scratch / CHECKPOINT_MARKER).write_text(json.dumps({"step": step, "bytes": sizes}))
+    _sync(scratch / CHECKPOINT_MARKER)
     _sync(scratch)
 
 
@@ -92,7 +91,7 @@ def complete_checkpoints(folder: Path) -> list[Checkpoint]:
     found = []
     for path in sorted(folder.glob("step_*")):
         try:
-            marker = json.loads((path / MARKER).read_text())
+            marker = json.loads((path / CHECKPOINT_MARKER).read_text())
             sizes = {name: (path / name).stat().st_size for name in marker["bytes"]}
         except (OSError, ValueError, KeyError, TypeError) as error:
             logger.warning("checkpoint %s is incomplete (%s); it is passed over", path, error)

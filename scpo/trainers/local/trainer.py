@@ -10,21 +10,22 @@ import copy
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from scpo.credit import assign
 from scpo.envs import make_environment
 from scpo.envs.base import Environment, Task
 from scpo.errors import ConfigError
 from scpo.progress import progress
-from scpo.rollout import Trajectory, group_slots, rollout, step_batch
+from scpo.rollout import Generation, Trajectory, group_slots, rollout, step_batch
 from scpo.scoring import make_scorer
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import positions
@@ -32,6 +33,7 @@ from scpo.tracking import Tracker
 from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
 from scpo.trainers.local.model import load_huggingface, pick_device
 from scpo.trainers.local.policy import LocalPolicy
+from scpo.trainers.local.samples import save_probe, save_step_texts
 from scpo.trainers.local.update import UpdateBatch, update
 from scpo.trainers.local.validation import episode_metrics, validate
 from scpo.trainers.local.warm_start import warm_started
@@ -74,11 +76,12 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     """See :func:`scpo.trainers.train`."""
     torch.set_num_threads(config.machine.threads)
     session = _open(config)
-    record_panels(session, folder)
+    folder.pin_panels(_panels(session))
     with Tracker(folder, config) as tracker:
         done = _resume(session, folder, tracker)
         if done is None:
             metrics, timing = _measure(session, 0)
+            _probe(session, 0, folder)
             tracker.log(0, metrics, timing)
             done = 0
         for step in progress(range(done + 1, config.trainer.steps + 1), "training"):
@@ -86,6 +89,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
             if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
                 validation, seconds = _measure(session, step)
                 metrics, timing = metrics | validation, timing | seconds
+            _probe(session, step, folder)
             tracker.log(step, metrics, timing)
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0 or step == config.trainer.steps:
@@ -110,6 +114,15 @@ def _open(config: RunConfig) -> Session:
         reference.model = copy.deepcopy(policy.model).requires_grad_(False)
     scorer = make_scorer(config.scorer, device=str(policy.device))
     return Session(config, environment, policy, reference, optimizer, scorer)
+
+
+def _panels(session: Session) -> dict[str, dict[str, Any]]:
+    """Every panel of the run, for the record: another list or another game later is refused."""
+    names = ["train", "probe", *sorted(session.config.env.validation_panels)]
+    panels = {name: session.environment.panel(name) for name in names}
+    return {
+        name: {"sha256": panel.sha256, "tasks": [task.id for task in panel.tasks]} for name, panel in panels.items()
+    }
 
 
 def _policy(config: RunConfig, environment: Environment) -> LocalPolicy:
@@ -184,16 +197,85 @@ def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict
                 success_threshold=config.env.success_threshold,
                 position_N=_positions(config, trajectories),
             )
-            result = assign(batch, session.scorer, config.method, seed=(config.seed, step))
+            advantage_N, diagnostics = assign(batch, session.scorer, config.method, seed=(config.seed, step))
         with clock("update"):
             _set_learning_rate(session.optimizer, config, step)
-            generations = [generation for trajectory in trajectories for generation in trajectory.generations]
             actor = update(
                 session.policy,
                 session.optimizer,
-                UpdateBatch(generations, result.advantage_N),
+                UpdateBatch(_generations(trajectories), advantage_N),
                 config.trainer,
                 rng=np.random.default_rng((config.seed, step, SHUFFLE)),
                 reference=session.reference,
             )
-    return metrics, timing
+        save_step_texts(folder, step, batch, diagnostics)
+    metrics = {f"train/{name}": value for name, value in episode_metrics(trajectories, by_family=False).items()}
+    metrics |= {"train/rows": float(len(batch)), "train/prompt_truncated": _truncated(trajectories)}
+    return metrics | actor | diagnostics.metrics, dict(clock.seconds) | diagnostics.timings
+
+
+def _roll_out(session: Session, step: int) -> list[Trajectory]:
+    config = session.config
+    tasks = training_tasks(
+        session.environment.panel("train").tasks, groups=config.trainer.groups, seed=config.seed, step=step
+    )
+    return rollout(
+        session.environment,
+        session.policy,
+        group_slots(tasks, config.trainer.group_size),
+        temperature=config.trainer.temperature,
+        seed=(config.seed, step, ROLLOUT),
+        retries=config.env.failure_retries,
+    )
+
+
+def training_tasks(tasks: Sequence[Task], *, groups: int, seed: int, step: int) -> list[Task]:
+    """The ``groups`` tasks of training step ``step`` (from 1): the panel again and again, each pass in a new order."""
+    chosen = []
+    for place in range((step - 1) * groups, step * groups):
+        turn, index = divmod(place, len(tasks))
+        chosen.append(tasks[np.random.default_rng((seed, turn, TASKS)).permutation(len(tasks))[index]])
+    return chosen
+
+
+def _positions(config: RunConfig, trajectories: Sequence[Trajectory]) -> NDArray[np.int64]:
+    """Processing order as the paper's four GPUs would leave it, although this is one process."""
+    lengths = np.array([generation.tokens for generation in _generations(trajectories)])
+    shaper = config.method.shaper
+    return positions(lengths, shaper.order if shaper else "chronological", shaper.order_ranks if shaper else 1)
+
+
+def _generations(trajectories: Sequence[Trajectory]) -> list[Generation]:
+    return [generation for trajectory in trajectories for generation in trajectory.generations]
+
+
+def _truncated(trajectories: Sequence[Trajectory]) -> float:
+    return float(np.mean([generation.truncated for generation in _generations(trajectories)]))
+
+
+def _set_learning_rate(optimizer: torch.optim.Optimizer, config: RunConfig, step: int) -> None:
+    settings = config.trainer.optimizer
+    for group in optimizer.param_groups:
+        group["lr"] = settings.learning_rate * min(1.0, step / max(1, settings.warmup_steps))
+
+
+def _probe(session: Session, step: int, folder: RunFolder) -> None:
+    """Play the probe's game outside training and keep its similarity matrix (METHOD 1, the credit heatmap)."""
+    config = session.config
+    shaper = config.method.shaper
+    if shaper is None or (step % config.trainer.probe_every and step != config.trainer.steps):
+        return
+    trajectories = rollout(
+        session.environment,
+        session.policy,
+        group_slots(session.environment.panel("probe").tasks, config.trainer.probe_siblings),
+        temperature=config.trainer.temperature,
+        seed=(config.seed, step, PROBE),
+        retries=config.env.failure_retries,
+    )
+    batch = step_batch(
+        trajectories,
+        success_threshold=config.env.success_threshold,
+        position_N=_positions(config, trajectories),
+    )
+    save_probe(folder, step, batch, session.scorer, shaper, seed=(config.seed, step))
