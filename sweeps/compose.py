@@ -17,9 +17,10 @@ from pydantic import ValidationError
 
 from scpo.errors import ConfigError
 from scpo.schema import Experiment, RunConfig
-from sweeps.explain import explain_hydra, explain_syntax, explain_validation
+from sweeps.explain import explain_hydra, explain_option, explain_syntax, explain_validation
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
 
 
 def compose_run(overrides: Sequence[str]) -> RunConfig:
@@ -40,12 +41,12 @@ def compose_experiment(name: str, overrides: Sequence[str] = ()) -> tuple[Experi
 def compose_raw(overrides: tuple[str, ...]) -> DictConfig:
     """What Hydra makes of the overrides, interpolations unresolved. Cached (40 ms each): not to be written to."""
     for override in overrides:
-        parse(override)
+        check_option(override)
     with _hydra():
         try:
             return compose("config", overrides=list(overrides))
         except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
-            raise ConfigError(explain_hydra(error, overrides, CONF, _plain_keys, RunConfig)) from None
+            raise ConfigError(explain_hydra(error, overrides, _plain_keys, RunConfig)) from None
 
 
 def resolve(raw: DictConfig) -> dict[str, Any]:
@@ -76,7 +77,17 @@ def parse(override: str) -> Override:
     return parsed
 
 
-AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
+def check_option(override: str) -> None:
+    """Refuse the choice of a file that its config group does not have."""
+    parsed = parse(override)
+    group, value = str(parsed.key_or_group), parsed.value()
+    if (
+        not parsed.is_delete()
+        and (CONF / group).is_dir()
+        and isinstance(value, str | None)
+        and value not in options(group)
+    ):
+        raise ConfigError(explain_option(override, group, str(value), options(group)))
 
 
 def options(group: str) -> list[str]:

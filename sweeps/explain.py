@@ -3,7 +3,6 @@
 import difflib
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
@@ -16,21 +15,18 @@ def explain_syntax(override: str, message: str) -> str:
     return f"{override!r} is no override ({cause}); write key=value, quoted if it has [ ] {{ }} or spaces"
 
 
+def explain_option(override: str, group: str, got: str, options: Sequence[str]) -> str:
+    """A choice that a config group does not have."""
+    return f"{override}: no {group} is called {got!r}{did_you_mean(got, options)}\nallowed: {', '.join(options)}"
+
+
 def explain_hydra(
-    error: Exception,
-    overrides: Sequence[str],
-    conf: Path,
-    default: Callable[[], dict[str, Any]],
-    model: type[BaseModel],
+    error: Exception, overrides: Sequence[str], default: Callable[[], dict[str, Any]], model: type[BaseModel]
 ) -> str:
     """A composition that failed: find the override at fault and say what would have been right."""
     for override in overrides:
-        key, _, value = override.lstrip("+~").partition("=")
-        if (conf / key).is_dir():
-            names = [path.stem for path in sorted((conf / key).glob("*.yaml"))]
-            if value not in names:
-                return f"{override}: no {key} is called {value!r}{did_you_mean(value, names)}\n{_allowed(names)}"
-        elif f"'{key}'" in str(error):
+        key = override.lstrip("+~").partition("=")[0]
+        if f"'{key}'" in str(error):
             return explain_key(override, default(), model)
     return str(error).splitlines()[0]
 
@@ -85,10 +81,6 @@ def dotted_keys(data: Any, prefix: str = "") -> list[str]:
 
 def _within(name: str, parent: str) -> bool:
     return not parent or name.startswith(f"{parent}.")
-
-
-def _allowed(names: Iterable[str]) -> str:
-    return f"allowed: {', '.join(names)}"
 
 
 def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:

@@ -1,0 +1,69 @@
+"""Run an experiment: every row of a table or figure, on every seed, skipping what is finished.
+
+    python sweep.py                                         list the experiments
+    python sweep.py +experiment=<name> dry_run=true         show the runs and what would be done; writes nothing
+    python sweep.py +experiment=<name>                      run what is not finished; Ctrl-C stops and keeps state
+    python sweep.py +experiment=<name> 'seeds=[0]' model=tiny scale=mini trainer.steps=10 machine.runs_dir=elsewhere
+
+env, model and seeds replace an axis of the experiment; any other key=value applies to every row.
+Exit status: 0 all done, 1 some failed, 2 wrong command, 3 the rest is run by another process, 130 interrupted.
+Later, from any shell: python -m sweeps status
+"""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from scpo.errors import ScpoError
+from sweeps import console as show
+from sweeps import dispatch
+from sweeps.entry import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_INTERRUPTED
+from sweeps.matrix import expand
+
+TRAIN_SCRIPT = Path(__file__).resolve().with_name("train.py")
+
+
+def main(words: list[str]) -> int:
+    """Answer one command line; returns the exit status."""
+    console = Console()
+    if {"-h", "--help"} & set(words):
+        console.print(__doc__, markup=False, highlight=False)
+        return EXIT_DONE
+    try:
+        if not words:
+            show.show_experiments(console, dispatch.experiments())
+            return EXIT_DONE
+        request = dispatch.read_words(words)
+        return dispatch.preview(console, request) if request.dry_run else sweep(console, request)
+    except ScpoError as error:
+        show.show_error(Console(stderr=True), str(error))
+        return EXIT_BAD_CONFIG
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def sweep(console: Console, request: dispatch.Request) -> int:
+    """Run the experiment and show its table."""
+    matrix = expand(request.experiment, request.overrides)
+    status = dispatch.dispatch(console, matrix, TRAIN_SCRIPT)
+    show_table(console, dispatch.runs_dir(matrix), matrix.experiment.name)
+    return status
+
+
+def show_table(console: Console, runs_dir: Path, experiment: str) -> None:
+    """The experiment's table, if the analysis extra is there."""
+    try:
+        from analysis.show import experiment_table
+
+        table = experiment_table(runs_dir, experiment)
+    except ImportError as error:
+        console.print(f"No table: {error}. To get it: pip install -e '.[analysis]'", markup=False, highlight=False)
+    else:
+        if table:
+            console.print(table, markup=False, highlight=False, soft_wrap=True)
+    show.show_files(console, runs_dir)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,149 @@
+"""What the commands show: tables and progress, plain lines where there is no terminal."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from scpo.schema import Experiment, RunConfig
+from scpo.tracking import RunFolder, State, Status
+from sweeps.local import Outcome, tail
+from sweeps.matrix import Matrix
+from sweeps.reconcile import Decision, Observed
+
+COLOURS = {"DONE": "green", "FAILED": "red", "LOST": "red", "INTERRUPTED": "yellow", "RUNNING": "cyan"}
+
+
+class ProgressBoard:
+    """One line a run: step of steps and the last training success. In a log file: a line when a run starts and ends."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tasks: dict[str, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.completed}/{task.total} {task.fields[success]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def started(self, folder: RunFolder, config: RunConfig) -> None:
+        """A run's process was started."""
+        self._tasks[folder.run_id] = self._progress.add_task(folder.run_id, total=config.trainer.steps, success="")
+        if not self._console.is_terminal:
+            self._say(f"started {folder.run_id}")
+
+    def progress(self, folder: RunFolder, step: int, success: float | None) -> None:
+        """A run has logged up to ``step``."""
+        shown = "" if success is None else f"train success {success:.2f}"
+        self._progress.update(self._tasks[folder.run_id], completed=step, success=shown)
+
+    def ended(self, folder: RunFolder, outcome: Outcome) -> None:
+        """A run's process has ended."""
+        if folder.run_id in self._tasks:
+            self._progress.update(self._tasks[folder.run_id], visible=False)
+        self._say(
+            f"{_state(outcome.state)} {folder.run_id}" + (f": {escape(outcome.reason)}" if outcome.reason else "")
+        )
+
+    def _say(self, line: str) -> None:
+        self._progress.console.print(line, soft_wrap=True, highlight=False)
+
+
+def show_experiments(console: Console, experiments: Iterable[Experiment]) -> None:
+    """The experiments there are, and how to run one."""
+    table = Table("experiment", "rows", "title", box=None)
+    for one in experiments:
+        table.add_row(one.name, str(len(one.rows)), escape(one.title))
+    console.print(table)
+    console.print("\nrun one:           python sweep.py +experiment=<name>", highlight=False)
+    console.print("look at it first:  python sweep.py +experiment=<name> dry_run=true", highlight=False)
+
+
+def show_matrix(
+    console: Console, matrix: Matrix, seen: Mapping[str, Observed], decisions: Mapping[str, Decision]
+) -> None:
+    """The run matrix of a dry run: row, axes, id, state, what would be done."""
+    title = f"{matrix.experiment.title}, scale={matrix.scale}: {len(matrix.runs)} runs"
+    table = Table(
+        "row", "env", "model", "seed", "run", "state", "would", title=escape(title), title_justify="left", box=None
+    )
+    for cell in matrix.cells:
+        config, decision = cell.config, decisions[cell.run_id]
+        axes = (config.env.name, config.model.name, str(config.seed))
+        would = f"{decision.action} ({decision.why})"
+        table.add_row(escape(cell.row.label), *axes, cell.run_id, _state(seen[cell.run_id].shown), would)
+    _wide(console).print(table)
+    show_notes(console, matrix.notes)
+
+
+def show_notes(console: Console, notes: Sequence[str]) -> None:
+    """Remarks about the matrix."""
+    for note in notes:
+        console.print(f"note: {escape(note)}", soft_wrap=True, highlight=False)
+
+
+def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
+    """How many runs ended how; of each failed one the reason and the end of its log."""
+    counts = {state: sum(one.state is state for one in outcomes.values()) for state in State}
+    parts = [f"{count} {_state(state)}" for state, count in counts.items() if count]
+    console.print(f"{len(outcomes)} runs: {', '.join(parts)}", highlight=False)
+    for run_id, outcome in outcomes.items():
+        if outcome.state is State.FAILED:
+            _show_failure(console, run_id, outcome)
+
+
+def _show_failure(console: Console, run_id: str, outcome: Outcome) -> None:
+    console.print(f"\n{_state(State.FAILED)} {run_id}: {escape(outcome.reason or '')}", soft_wrap=True, highlight=False)
+    if outcome.log is not None:
+        for line in tail(outcome.log):
+            console.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
+        console.print(f"    log: {outcome.log}", soft_wrap=True, highlight=False)
+
+
+def show_status(console: Console, rows: Iterable[tuple[str, Observed, Status | None, str]]) -> None:
+    """One line a run: (id, what was observed, its status, a remark)."""
+    table = Table("run", "state", "step", "attempt", "commit", "remark", box=None)
+    for run_id, seen, status, remark in rows:
+        if status is None:
+            table.add_row(run_id, _state("DAMAGED"), "", "", "", escape(remark))
+            continue
+        step = f"{status.step}/{status.steps}"
+        table.add_row(run_id, _state(seen.shown), step, str(status.attempt), (status.commit or "")[:8], escape(remark))
+    _wide(console).print(table)
+
+
+def show_error(console: Console, message: str) -> None:
+    """What was wrong with the command."""
+    console.print(f"[red]error[/red]: {escape(message)}", soft_wrap=True, highlight=False)
+
+
+def show_files(console: Console, runs_dir: Path) -> None:
+    """Where the results lie and what to do with them."""
+    console.print(f"runs: {runs_dir}    figures and tables: make figures, into paper_figures/", highlight=False)
+
+
+def _state(state: str) -> str:
+    colour = COLOURS.get(str(state), "default")
+    return f"[{colour}]{state}[/{colour}]"
+
+
+def _wide(console: Console) -> Console:
+    """A table in a pipe or a log is not folded at 80 columns."""
+    return console if console.is_terminal else Console(file=console.file, width=250)
