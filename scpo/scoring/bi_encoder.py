@@ -21,7 +21,7 @@ _PACKAGE = "package:"
 
 
 class BiEncoder:
-    """max(0, (cos - c) / (1 - c)) with c = ``cosine_floor``, never (1 + cos) / 2: that puts almost every pair above 0.6.
+    """max(0, (cos - c) / (1 - c)) with c = ``cosine_floor``, never (1 + cos) / 2: that puts almost all pairs above 0.6.
 
     Embeddings are mean-pooled over the tokens and normalised, as sentence-transformers does for all-MiniLM-L6-v2
     (arXiv 2002.10957). Each text is encoded in a canonical shape, a fixed number of rows at a bucketed length, so that

@@ -99,10 +99,11 @@ def _plan(
         reference_row_m = _filtered(cut.rows_of(select(cut, successful, config.reference, seed)), surviving_N)
         if config.reference_order == "batch":
             reference_row_m = reference_row_m[np.argsort(position_N[reference_row_m], kind="stable")]
+        reference = tuple(text_N[reference_row_m])
         for k in failed:
             failed_row_l = _filtered(cut.rows_of(k), surviving_N)
             order = np.argsort(key_N[failed_row_l], kind="stable").tolist()
-            task = MatchTask(group, tuple(text_N[reference_row_m]), tuple(text_N[failed_row_l]), tuple(order))
+            task = MatchTask(group, reference, tuple(text_N[failed_row_l]), tuple(order))
             yield task, reference_row_m, failed_row_l
 
 
