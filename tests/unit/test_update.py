@@ -95,7 +95,9 @@ def test_kl_to_a_reference_is_measured_and_pulls_back():
     loss = dict(clip_low=0.2, clip_high=0.2, dual_clip=3.0, kl_coefficient=1.0, entropy_coefficient=0.0)
     optimizer = torch.optim.SGD(policy.model.parameters(), lr=0.05)
     distances = [
-        update(policy, optimizer, no_reward, trainer_config(loss=loss), rng=np.random.default_rng(0), reference=reference)
+        update(
+            policy, optimizer, no_reward, trainer_config(loss=loss), rng=np.random.default_rng(0), reference=reference
+        )
         for _ in range(5)
     ]
     assert 0 < distances[-1]["actor/kl_reference"] < distances[0]["actor/kl_reference"]

@@ -145,9 +145,7 @@ class LocalPolicy:
         return self.model(input_ids=ids, attention_mask=mask, position_ids=position, **options)
 
 
-def _draw(
-    logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _draw(logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Inverse-CDF sampling: the first token whose cumulative probability exceeds the uniform number."""
     logprob_NV = (logits_NV.float() / (temperature or 1.0)).log_softmax(-1)
     if temperature == 0:
