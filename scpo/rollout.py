@@ -54,7 +54,7 @@ class Slot:
 
 @dataclass
 class Trajectory:
-    """One finished rollout: ``anchors[t]`` was observed before step t, which ``generations[t]`` and ``results[t]`` made."""
+    """One finished rollout: ``anchors[t]`` was observed before step t, ``results[t]`` is what step t gave."""
 
     slot: Slot
     anchors: list[str] = field(default_factory=list)

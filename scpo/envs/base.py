@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from scpo.schema import WarmStart
@@ -83,7 +83,7 @@ class Environment(Protocol):
         """The panel of that name in the configuration (``train``, ``probe`` or a validation panel)."""
 
     def start(self, task: Task, slot: int) -> Episode:
-        """Begin an episode. ``slot`` is the sibling's index in its group; siblings of a group share cached transitions."""
+        """Begin an episode; ``slot`` is the sibling's index in its group (siblings share cached transitions)."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ class Demonstration:
     responses: Sequence[str]
 
 
+@runtime_checkable
 class DemonstratingEnvironment(Environment, Protocol):
     """An environment that can show how its tasks are solved, for the warm start of a small policy."""
 

@@ -11,9 +11,9 @@ PanelName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
 
 class PanelConfig(Strict):
-    """A fixed, sorted list of games: ``games`` of a split (None: all of them), balanced over families, drawn with ``seed``.
+    """A fixed, sorted list of games, balanced over families and drawn with ``seed``.
 
-    ``subset_of_training`` takes the games from the training panel instead of from the whole split.
+    ``games`` None takes all of the split; ``subset_of_training`` draws from the training panel instead of the split.
     """
 
     split: Literal["train", "valid_seen", "valid_unseen"]

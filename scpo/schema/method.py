@@ -36,7 +36,7 @@ EstimatorConfig = Annotated[GrpoSettings | GigpoSettings, Field(discriminator="n
 
 
 class StepFilter(Strict):
-    """Which answers of an environment are no-ops: such steps carry no text, earn no credit, are no reference position."""
+    """Which answers are no-ops: such steps earn no credit and are no reference position."""
 
     no_op_observations: tuple[str, ...]
     no_op_if_unchanged: bool

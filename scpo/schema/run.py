@@ -66,6 +66,9 @@ class ExperimentRow(Strict):
     overrides: tuple[str, ...]
 
 
+AxisValues = tuple[str | int, ...]
+
+
 class Experiment(Strict):
     """``conf/experiment/<name>.yaml``: rows x the product of the axes (``env``, ``model``, ``seeds``).
 
@@ -74,5 +77,5 @@ class Experiment(Strict):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     title: str
-    axes: dict[Literal["env", "model", "seeds"], tuple[str | int, ...] | dict[Literal["mini", "paper"], tuple[str | int, ...]]]
+    axes: dict[Literal["env", "model", "seeds"], AxisValues | dict[Literal["mini", "paper"], AxisValues]]
     rows: Annotated[tuple[ExperimentRow, ...], Field(min_length=1)]

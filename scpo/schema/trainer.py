@@ -8,7 +8,7 @@ from scpo.schema.base import Strict
 
 
 class LossConfig(Strict):
-    """Clipped PPO objective with a k3 KL term and an entropy bonus (METHOD section 3)."""
+    """Clipped PPO objective with a k3 KL term and an entropy bonus."""
 
     clip_low: PositiveFloat
     clip_high: PositiveFloat

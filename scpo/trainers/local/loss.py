@@ -1,4 +1,4 @@
-"""The policy loss that all methods share (METHOD section 3): clipped PPO, k3 KL to the reference policy, entropy bonus."""
+"""The policy loss that all methods share: clipped PPO, k3 KL to the reference policy, entropy bonus."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def token_statistics(logits_NLV: torch.Tensor, token_NL: torch.Tensor, temperatu
 
 
 def k3(logprob_NL: torch.Tensor, reference_NL: torch.Tensor) -> torch.Tensor:
-    """Schulman's k3 estimate of KL(policy || reference): exp(d) - d - 1 with d = log pi_ref - log pi; never negative."""
+    """k3 estimate of KL(policy || reference): exp(d) - d - 1 with d = log pi_ref - log pi; never negative."""
     difference = (reference_NL - logprob_NL).clamp(-20, 20)
     return (difference.exp() - difference - 1).clamp(-10, 10)
 
@@ -53,10 +53,10 @@ def policy_loss(
     tokens: float,
     reference_logprob_NL: torch.Tensor | None = None,
 ) -> PolicyLoss:
-    r"""Sum of the token losses divided by ``tokens`` (the mini-batch's response tokens: token mean over all of it).
+    """Sum of the token losses divided by ``tokens`` (the mini-batch's response tokens: token mean over all of it).
 
-    L = max(-A r, -A clip(r, 1 - clip_low, 1 + clip_high)), for A < 0 at most -A dual_clip (arXiv 1707.06347, 1912.09729),
-    plus kl_coefficient * k3 minus entropy_coefficient * entropy; r = exp(logprob - old logprob).
+    L = max(-A r, -A clip(r, 1 - clip_low, 1 + clip_high)), for A < 0 at most -A dual_clip, plus kl_coefficient * k3
+    minus entropy_coefficient * entropy; r = exp(logprob - old logprob) (arXiv 1707.06347, dual clip: 1912.09729).
 
     Args:
         statistics: Of the policy in training, with gradient.

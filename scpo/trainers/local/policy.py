@@ -52,17 +52,17 @@ class LocalPolicy:
     def encode(self, prompts: Sequence[str]) -> list[list[int]]:
         """Token ids of each prompt, untruncated."""
         if self.tokenizer.chat_template:
-            prompts = [
-                self.tokenizer.apply_chat_template(
-                    [{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False
-                )
-                for prompt in prompts
-            ]
+            prompts = [self._as_user_message(prompt) for prompt in prompts]
         return self.tokenizer(list(prompts), add_special_tokens=False)["input_ids"]
+
+    def _as_user_message(self, prompt: str) -> str:
+        message = [{"role": "user", "content": prompt}]
+        return str(self.tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False))
 
     def decode(self, response_ids: Sequence[int]) -> str:
         """Text of a response; the end token is kept where it is the action's closing tag."""
-        return self.tokenizer.decode(response_ids, skip_special_tokens=self.tokenizer.eos_token != ACTION_CLOSE)
+        keep_end = self.tokenizer.eos_token == ACTION_CLOSE
+        return str(self.tokenizer.decode(list(response_ids), skip_special_tokens=not keep_end))
 
     @torch.no_grad()
     def generate(

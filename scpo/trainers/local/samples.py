@@ -39,7 +39,7 @@ def save_probe(
 
 
 def save_step_texts(folder: RunFolder, step: int, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
-    """``diagnostics/step_texts_step_<n>.npz`` of the first five batches with an active group; later ones are not kept."""
+    """``diagnostics/step_texts_step_<n>.npz``, only for the first five batches that have an active group."""
     if not diagnostics.metrics.get("credit/active_groups") or diagnostics.shaped is None:
         return
     earlier = [path for path in folder.diagnostics.glob("step_texts_step_*.npz") if int(path.stem[-5:]) < step]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from scpo.credit import assign
 from scpo.envs import make_environment
-from scpo.envs.base import Environment, Task
+from scpo.envs.base import DemonstratingEnvironment, Environment, Task
 from scpo.errors import ConfigError
 from scpo.progress import progress
 from scpo.rollout import Generation, Trajectory, group_slots, rollout, step_batch
@@ -132,11 +132,13 @@ def _policy(config: RunConfig, environment: Environment) -> LocalPolicy:
                 f"model={config.model.name} reads only env.prompt=compact, got env.prompt={config.env.prompt}: "
                 "its tokenizer and warm start are made for that prompt"
             )
+        if not isinstance(environment, DemonstratingEnvironment):
+            raise ConfigError(f"env={config.env.name} has no demonstrations to warm-start model={config.model.name} on")
         model, tokenizer = warm_started(config.model, config.env, environment, Path(config.machine.cache_dir))
     else:
         model, tokenizer = load_huggingface(config.model)
     return LocalPolicy(
-        model.to(pick_device(config.machine.device)),
+        model.to(pick_device(config.machine.device)),  # type: ignore[arg-type]  # transformers decorates to()
         tokenizer,
         max_prompt_tokens=config.trainer.max_prompt_tokens,
         max_response_tokens=config.trainer.max_response_tokens,

@@ -51,7 +51,7 @@ def update(
         for rows in np.array_split(order, max(1, round(len(order) / config.mini_batch_rows))):
             optimizer.zero_grad()
             count = sum(len(batch.generations[row].response_ids) for row in rows)
-            for name, value in _accumulate(policy, batch, rows, config, count, reference):
+            for name, value in _accumulate(policy, batch, rows, config, tokens=count, reference=reference):
                 sums[name] += value
             norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), config.optimizer.gradient_clip)
             optimizer.step()
@@ -67,6 +67,7 @@ def _accumulate(
     batch: UpdateBatch,
     rows: NDArray[np.int64],
     config: LocalTrainer,
+    *,
     tokens: int,
     reference: LocalPolicy | None,
 ) -> Iterator[tuple[str, float]]:
