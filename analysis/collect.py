@@ -1,6 +1,6 @@
 """Run folders -> one long-format table (run, step, metric, value) and one table of runs; written as parquet.
 
-Every builder reads its numbers through ``Collected``, which notes the runs that were read: so the sources of a table
+Every builder reads its numbers through ``Collected``, which notes the files that were read: so the sources of a table
 or figure are known without its builder saying so.
 """
 
@@ -22,14 +22,14 @@ METRIC_FILES = ("metrics.jsonl", "timing.jsonl")
 
 @dataclass(frozen=True)
 class Collected:
-    """All that was recorded: ``runs`` and ``metrics`` are the parquet tables, ``used`` the runs that were read."""
+    """All that was recorded: ``runs`` and ``metrics`` are the parquet tables, ``used`` the (run, file) pairs read."""
 
     runs_dir: Path
     runs: pd.DataFrame
     metrics: pd.DataFrame
     sections: tuple[Section, ...]
     problems: tuple[Problem, ...]
-    used: set[str] = field(default_factory=set)
+    used: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def scales(self) -> tuple[str, ...]:
@@ -37,12 +37,12 @@ class Collected:
         return tuple(sorted({section.scale for section in self.sections}))
 
     def at_scale(self, scale: str) -> "Collected":
-        """The same data with the sections of one scale, and a fresh note of the runs used: what a builder is given."""
+        """The same data with the sections of one scale, and a fresh note of the files used: what a builder is given."""
         return replace(self, sections=tuple(part for part in self.sections if part.scale == scale), used=set())
 
     def series(self, run: str, metric: str) -> Series:
         """One metric of one run; empty if it was never logged."""
-        self.used.add(run)
+        self.used.update((run, name) for name in METRIC_FILES)
         return self._series.get((run, metric), Series())
 
     def panels(self, run: str) -> tuple[str, ...]:
@@ -50,10 +50,13 @@ class Collected:
         names = (key.split("/")[1] for known, key in self._series if known == run and key.startswith("val/"))
         return tuple(dict.fromkeys(names))
 
-    def folder(self, run: str) -> Path:
-        """The run's folder, for its sampled diagnostics."""
-        self.used.add(run)
-        return self.runs_dir / run
+    def diagnostics(self, run: str, pattern: str) -> tuple[Path, ...]:
+        """The run's sampled diagnostics whose names match; to be noted with ``use`` by who draws them."""
+        return tuple(sorted((self.runs_dir / run / "diagnostics").glob(pattern)))
+
+    def use(self, run: str, path: Path) -> None:
+        """Note a file of the run as a source."""
+        self.used.add((run, str(path.relative_to(self.runs_dir / run))))
 
     @cached_property
     def _series(self) -> dict[tuple[str, str], Series]:

@@ -1,32 +1,18 @@
 """The paper's printed numbers, from ``paper_figures/published/*.csv``."""
 
 import csv
-from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.table import Number
 from scpo.errors import RecordError
 
 FOLDER = Path(__file__).resolve().parent.parent / "paper_figures" / "published"
 
 
-@dataclass(frozen=True)
-class Published:
-    """One printed number; ``mean`` and ``std`` keep the digits of the paper."""
-
-    mean: str
-    std: str
-
-    @property
-    def text(self) -> str:
-        """As printed: ``93.7 ± 4.1``."""
-        return f"{self.mean} ± {self.std}" if self.std else self.mean
-
-
-def ablation(folder: Path = FOLDER) -> dict[tuple[str, str], Published]:
+def ablation(folder: Path = FOLDER) -> dict[tuple[str, str], Number]:
     """The ablation table: (row name, column) -> number."""
     return {
-        (line["variant"], line["column"]): Published(line["mean"], line["std"])
-        for line in _lines(folder / "ablation.csv")
+        (line["variant"], line["column"]): Number(line["mean"], line["std"]) for line in _lines(folder / "ablation.csv")
     }
 
 

@@ -35,7 +35,8 @@ def experiment_table(runs_dir: Path, experiment: str) -> str | None:
     if not records:
         return None
     runs, _ = read_runs(Path(runs_dir))
-    console = Console(file=io.StringIO(), width=WIDTH, color_system=None, highlight=False, emoji=False, markup=False)
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=WIDTH, color_system=None, highlight=False, emoji=False, markup=False)
     for record in records:
         for env, model in benchmarks(record):
             _print_benchmark(console, record, runs, (env, model))
@@ -43,8 +44,7 @@ def experiment_table(runs_dir: Path, experiment: str) -> str | None:
             console.print(MINI_NOTE)
         if experiment.startswith("ablation"):
             _print_published(console, record)
-    text = console.file.getvalue()  # type: ignore[attr-defined] # the StringIO above
-    return "\n".join(line.rstrip() for line in text.splitlines()).strip() + "\n"
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip() + "\n"
 
 
 def _print_benchmark(

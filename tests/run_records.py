@@ -52,9 +52,9 @@ def write_run(runs_dir, row="scpo", seed=0, *, scale="mini", state="DONE", steps
     """One run folder; returns what the experiment record says of it."""
     made = config(scale, row, seed, steps=steps, **trainer)
     suffix = hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:8]
-    model = {"mini": "tiny", "paper": "qwen2_5_1_5b"}[scale]
+    model = made["model"]["name"]
     run = {
-        "id": f"alfworld-{made['model']['name']}-{row}-s{seed}-{suffix}",
+        "id": f"alfworld-{model}-{row}-s{seed}-{suffix}",
         "env": "alfworld",
         "model": model,
         "seed": seed,

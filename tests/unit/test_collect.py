@@ -140,12 +140,12 @@ def test_runs_on_another_panel_get_their_own_section(tmp_path):
     assert len(collect(tmp_path).sections) == 2
 
 
-def test_the_runs_that_were_read_are_noted(tmp_path):
+def test_the_files_that_were_read_are_noted(tmp_path):
     ids = write_ablation(tmp_path, seeds=(0,))
     data = collect(tmp_path).at_scale("mini")
     assert data.used == set()
     data.series(ids["scpo"][0], "train/success_rate")
-    assert data.used == {ids["scpo"][0]}
+    assert data.used == {(ids["scpo"][0], "metrics.jsonl"), (ids["scpo"][0], "timing.jsonl")}
 
 
 def test_parquet_holds_what_was_collected_in_equal_bytes(tmp_path):

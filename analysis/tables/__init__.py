@@ -1,0 +1,1 @@
+"""One module a table, each with `build(data) -> Table`; `python -m analysis figures` finds them."""
