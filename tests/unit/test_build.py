@@ -1,0 +1,114 @@
+import hashlib
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.build import build_all, builders
+from scpo.errors import RecordWriteError
+from tests.run_records import ROOT, write_ablation, write_experiment, write_run
+
+MINI = ("tab_ablation_mini", "fig_learning_mini", "fig_credit_heatmap_mini")
+
+
+def build_in_another_process(runs_dir, out):
+    command = [sys.executable, "-m", "analysis", "figures", "--runs", str(runs_dir), "--out", str(out)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def contents(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def test_every_module_of_tables_and_figures_is_a_builder():
+    modules = {path.stem for kind in ("tables", "figures") for path in (ROOT / "analysis" / kind).glob("[!_]*.py")}
+    assert set(builders()) == modules
+
+
+def test_two_builds_and_two_processes_give_the_same_bytes(tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0, 1), probes=(0, 20, 40))
+    build_all(tmp_path / "runs", tmp_path / "a")
+    time.sleep(1.1)  # a date in a file would differ by now
+    build_all(tmp_path / "runs", tmp_path / "b")
+    other = build_in_another_process(tmp_path / "runs", tmp_path / "c")
+    assert other.returncode == 0, other.stdout + other.stderr
+    assert contents(tmp_path / "a") == contents(tmp_path / "b") == contents(tmp_path / "c")
+    assert {f"{name}.{kind}" for name in MINI[1:] for kind in ("pdf", "png")} < set(contents(tmp_path / "a"))
+
+
+def test_sources_name_runs_seeds_and_inputs(tmp_path):
+    ids = write_ablation(tmp_path / "runs", seeds=(0, 1), probes=(40,))
+    build_all(tmp_path / "runs", tmp_path / "out")
+    sources = json.loads((tmp_path / "out" / "sources.json").read_text())
+    assert set(sources["outputs"]) == set(MINI)
+    table = sources["outputs"]["tab_ablation_mini"]
+    assert table["runs"] == sorted(run for runs in ids.values() for run in runs)
+    assert table["seeds"] == 2
+    assert table["run_commits"] == ["0123456789abcdef"]
+    metrics = f"{ids['scpo'][0]}/metrics.jsonl"
+    assert table["inputs"][metrics] == hashlib.sha256((tmp_path / "runs" / metrics).read_bytes()).hexdigest()
+    assert sources["outputs"]["fig_credit_heatmap_mini"]["runs"] == [ids["scpo"][0]]
+
+
+def test_no_date_and_no_path_in_a_figure(tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
+    build_all(tmp_path / "runs", tmp_path / "out")
+    for path in (tmp_path / "out").glob("fig_*"):
+        assert b"CreationDate" not in path.read_bytes()
+        assert str(tmp_path).encode() not in path.read_bytes()
+
+
+def test_what_is_missing_is_said_and_the_rest_is_built(tmp_path, capsys):
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    assert main(["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert "fig_credit_heatmap_mini: no finished run whose probe" in said
+    assert "python sweep.py +experiment=ablation_monotonicity" in said
+    assert str(tmp_path / "out" / "tab_ablation_mini.tex") in said
+    assert not (tmp_path / "out" / "fig_credit_heatmap_mini.pdf").exists()
+
+
+def test_unfinished_runs_are_listed_with_the_command(tmp_path, capsys):
+    write_experiment(
+        tmp_path / "runs",
+        {"scpo": [write_run(tmp_path / "runs"), write_run(tmp_path / "runs", seed=1, state="FAILED")]},
+    )
+    main(["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
+    said = capsys.readouterr().out
+    assert "seed 1 (mini scale)" in said
+    assert "is FAILED" in said
+
+
+def test_no_runs_at_all_is_an_answer(tmp_path, capsys):
+    assert main(["figures", "--runs", str(tmp_path / "none"), "--out", str(tmp_path / "out")]) == 1
+    assert "python sweep.py +experiment=ablation" in capsys.readouterr().out
+
+
+def test_a_foreign_folder_and_a_torn_probe_stop_nothing(tmp_path, capsys):
+    ids = write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
+    (tmp_path / "runs" / "holiday").mkdir()
+    (tmp_path / "runs" / ids["scpo"][0] / "diagnostics" / "probe_step_00040.npz").write_bytes(b"PK")
+    assert main(["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert "holiday" in said
+    assert "probe_step_00040.npz" in said
+
+
+def test_scales_are_written_into_files_of_their_own(tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    paper = {"scpo": [write_run(tmp_path / "runs", scale="paper", steps=150)]}
+    write_experiment(tmp_path / "runs", paper, name="ablation", scale="paper")
+    report = build_all(tmp_path / "runs", tmp_path / "out")
+    runs = {output.name: set(output.runs) for output in report.outputs}
+    assert {"tab_ablation", "tab_ablation_mini", "fig_learning", "fig_learning_mini"} == set(runs)
+    assert not runs["tab_ablation"] & runs["tab_ablation_mini"]
+
+
+def test_an_output_folder_that_cannot_be_written_is_named(tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(RecordWriteError, match="out"):
+        build_all(tmp_path / "runs", tmp_path / "out")
