@@ -1,0 +1,23 @@
+"""Environments by the name that a configuration gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from scpo.envs.alfworld.environment import AlfworldEnvironment
+from scpo.envs.base import Environment
+from scpo.schema.env import EnvConfig
+
+ENVIRONMENTS: dict[str, Callable[..., Environment]] = {"alfworld": AlfworldEnvironment}
+
+
+def make_environment(config: EnvConfig, *, cache_dir: Path | str | None, alfworld_data: str | None) -> Environment:
+    """The environment that the configuration describes.
+
+    Args:
+        config: Its configuration; ``config.name`` selects it.
+        cache_dir: Folder for what is expensive to make and can be made again.
+        alfworld_data: Folder of the official ALFWorld games, if the user has them.
+    """
+    return ENVIRONMENTS[config.name](config, cache_dir=cache_dir, alfworld_data=alfworld_data)

@@ -1,0 +1,78 @@
+"""What the installed ``alfworld`` package ships: the PDDL domain, the grammar, the ALFRED rooms and their constants."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from scpo.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Assets:
+    """Texts and modules of the package that games are made from.
+
+    Attributes:
+        domain: The PDDL domain of ALFRED.
+        grammar: The text grammar, with ``UNKNOWN GOAL`` where a game puts its task.
+        layouts: Folder of the 120 rooms (``FloorPlan<n>-{openable,objects}.json``).
+        constants: Object, receptacle and room tables (``alfworld.gen.constants``).
+        goals: PDDL goals and task sentences by family (``alfworld.gen.goal_library``).
+        demangler: Class that names a game's objects ("desk 1").
+    """
+
+    domain: str
+    grammar: str
+    layouts: Path
+    constants: ModuleType
+    goals: ModuleType
+    demangler: Any
+
+
+@functools.cache
+def assets() -> Assets:
+    """Import the package once.
+
+    Raises:
+        ConfigError: ``alfworld`` is not installed.
+    """
+    try:
+        with _import_folder():
+            from alfworld.agents.utils.misc import Demangler
+            from alfworld.gen import constants
+            from alfworld.gen import goal_library as goals
+            from alfworld.info import ALFRED_PDDL_PATH, ALFRED_TWL2_PATH
+    except ImportError as error:
+        raise ConfigError(
+            f"the ALFWorld environment needs the packages alfworld and textworld ({error}); "
+            "install them with: pip install 'scpo[alfworld]'"
+        ) from error
+    return Assets(
+        domain=Path(ALFRED_PDDL_PATH).read_text(encoding="utf-8"),
+        grammar=Path(ALFRED_TWL2_PATH).read_text(encoding="utf-8"),
+        layouts=Path(constants.__file__).parent / "layouts",
+        constants=constants,
+        goals=goals,
+        demangler=Demangler,
+    )
+
+
+@contextmanager
+def _import_folder() -> Iterator[None]:
+    """Show ``alfworld.info`` an existing folder: it creates ``$ALFWORLD_DATA`` on import, by default below $HOME."""
+    before = os.environ.get("ALFWORLD_DATA")
+    os.environ["ALFWORLD_DATA"] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["ALFWORLD_DATA"]
+        else:
+            os.environ["ALFWORLD_DATA"] = before

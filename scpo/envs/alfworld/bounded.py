@@ -1,0 +1,43 @@
+"""A dictionary that holds at most a given number of entries and forgets the least recently used one."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Bounded(Generic[Key, Value]):
+    """Least-recently-used store; ``size`` is the number of entries it may hold."""
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"a bounded store needs room for at least one entry, got {size}")
+        self._size = size
+        self._entries: OrderedDict[Key, Value] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Key) -> Value | None:
+        """The entry, now the most recently used; None if absent."""
+        if key not in self._entries:
+            return None
+        self._entries.move_to_end(key)
+        return self._entries[key]
+
+    def put(self, key: Key, value: Value) -> None:
+        """Store an entry, forgetting the oldest if there is no room."""
+        self._entries.pop(key, None)
+        self.evict()
+        self._entries[key] = value
+
+    def evict(self) -> Value | None:
+        """Forget and return the least recently used entry if the store is full; None if there is room."""
+        return self._entries.popitem(last=False)[1] if len(self._entries) >= self._size else None
+
+    def pop(self, key: Key) -> Value | None:
+        """Remove and return an entry; None if absent."""
+        return self._entries.pop(key, None)

@@ -1,0 +1,197 @@
+"""Demonstrations for the warm start of a small policy: walkthroughs with exploratory detours.
+
+A walkthrough knows where everything is; a policy that imitates it learns to guess. So before a demonstration goes to
+where the wanted thing lies, it looks into a few likely places in vain, and the policy learns to search.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+from scpo.envs.alfworld.environment import AlfworldEnvironment, AlfworldEpisode
+from scpo.envs.alfworld.prompts import compact_response
+from scpo.envs.base import Demonstration
+from scpo.envs.panel import shuffled
+from scpo.errors import PanelError
+from scpo.schema.env import AlfworldConfig
+from scpo.schema.model import WarmStart
+
+_TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
+_ENDLESS = 10_000  # a demonstration is as long as it is
+_ANYWHERE = 0.02  # share of the habits' weight that goes to a kind of place where the thing was never found
+_NEXT_COPY = 0.8  # how often a search goes through the copies of a receptacle in order
+
+Habits = Mapping[str, Mapping[str, int]]
+"""How often each kind of object was found in each kind of receptacle."""
+
+
+def demonstrations(
+    environment: AlfworldEnvironment, warm_start: WarmStart, processes: int | None = None
+) -> list[Demonstration]:
+    """Demonstrations on training games outside the training panel; the same whatever the number of processes.
+
+    Args:
+        environment: Its configuration says which games and how long a history the prompts show.
+        warm_start: How many games and demonstrations, how often to stop a detour, the seed.
+        processes: None for one per available core.
+
+    Raises:
+        PanelError: The training split has too few games outside the panel.
+    """
+    games = _games(environment, warm_start)
+    habits = _habits(environment.source.read(game_id).walkthrough for game_id in games)
+    config = environment.config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS})
+    work = partial(_demonstrate, _Job(config, environment.cache_dir, environment.alfworld_data, warm_start, habits))
+    processes = min(processes or len(os.sched_getaffinity(0)), len(games))
+    if processes == 1:
+        return work(games)
+    parts = [games[first::processes] for first in range(processes)]
+    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+        made = [demonstration for part in pool.map(work, parts) for demonstration in part]
+    order = {game_id: place for place, game_id in enumerate(games)}
+    return sorted(made, key=lambda demonstration: order[demonstration.task_id])  # stable: repetitions stay in order
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a worker process needs to know."""
+
+    config: AlfworldConfig
+    cache_dir: Path | None
+    alfworld_data: str | None
+    warm_start: WarmStart
+    habits: Habits
+
+
+def _games(environment: AlfworldEnvironment, warm_start: WarmStart) -> list[str]:
+    trained_on = {task.id for task in environment.panel("train").tasks}
+    candidates = shuffled(environment.source.ids("train"), warm_start.seed)
+    fresh = (game for game in candidates if game not in trained_on and environment.source.playable(game))
+    games = list(islice(fresh, warm_start.games))
+    if len(games) < warm_start.games:
+        raise PanelError(
+            f"a warm start on {warm_start.games} games was asked for but the training split has only {len(games)} "
+            "outside the training panel; ask for fewer or for a larger split"
+        )
+    return games
+
+
+def _habits(walkthroughs: Iterable[Sequence[str]]) -> Habits:
+    found: dict[str, Counter[str]] = {}
+    for walkthrough in walkthroughs:
+        for match in filter(None, map(_TAKE.fullmatch, walkthrough)):
+            found.setdefault(match["kind"], Counter())[match["place"]] += 1
+    return found
+
+
+def _demonstrate(job: _Job, games: Sequence[str]) -> list[Demonstration]:
+    environment = AlfworldEnvironment(job.config, cache_dir=job.cache_dir, alfworld_data=job.alfworld_data)
+    made = []
+    for game_id in games:
+        for repetition in range(job.warm_start.demonstrations_per_game):
+            rng = random.Random(f"demonstration {job.warm_start.seed} {game_id} {repetition}")
+            # The first demonstration of a game is its plain walkthrough.
+            detours = job.warm_start.max_detours if repetition else 0
+            made.append(_Demonstrator(environment, game_id, job, detours, rng).play())
+    return made
+
+
+class _Demonstrator:
+    """Plays one demonstration."""
+
+    def __init__(
+        self, environment: AlfworldEnvironment, game_id: str, job: _Job, max_detours: int, rng: random.Random
+    ) -> None:
+        self._environment = environment
+        self._opened = environment.engine.open(game_id)
+        self._episode: AlfworldEpisode = environment.start(environment.task(game_id), slot=0)
+        self._habits = job.habits
+        self._stop = job.warm_start.stop_detour
+        self._max_detours = max_detours
+        self._rng = rng
+        self._visited: set[str] = set()
+        self._prompts: list[str] = []
+        self._responses: list[str] = []
+
+    def play(self) -> Demonstration:
+        """Follow the walkthrough, searching before each thing that it finds."""
+        walkthrough = self._opened.game.walkthrough
+        for number, command in enumerate(walkthrough):
+            if command.startswith("go to "):
+                wanted = _wanted(walkthrough[number + 1 : number + 3])
+                if wanted:
+                    self._search(wanted, command.removeprefix("go to "))
+                self._visited.add(command.removeprefix("go to "))
+            if command in self._episode.transcript.admissible:  # a detour may have opened this receptacle already
+                self._do(command)
+        return Demonstration(self._episode.task.id, tuple(self._prompts), tuple(self._responses))
+
+    def _do(self, command: str) -> None:
+        self._prompts.append(self._episode.prompt())
+        self._responses.append(compact_response(command))
+        self._episode.step(self._responses[-1])
+
+    def _search(self, wanted: str, place: str) -> None:
+        """Look for a kind of thing in a few places where it is not."""
+        for _ in range(self._max_detours):
+            if self._rng.random() <= self._stop:
+                return
+            detour = self._choose(wanted, place)
+            if detour is None:
+                return
+            self._visited.add(detour)
+            commands = self._looking_into(detour, wanted)
+            for command in commands:
+                self._do(command)
+
+    def _choose(self, wanted: str, place: str) -> str | None:
+        """A place not looked into yet, kinds weighted by habit."""
+        copies: dict[str, list[str]] = {}
+        for command in self._episode.transcript.admissible:
+            name = command.removeprefix("go to ")
+            if name not in {command, place} | self._visited:
+                copies.setdefault(name.split()[0], []).append(name)
+        if not copies:
+            return None
+        habit = self._habits.get(wanted, {})
+        floor = _ANYWHERE * sum(habit.values()) + 0.1
+        kinds = sorted(copies)
+        kind = self._rng.choices(kinds, [habit.get(kind, 0) + floor for kind in kinds])[0]
+        ordered = sorted(copies[kind], key=lambda name: int(name.split()[1]))
+        return ordered[0] if self._rng.random() < _NEXT_COPY else self._rng.choice(ordered)
+
+    def _looking_into(self, place: str, wanted: str) -> list[str]:
+        """Commands that show what is in a place; none if the wanted thing is there, for then the search would end."""
+        commands = [f"go to {place}"]
+        state, answer = self._peek(commands)
+        if f"open {place}" in state:
+            commands.append(f"open {place}")
+            _, answer = self._peek(commands)
+        return [] if re.search(rf"\b{wanted} \d", answer) else commands
+
+    def _peek(self, commands: Sequence[str]) -> tuple[tuple[str, ...], str]:
+        state, answer = self._episode.state, ""
+        for command in commands:
+            state, answer = self._environment.engine.step(self._opened, state, command)
+        return state.admissible, answer
+
+
+def _wanted(following: Sequence[str]) -> str:
+    """The kind of thing that the walkthrough goes somewhere to take or to use; empty if for another end."""
+    for command in following:
+        verb, _, rest = command.partition(" ")
+        if verb in ("take", "use"):
+            return rest.split()[0]
+        if verb != "open":
+            return ""
+    return ""

@@ -1,0 +1,114 @@
+"""What a policy reads: verl-agent's prompt, or a compact one for small policies.
+
+The two verl-agent templates are protocol constants: results compare only if every policy reads the same text. They are
+carried over from https://github.com/langfengQ/verl-agent, commit 796ed31, agent_system/environments/prompts/alfworld.py
+(Copyright 2025 Nanyang Technological University and the verl-agent team, Apache License 2.0).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from scpo.envs.alfworld.projection import CLOSE_TAG, OPEN_TAG
+from scpo.envs.alfworld.transcript import Transcript
+
+_INSTRUCTIONS = (
+    "\n\nNow it's your turn to take an action.\n"
+    "You should first reason step-by-step about the current situation. "
+    "This reasoning process MUST be enclosed within <think> </think> tags. \n"
+    "Once you've finished your reasoning, you should choose an admissible action for current step and present it "
+    "within <action> </action> tags.\n"
+)
+_FIRST = (
+    "\nYou are an expert agent operating in the ALFRED Embodied Environment.\n"
+    "Your current observation is: {observation}\n"
+    "Your admissible actions of the current situation are: [{admissible}]." + _INSTRUCTIONS
+)
+_LATER = (
+    "\nYou are an expert agent operating in the ALFRED Embodied Environment. Your task is to: {task}\n"
+    "Prior to this step, you have already taken {taken} step(s). Below are the most recent {shown} observations and "
+    "the corresponding actions you took: {history}\n"
+    "You are now at step {step} and your current observation is: {observation}\n"
+    "Your admissible actions of the current situation are: [{admissible}]." + _INSTRUCTIONS
+)
+
+
+def verl_agent(transcript: Transcript, history_length: int) -> str:
+    """verl-agent's user message."""
+    admissible = "\n ".join(f"'{command}'" for command in transcript.admissible if command != "help")
+    if not transcript.history or history_length == 0:
+        return _FIRST.format(observation=transcript.observation, admissible=admissible)
+    taken = len(transcript.history)
+    recent = transcript.history[-history_length:]
+    first = taken - len(recent) + 1
+    return _LATER.format(
+        task=transcript.task,
+        taken=taken,
+        shown=len(recent),
+        history="\n".join(
+            f"[Observation {number}: '{observation}', Action {number}: '{action}']"
+            for number, (observation, action) in enumerate(recent, start=first)
+        ),
+        step=taken + 1,
+        observation=transcript.observation,
+        admissible=admissible,
+    )
+
+
+# A small policy reads words, numbers and a few marks; these words carry nothing in ALFWorld's texts.
+_FILLER = {"a", "an", "the", "you", "and", "s", "welcome", "textworld", "alfred"}
+_TOKEN = re.compile(r"[a-z]+|\d+|[>|:;]")
+_OBSERVATION_WORDS = 30
+_HISTORY_WORDS = 10
+# Verbs that can be tried anywhere, or nearly: naming their commands would fill the prompt and say nothing.
+_EVERYWHERE = ("go to", "examine", "look", "inventory", "help", "close")
+
+
+def compact(transcript: Transcript, history_length: int) -> str:
+    """Task, receptacle counts, what is held, where, local commands, recent pairs, observation; some 81 words.
+
+    The last word is the opening tag, so a response is ``go to desk 1 </action>``. Each pair of the history ends with
+    the closing tag, which is the small model's end-of-text token.
+    """
+    counts = " ".join(f"{kind} {count}" for kind, count in transcript.receptacle_counts.items())
+    parts = [
+        f"{_words(transcript.task)} | {counts} | holding {_held(transcript)}",
+        f"| at {transcript.location or 'start'} | {_local_commands(transcript.admissible, transcript.location)} |",
+    ]
+    steps = len(transcript.history)
+    for step in range(max(0, steps - history_length), steps):
+        observation, action = transcript.history[step]
+        seen = _first_words(observation, _HISTORY_WORDS) if step else "start"
+        parts.append(f"{seen} {OPEN_TAG} {_words(action)} {CLOSE_TAG}")
+    parts.append(_first_words(transcript.observation, _OBSERVATION_WORDS) if steps else "start")
+    return " ".join([*parts, OPEN_TAG])
+
+
+def compact_response(command: str) -> str:
+    """The response to a compact prompt that executes this command."""
+    return f"{command} {CLOSE_TAG}"
+
+
+def _held(transcript: Transcript) -> str:
+    if not transcript.held:
+        return "nothing"
+    return " ".join([transcript.held, *transcript.treatments.get(transcript.held, ())])
+
+
+@functools.lru_cache(maxsize=65536)
+def _words(text: str) -> str:
+    return " ".join(word for word in _TOKEN.findall(text.lower()) if word not in _FILLER)
+
+
+@functools.lru_cache(maxsize=65536)
+def _first_words(text: str, count: int) -> str:
+    return " ".join(_words(text).split()[:count])
+
+
+@functools.lru_cache(maxsize=16384)
+def _local_commands(admissible: tuple[str, ...], location: str) -> str:
+    shown = [command for command in admissible if not command.startswith(_EVERYWHERE)]
+    # Where to take from and to move to is said by "at", except where two receptacles are reached from one place.
+    shown = [command.removesuffix(f" from {location}").removesuffix(f" to {location}") for command in shown]
+    return " ".join(["can", *shown])
