@@ -15,10 +15,12 @@ from scpo.envs.alfworld.official import OfficialGames
 from scpo.envs.alfworld.projection import project, project_compact
 from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.alfworld.translations import TranslationStore
-from scpo.envs.base import Panel, StepResult, Task
+from scpo.envs.alfworld.vocabulary import vocabulary
+from scpo.envs.base import Demonstration, Panel, StepResult, Task
 from scpo.envs.panel import draw
 from scpo.errors import EnvironmentFailure, GameError, PanelError
 from scpo.schema.env import AlfworldConfig, PanelConfig
+from scpo.schema.model import WarmStart
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,16 @@ class AlfworldEnvironment:
                 "restore the file or draw the panel again in a new run"
             )
         return AlfworldEpisode(task, opened, self.engine, self.config)
+
+    def demonstrations(self, config: WarmStart) -> list[Demonstration]:
+        """See ``scpo.envs.alfworld.demonstrations``."""
+        from scpo.envs.alfworld.demonstrations import demonstrations  # plays episodes of this class
+
+        return demonstrations(self, config)
+
+    def vocabulary(self) -> list[str]:
+        """See ``scpo.envs.alfworld.vocabulary``."""
+        return vocabulary()
 
     def _draw(self, name: str, config: PanelConfig) -> list[str]:
         if config.subset_of_training and name != "train":

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scpo.envs.alfworld.assets import assets
-from scpo.envs.alfworld.environment import AlfworldEnvironment
-from scpo.envs.alfworld.grammar import Listing, Nonterminal, Symbol, Terminal, Value, read_grammar
+from scpo.envs.alfworld.games import FAMILIES
+from scpo.envs.alfworld.grammar import Symbol, Terminal, read_grammar
 from scpo.envs.alfworld.world import NOTHING_HAPPENS
 
 _NUMBERS = 60  # no game has sixty of a kind, nor an episode that counts that far
 _COMPACT_WORDS = "start nothing holding at can hot cool clean | > : ;"
 
 
-def vocabulary(environment: AlfworldEnvironment) -> list[str]:
+def vocabulary() -> list[str]:
     """Sentences over all kinds of objects and receptacles, all text templates, all tasks, numbers, compact marks."""
     constants = assets().constants
     kinds = {kind.lower() for kind in (*constants.OBJECTS, *constants.RECEPTACLES)}
-    tasks = [template for family in environment.families for template in assets().goals.gdict[family]["templates"]]
+    tasks = [template for family in FAMILIES.values() for template in assets().goals.gdict[family]["templates"]]
     tasks = [template.format(obj="", recep="", toggle="", mrecep="") for template in tasks]
     numbers = " ".join(map(str, range(_NUMBERS)))
     return [*sorted(kinds), *tasks, *_grammar_texts(), numbers, NOTHING_HAPPENS, _COMPACT_WORDS]
@@ -34,7 +34,5 @@ def _grammar_texts() -> Iterator[str]:
 
 def _texts(symbols: tuple[Symbol, ...]) -> Iterator[str]:
     for symbol in symbols:
-        if isinstance(symbol, Terminal):
+        if isinstance(symbol, Terminal):  # the others name rules or entities
             yield symbol.text
-        else:
-            assert isinstance(symbol, (Listing, Nonterminal, Value))  # noqa: S101 (they name rules or entities)
