@@ -1,0 +1,214 @@
+import json
+import logging
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scpo import credit
+from scpo.advantages import ESTIMATORS, Estimator
+from scpo.credit import assign, resolve
+from scpo.errors import ConfigError, StepBatchError
+from tests.step_batches import (
+    EqualityScorer,
+    TableScorer,
+    gigpo_settings,
+    grpo_settings,
+    make_batch,
+    method,
+    random_batch,
+    recorded,
+    shaper_config,
+    take,
+)  # fmt: skip
+
+SCPO = method(gigpo_settings(), shaper_config(order="chronological"))
+GIGPO = method(gigpo_settings(), name="gigpo")
+ALWAYS = {
+    "credit/active_groups", "credit/descents", "credit/steps_all", "credit/aux_mean", "credit/aux_mean_failed",
+    "scpo/pairs_dense", "scpo/pairs_asked", "scpo/pairs_scored", "scpo/pairs_speculated",
+}  # fmt: skip
+RATIOS = {"credit/steps", "credit/effective", "credit/shift", "credit/exact", "credit/above_theta"}
+STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "metrics")
+
+# failed trajectory 1 follows the reference with a and b (the second from a shared anchor), 2 with nothing
+BATCH = make_batch((0, 0, "a b c", 1), (0, 1, "x a b", 0), (0, 2, "y", 0), (1, 3, "a", 0))
+
+
+def test_bonus_is_alpha_times_credit_less_the_penalty_for_invalid_steps():
+    batch = take(BATCH, np.arange(8), valid_N=[True, False, *[True] * 4, False, True])
+    _, told = assign(batch, EqualityScorer(), SCPO)
+    # the reference is a c now, so the failed a is credited and the failed b is not
+    assert np.allclose(told.bonus_N, [0, -0.1, 0, 0, 0.5, 0, -0.1, 0])
+    assert np.allclose(told.step_return_N, [0.9025, 0.95, 1, 0, 0, 0, 0, 0])
+    assert told.bonus_N.dtype == np.float32
+
+
+def test_hand_worked_advantages():
+    batch = make_batch((0, 0, "a b", 1), (0, 1, "a x", 0))
+    config = method(gigpo_settings(normalisation="mean_norm", omega=2.0), shaper_config())
+    advantage_N, told = assign(batch, EqualityScorer(), config)
+    # anchor start: 0.95 against 0 + 0.5; anchor a: 1 against 0
+    assert np.allclose(advantage_N, [0.5 + 2 * 0.225, 0.5 + 2 * 0.5, -0.5 - 2 * 0.225, -0.5 - 2 * 0.5])
+    assert advantage_N.dtype == np.float32
+    assert told.metrics["credit/shift"] == pytest.approx(0.5)  # from -0.95 to -0.45 in the credited row
+
+
+def test_every_diagnostic_of_a_hand_worked_batch():
+    _, told = assign(BATCH, EqualityScorer(), SCPO)
+    metrics = told.metrics
+    assert set(metrics) == ALWAYS | RATIOS
+    assert metrics["credit/active_groups"] == 0.5
+    assert metrics["credit/steps"] == 2 / 2
+    assert metrics["credit/steps_all"] == 2 / 3
+    assert metrics["credit/aux_mean"] == pytest.approx(0.5 * 2 / 8)
+    assert metrics["credit/aux_mean_failed"] == pytest.approx(0.5 * 2 / 5)
+    assert metrics["credit/exact"] == 1
+    assert metrics["credit/effective"] == 0.5  # the anchor x is visited once, the anchor a twice
+    assert metrics["credit/descents"] == 0
+    assert metrics["scpo/pairs_dense"] == 3 * 3 + 3 * 1 + 3
+    assert metrics["scpo/pairs_asked"] == 4  # a~x, a~a, b~b; a~y
+    assert metrics["scpo/pairs_scored"] == 4
+    assert metrics["credit/above_theta"] == 2 / 4
+    assert metrics["scpo/pairs_speculated"] == 0
+    assert set(told.timings) == {f"timing_s/scpo/{stage}" for stage in STAGES}
+    json.dumps(metrics | told.timings, allow_nan=False)
+
+
+def test_inexact_matches_lower_the_exact_share():
+    scorer = TableScorer({("a || now a", "x || now x"): 0.9, ("b || now b", "a || now a"): 0.9})
+    _, told = assign(BATCH, scorer, SCPO)
+    assert told.metrics["credit/exact"] == 0
+
+
+def test_copies_count_in_no_diagnostic():
+    doubled = take(BATCH, [0, 1, 2, 3, 4, 5, 6, 7, 4, 4, 7])
+    plain, copied = (assign(batch, EqualityScorer(), SCPO)[1].metrics for batch in (BATCH, doubled))
+    assert {k: v for k, v in plain.items() if k != "credit/shift"} == {
+        k: v for k, v in copied.items() if k != "credit/shift"
+    }
+
+
+def test_a_ratio_without_a_denominator_is_left_out():
+    batch = make_batch((0, 0, "a", 1), (0, 1, "x", 0))
+    _, told = assign(batch, EqualityScorer(), SCPO)
+    assert {"credit/exact", "credit/effective", "credit/shift"}.isdisjoint(told.metrics)
+    assert told.metrics["credit/steps"] == 0
+    _, told = assign(make_batch((0, 0, "a", 1)), EqualityScorer(), SCPO)
+    assert set(told.metrics) == ALWAYS - {"credit/steps_all", "credit/aux_mean_failed"}
+
+
+@pytest.mark.parametrize("estimator", [gigpo_settings(), grpo_settings()])
+def test_a_method_without_a_shaper_has_amounts_of_zero_and_needs_no_scorer(estimator):
+    advantage_N, told = assign(BATCH, None, method(estimator, name="base"))
+    assert advantage_N.shape == (8,)
+    assert set(told.metrics) == ALWAYS
+    assert told.metrics["credit/active_groups"] == 0.5
+    assert {told.metrics[name] for name in ALWAYS if name.startswith("scpo/") or "aux" in name} == {0}
+    assert set(told.timings) == {f"timing_s/scpo/{stage}" for stage in STAGES}
+    assert told.details(BATCH) == {"steps": [], "matches": []}
+
+
+def test_details_are_json_ready_and_name_both_sides_of_a_match():
+    _, told = assign(BATCH, EqualityScorer(), SCPO)
+    details = json.loads(json.dumps(told.details(BATCH)))
+    assert len(details["steps"]) == 8
+    assert details["steps"][4] == {
+        "group": 0, "trajectory": 1, "step": 1, "text": "a || now a", "success": False, "credit": 1.0
+    }  # fmt: skip
+    assert details["matches"][1] == {
+        "group": 0, "trajectory": 1, "step": 2, "reference_trajectory": 0, "reference_step": 1,
+        "similarity": 1.0, "credit": 1.0, "exact": True,
+    }  # fmt: skip
+
+
+def test_an_empty_batch_gets_no_advantages():
+    advantage_N, told = assign(make_batch(), EqualityScorer(), SCPO)
+    assert advantage_N.shape == (0,)
+    assert told.metrics["credit/descents"] == 0
+
+
+# What is refused
+
+
+def test_a_host_that_ignores_the_bonus_is_refused():
+    with pytest.raises(ConfigError, match=r"'grpo' ignores step returns.* allowed hosts: gigpo"):
+        resolve(method(grpo_settings(), shaper_config()))
+
+
+def test_an_unregistered_estimator_is_refused_with_the_known_ones(monkeypatch):
+    monkeypatch.delitem(ESTIMATORS, "gigpo")
+    with pytest.raises(ConfigError, match="estimator 'gigpo' is unknown; allowed: grpo"):
+        assign(BATCH, None, GIGPO)
+
+
+def test_a_token_level_estimator_is_refused(monkeypatch):
+    monkeypatch.setitem(ESTIMATORS, "gigpo", Estimator(lambda: None, frozenset({"value"}), "token"))
+    with pytest.raises(ConfigError, match="'gigpo' works on tokens"):
+        assign(BATCH, None, GIGPO)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "field"), [("entropy", "entropy_N"), ("hindsight_logprob", "hindsight_logprob_N")]
+)
+def test_a_field_that_the_estimator_requires_must_be_there(monkeypatch, requirement, field):
+    monkeypatch.setitem(ESTIMATORS, "gigpo", Estimator(ESTIMATORS["gigpo"].function, frozenset({requirement}), "row"))
+    with pytest.raises(StepBatchError, match=f"'gigpo' requires {field}"):
+        assign(BATCH, None, GIGPO)
+    assign(take(BATCH, np.arange(8), **{field: np.zeros(8)}), None, GIGPO)
+
+
+def test_a_shaper_needs_a_scorer():
+    with pytest.raises(ConfigError, match="'scpo' has a shaper, which needs a scorer"):
+        assign(BATCH, None, SCPO)
+
+
+def test_a_scorer_that_finds_everything_similar_is_reported(caplog):
+    with caplog.at_level(logging.WARNING, credit.__name__):
+        assign(BATCH, TableScorer(default=1.0), SCPO)
+    assert "hardly tells steps apart" in caplog.text
+
+
+# Laws
+
+
+@given(seed=st.integers(0, 10_000), copies=st.integers(0, 4), mode=st.sampled_from(["mean_std_norm", "mean_norm"]))
+def test_scpo_differs_from_its_host_only_in_anchor_groups_that_hold_credit(seed, copies, mode):
+    batch = random_batch(seed, copies=copies)
+    host = gigpo_settings(normalisation=mode)
+    shaped_N, told = assign(batch, EqualityScorer(), method(host, shaper_config()))
+    plain_N, _ = assign(batch, None, method(host))
+    touched = {
+        (group, anchor)
+        for group, anchor, value in zip(batch.group_N, batch.anchor_N, told.shaped.credit_N, strict=True)
+        if value > 0
+    }
+    changed = np.flatnonzero(shaped_N != plain_N)
+    assert all((batch.group_N[row], batch.anchor_N[row]) in touched for row in changed)
+    without_step_part = method(gigpo_settings(normalisation=mode, omega=0.0), shaper_config())
+    outcome_N, _ = assign(batch, EqualityScorer(), without_step_part)
+    assert np.array_equal(outcome_N, assign(batch, None, method(gigpo_settings(normalisation=mode, omega=0.0)))[0])
+
+
+@given(seed=st.integers(0, 10_000))
+def test_permuting_rows_permutes_answers_and_leaves_metrics_alone(seed):
+    batch = random_batch(seed, copies=3)
+    rows = np.random.default_rng(seed).permutation(len(batch))
+    permuted = take(batch, rows, is_copy_N=batch.is_copy_N[rows])
+    before_N, before = assign(batch, EqualityScorer(), SCPO)
+    after_N, after = assign(permuted, EqualityScorer(), SCPO)
+    assert np.array_equal(after_N, before_N[rows])
+    assert after.metrics == pytest.approx(before.metrics)
+
+
+def test_recorded_rollouts_give_credit_that_reaches_the_advantages():
+    config = method(gigpo_settings(), shaper_config())
+    shifts = []
+    for step, batch, _ in recorded():
+        advantage_N, told = assign(batch, EqualityScorer(), config, seed=(0, step))
+        assert np.isfinite(advantage_N).all()
+        assert told.metrics.get("credit/exact", 1) == 1
+        assert 0 < told.metrics["credit/active_groups"] <= 1
+        shifts.append(told.metrics.get("credit/shift", 0))
+    assert np.mean(shifts) > 0.1

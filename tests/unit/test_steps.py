@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+
+from scpo.errors import StepBatchError
+from scpo.steps import StepBatch
+from tests.step_batches import FIELDS, make_batch, take
+
+BATCH = make_batch((0, 10, "a b c", 1), (1, 11, "a b", 0))
+
+
+def test_columns_become_arrays_of_the_contract():
+    assert BATCH.group_N.dtype == BATCH.position_N.dtype == np.int64
+    assert BATCH.step_N.dtype == np.int32
+    assert BATCH.reward_N.dtype == np.float32
+    assert BATCH.valid_N.dtype == np.bool_
+    assert BATCH.anchor_N.dtype == object
+    assert len(BATCH) == 5
+
+
+@pytest.mark.parametrize("field", [name for name in FIELDS if name not in ("entropy_N", "hindsight_logprob_N")])
+def test_a_column_of_another_length_is_named(field):
+    values = {name: getattr(BATCH, name) for name in FIELDS}
+    with pytest.raises(StepBatchError, match=r"StepBatch\.\w+ has shape \(\d,\), expected \(\d,\) like group_N"):
+        StepBatch(**(values | {field: values[field][:4]}))
+
+
+def test_optional_columns_have_a_length_too():
+    with pytest.raises(StepBatchError, match=r"StepBatch\.entropy_N has shape \(2,\), expected \(5,\)"):
+        take(BATCH, np.arange(5), entropy_N=[0.1, 0.2])
+
+
+@pytest.mark.parametrize("field", ["reward_N", "episode_return_N"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_reward_that_is_no_number_names_its_row(field, value):
+    column = getattr(BATCH, field).copy()
+    column[3] = value
+    with pytest.raises(StepBatchError, match=rf"row 3 \(group 1, trajectory 11, step 0\): {field} is .*finite"):
+        take(BATCH, np.arange(5), **{field: column})
+
+
+@pytest.mark.parametrize(
+    ("steps", "row", "complaint"),
+    [([0, 1, 1, 0, 1], 2, "step_N is 1, expected 2"), ([0, 1, 3, 0, 1], 2, "step_N is 3, expected 2"),
+     ([0, 1, 2, 1, 2], 3, "step_N is 1, expected 0"), ([-1, 0, 1, 0, 1], 0, "step_N is -1, expected 0")],
+)  # fmt: skip
+def test_steps_of_a_trajectory_start_at_zero_and_have_no_gap_or_double(steps, row, complaint):
+    with pytest.raises(StepBatchError, match=rf"row {row} .*{complaint}"):
+        take(BATCH, np.arange(5), step_N=steps)
+
+
+@pytest.mark.parametrize(
+    ("field", "column"),
+    [
+        ("group_N", [0, 0, 7, 1, 1]),
+        ("episode_return_N", [1, 1, 0, 0, 0]),
+        ("success_N", [True, True, False, False, False]),
+        ("won_N", [True, True, False, False, False]),
+    ],
+)
+def test_what_a_trajectory_shares_may_not_change_on_the_way(field, column):
+    with pytest.raises(StepBatchError, match=rf"row 2 .*{field} is .*all rows of a trajectory share one value"):
+        take(BATCH, np.arange(5), **{field: column})
+
+
+def test_a_text_that_is_none_names_its_row():
+    with pytest.raises(StepBatchError, match=r"StepBatch\.anchor_N: row 1 holds None, expected a str"):
+        take(BATCH, np.arange(5), anchor_N=["a", None, "b", "c", "d"])
+
+
+def test_copies_may_repeat_a_step_but_unmarked_doubles_may_not():
+    doubled = take(BATCH, [0, 1, 2, 3, 4, 2])
+    assert doubled.original_N.tolist() == [True] * 5 + [False]
+    with pytest.raises(StepBatchError, match="step_N is 2, expected 3"):
+        take(doubled, np.arange(6), is_copy_N=[False] * 6)
+
+
+def test_rows_may_come_in_any_order_and_there_may_be_none():
+    assert len(take(BATCH, [4, 0, 3, 2, 1])) == 5
+    assert len(make_batch()) == 0
