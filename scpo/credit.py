@@ -2,6 +2,7 @@
 
 import logging
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +12,17 @@ from scpo.advantages import ESTIMATORS, Estimator
 from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.returns import step_returns
 from scpo.errors import ConfigError, StepBatchError
-from scpo.schema.method import GigpoSettings, MethodConfig
+from scpo.schema.method import EstimatorConfig, GigpoSettings, MethodConfig
 from scpo.shaping.drive import Pairs, Scorer
 from scpo.shaping.order import Seed, descents, processing_key
 from scpo.shaping.reference import active_groups, trajectories
 from scpo.shaping.shaper import FailedMatch, Shaped, shape
 from scpo.steps import FloatArray, StepBatch
 
-ABOVE_THETA_WARNING = 0.8
+STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "metrics")
+"""The rows of the paper's timing table; ``text`` stands for its tokenizer decode."""
+ABOVE_THETA_WARNING, ABOVE_THETA_PAIRS = 0.8, 50
+"""Warn when more than this share of at least this many scored pairs reaches θ."""
 
 _OPTIONAL_FIELDS = {"entropy": "entropy_N", "hindsight_logprob": "hindsight_logprob_N"}
 
@@ -74,27 +78,30 @@ def assign(
         StepBatchError: The batch lacks a field that the estimator requires.
         ScorerError: The scorer gave something else than similarities in [0, 1].
     """
-    estimator = resolve(config)
-    _check_fields(batch, config.estimator.name, estimator)
-    if config.shaper and scorer is None:
-        raise ConfigError(f"method {config.name!r} has a shaper, which needs a scorer: got None, see scpo.scoring")
-    return_N = step_returns(batch, config.estimator.gamma)
-    penalty_N = np.float32(config.estimator.invalid_penalty) * ~batch.valid_N
-    shaped = shape(batch, scorer, config.shaper, seed) if config.shaper and scorer else None
-    bonus_N = -penalty_N
-    if config.shaper and shaped:
-        bonus_N = bonus_N + np.float32(config.shaper.alpha) * shaped.credit_N
-    advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, config.estimator)
+    estimator, host = resolve(config), config.estimator
+    _check_fields(batch, host.name, estimator)
+    return_N = step_returns(batch, host.gamma)
+    penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
+    shaped, alpha = _shape(batch, scorer, config, seed)
+    bonus_N = np.float32(alpha) * shaped.credit_N - penalty_N if shaped else -penalty_N
+    advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, host)
     started = time.perf_counter()
-    metrics = _batch_metrics(batch, config, seed)
-    if config.shaper and shaped and shaped.credit_N.any():
-        unshaped_N = estimator.function(batch, return_N, -penalty_N, config.estimator)
-        metrics |= _effect_metrics(batch, shaped.credit_N, advantage_N - unshaped_N, config)
-    metrics |= _credit_metrics(batch, shaped, config.shaper.alpha if config.shaper else 0.0)
-    seconds = dict.fromkeys(("text", "scoring", "self_similarity", "matching", "accumulation"), 0.0)
-    seconds |= (shaped.seconds if shaped else {}) | {"metrics": time.perf_counter() - started}
-    timings = {f"timing_s/scpo/{stage}": value for stage, value in seconds.items()}
+    metrics = _batch_metrics(batch, config, seed) | _credit_metrics(batch, shaped, alpha)
+    if shaped and shaped.credit_N.any():
+        unshaped_N = estimator.function(batch, return_N, -penalty_N, host)
+        metrics |= _effect_metrics(batch, shaped.credit_N, advantage_N - unshaped_N, host)
+    seconds = (shaped.seconds if shaped else {}) | {"metrics": time.perf_counter() - started}
+    timings = {f"timing_s/scpo/{stage}": seconds.get(stage, 0.0) for stage in STAGES}
     return advantage_N, CreditDiagnostics(metrics, timings, return_N, bonus_N, shaped)
+
+
+def _shape(batch: StepBatch, scorer: Scorer | None, config: MethodConfig, seed: Seed) -> tuple[Shaped | None, float]:
+    """The shaper's answer and its weight α; None and 0 for a method without a shaper."""
+    if config.shaper is None:
+        return None, 0.0
+    if scorer is None:
+        raise ConfigError(f"method {config.name!r} has a shaper, which needs a scorer: got None, see scpo.scoring")
+    return shape(batch, scorer, config.shaper, seed), config.shaper.alpha
 
 
 def resolve(config: MethodConfig) -> Estimator:
@@ -115,6 +122,12 @@ def resolve(config: MethodConfig) -> Estimator:
             f"method {config.name!r}: estimator {name!r} ignores step returns, so the shaper's credit would be lost; "
             f"allowed hosts: {hosts}"
         )
+    if config.shaper and config.shaper.soft_base > config.shaper.theta:
+        warnings.warn(
+            f"method {config.name!r}: soft_base {config.shaper.soft_base} exceeds theta {config.shaper.theta}: matches "
+            "below soft_base advance the walk but earn no credit",
+            stacklevel=2,
+        )
     return estimator
 
 
@@ -134,12 +147,11 @@ def _batch_metrics(batch: StepBatch, config: MethodConfig, seed: Seed) -> dict[s
 
 
 def _effect_metrics(
-    batch: StepBatch, credit_N: FloatArray, shift_N: FloatArray, config: MethodConfig
+    batch: StepBatch, credit_N: FloatArray, shift_N: FloatArray, host: EstimatorConfig
 ) -> dict[str, float]:
     """Whether the credit reached the advantages, over credited rows without copies."""
-    host = config.estimator
-    similar = isinstance(host, GigpoSettings) and host.anchors == "similar"
-    anchor_N = anchor_groups(batch, host.anchor_similarity if isinstance(host, GigpoSettings) and similar else None)
+    similarity = host.anchor_similarity if isinstance(host, GigpoSettings) and host.anchors == "similar" else None
+    anchor_N = anchor_groups(batch, similarity)
     original_N = batch.original_N
     shared_N = np.bincount(anchor_N[original_N])[anchor_N] >= 2
     credited_N = (credit_N > 0) & original_N
@@ -157,7 +169,7 @@ def _credit_metrics(batch: StepBatch, shaped: Shaped | None, alpha: float) -> di
     cells = [(match, cell) for match in matches for cell in match.trace.credited if cell.credit > 0]
     exact = sum(match.task.reference[cell.u] == match.task.failed[cell.v] for match, cell in cells)
     pairs = shaped.pairs if shaped else Pairs(0, 0, 0, 0)
-    if pairs.above_theta > ABOVE_THETA_WARNING * pairs.scored:
+    if pairs.scored >= ABOVE_THETA_PAIRS and pairs.above_theta > ABOVE_THETA_WARNING * pairs.scored:
         _log.warning(
             "%d of %d scored pairs reach theta: the scorer hardly tells steps apart", pairs.above_theta, pairs.scored
         )

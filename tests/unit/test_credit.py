@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scpo import credit
 from scpo.advantages import ESTIMATORS, Estimator
-from scpo.credit import assign, resolve
+from scpo.credit import STAGES, assign, resolve
 from scpo.errors import ConfigError, StepBatchError
 from tests.step_batches import (
     EqualityScorer,
@@ -30,7 +30,6 @@ ALWAYS = {
     "scpo/pairs_dense", "scpo/pairs_asked", "scpo/pairs_scored", "scpo/pairs_speculated",
 }  # fmt: skip
 RATIOS = {"credit/steps", "credit/effective", "credit/shift", "credit/exact", "credit/above_theta"}
-STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "metrics")
 
 # failed trajectory 1 follows the reference with a and b (the second from a shared anchor), 2 with nothing
 BATCH = make_batch((0, 0, "a b c", 1), (0, 1, "x a b", 0), (0, 2, "y", 0), (1, 3, "a", 0))
@@ -164,7 +163,13 @@ def test_a_shaper_needs_a_scorer():
         assign(BATCH, None, SCPO)
 
 
-def test_a_scorer_that_finds_everything_similar_is_reported(caplog):
+def test_a_soft_base_above_theta_is_allowed_with_a_warning():
+    with pytest.warns(UserWarning, match=r"soft_base 0.7 exceeds theta 0.6"):
+        resolve(method(gigpo_settings(), shaper_config(soft_base=0.7)))
+
+
+def test_a_scorer_that_finds_everything_similar_is_reported(caplog, monkeypatch):
+    monkeypatch.setattr(credit, "ABOVE_THETA_PAIRS", 1)
     with caplog.at_level(logging.WARNING, credit.__name__):
         assign(BATCH, TableScorer(default=1.0), SCPO)
     assert "hardly tells steps apart" in caplog.text
