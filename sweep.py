@@ -28,7 +28,7 @@ def main(words: list[str]) -> int:
     """Answer one command line; returns the exit status."""
     console = Console()
     if {"-h", "--help"} & set(words):
-        console.print(__doc__, markup=False, highlight=False)
+        console.print(__doc__, markup=False, highlight=False, soft_wrap=True)
         return EXIT_DONE
     try:
         if not words:

@@ -33,7 +33,9 @@ def explain_hydra(
 
 def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) -> str:
     """An override of a key that the configuration does not have."""
-    key = override.partition("=")[0]
+    key = override.lstrip("+").partition("=")[0]
+    if override.startswith("+"):
+        return f"{override}: {key} is in the configuration already; leave out the +"
     if key in schema_keys(model):
         return f"{override}: {key} is not set in this configuration; +{override} adds it where its section is not null"
     return _unknown(key, "", [*schema_keys(model), *dotted_keys(default)])

@@ -25,6 +25,7 @@ class WandbMirror:
         self._folder = folder
         self._config = config
         self._run: Any = None
+        self._abandoned = False
         self._tasks: queue.Queue[Task | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         if config.wandb.mode != "disabled":
@@ -46,6 +47,7 @@ class WandbMirror:
         limit = self._config.wandb.finish_timeout_s
         self._thread.join(limit)
         if self._thread.is_alive():
+            self._abandoned = True
             logger.warning(
                 "W&B did not finish within %g s and is left behind; %s is whole", limit, self._folder.metrics
             )
@@ -59,6 +61,8 @@ class WandbMirror:
         except ImportError:
             logger.info("wandb is not installed, metrics are not mirrored; pip install 'scpo[track]' adds it")
         except Exception as error:  # noqa: BLE001 (whatever goes wrong in the mirror, training goes on)
+            if self._abandoned:
+                return
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             logger.warning("W&B mirror stopped: %s. Training goes on; %s is whole", reason, self._folder.metrics)
 

@@ -1,0 +1,55 @@
+"""Every YAML under conf/ composes, validates, and says where its values come from."""
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from sweeps.compose import CONF, compose_run, options
+from sweeps.identity import run_id
+from sweeps.matrix import expand
+
+FILES = sorted(CONF.rglob("*.yaml"))
+GROUPS = sorted({path.parent.name for path in FILES if path.parent != CONF} - {"experiment"})
+CHOICES = [f"{group}={name}" for group in GROUPS for name in options(group)]
+LEAF = re.compile(r"\s*[a-z_0-9]+: +[^#\s&{]")
+SELF_EXPLAINING = re.compile(r"\s*(name|label|title|kind|scale):|\s*- ")
+SOURCE = re.compile(r"\b(ours|[Pp]aper|Table|section|arXiv|appendix|A (control|pool))\b")
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_choice_composes_at_every_scale(choice):
+    for scale in options("scale"):
+        words = [choice] if choice.startswith("scale=") else [f"scale={scale}", choice]
+        assert run_id(compose_run(words))
+
+
+@pytest.mark.parametrize("name", options("experiment"))
+def test_every_experiment_expands_at_every_scale(name):
+    for scale in options("scale"):
+        matrix = expand(name, [f"scale={scale}"])
+        assert matrix.experiment.name == name
+        assert {cell.row.name for cell in matrix.cells} == {row.name for row in matrix.experiment.rows}
+        assert not matrix.notes
+        assert len(matrix.runs) == len(matrix.cells)
+
+
+@pytest.mark.parametrize("name", options("method"))
+def test_a_methods_file_is_called_as_the_method(name):
+    assert compose_run([f"method={name}"]).method.name == name
+
+
+def test_no_two_choices_of_a_group_are_the_same_run():
+    for _group, choices in itertools.groupby(CHOICES, key=lambda choice: choice.partition("=")[0]):
+        ids = [run_id(compose_run([choice])) for choice in choices if not choice.startswith("launcher=")]
+        assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
+def test_every_value_has_a_source_beside_it_or_in_the_files_header(path: Path):
+    lines = path.read_text().splitlines()
+    header = " ".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
+    assert header.replace("# @package _global_", "").strip(), "the file does not say what it is"
+    unsourced = [line for line in lines if LEAF.match(line) and "#" not in line and not SELF_EXPLAINING.match(line)]
+    assert not unsourced or SOURCE.search(header), f"no source for {unsourced}"

@@ -1,0 +1,116 @@
+"""Records cut at every byte, or on a full disk: the last good state, or an error that names the file."""
+
+import contextlib
+import errno
+import os
+import subprocess
+
+import pytest
+
+from scpo.errors import RecordError, RecordWriteError
+from scpo.tracking import JsonLines
+from scpo.tracking.atomic import read_json, write_json
+from sweeps import store
+from tests import fake_runs as fake
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = fake.make_run(tmp_path)
+    made.pin_panels({"valid_seen": {"sha256": "ab" * 32, "tasks": 140}})
+    write_json(made.provenance, {"attempts": {"1": {"commit": None, "packages": {"numpy": "2.0"}}}})
+    return made
+
+
+READERS = {
+    "status.json": lambda folder: folder.read_status(),
+    "config.yaml": lambda folder: folder.read_config(),
+    "identity.yaml": store.check,
+    "panels.json": lambda folder: folder.read_panels(),
+    "provenance.json": lambda folder: read_json(folder.provenance),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_record_cut_at_any_byte_reads_as_before_or_names_itself(folder, name):
+    path, read = folder.path / name, READERS[name]
+    whole, before = path.read_bytes(), read(folder)
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        try:
+            assert read(folder) == before
+        except RecordError as error:
+            assert str(path) in str(error)  # noqa: PT017 (one loop over bytes: some cuts read well, most raise)
+
+
+def test_a_log_cut_at_any_byte_gives_its_whole_lines_and_can_be_continued(tmp_path):
+    log = JsonLines(tmp_path / "metrics.jsonl")
+    for step in range(3):
+        log.append({"step": step, "value": step / 3})
+    log.close()
+    whole = log.path.read_bytes()
+    for size in range(len(whole) + 1):
+        log.path.write_bytes(whole[:size])
+        kept = whole[:size].count(b"\n")
+        assert [record["step"] for record in log.records()] == list(range(kept))
+        log.append({"step": kept, "value": kept / 3})
+        log.close()
+        assert [record["step"] for record in log.records()] == list(range(kept + 1))
+
+
+def no_space(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_leaves_the_old_version_and_says_so(folder, monkeypatch):
+    before = folder.read_status()
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(RecordWriteError, match=r"status\.json .* bytes needed, \d+ free.*No space left.*is intact"):
+        folder.update_status(step=3)
+    monkeypatch.undo()
+    assert folder.read_status() == before
+    assert not list(folder.path.glob(".*.tmp"))
+
+
+def test_a_line_that_does_not_fit_leaves_no_trace_in_the_log(tmp_path, monkeypatch):
+    log = JsonLines(tmp_path / "metrics.jsonl")
+    log.append({"step": 0})
+    write = os.write
+
+    def half_then_full(descriptor, data):
+        return write(descriptor, data[:5]) if len(data) > 10 else no_space()
+
+    monkeypatch.setattr(os, "write", half_then_full)
+    with pytest.raises(RecordWriteError, match=r"metrics\.jsonl"):
+        log.append({"step": 1})
+    monkeypatch.undo()
+    assert log.path.read_bytes() == b'{"step": 0}\n'
+    log.append({"step": 1})
+    assert [record["step"] for record in log.records()] == [0, 1]
+
+
+@contextlib.contextmanager
+def small_disk(path, size="96k"):
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a tmpfs takes root")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
+def test_a_run_on_a_disk_that_fills_up_fails_with_the_reason_and_goes_on_once_there_is_room(tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        folder = fake.make_run(disk)
+        filler = disk / "filler"
+        with contextlib.suppress(OSError):
+            filler.write_bytes(b"x" * (1 << 20))
+        code, output = fake.finish(fake.start("fake_train.py", folder.path))
+        assert code != 0
+        assert "No space left on device" in output
+        assert folder.read_config() == store.check(folder)
+        filler.unlink()
+        assert fake.finish(fake.start("fake_train.py", folder.path))[0] == 0
+        assert fake.steps(folder) == [0, 1, 2, 3, 4]

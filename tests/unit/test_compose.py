@@ -1,0 +1,75 @@
+import pytest
+
+from scpo.errors import ConfigError
+from sweeps.compose import compose_experiment, compose_run, options
+
+
+def test_the_default_is_the_mini_scale():
+    config = compose_run([])
+    assert (config.scale, config.method.name, config.model.name, config.seed) == ("mini", "scpo", "tiny", 0)
+
+
+def test_the_command_line_wins_over_the_scale():
+    config = compose_run(["scale=paper", "model=tiny", "trainer.steps=7"])
+    assert (config.model.name, config.trainer.steps, config.env.games) == ("tiny", 7, "official")
+
+
+def test_options_are_the_files_of_a_group():
+    assert {"grpo", "gigpo", "scpo"} <= set(options("method"))
+
+
+BAD = {
+    "unknown method": (["method=scop"], "no method is called 'scop'; did you mean scpo?\nallowed: gigpo, grpo, scpo"),
+    "no method": (["method=null"], "no method is called 'None'"),
+    "unknown experiment": (["+experiment=ablatio"], "did you mean ablation"),
+    "misspelt key": (["method.shaper.thetta=1"], "unknown key method.shaper.thetta; did you mean method.shaper.theta?"),
+    "misspelt key with +": (
+        ["+method.shaper.thetta=1"],
+        "unknown key method.shaper.thetta (got 1); did you mean method.shaper.theta?\nkeys of method.shaper: after_",
+    ),
+    "misspelt group": (["methd=scpo"], "unknown key methd; did you mean method?\nkeys of the configuration: env,"),
+    "misspelt group with +": (["+methd=scpo"], "unknown key methd (got 'scpo'); did you mean method?"),
+    "key without its section": (["theta=0.5"], "did you mean method.shaper.theta?"),
+    "key without its section with +": (["+theta=0.5"], "did you mean method.shaper.theta?"),
+    "misspelt key below a union": (["+method.estimator.omga=1"], "did you mean method.estimator.omega?"),
+    "misspelt key below a mapping": (
+        ["+env.validation_panels.valid_seen.splt=x"],
+        "did you mean env.validation_panels.valid_seen.split?",
+    ),
+    "value too large": (
+        ["method.shaper.theta=1.5"],
+        "method.shaper.theta: got 1.5; input should be less than or equal",
+    ),
+    "value below a union": (["method.estimator.gamma=2"], "method.estimator.gamma: got 2;"),
+    "value of another type": (["trainer.steps=many"], "trainer.steps: got 'many'; input should be a valid integer"),
+    "not a number": (["trainer.steps=nan"], "trainer.steps: got nan"),
+    "misspelt choice": (["method.shaper.order=cronological"], "did you mean chronological?"),
+    "unknown estimator": (["method.estimator.name=gigp"], "'grpo', 'gigpo'"),
+    "removed section": (["~method.shaper"], "method.shaper is missing"),
+    "key of an absent section": (["method=grpo", "method.shaper.theta=1"], "is not set in this configuration"),
+    "dangling interpolation": (
+        ["method.shaper.alpha=${env.alph}"],
+        "method.shaper.alpha: Interpolation key 'env.alph'",
+    ),
+    "Hydra's own sweep": (["seed=0,1"], "one value a key, or a list in quotes"),
+    "no value": (["seed"], "'seed' is no override"),
+    "open bracket": (["seed=[0"], "'seed=[0' is no override"),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_clear_error(words, message):
+    with pytest.raises(ConfigError) as caught:
+        compose_run(words)
+    assert message in str(caught.value)
+    assert "hydra" not in str(caught.value).lower()
+
+
+def test_several_mistakes_are_told_together():
+    with pytest.raises(ConfigError, match=r"theta: got 2(.|\n)*steps: got 0"):
+        compose_run(["method.shaper.theta=2", "trainer.steps=0"])
+
+
+def test_an_experiment_comes_with_its_scale():
+    experiment, scale = compose_experiment("ablation", ["scale=paper"])
+    assert (experiment.name, scale) == ("ablation", "paper")
