@@ -81,6 +81,12 @@ def test_an_embedding_has_the_same_bits_alone_in_a_batch_and_shuffled(scorer):
         assert np.array_equal(scorer.embed([text])[0], embedding)
 
 
+def test_a_pairs_score_has_the_same_bits_alone_and_among_others(scorer):
+    pairs = [(first, second) for first in TEXTS[:4] for second in TEXTS[:4]]
+    together = scorer.score(pairs)
+    assert [scorer.score([pair])[0] for pair in pairs] == together.tolist()
+
+
 def test_embeddings_are_those_of_plain_mean_pooling(scorer):
     import torch
 

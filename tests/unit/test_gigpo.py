@@ -74,3 +74,28 @@ def test_float32_dust_does_not_become_an_advantage(mode):
     batch = make_batch(*[(0, k, "a", 0) for k in range(3)])
     dust = np.float32(0.7) + np.array([0, 1, -1]) * np.finfo(np.float32).eps
     assert np.array_equal(a_s(batch, dust, normalisation=mode), np.zeros(3))
+
+
+def by_loops(batch, q_N, penalty, mode):
+    """The stack's estimator as it reads: one loop over rows, group statistics over rows, torch.std's correction."""
+    score_N = batch.episode_return_N.astype(np.float64) - penalty * ~batch.valid_N
+    answer = np.zeros(len(batch))
+    for row in range(len(batch)):
+        group = batch.group_N == batch.group_N[row]
+        anchor = group & (batch.anchor_N == batch.anchor_N[row])
+        for value_N, members, alone in ((score_N, group, (0, 1)), (q_N, anchor, (q_N[row], 1))):
+            values = value_N[members]
+            mean, std = (values.mean(), values.std(ddof=1)) if len(values) > 1 else alone
+            scale = std + 1e-6 if mode == "mean_std_norm" else 1
+            answer[row] += (value_N[row] - mean) / scale if len(values) == 1 or std > 1e-9 else 0
+    return answer
+
+
+@given(seed=st.integers(0, 10_000), mode=st.sampled_from(["mean_std_norm", "mean_norm"]))
+def test_the_group_by_agrees_with_plain_loops_over_rows(seed, mode):
+    batch = random_batch(seed, copies=5)
+    rng = np.random.default_rng(seed)
+    bonus_N = (rng.integers(3, size=(100, 100)) / 4).astype(np.float32)[batch.trajectory_N, batch.step_N]
+    returns_N = step_returns(batch, 0.95)
+    answer = gigpo(batch, returns_N, bonus_N, gigpo_settings(normalisation=mode, std_floor=0.0))
+    assert np.allclose(answer, by_loops(batch, returns_N.astype(np.float64) + bonus_N, 0.1, mode), atol=1e-5)
