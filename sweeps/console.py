@@ -62,6 +62,10 @@ class ProgressBoard:
             f"{_state(outcome.state)} {folder.run_id}" + (f": {escape(outcome.reason)}" if outcome.reason else "")
         )
 
+    def stopping(self, runs: int, seconds: float) -> None:
+        """A signal has come; the runs were told."""
+        self._say(f"stopping: {runs} runs have {seconds:g} s to checkpoint; Ctrl-C again stops at once")
+
     def _say(self, line: str) -> None:
         self._progress.console.print(line, soft_wrap=True, highlight=False)
 

@@ -39,6 +39,7 @@ class Board(Protocol):
     def started(self, folder: RunFolder, config: RunConfig) -> None: ...
     def progress(self, folder: RunFolder, step: int, success: float | None) -> None: ...
     def ended(self, folder: RunFolder, outcome: Outcome) -> None: ...
+    def stopping(self, runs: int, seconds: float) -> None: ...
 
 
 @dataclass
@@ -150,6 +151,7 @@ class Pool:
 
     def _stop(self) -> None:
         """Ask all runs to checkpoint and end; kill what outlasts the grace or a second signal, workers included."""
+        self.board.stopping(len(self._running), self.grace_s)
         for slot in self._running:
             slot.process.terminate()
         deadline = time.monotonic() + self.grace_s

@@ -39,7 +39,7 @@ class Tracker:
         self._last_step = step
         if self.folder.status.exists():
             self.folder.update_status(step=step)
-        self._mirror.log(step, {**metrics, **{f"timing/{name}": value for name, value in timing.items()}})
+        self._mirror.log(step, {**metrics, **timing})
 
     def resume_at(self, step: int) -> None:
         """Forget what was logged after ``step``, the step of the checkpoint that training goes on from (-1: all)."""
