@@ -113,8 +113,7 @@ class _Demonstrator:
         self, environment: AlfworldEnvironment, game_id: str, job: _Job, max_detours: int, rng: random.Random
     ) -> None:
         self._environment = environment
-        self._opened = environment.engine.open(game_id)
-        self._episode: AlfworldEpisode = environment.start(environment.task(game_id), slot=0)
+        self._episode: AlfworldEpisode = environment.start_game(game_id)
         self._habits = job.habits
         self._stop = job.warm_start.stop_detour
         self._max_detours = max_detours
@@ -125,7 +124,7 @@ class _Demonstrator:
 
     def play(self) -> Demonstration:
         """Follow the walkthrough, searching before each thing that it finds."""
-        walkthrough = self._opened.game.walkthrough
+        walkthrough = self._episode.opened.game.walkthrough
         for number, command in enumerate(walkthrough):
             if command.startswith("go to "):
                 wanted = _wanted(walkthrough[number + 1 : number + 3])
@@ -182,7 +181,7 @@ class _Demonstrator:
     def _peek(self, commands: Sequence[str]) -> tuple[tuple[str, ...], str]:
         state, answer = self._episode.state, ""
         for command in commands:
-            state, answer = self._environment.engine.step(self._opened, state, command)
+            state, answer = self._environment.engine.step(self._episode.opened, state, command)
         return state.admissible, answer
 
 

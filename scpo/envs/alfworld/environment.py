@@ -9,7 +9,7 @@ from pathlib import Path
 
 from scpo.envs.alfworld import prompts
 from scpo.envs.alfworld.engine import Engine, Limits, OpenGame
-from scpo.envs.alfworld.games import FAMILIES, GameSource
+from scpo.envs.alfworld.games import FAMILIES, Game, GameSource
 from scpo.envs.alfworld.generated import GeneratedGames
 from scpo.envs.alfworld.official import OfficialGames
 from scpo.envs.alfworld.projection import project, project_compact
@@ -45,7 +45,7 @@ class AlfworldEpisode:
         self.done = False
         self.observation = opened.opening
         self.transcript = Transcript(opened.opening, opened.start.admissible)
-        self._opened = opened
+        self.opened = opened
         self.state = opened.start
         self._engine = engine
         self._config = config
@@ -68,7 +68,7 @@ class AlfworldEpisode:
         action, valid = self._interface.project(response)
         executed = action in self.state.operators
         try:
-            self.state, observation = self._engine.step(self._opened, self.state, action)
+            self.state, observation = self._engine.step(self.opened, self.state, action)
         except Exception as error:
             self._engine.drop(self.task.id)
             raise EnvironmentFailure(f"game {self.task.id} failed at step {number} on {action!r}: {error}") from error
@@ -131,8 +131,7 @@ class AlfworldEnvironment:
 
     def task(self, game_id: str) -> Task:
         """The panel entry of a game."""
-        game = self.source.read(game_id)
-        return Task(game.id, game.family, game.sha256)
+        return _task(self.source.read(game_id))
 
     def start(self, task: Task, slot: int) -> AlfworldEpisode:
         """Begin an episode. Siblings share what is known of the game; no slot needs an engine of its own.
@@ -154,6 +153,15 @@ class AlfworldEnvironment:
                 "restore the file or draw the panel again in a new run"
             )
         return AlfworldEpisode(task, opened, self.engine, self.config)
+
+    def start_game(self, game_id: str) -> AlfworldEpisode:
+        """Begin an episode of a game that no panel names.
+
+        Raises:
+            GameError: The game cannot be read.
+        """
+        opened = self.engine.open(game_id)
+        return AlfworldEpisode(_task(opened.game), opened, self.engine, self.config)
 
     def demonstrations(self, config: WarmStart) -> list[Demonstration]:
         """See ``scpo.envs.alfworld.demonstrations``."""
@@ -178,6 +186,10 @@ class AlfworldEnvironment:
             return draw(candidates, config.games, config.seed, self.source.playable)
         except PanelError as error:
             raise PanelError(f"panel {name!r} ({config.split}): {error}") from error
+
+
+def _task(game: Game) -> Task:
+    return Task(game.id, game.family, game.sha256)
 
 
 def _panel_configs(config: AlfworldConfig) -> dict[str, PanelConfig]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 import tempfile
 from pathlib import Path
@@ -22,9 +23,8 @@ def load_library() -> Any:
     as long as the lane, so a hundred lanes of the stock kind would hold gigabytes of a temporary folder.
     """
     import fast_downward
-    from fast_downward.interface import DOWNWARD_LIB_PATH
 
-    loadable = _loadable_part(Path(DOWNWARD_LIB_PATH).read_bytes())
+    loadable = _loadable_library()
     if loadable is None:  # not an ELF file of the expected kind
         return fast_downward.load_lib()
     with tempfile.TemporaryDirectory() as folder:
@@ -36,6 +36,13 @@ def load_library() -> Any:
     library.apply_operator.argtypes = [ctypes.c_int, ctypes.c_void_p]
     library.check_goal.restype = ctypes.c_bool
     return library
+
+
+@functools.cache
+def _loadable_library() -> bytes | None:
+    from fast_downward.interface import DOWNWARD_LIB_PATH
+
+    return _loadable_part(Path(DOWNWARD_LIB_PATH).read_bytes())
 
 
 def _loadable_part(elf: bytes) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -79,6 +80,7 @@ def walkthrough(scenario: Scenario) -> list[str]:
     return commands
 
 
+@functools.lru_cache(maxsize=4096)
 def _pddl_name(text: str) -> str:
     return text.translate(_ESCAPES)
 

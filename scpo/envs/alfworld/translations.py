@@ -125,9 +125,8 @@ def _write_atomically(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
         try:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            file.write(content)  # no fsync: a file torn by a power cut fails its hash and is made again
+            file.close()
             os.replace(file.name, path)
         except BaseException:
             Path(file.name).unlink(missing_ok=True)
