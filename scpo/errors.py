@@ -24,6 +24,10 @@ class GameError(ScpoError, ValueError):
     """A game file that is missing, corrupt or of another format."""
 
 
+class CatalogueError(ScpoError, ValueError):
+    """Catalogue files that are missing, corrupt or of another format, or a goal that a catalogue does not hold."""
+
+
 class PanelError(ScpoError, ValueError):
     """A panel that cannot be built, or that is not the one a run was started with."""
 

@@ -1,0 +1,104 @@
+"""Demonstrations for the warm start of a small policy.
+
+The scripted shopper finds nearly every product at the first place; a policy that imitates it need not read the results.
+So most demonstrations search with only some of the words, and now and then open a wrong product first.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from scpo.envs.base import Demonstration, Task
+from scpo.envs.panel import shuffled
+from scpo.envs.webshop.compact import MARKS, compact_response, wish
+from scpo.envs.webshop.pages import PREVIOUS
+from scpo.envs.webshop.projection import listed
+from scpo.envs.webshop.shopper import buy
+from scpo.errors import PanelError
+from scpo.schema.model import WarmStart
+
+if TYPE_CHECKING:
+    from scpo.envs.webshop.environment import WebshopEnvironment, WebshopEpisode
+
+_ENDLESS = 10_000  # a demonstration is as long as it is
+_NUMBERS = 1000  # prices in whole dollars
+
+
+def demonstrations(environment: WebshopEnvironment, warm_start: WarmStart) -> list[Demonstration]:
+    """Demonstrations on training goals outside the training panel, ``demonstrations_per_game`` for each.
+
+    Raises:
+        PanelError: The training split has too few goals outside the panel.
+    """
+    config = environment.config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS})
+    made = []
+    for task in _tasks(environment, warm_start):
+        for repetition in range(warm_start.demonstrations_per_game):
+            rng = random.Random(f"demonstration {warm_start.seed} {task.id} {repetition}")
+            shopper = _Shopper(environment.start(task, 0, config), warm_start.stop_detour, rng)
+            made.append(shopper.play(warm_start.max_detours if repetition else 0))  # the first one goes straight
+    return made
+
+
+def vocabulary(environment: WebshopEnvironment) -> list[str]:
+    """Every text that a compact prompt can show: wishes, titles, options, descriptions, numbers and its own words."""
+    catalogue, panels = environment.catalogue, environment.panels
+    products = [" ".join([product.title, product.document, *product.bullets]).lower() for product in catalogue.products]
+    ids = (task_id for split in ("train", "test") for ids in panels.candidates(split).values() for task_id in ids)
+    wishes = {wish(panels.goal(task_id).instruction) for task_id in ids}
+    actions = "search click back to search prev next description features reviews buy now"
+    return [*products, *sorted(wishes), " ".join(map(str, range(_NUMBERS))), actions, MARKS]
+
+
+def _tasks(environment: WebshopEnvironment, warm_start: WarmStart) -> list[Task]:
+    panels = environment.panels
+    trained_on = {task.id for task in panels.panel("train").tasks}
+    fresh = (task_id for task_id in shuffled(panels.candidates("train"), warm_start.seed) if task_id not in trained_on)
+    ids = list(islice(fresh, warm_start.games))
+    if len(ids) < warm_start.games:
+        raise PanelError(
+            f"a warm start on {warm_start.games} goals was asked for but the training split has only {len(ids)} "
+            "outside the training panel; ask for fewer or for a larger catalogue"
+        )
+    return [panels.task(task_id) for task_id in ids]
+
+
+class _Shopper:
+    """Plays one demonstration."""
+
+    def __init__(self, episode: WebshopEpisode, stop: float, rng: random.Random) -> None:
+        self._episode = episode
+        self._stop = stop
+        self._rng = rng
+        self._prompts: list[str] = []
+        self._responses: list[str] = []
+
+    def play(self, detours: int) -> Demonstration:
+        """Buy what the goal asks for, opening at most ``detours`` wrong products; 0 is a full search and none."""
+        for action in buy(self._episode.shop, self._vague_query() if detours else None):
+            target = action.removeprefix("click[").removesuffix("]")
+            while target in self._listed() and len(self._listed()) > 1 and detours and self._rng.random() > self._stop:
+                detours -= 1
+                self._do(f"click[{self._rng.choice([name for name in self._listed() if name != target])}]")
+                self._do(f"click[{PREVIOUS}]")
+            self._do(action)
+        return Demonstration(self._episode.task.id, tuple(self._prompts), tuple(self._responses))
+
+    def _do(self, action: str) -> None:
+        self._prompts.append(self._episode.prompt())
+        self._responses.append(compact_response(action, self._clickables()))
+        self._episode.step(self._responses[-1])
+
+    def _vague_query(self) -> str:
+        goal = self._episode.shop.goal
+        kept = self._rng.randint(0, len(goal.attributes))
+        return " ".join([*goal.attributes[:kept], goal.query])
+
+    def _clickables(self) -> list[str]:
+        return self._episode.transcript.actions["clickables"]
+
+    def _listed(self) -> Sequence[str]:
+        return listed(self._clickables())
