@@ -50,6 +50,7 @@ class StepResult:
         reward: Environment reward of this step.
         done: The episode is over, won or at the horizon.
         won: The benchmark's meaning of success.
+        score: The benchmark's graded result of this step in [0, 1]; None where a benchmark has none.
     """
 
     action: str
@@ -58,6 +59,7 @@ class StepResult:
     reward: float
     done: bool
     won: bool
+    score: float | None = None
 
 
 class Episode(Protocol):

@@ -1,6 +1,16 @@
 """The whole configuration as pydantic models, extra keys forbidden; imports nothing heavy."""
 
-from scpo.schema.env import AlfworldConfig, EnvConfig, GeneratedGames, PanelConfig
+from scpo.schema.env import (
+    AlfworldConfig,
+    BenchmarkTraining,
+    EnvConfig,
+    GeneratedGames,
+    GeneratedShop,
+    GoalPanelConfig,
+    PanelConfig,
+    StackWorkers,
+    WebshopConfig,
+)
 from scpo.schema.method import EstimatorConfig, GigpoSettings, GrpoSettings, MethodConfig, ShaperConfig, StepFilter
 from scpo.schema.model import HuggingFaceModel, ModelConfig, TinyModel, WarmStart
 from scpo.schema.run import (
@@ -18,6 +28,7 @@ from scpo.schema.trainer import LocalTrainer, LossConfig, OptimizerConfig, Train
 __all__ = [
     "MACHINE_SECTIONS",
     "AlfworldConfig",
+    "BenchmarkTraining",
     "BiEncoderScorer",
     "EnvConfig",
     "EstimatorConfig",
@@ -25,7 +36,9 @@ __all__ = [
     "Experiment",
     "ExperimentRow",
     "GeneratedGames",
+    "GeneratedShop",
     "GigpoSettings",
+    "GoalPanelConfig",
     "GrpoSettings",
     "HuggingFaceModel",
     "LauncherConfig",
@@ -39,10 +52,12 @@ __all__ = [
     "RunConfig",
     "ScorerConfig",
     "ShaperConfig",
+    "StackWorkers",
     "StepFilter",
     "TinyModel",
     "TrainerConfig",
     "ValidationConfig",
     "WandbConfig",
     "WarmStart",
+    "WebshopConfig",
 ]

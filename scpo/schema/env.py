@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from scpo.schema.base import Strict
-from scpo.schema.method import StepFilter
+from scpo.schema.method import Normalisation, StepFilter
 
 PanelName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
@@ -31,6 +31,14 @@ class GeneratedGames(Strict):
     valid_unseen: PositiveInt
 
 
+class BenchmarkTraining(Strict):
+    """What a benchmark's published training setting says of the method and the trainer, which read it from here."""
+
+    normalisation: Normalisation
+    mini_batch_rows: PositiveInt
+    max_prompt_tokens: PositiveInt
+
+
 class AlfworldConfig(Strict):
     name: Literal["alfworld"]
     games: Literal["generated", "official"]
@@ -42,10 +50,64 @@ class AlfworldConfig(Strict):
     success_threshold: NonNegativeFloat
     shaper_alpha: NonNegativeFloat
     step_filter: StepFilter
+    training: BenchmarkTraining
     train_panel: PanelConfig
     validation_panels: dict[PanelName, PanelConfig]
     probe_panel: PanelConfig
     failure_retries: NonNegativeInt
 
 
-EnvConfig = AlfworldConfig
+class GoalPanelConfig(Strict):
+    """A fixed, sorted list of WebShop goals, balanced over categories; see :class:`PanelConfig`."""
+
+    split: Literal["train", "test"]
+    goals: PositiveInt | None
+    seed: NonNegativeInt
+    subset_of_training: bool = False
+
+
+class GeneratedShop(Strict):
+    """The offline default; the catalogue is a pure function of these."""
+
+    seed: NonNegativeInt
+    products: PositiveInt
+
+
+class StackWorkers(Strict):
+    """verl-agent's workers, each with its own seed and so its own order of the goals; read with order=verl_agent."""
+
+    seed: NonNegativeInt
+    train: PositiveInt
+    test: PositiveInt
+    test_seed_offset: PositiveInt
+
+
+class WebshopConfig(Strict):
+    """``name`` is the setting's: results of ``webshop`` and ``webshop_paper`` never share a table."""
+
+    name: Literal["webshop", "webshop_paper"]
+    catalogue: Literal["generated", "official"]
+    generated: GeneratedShop
+    goals: Literal["synthetic", "human"]
+    nouns: Literal["spacy", "stop_list", "all_tokens"]
+    order: Literal["fixed", "verl_agent"]
+    order_seed: NonNegativeInt
+    test_goals: PositiveInt
+    workers: StackWorkers
+    prompt: Literal["verl_agent", "compact"]
+    max_prompt_characters: PositiveInt
+    history_length: NonNegativeInt
+    horizon: PositiveInt
+    reward: Literal["won", "score"]
+    reward_scale: PositiveFloat
+    success_threshold: NonNegativeFloat
+    shaper_alpha: NonNegativeFloat
+    step_filter: StepFilter
+    training: BenchmarkTraining
+    train_panel: GoalPanelConfig
+    validation_panels: dict[PanelName, GoalPanelConfig]
+    probe_panel: GoalPanelConfig
+    failure_retries: NonNegativeInt
+
+
+EnvConfig = Annotated[AlfworldConfig | WebshopConfig, Field(discriminator="name")]

@@ -28,6 +28,7 @@ class MachineConfig(Strict):
     runs_dir: str
     cache_dir: str
     alfworld_data: str | None
+    webshop_data: str | None
     device: Literal["auto", "cpu", "cuda"]
     threads: PositiveInt
     resume_across_versions: bool

@@ -100,7 +100,10 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
 def _open(config: RunConfig) -> Session:
     environment = make_environment(
-        config.env, cache_dir=Path(config.machine.cache_dir), alfworld_data=config.machine.alfworld_data
+        config.env,
+        cache_dir=Path(config.machine.cache_dir),
+        alfworld_data=config.machine.alfworld_data,
+        webshop_data=config.machine.webshop_data,
     )
     policy = _policy(config, environment)
     optimizer = torch.optim.AdamW(
