@@ -1,0 +1,105 @@
+"""Prompts, word for word."""
+
+import re
+
+from scpo.envs.alfworld.prompts import compact, compact_response, verl_agent
+from scpo.envs.alfworld.transcript import Transcript
+
+OPENING = (
+    "-= Welcome to TextWorld, ALFRED! =-\n\n"
+    "You are in the middle of a room. Looking quickly around you, you see a desk 2, a desk 1, and a safe 1.\n\n"
+    "Your task is to: put a hot mug in safe."
+)
+START = ("go to desk 1", "go to desk 2", "go to safe 1", "help", "inventory", "look")
+ENDING = """
+
+Now it's your turn to take an action.
+You should first reason step-by-step about the current situation. This reasoning process MUST be enclosed within <think> </think> tags.\x20
+Once you've finished your reasoning, you should choose an admissible action for current step and present it within <action> </action> tags.
+"""  # noqa: E501
+
+
+def after(*steps):
+    transcript = Transcript(OPENING, START)
+    for action, observation, admissible, executed in steps:
+        transcript.record(action, observation, admissible, executed=executed)
+    return transcript
+
+
+GO = ("go to desk 2", "You arrive at desk 2. On the desk 2, you see a mug 1.", ("help", "take mug 1 from desk 2"), True)
+TAKE = ("take mug 1 from desk 2", "You pick up the mug 1 from the desk 2.", ("look", "move mug 1 to desk 2"), True)
+FLY = ("fly", "Nothing happens.", ("look", "move mug 1 to desk 2"), False)
+
+
+def test_the_first_verl_agent_prompt_has_no_history():
+    expected = (
+        "\nYou are an expert agent operating in the ALFRED Embodied Environment.\n"
+        f"Your current observation is: {OPENING}\n"
+        "Your admissible actions of the current situation are: "
+        "['go to desk 1'\n 'go to desk 2'\n 'go to safe 1'\n 'inventory'\n 'look']." + ENDING
+    )
+    assert verl_agent(after(), 2) == expected
+
+
+def test_a_later_verl_agent_prompt_shows_the_last_pairs():
+    expected = (
+        "\nYou are an expert agent operating in the ALFRED Embodied Environment. "
+        "Your task is to: put a hot mug in safe.\n"
+        "Prior to this step, you have already taken 3 step(s). Below are the most recent 2 observations and the "
+        "corresponding actions you took: "
+        "[Observation 2: 'You arrive at desk 2. On the desk 2, you see a mug 1.', "
+        "Action 2: 'take mug 1 from desk 2']\n"
+        "[Observation 3: 'You pick up the mug 1 from the desk 2.', Action 3: 'fly']\n"
+        "You are now at step 4 and your current observation is: Nothing happens.\n"
+        "Your admissible actions of the current situation are: ['look'\n 'move mug 1 to desk 2']." + ENDING
+    )
+    assert verl_agent(after(GO, TAKE, FLY), 2) == expected
+
+
+def test_a_verl_agent_prompt_without_history_length_never_shows_history():
+    assert "Prior to this step" not in verl_agent(after(GO, TAKE), 0)
+    assert "most recent 1 observations" in verl_agent(after(GO), 2)
+
+
+def test_the_compact_prompt_at_the_start():
+    expected = "put hot mug in safe | desk 2 safe 1 | holding nothing | at start | can | start <action>"
+    assert compact(after(), 2) == expected
+
+
+def test_the_compact_prompt_later():
+    expected = (
+        "put hot mug in safe | desk 2 safe 1 | holding mug 1 | at desk 2 | can move mug 1 | "
+        "arrive at desk 2 on desk 2 see mug 1 <action> take mug 1 from desk 2 </action> "
+        "pick up mug 1 from desk 2 <action> fly </action> "
+        "nothing happens <action>"
+    )
+    assert compact(after(GO, TAKE, FLY), 2) == expected
+
+
+def test_the_compact_prompt_shows_what_was_done_to_the_thing_in_hand():
+    def held(*commands):
+        steps = [GO, TAKE, *((command, "Done.", (), True) for command in commands)]
+        return re.search(r"holding ([^|]+) \|", compact(after(*steps), 0))[1]
+
+    assert held("heat mug 1 with microwave 1") == "mug 1 hot"
+    assert held("heat mug 1 with microwave 1", "cool mug 1 with fridge 1") == "mug 1 cool"
+    assert held("clean mug 1 with sinkbasin 1", "heat mug 1 with microwave 1") == "mug 1 clean hot"
+    assert held("heat mug 1 with microwave 1", "move mug 1 to desk 1") == "nothing"
+    assert held("heat mug 1 with microwave 1", "move mug 1 to desk 1", "take mug 1 from desk 1") == "mug 1 hot"
+
+
+def test_the_compact_prompt_names_a_second_receptacle_within_reach():
+    both = ("arrive", "You arrive.", ("move mug 1 to desk 2", "move mug 1 to sinkbasin 1"), False)
+    assert "| can move mug 1 move mug 1 to sinkbasin 1 |" in compact(after(GO, TAKE, both), 0)
+
+
+def test_the_compact_prompt_caps_observations():
+    long = "You see " + ", ".join(f"a mug {n}" for n in range(40))
+    prompt = compact(after(("look", long, (), True), ("look", long, (), True)), 2)
+    history, now = prompt.split("</action>")[-2:]
+    assert len(history.split("<action>")[0].split()) == 10
+    assert len(now.removesuffix("<action>").split()) == 30
+
+
+def test_a_compact_response_ends_with_the_end_token():
+    assert compact_response("go to desk 1") == "go to desk 1 </action>"
