@@ -22,9 +22,9 @@ class Limits:
     """How much an engine keeps in memory.
 
     Attributes:
-        games: Worlds with their transitions, about 0.2 MB each and 3 kB for every state visited.
+        games: Worlds with their transitions, about 0.15 MB each and 3 kB for every state visited.
         states: States remembered of one game.
-        lanes: Loaded engine copies, about 2 MB each; more games in play than lanes cost a reload of 2 ms a miss.
+        lanes: Loaded engine copies, about 2.5 MB each; more games in play than lanes cost a reload of 3 ms a miss.
     """
 
     games: int = 512
