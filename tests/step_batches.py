@@ -7,21 +7,66 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scpo.schema.method import GigpoSettings, GrpoSettings, MethodConfig, ShaperConfig, StepFilter
+from scpo.schema.method import (
+    EmpgSettings,
+    G2poSettings,
+    GaeSettings,
+    GigpoSettings,
+    GrpoSettings,
+    HcapoSettings,
+    HgpoSettings,
+    MethodConfig,
+    RlooSettings,
+    ShaperConfig,
+    StepFilter,
+)
 from scpo.shaping.order import positions
 from scpo.steps import StepBatch
 
 ROLLOUTS = Path(__file__).resolve().parents[2] / "shared" / "data" / "rollouts"
 
 
+GROUP = {"gamma": 0.95, "invalid_penalty": 0.1, "statistics": "rows", "std_floor": 1e-5}
+NORMALISED = GROUP | {"normalisation": "mean_std_norm"}
+
+
 def grpo_settings(**changes):
-    values = {"name": "grpo", "gamma": 0.95, "invalid_penalty": 0.1, "statistics": "rows", "std_floor": 1e-5}
-    return GrpoSettings(**(values | {"normalisation": "mean_std_norm"} | changes))
+    return GrpoSettings(**(NORMALISED | {"name": "grpo"} | changes))
+
+
+def rloo_settings(**changes):
+    return RlooSettings(**(GROUP | {"name": "rloo"} | changes))
 
 
 def gigpo_settings(**changes):
     values = {"anchors": "exact", "anchor_similarity": 0.95, "singletons": "zero", "omega": 1.0}
-    return GigpoSettings(**(grpo_settings().model_dump() | values | {"name": "gigpo"} | changes))
+    return GigpoSettings(**(NORMALISED | values | {"name": "gigpo"} | changes))
+
+
+def hgpo_settings(**changes):
+    values = {"context": 2, "weights": "paper", "exponent": 1.0, "base_group": False}
+    return HgpoSettings(**(NORMALISED | values | {"name": "hgpo"} | changes))
+
+
+def g2po_settings(**changes):
+    return G2poSettings(**(NORMALISED | {"name": "g2po", "omega": 1.0, "success_value": 10.0} | changes))
+
+
+def hcapo_settings(**changes):
+    values = {
+        "omega": 1.0, "temperature": 5.0, "ratio_low": 0.8, "ratio_high": 1.2, "smoothing": 0.0,
+        "statistics": "trajectories", "hindsight_prompt": "{final_observation} {success}",
+    }  # fmt: skip
+    return HcapoSettings(**(GROUP | values | {"name": "hcapo"} | changes))
+
+
+def empg_settings(**changes):
+    return EmpgSettings(**(NORMALISED | {"name": "empg", "k": 1.0, "k_future": 1.0, "zeta": 0.05} | changes))
+
+
+def gae_settings(**changes):
+    values = {"gamma": 1.0, "gae_lambda": 1.0, "invalid_penalty": 0.1}
+    return GaeSettings(**(values | {"name": "gae", "critic": {"learning_rate": 1e-5, "value_clip": 0.5}} | changes))
 
 
 def shaper_config(**changes):
@@ -84,6 +129,17 @@ def random_batch(seed, *, groups=3, siblings=4, longest=7, copies=0, states="abc
     rows = np.concatenate([np.arange(len(batch)), rng.integers(len(batch), size=copies)])
     batch = take(batch, rows, valid_N=(rng.random(len(batch)) > 0.2)[rows])
     return take(batch, np.arange(len(batch)), position_N=rng.permutation(len(batch)))
+
+
+def noise(batch, seed=0):
+    """A number in [0, 1) for each step, shared by its copies and independent of the order of rows."""
+    return np.modf(np.abs(np.sin(12.9898 * batch.trajectory_N + 78.233 * batch.step_N + seed)) * 43758.5453)[0]
+
+
+def measured(batch, seed=0):
+    """The batch with what some estimators need measured: entropies, and hindsight log-probabilities of successes."""
+    hindsight_N = np.where(batch.success_N, -noise(batch, seed + 1), np.nan)
+    return take(batch, np.arange(len(batch)), entropy_N=noise(batch, seed), hindsight_logprob_N=hindsight_N)
 
 
 def recorded(run="scpo_minilm_s0"):

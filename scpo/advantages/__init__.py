@@ -4,8 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from scpo.advantages.empg import empg
+from scpo.advantages.g2po import g2po
+from scpo.advantages.gae import gae
 from scpo.advantages.gigpo import gigpo
 from scpo.advantages.grpo import grpo
+from scpo.advantages.hcapo import hcapo
+from scpo.advantages.hgpo import hgpo
+from scpo.advantages.rloo import rloo
 
 Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value"]
 
@@ -15,10 +21,11 @@ class Estimator:
     """What a trainer has to know about an estimator.
 
     Attributes:
-        function: Row level: ``f(batch, step_return_N, bonus_N, config) -> advantage_N``, float32, one per row.
+        function: Row level: ``f(batch, step_return_N, bonus_N, config) -> advantage_N``, float32, one per row. Token
+            level: ``f(token_reward_NL, value_NL, mask_NL, config) -> (advantage_NL, return_NL)``, float32.
         requires: What must be provided beyond the plain batch. ``step_bonus``: it reads the bonus, so it can host SCPO;
             ``entropy`` and ``hindsight_logprob``: the batch's optional fields; ``value``: a critic.
-        level: ``row`` or ``token``; token-level estimators are called by the trainers themselves.
+        level: ``row`` (called by ``scpo.credit.assign``) or ``token`` (``scpo.credit.assign_tokens``).
     """
 
     function: Callable[..., Any]
@@ -27,6 +34,12 @@ class Estimator:
 
 
 ESTIMATORS: dict[str, Estimator] = {
+    "gae": Estimator(gae, requires=frozenset({"value"}), level="token"),
+    "rloo": Estimator(rloo, requires=frozenset(), level="row"),
     "grpo": Estimator(grpo, requires=frozenset(), level="row"),
+    "empg": Estimator(empg, requires=frozenset({"entropy"}), level="row"),
     "gigpo": Estimator(gigpo, requires=frozenset({"step_bonus"}), level="row"),
+    "hcapo": Estimator(hcapo, requires=frozenset({"hindsight_logprob"}), level="row"),
+    "hgpo": Estimator(hgpo, requires=frozenset({"step_bonus"}), level="row"),
+    "g2po": Estimator(g2po, requires=frozenset({"step_bonus"}), level="row"),
 }

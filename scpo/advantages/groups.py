@@ -1,7 +1,7 @@
 """Vectorised group-by: dense group ids from any keys, and group statistics that do not depend on the order of rows."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.schema.method import Normalisation
-from scpo.steps import FloatArray, IntArray
+from scpo.steps import BoolArray, FloatArray, IntArray
 
 Float64Array = NDArray[np.float64]
 
@@ -39,6 +39,14 @@ class Moments:
     mean_G: Float64Array
     std_G: Float64Array
 
+    def flat(self, std_floor: float) -> BoolArray:
+        """Groups whose deviation is 0 or below ``std_floor``: their differences are rounding, not signal."""
+        return np.less(self.std_G, std_floor) | np.equal(self.std_G, 0)
+
+    def population(self) -> "Moments":
+        """The same with the deviation of a whole population, without Bessel's correction."""
+        return replace(self, std_G=self.std_G * np.sqrt((self.count_G - 1) / np.maximum(self.count_G, 1)))
+
 
 def moments(value_N: NDArray[Any], id_N: IntArray) -> Moments:
     """Group statistics in float64, for dense ids.
@@ -64,13 +72,12 @@ def normalise(
 ) -> Float64Array:
     """Normalise each value by the statistics of its group.
 
-    ``mean_std_norm``: (x - mean) / (std + 1e-6); ``mean_norm``: x - mean. A group whose std is 0 or below ``std_floor``
-    gets exactly 0 in both: its differences are rounding, not signal. Groups of one value have std 0, hence 0.
+    ``mean_std_norm``: (x - mean) / (std + 1e-6); ``mean_norm``: x - mean. A flat group (``Moments.flat``) gets
+    exactly 0 in both. Groups of one value have std 0, hence 0.
     """
     deviation_N = np.asarray(value_N, np.float64) - stats.mean_G[id_N]
     scale_G = stats.std_G + EPSILON if normalisation == "mean_std_norm" else np.ones_like(stats.std_G)
-    flat_G = (stats.std_G < std_floor) | (stats.std_G == 0)
-    return np.where(flat_G[id_N], 0.0, deviation_N / scale_G[id_N])
+    return np.where(stats.flat(std_floor)[id_N], 0.0, deviation_N / scale_G[id_N])
 
 
 def as_advantage(value_N: NDArray[Any]) -> FloatArray:

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from scpo.advantages.groups import EPSILON, Float64Array, Moments, as_advantage, group_ids, moments, normalise
-from scpo.schema.method import EstimatorSettings, GrpoSettings, Normalisation
-from scpo.steps import FloatArray, IntArray, StepBatch
+from scpo.advantages.groups import EPSILON, Float64Array, as_advantage, group_ids, normalise
+from scpo.advantages.scores import row_scores, score_moments
+from scpo.schema.method import GroupSettings, GrpoSettings, Normalisation
+from scpo.steps import FloatArray, StepBatch
 
 
 def grpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GrpoSettings) -> FloatArray:
@@ -15,29 +16,15 @@ def grpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     return as_advantage(episode_advantage(batch, config, config.normalisation))
 
 
-def episode_advantage(batch: StepBatch, config: EstimatorSettings, normalisation: Normalisation) -> Float64Array:
-    """The outcome term that GRPO and GiGPO share.
+def episode_advantage(batch: StepBatch, config: GroupSettings, normalisation: Normalisation) -> Float64Array:
+    """The outcome term A_E that most group-based estimators share.
 
     A group of one value has mean 0 and deviation 1, so its advantage is the score itself (up to the 1e-6), as in
     verl-agent.
     """
-    score_N = batch.episode_return_N - config.invalid_penalty * ~batch.valid_N
+    score_N = row_scores(batch, config)
     id_N = group_ids(batch.group_N)
-    stats = _score_moments(batch, score_N, id_N, config)
+    stats = score_moments(batch, score_N, id_N, config)
     single_N = stats.count_G[id_N] == 1
     scale = 1 + EPSILON if normalisation == "mean_std_norm" else 1.0
     return np.where(single_N, score_N / scale, normalise(score_N, id_N, stats, normalisation, config.std_floor))
-
-
-def _score_moments(batch: StepBatch, score_N: Float64Array, id_N: IntArray, config: EstimatorSettings) -> Moments:
-    """Statistics over step rows (verl-agent; long trajectories weigh more) or over trajectories (the papers).
-
-    A trajectory's value is the mean score of its own rows without copies: its return, less the penalty times the share
-    of invalid steps. The papers have no penalty, so they are silent here.
-    """
-    if config.statistics == "rows":
-        return moments(score_N, id_N)
-    rows = np.flatnonzero(batch.original_N)
-    slot_N = group_ids(batch.trajectory_N[rows])
-    first_K = np.unique(slot_N, return_index=True)[1]
-    return moments(moments(score_N[rows], slot_N).mean_G, id_N[rows[first_K]])

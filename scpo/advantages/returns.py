@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scpo.errors import StepBatchError
+from scpo.advantages.timeline import timeline
 from scpo.steps import FloatArray, StepBatch
 
 
@@ -23,20 +23,8 @@ def step_returns(batch: StepBatch, gamma: float) -> FloatArray:
     Raises:
         StepBatchError: A copy whose twin is not in the batch.
     """
-    trajectory_K, slot_N = np.unique(batch.trajectory_N, return_inverse=True)
-    rows = np.flatnonzero(batch.original_N)
-    length = int(batch.step_N.max(initial=-1)) + 1
-    reward_KT = np.zeros((len(trajectory_K), length))
-    reward_KT[slot_N[rows], batch.step_N[rows]] = batch.reward_N[rows]
-    present_KT = np.zeros(reward_KT.shape, dtype=bool)
-    present_KT[slot_N[rows], batch.step_N[rows]] = True
-    orphans = np.flatnonzero(~present_KT[slot_N, batch.step_N])
-    if len(orphans):
-        row = orphans[0]
-        raise StepBatchError(
-            f"row {row} (trajectory {batch.trajectory_N[row]}, step {batch.step_N[row]}) is a copy, but the step it "
-            "copies is not in the batch: pass the original row as well, or clear is_copy_N"
-        )
-    for t in range(length - 2, -1, -1):
+    line = timeline(batch)
+    reward_KT = np.where(line.row_KT >= 0, batch.reward_N.astype(np.float64)[line.row_KT], 0.0)
+    for t in range(reward_KT.shape[1] - 2, -1, -1):
         reward_KT[:, t] += gamma * reward_KT[:, t + 1]
-    return reward_KT[slot_N, batch.step_N].astype(np.float32)
+    return reward_KT[line.slot_N, batch.step_N].astype(np.float32)

@@ -11,7 +11,22 @@ from scpo.schema.env import (
     StackWorkers,
     WebshopConfig,
 )
-from scpo.schema.method import EstimatorConfig, GigpoSettings, GrpoSettings, MethodConfig, ShaperConfig, StepFilter
+from scpo.schema.method import (
+    HOSTS,
+    CriticSettings,
+    EmpgSettings,
+    EstimatorConfig,
+    G2poSettings,
+    GaeSettings,
+    GigpoSettings,
+    GrpoSettings,
+    HcapoSettings,
+    HgpoSettings,
+    MethodConfig,
+    RlooSettings,
+    ShaperConfig,
+    StepFilter,
+)
 from scpo.schema.model import HuggingFaceModel, ModelConfig, TinyModel, WarmStart
 from scpo.schema.run import (
     MACHINE_SECTIONS,
@@ -26,20 +41,27 @@ from scpo.schema.scorer import BiEncoderScorer, ExactScorer, ScorerConfig
 from scpo.schema.trainer import LocalTrainer, LossConfig, OptimizerConfig, TrainerConfig, ValidationConfig
 
 __all__ = [
+    "HOSTS",
     "MACHINE_SECTIONS",
     "AlfworldConfig",
     "BenchmarkTraining",
     "BiEncoderScorer",
+    "CriticSettings",
+    "EmpgSettings",
     "EnvConfig",
     "EstimatorConfig",
     "ExactScorer",
     "Experiment",
     "ExperimentRow",
+    "G2poSettings",
+    "GaeSettings",
     "GeneratedGames",
     "GeneratedShop",
     "GigpoSettings",
     "GoalPanelConfig",
     "GrpoSettings",
+    "HcapoSettings",
+    "HgpoSettings",
     "HuggingFaceModel",
     "LauncherConfig",
     "LocalTrainer",
@@ -49,6 +71,7 @@ __all__ = [
     "ModelConfig",
     "OptimizerConfig",
     "PanelConfig",
+    "RlooSettings",
     "RunConfig",
     "ScorerConfig",
     "ShaperConfig",

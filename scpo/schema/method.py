@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from scpo.schema.base import Strict
 
@@ -10,20 +10,32 @@ Normalisation = Literal["mean_std_norm", "mean_norm"]
 
 
 class EstimatorSettings(Strict):
-    """What every estimator shares (METHOD: s = episode return - penalty * invalid, q = step return + bonus)."""
+    """What every estimator shares: the discount, and the penalty of an invalid action in the row's score.
+
+    s = episode return - penalty * [invalid]; q = step return + bonus.
+    """
 
     gamma: Annotated[float, Field(ge=0, le=1)]
     invalid_penalty: NonNegativeFloat
+
+
+class GroupSettings(EstimatorSettings):
+    """What estimators that compare siblings share."""
+
     statistics: Literal["rows", "trajectories"]
     std_floor: NonNegativeFloat
 
 
-class GrpoSettings(EstimatorSettings):
+class GrpoSettings(GroupSettings):
     name: Literal["grpo"]
     normalisation: Normalisation
 
 
-class GigpoSettings(EstimatorSettings):
+class RlooSettings(GroupSettings):
+    name: Literal["rloo"]
+
+
+class GigpoSettings(GroupSettings):
     name: Literal["gigpo"]
     normalisation: Normalisation
     omega: NonNegativeFloat
@@ -32,7 +44,78 @@ class GigpoSettings(EstimatorSettings):
     singletons: Literal["zero", "group_step"]
 
 
-EstimatorConfig = Annotated[GrpoSettings | GigpoSettings, Field(discriminator="name")]
+class HgpoSettings(GroupSettings):
+    """``context`` is K: a step is compared with those that share up to K states before it."""
+
+    name: Literal["hgpo"]
+    normalisation: Normalisation
+    context: NonNegativeInt
+    weights: Literal["paper", "code"]
+    exponent: NonNegativeFloat
+    base_group: bool
+
+
+class G2poSettings(GroupSettings):
+    """``success_value`` is the value of a success's end."""
+
+    name: Literal["g2po"]
+    normalisation: Normalisation
+    omega: NonNegativeFloat
+    success_value: PositiveFloat
+
+
+class HcapoSettings(GroupSettings):
+    """``smoothing`` is the weight of the next step's hindsight value; ``hindsight_prompt`` is read by the trainer.
+
+    The trainer puts the prompt, with its two fields filled in, before the response when it scores that again.
+    """
+
+    name: Literal["hcapo"]
+    omega: NonNegativeFloat
+    temperature: PositiveFloat
+    ratio_low: Annotated[float, Field(gt=0, le=1)]
+    ratio_high: Annotated[float, Field(ge=1)]
+    smoothing: Annotated[float, Field(ge=0, lt=1)]
+    hindsight_prompt: Annotated[str, Field(pattern=r"\{final_observation\}(.|\n)*\{success\}")]
+
+
+class EmpgSettings(GroupSettings):
+    name: Literal["empg"]
+    normalisation: Normalisation
+    k: NonNegativeFloat
+    k_future: NonNegativeFloat
+    zeta: NonNegativeFloat
+
+
+class CriticSettings(Strict):
+    """The value model: the policy's base with a scalar head. Read by the trainer."""
+
+    learning_rate: PositiveFloat
+    value_clip: PositiveFloat
+
+
+class GaeSettings(EstimatorSettings):
+    """``gamma`` discounts tokens inside a response here, not steps."""
+
+    name: Literal["gae"]
+    gae_lambda: Annotated[float, Field(ge=0, le=1)]
+    critic: CriticSettings
+
+
+EstimatorConfig = Annotated[
+    GrpoSettings
+    | RlooSettings
+    | GigpoSettings
+    | HgpoSettings
+    | G2poSettings
+    | HcapoSettings
+    | EmpgSettings
+    | GaeSettings,
+    Field(discriminator="name"),
+]
+
+HOSTS = ("gigpo", "hgpo", "g2po")
+"""The estimators that read a step's bonus and so can host SCPO's shaper (``requires`` in ``scpo.advantages``)."""
 
 
 class StepFilter(Strict):

@@ -138,7 +138,7 @@ def test_a_host_that_ignores_the_bonus_is_refused():
 
 def test_an_unregistered_estimator_is_refused_with_the_known_ones(monkeypatch):
     monkeypatch.delitem(ESTIMATORS, "gigpo")
-    with pytest.raises(ConfigError, match="estimator 'gigpo' is unknown; allowed: grpo"):
+    with pytest.raises(ConfigError, match="estimator 'gigpo' is unknown; allowed: gae, rloo, grpo, empg, hcapo, hgpo, g2po"):
         assign(BATCH, None, GIGPO)
 
 

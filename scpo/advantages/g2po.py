@@ -1,0 +1,43 @@
+"""G2PO: values on the graph of states that a group of rollouts visits (arXiv 2606.22995)."""
+
+import numpy as np
+
+from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments, normalise
+from scpo.advantages.grpo import episode_advantage
+from scpo.advantages.timeline import timeline
+from scpo.schema.method import G2poSettings
+from scpo.steps import FloatArray, IntArray, StepBatch
+
+
+def g2po(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: G2poSettings) -> FloatArray:
+    """A = A_E + ω (A_node + A_edge).
+
+    A node is an anchor state inside a group. A_E is GRPO's outcome term; A_node normalises V(next) + bonus among the
+    rows that leave the same node, 0 for one row; A_edge normalises V(next) - V(node) among all rows of the group. All
+    three terms share ``normalisation`` (the paper's z-scores: ``mean_std_norm``). Copies take part in all statistics.
+    Step returns are not read.
+    """
+    node_N = anchor_groups(batch)
+    value_N, next_value_N = graph_values(batch, node_N, config)
+    group_N = group_ids(batch.group_N)
+    step_N = _normalised(next_value_N + bonus_N, node_N, config) + _normalised(next_value_N - value_N, group_N, config)
+    return as_advantage(episode_advantage(batch, config, config.normalisation) + config.omega * step_N)
+
+
+def graph_values(batch: StepBatch, node_N: IntArray, config: G2poSettings) -> tuple[Float64Array, Float64Array]:
+    """V of each row's node and of the state that its step leads to, in the unit of the rewards.
+
+    V(node) = mean over its rows of γ^(T-t) * episode return (t from 0, T steps: the last step is one away from the
+    end); the end of a trajectory is worth ``success_value`` or 0.
+    """
+    line = timeline(batch)
+    discounted_N = config.gamma ** (line.lengths - line.step_N) * batch.episode_return_N.astype(np.float64)
+    value_N = moments(discounted_N, node_N).mean_G[node_N]
+    next_N = line.neighbours(1)
+    end_N = np.where(batch.success_N, config.success_value, 0.0)
+    return value_N, np.where(next_N >= 0, value_N[next_N], end_N)
+
+
+def _normalised(value_N: Float64Array, id_N: IntArray, config: G2poSettings) -> Float64Array:
+    return normalise(value_N, id_N, moments(value_N, id_N), config.normalisation, config.std_floor)

@@ -1,0 +1,81 @@
+"""PPO's advantage: GAE inside each response, from a critic's token values (arXiv 1506.02438, equation 16)."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.advantages.groups import Float64Array, moments
+from scpo.errors import StepBatchError
+from scpo.schema.method import GaeSettings
+from scpo.steps import BoolArray, FloatArray
+
+VARIANCE_EPSILON = 1e-8
+"""Added to the variance before whitening divides by its root, as in verl."""
+
+
+def gae(
+    token_reward_NL: NDArray[Any], value_NL: NDArray[Any], mask_NL: NDArray[Any], config: GaeSettings
+) -> tuple[FloatArray, FloatArray]:
+    """Advantage and return of every response token; both 0 outside the mask.
+
+    A_l = δ_l + γλ A_{l+1}, δ_l = r_l + γ V_{l+1} - V_l, both over the valid tokens only: nothing follows the last one,
+    and there is no bootstrap across turns. R = A + V, the critic's target, is taken before the whitening:
+    A ← (A - mean(A)) / sqrt(var(A) + 1e-8) over all valid tokens of the batch, var Bessel-corrected.
+
+    Args:
+        token_reward_NL: Rewards, in PPO the row's score on its last token (``outcome_rewards``).
+        value_NL: The critic's value before each token, in the unit of the rewards.
+        mask_NL: True on response tokens.
+        config: γ and λ, both 1 in the reproduced runs.
+
+    Returns:
+        ``(A_NL, R_NL)``, float32.
+
+    Raises:
+        StepBatchError: Shapes differ, or a valid token's reward or value is not finite; names the row.
+    """
+    valid_NL = np.asarray(mask_NL, dtype=bool)
+    reward_NL = _checked("token_reward_NL", token_reward_NL, valid_NL)
+    critic_NL = _checked("value_NL", value_NL, valid_NL)
+    advantage_NL = np.zeros(valid_NL.shape)
+    advantage_N, next_value_N = np.zeros(len(valid_NL)), np.zeros(len(valid_NL))
+    for token in range(valid_NL.shape[1] - 1, -1, -1):
+        delta_N = reward_NL[:, token] + config.gamma * next_value_N - critic_NL[:, token]
+        valid_N = valid_NL[:, token]
+        advantage_N = np.where(valid_N, delta_N + config.gamma * config.gae_lambda * advantage_N, advantage_N)
+        next_value_N = np.where(valid_N, critic_NL[:, token], next_value_N)
+        advantage_NL[:, token] = np.where(valid_N, advantage_N, 0.0)
+    return_NL = (advantage_NL + critic_NL).astype(np.float32)
+    return _whitened(advantage_NL, valid_NL), return_NL
+
+
+def outcome_rewards(score_N: NDArray[Any], mask_NL: NDArray[Any]) -> FloatArray:
+    """Token rewards with the row's score on its last valid token; a row without valid tokens gets none."""
+    valid_NL = np.asarray(mask_NL, dtype=bool)
+    rows = np.flatnonzero(valid_NL.any(axis=1))
+    last = valid_NL.shape[1] - 1 - np.argmax(valid_NL[rows, ::-1], axis=1) if len(rows) else rows
+    reward_NL = np.zeros(valid_NL.shape, dtype=np.float32)
+    reward_NL[rows, last] = np.asarray(score_N)[rows]
+    return reward_NL
+
+
+def _checked(name: str, value_NL: NDArray[Any], valid_NL: BoolArray) -> Float64Array:
+    """In float64, 0 outside the mask."""
+    array_NL = np.asarray(value_NL, dtype=np.float64)
+    if array_NL.shape != valid_NL.shape or array_NL.ndim != 2:
+        raise StepBatchError(
+            f"{name} has shape {array_NL.shape} and mask_NL {valid_NL.shape}: expected the same (rows, tokens)"
+        )
+    bad = np.flatnonzero((valid_NL & ~np.isfinite(array_NL)).any(axis=1))
+    if len(bad):
+        raise StepBatchError(f"row {bad[0]}: {name} is not finite on a valid token")
+    return np.where(valid_NL, array_NL, 0.0)
+
+
+def _whitened(value_NL: Float64Array, valid_NL: BoolArray) -> FloatArray:
+    valid = value_NL[valid_NL]
+    stats = moments(valid, np.zeros(len(valid), dtype=np.int64))
+    white_NL = np.zeros(value_NL.shape)
+    white_NL[valid_NL] = (valid - stats.mean_G.sum()) / np.sqrt(np.square(stats.std_G).sum() + VARIANCE_EPSILON)
+    return white_NL.astype(np.float32)

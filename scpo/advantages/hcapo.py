@@ -1,0 +1,54 @@
+"""HCAPO: hindsight credit from scoring each response again with the outcome in the prompt (arXiv 2603.08754)."""
+
+import numpy as np
+
+from scpo.advantages.columns import measured
+from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments, normalise
+from scpo.advantages.grpo import episode_advantage
+from scpo.advantages.timeline import timeline
+from scpo.schema.method import HcapoSettings
+from scpo.steps import FloatArray, StepBatch
+
+
+def hcapo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HcapoSettings) -> FloatArray:
+    """A = z(s) + ω z(Q), where a success's negative second term is 0.
+
+    z(s) compares the row's score with the returns of the group's trajectories (``statistics: trajectories``); z(Q) the
+    hindsight value of the step with those of all rows of the group, failures included. No code was published. Step
+    returns and bonus are not read.
+
+    Raises:
+        StepBatchError: A step of a success has no finite ``hindsight_logprob_N``.
+    """
+    q_N = hindsight_values(batch, config)
+    id_N = group_ids(batch.group_N)
+    step_N = normalise(q_N, id_N, moments(q_N, id_N), "mean_std_norm", config.std_floor)
+    step_N = np.where(batch.success_N, np.maximum(step_N, 0.0), step_N)
+    return as_advantage(episode_advantage(batch, config, "mean_std_norm") + config.omega * step_N)
+
+
+def hindsight_values(batch: StepBatch, config: HcapoSettings) -> Float64Array:
+    """Q_t = ρ_t γ^(T-1-t) * episode return in successes, 0 in failures, in the unit of the rewards.
+
+    ``smoothing`` w > 0: (1 - w) Q_t + w Q_{t+1}. Silent: what follows the last step; it keeps its own Q.
+    """
+    line = timeline(batch)
+    discount_N = config.gamma ** (line.lengths - 1 - line.step_N)
+    value_N = hindsight_ratios(batch, config) * discount_N * batch.episode_return_N
+    q_N = np.where(batch.success_N, value_N, 0.0)
+    next_N = line.neighbours(1)
+    next_q_N = np.where(next_N >= 0, q_N[next_N], q_N)
+    return (1 - config.smoothing) * q_N + config.smoothing * next_q_N
+
+
+def hindsight_ratios(batch: StepBatch, config: HcapoSettings) -> Float64Array:
+    """ρ = clip(p / mean of p over the trajectory's steps, low, high), p = exp(hindsight log-prob / temperature).
+
+    The log-probability is the mean over the response's tokens, in nats. ρ is 1 in failures, which are not scored again.
+    """
+    logprob_N = measured(batch, "hindsight_logprob_N", batch.success_N, "estimator 'hcapo' in a success")
+    p_N = np.exp(np.where(batch.success_N, logprob_N, 0.0) / config.temperature)
+    rows = np.flatnonzero(batch.original_N)
+    slot_N = np.unique(batch.trajectory_N, return_inverse=True)[1]
+    mean_N = moments(p_N[rows], slot_N[rows]).mean_G[slot_N]
+    return np.clip(p_N / mean_N, config.ratio_low, config.ratio_high)

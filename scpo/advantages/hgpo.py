@@ -1,0 +1,50 @@
+"""HGPO: step advantages over a hierarchy of groups that share more and more history (arXiv 2602.22817)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.groups import EPSILON, as_advantage, group_ids, moments, normalise
+from scpo.advantages.grpo import episode_advantage
+from scpo.advantages.timeline import timeline
+from scpo.schema.method import HgpoSettings
+from scpo.steps import FloatArray, IntArray, StepBatch
+
+
+def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HgpoSettings) -> FloatArray:
+    """A = Σ_k w_k A_k / Σ_k w_k over the levels k = 0..K that count, 0 where none does.
+
+    A_k = (q - mean) / (population std + 1e-6), or q - mean, among the rows of a group whose last k+1 anchor states
+    coincide; q = R + bonus. A level counts for a row if that set has at least two rows and its deviation is neither 0
+    nor below ``std_floor``. w_k = (k+1)^a (``weights: paper``), or (k+2)^a over the sum plus 1e-6 (``code``: the
+    authors' recipe in verl-agent). ``base_group`` adds GRPO's outcome term with weight 1 where it is not 0, as that
+    recipe can; the paper has no such term. Copies take part in all statistics and have their twin's history (in the
+    recipe a copy lengthens the history of the rows behind it).
+    """
+    q_N = step_return_N.astype(np.float64) + bonus_N
+    sum_N, weight_N = np.zeros(len(batch)), np.zeros(len(batch))
+    if config.base_group:
+        sum_N = episode_advantage(batch, config, config.normalisation)
+        weight_N = (sum_N != 0).astype(np.float64)
+    for level, id_N in enumerate(history_groups(batch, config.context)):
+        rows = np.flatnonzero(id_N >= 0)
+        stats = moments(q_N[rows], id_N[rows]).population()
+        weight = float(level + (1 if config.weights == "paper" else 2)) ** config.exponent
+        sum_N[rows] += weight * normalise(q_N[rows], id_N[rows], stats, config.normalisation, config.std_floor)
+        weight_N[rows] += weight * ~stats.flat(config.std_floor)[id_N[rows]]
+    slack = EPSILON if config.weights == "code" else 0.0
+    return as_advantage(np.divide(sum_N, weight_N + slack, out=np.zeros_like(sum_N), where=weight_N > 0))
+
+
+def history_groups(batch: StepBatch, context: int) -> Iterator[IntArray]:
+    """For k = 0..context the dense id of the rows whose last k+1 anchors coincide, -1 at steps t < k."""
+    anchor_N = id_N = anchor_groups(batch)
+    previous_N = timeline(batch).neighbours(-1)
+    yield id_N
+    for _ in range(context):
+        before_N = np.where(previous_N >= 0, id_N[previous_N], -1)
+        rows = np.flatnonzero(before_N >= 0)
+        id_N = np.full(len(batch), -1, dtype=np.int64)
+        id_N[rows] = group_ids(anchor_N[rows], before_N[rows])
+        yield id_N
