@@ -1,6 +1,7 @@
 """The fast engine says byte for byte what the stock engine says, and leaves the stock engine and the user alone."""
 
 import functools
+import gc
 import os
 import random
 import subprocess
@@ -16,6 +17,7 @@ from scpo.envs.alfworld.generated import generate
 from scpo.envs.alfworld.grammar import read_grammar
 from scpo.envs.alfworld.library import load_library
 from scpo.envs.alfworld.translations import TranslationStore
+from scpo.envs.alfworld.world import State
 from scpo.errors import GameError
 from tests.alfworld_games import Seen, StockEngine, official_games, wander
 
@@ -138,6 +140,22 @@ def test_a_broken_lane_is_replaced_and_the_game_goes_on():
     assert player.state.won
 
 
+def test_no_more_states_are_kept_than_allowed():
+    game = generate("valid_seen", 0, 4)
+    walk = wandering(game, seed=3, steps=15)
+    others = states_alive()
+    engine = fresh(game, limits=Limits(states=3))
+    player = Player(engine, game.id)
+    for command, seen in walk[1:]:
+        assert player.step(command) == seen
+    assert states_alive() - others <= 3 + 2  # those remembered, the start and where the player stands
+
+
+def states_alive():
+    gc.collect()
+    return sum(type(thing) is State for thing in gc.get_referrers(State))
+
+
 def test_looking_around_makes_no_new_state():
     game = generate("train", 0, 0)
     engine = fresh(game)
@@ -184,6 +202,7 @@ def test_texts_of_a_game_cannot_call_anything():
         read_grammar(evil)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_private_library_copy_is_small():
     library = load_library()
     with open("/proc/self/maps") as maps:

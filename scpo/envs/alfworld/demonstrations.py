@@ -6,6 +6,7 @@ where the wanted thing lies, it looks into a few likely places in vain, and the 
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import re
@@ -26,6 +27,7 @@ from scpo.errors import PanelError
 from scpo.schema.env import AlfworldConfig
 from scpo.schema.model import WarmStart
 
+_LOG = logging.getLogger(__name__)
 _TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
 _ENDLESS = 10_000  # a demonstration is as long as it is
 _ANYWHERE = 0.02  # share of the habits' weight that goes to a kind of place where the thing was never found
@@ -52,7 +54,7 @@ def demonstrations(
     habits = _habits(environment.source.read(game_id).walkthrough for game_id in games)
     config = environment.config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS})
     work = partial(_demonstrate, _Job(config, environment.cache_dir, environment.alfworld_data, warm_start, habits))
-    processes = min(processes or len(os.sched_getaffinity(0)), len(games))
+    processes = min(processes or _cores(), len(games))
     if processes == 1:
         return work(games)
     parts = [games[first::processes] for first in range(processes)]
@@ -71,6 +73,10 @@ class _Job:
     alfworld_data: str | None
     warm_start: WarmStart
     habits: Habits
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _games(environment: AlfworldEnvironment, warm_start: WarmStart) -> list[str]:
@@ -102,7 +108,11 @@ def _demonstrate(job: _Job, games: Sequence[str]) -> list[Demonstration]:
             rng = random.Random(f"demonstration {job.warm_start.seed} {game_id} {repetition}")
             # The first demonstration of a game is its plain walkthrough.
             detours = job.warm_start.max_detours if repetition else 0
-            made.append(_Demonstrator(environment, game_id, job, detours, rng).play())
+            demonstration = _Demonstrator(environment, game_id, job, detours, rng).play()
+            if demonstration is None:
+                _LOG.warning("no demonstration of %s: its walkthrough does not win", game_id)
+            else:
+                made.append(demonstration)
     return made
 
 
@@ -122,8 +132,8 @@ class _Demonstrator:
         self._prompts: list[str] = []
         self._responses: list[str] = []
 
-    def play(self) -> Demonstration:
-        """Follow the walkthrough, searching before each thing that it finds."""
+    def play(self) -> Demonstration | None:
+        """Follow the walkthrough, searching before each thing that it finds; None if that does not win."""
         walkthrough = self._episode.opened.game.walkthrough
         for number, command in enumerate(walkthrough):
             if command.startswith("go to "):
@@ -131,8 +141,11 @@ class _Demonstrator:
                 if wanted:
                     self._search(wanted, command.removeprefix("go to "))
                 self._visited.add(command.removeprefix("go to "))
-            if command in self._episode.transcript.admissible:  # a detour may have opened this receptacle already
+            # A detour may have opened this receptacle already.
+            if command in self._episode.transcript.admissible and not self._episode.done:
                 self._do(command)
+        if not self._episode.state.won:
+            return None
         return Demonstration(self._episode.task.id, tuple(self._prompts), tuple(self._responses))
 
     def _do(self, command: str) -> None:

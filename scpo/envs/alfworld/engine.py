@@ -12,7 +12,7 @@ from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.bounded import Bounded
 from scpo.envs.alfworld.games import Game, GameSource
 from scpo.envs.alfworld.grammar import read_grammar
-from scpo.envs.alfworld.lanes import LanePool
+from scpo.envs.alfworld.lanes import Lane, LanePool
 from scpo.envs.alfworld.translations import TranslationStore
 from scpo.envs.alfworld.world import NOTHING_HAPPENS, State, World
 
@@ -71,12 +71,17 @@ class Engine:
     def step(self, opened: OpenGame, state: State, command: str) -> tuple[State, str]:
         """The state after a command and the answer to it; an inadmissible command changes nothing."""
         command = command.strip()
-        known = state.successors.get(command)
-        if known is not None:
-            return known
         if command not in state.operators:
             return state, NOTHING_HAPPENS
-        return opened.world.step(state, command, self._lanes.lane(opened.game.id, opened.world.translation))
+        world = opened.world
+        key, answer = state.successors.get(command, (None, ""))
+        if key is not None:
+            following = world.known(key)
+            return following or world.visit(key, self._lane(opened)), answer
+        return world.step(state, command, self._lane(opened))
+
+    def _lane(self, opened: OpenGame) -> Lane:
+        return self._lanes.lane(opened.game.id, opened.world.translation)
 
     def drop(self, game_id: str) -> None:
         """Forget a game and its lane, both of which an error may have left in an unknown state."""

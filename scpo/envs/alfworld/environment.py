@@ -66,7 +66,7 @@ class AlfworldEpisode:
         if self.done:
             raise RuntimeError(f"episode of {self.task.id} is over after {number} steps; start a new one")
         action, valid = self._interface.project(response)
-        executed = action in self.state.operators
+        executed = action.strip() in self.state.operators  # the game strips what it is told
         try:
             self.state, observation = self._engine.step(self.opened, self.state, action)
         except Exception as error:

@@ -26,11 +26,12 @@ def load_library() -> Any:
 
     loadable = _loadable_library()
     if loadable is None:  # not an ELF file of the expected kind
-        return fast_downward.load_lib()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "libdownward.so"
-        path.write_bytes(loadable)
-        library = ctypes.CDLL(str(path))
+        library = fast_downward.load_lib()
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "libdownward.so"
+            path.write_bytes(loadable)
+            library = ctypes.CDLL(str(path))
     library.load_sas.argtypes = [ctypes.c_char_p]
     library.get_applicable_operators.argtypes = [ctypes.c_void_p]
     library.apply_operator.argtypes = [ctypes.c_int, ctypes.c_void_p]

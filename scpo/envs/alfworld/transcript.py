@@ -52,7 +52,7 @@ class Transcript:
         self.history.append((self.observation, action))
         self.observation, self.admissible = observation, admissible
         if executed:
-            self._track(action)
+            self._track(action.strip())
 
     def _track(self, action: str) -> None:
         verb, _, rest = action.partition(" ")

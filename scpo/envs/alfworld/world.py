@@ -32,7 +32,8 @@ class State:
     Attributes:
         operators: The operator behind each admissible command.
         won: Whether the goal holds.
-        successors: State and answer for each command that was tried.
+        successors: Key of the next state, and the answer, for each command that was tried. Keys and not states: a
+            state that was forgotten must not live on in its neighbours.
     """
 
     __slots__ = ("_admissible", "key", "operators", "successors", "won")
@@ -41,7 +42,7 @@ class State:
         self.key = key
         self.operators = operators
         self.won = won
-        self.successors: dict[str, tuple[State, str]] = {}
+        self.successors: dict[str, tuple[Key, str]] = {}
         self._admissible: tuple[str, ...] | None = None
 
     @property
@@ -69,9 +70,8 @@ class World:
     def start(self, lane: Lane) -> tuple[State, str]:
         """The first state and the opening text."""
         key: Key = frozenset()
-        lane.move(self._flipped(key))
         opening = self._writer(key).write(self._grammar.rules["intro"][0].symbols, {})
-        return self._state(key, lane), opening
+        return self.visit(key, lane), opening
 
     def step(self, state: State, command: str, lane: Lane) -> tuple[State, str]:
         """What the engine answers to an admissible command that was not tried in this state before."""
@@ -81,13 +81,18 @@ class World:
         lane.arrive(self._flipped(key))
         action, bindings = self._bindings(operator)
         answer = self._writer(key).write(self._grammar.actions[action].feedback, bindings)
-        result = self._state(key, lane), answer
-        state.successors[command] = result
-        return result
+        state.successors[command] = key, answer
+        return self.visit(key, lane), answer
 
-    def _state(self, key: Key, lane: Lane) -> State:
+    def known(self, key: Key) -> State | None:
+        """The state, if it is remembered."""
+        return self._states.get(key)
+
+    def visit(self, key: Key, lane: Lane) -> State:
+        """The state, asked from the engine if it is not remembered."""
         state = self._states.get(key)
         if state is None:
+            lane.move(self._flipped(key))
             state = State(key, self._applicable(key, lane), lane.won())
             self._states.put(key, state)
         return state
