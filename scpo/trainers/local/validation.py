@@ -25,7 +25,7 @@ def validate(
 
 
 def episode_metrics(trajectories: Sequence[Trajectory], *, by_family: bool) -> dict[str, float]:
-    """Success rate (also ``<family>/success_rate``), episode length, and shares of invalid and no-op steps."""
+    """Success rate (also ``<family>/success_rate``), score if there is one, episode length, share of invalid steps."""
     steps = [result for trajectory in trajectories for result in trajectory.results]
     metrics = {
         "success_rate": float(np.mean([trajectory.won for trajectory in trajectories])),
@@ -33,6 +33,9 @@ def episode_metrics(trajectories: Sequence[Trajectory], *, by_family: bool) -> d
         "episode_length": len(steps) / len(trajectories),
         "invalid_rate": float(np.mean([not result.valid for result in steps])),
     }
+    scores = [trajectory.results[-1].score for trajectory in trajectories]
+    if graded := [score for score in scores if score is not None]:
+        metrics["score"] = float(np.mean(graded))
     families: dict[str, list[bool]] = defaultdict(list)
     for trajectory in trajectories:
         families[trajectory.slot.task.family].append(trajectory.won)
