@@ -1,7 +1,7 @@
 """The one data contract: a batch of environment steps, one row each.
 
-Array suffixes: ``_N`` rows, ``_G`` groups, ``_T`` steps of one trajectory. Every trainer builds a ``StepBatch`` from its
-own batch and gets per-row advantages back; shaping and estimators see nothing else.
+Array suffixes: ``_N`` rows, ``_G`` groups, ``_T`` steps of one trajectory. Every trainer builds a ``StepBatch`` from
+its own batch and gets per-row advantages back; shaping and estimators see nothing else.
 """
 
 from __future__ import annotations
@@ -127,6 +127,5 @@ def _check_rows(batch: StepBatch) -> None:
 
 
 def _refuse(batch: StepBatch, row: int, reason: str) -> NoReturn:
-    raise StepBatchError(
-        f"row {row} (group {batch.group_N[row]}, trajectory {batch.trajectory_N[row]}, step {batch.step_N[row]}): {reason}"
-    )
+    place = f"group {batch.group_N[row]}, trajectory {batch.trajectory_N[row]}, step {batch.step_N[row]}"
+    raise StepBatchError(f"row {row} ({place}): {reason}")
