@@ -64,11 +64,9 @@ def main() -> int:
     started = time.perf_counter()
     _ = catalogue.index
     print(f"WebShop, {len(catalogue)} products, index built in {time.perf_counter() - started:.2f} s")
-    ratio = steps_per_second(catalogue) / ORIGINAL_STEPS
-    print(
-    steps = ratio * ORIGINAL_STEPS
+    steps = steps_per_second(catalogue)
+    ratio = steps / ORIGINAL_STEPS
     print(f"steps/s {steps:10.0f}   {ratio:.0f} times the original's {ORIGINAL_STEPS} (goal {GOAL_RATIO})")
-    )
     shared = megabytes_per_environment(catalogue, own_seeds=False)
     own = megabytes_per_environment(catalogue, own_seeds=True)
     print(f"MB an environment beyond the catalogue: {shared:.3f}, with a goal order of its own {own:.3f} (goal < 1)")

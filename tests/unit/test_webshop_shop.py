@@ -28,8 +28,8 @@ def test_a_purchase_from_search_to_reward():
     observation, reward, done = play(shop, "search[red leather]", "click[b000000001]", "click[red]", f"click[{size}]")
     assert (reward, done) == (0.0, False)
     assert observation.endswith(
-        "Back to Search [SEP] < Prev [SEP] size [SEP] small [SEP] large [SEP] color [SEP] red [SEP] "
-        "Red Leather Shoe [SEP] Price: $25.0 [SEP] Rating: N.A. [SEP] Description [SEP] Features [SEP] Reviews [SEP] Buy Now"
+        "Back to Search [SEP] < Prev [SEP] size [SEP] small [SEP] large [SEP] color [SEP] red [SEP] Red Leather Shoe "
+        "[SEP] Price: $25.0 [SEP] Rating: N.A. [SEP] Description [SEP] Features [SEP] Reviews [SEP] Buy Now"
     )
     observation, reward, done = shop.step("click[Buy Now]")
     assert (reward, done, shop.score) == (1.0, True, 1.0)
