@@ -10,14 +10,16 @@ import numpy as np
 
 from scpo.advantages import ESTIMATORS, Estimator
 from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.gae import outcome_rewards
 from scpo.advantages.returns import step_returns
+from scpo.advantages.scores import row_scores
 from scpo.errors import ConfigError, StepBatchError
 from scpo.schema.method import EstimatorConfig, GigpoSettings, MethodConfig
 from scpo.shaping.drive import Pairs, Scorer
 from scpo.shaping.order import Seed, descents, processing_key
 from scpo.shaping.reference import active_groups, trajectories
 from scpo.shaping.shaper import FailedMatch, Shaped, shape
-from scpo.steps import FloatArray, StepBatch
+from scpo.steps import BoolArray, FloatArray, StepBatch
 
 STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "metrics")
 """The rows of the paper's timing table; ``text`` stands for its tokenizer decode."""
@@ -74,11 +76,12 @@ def assign(
         ``advantage_N`` (float32) and the diagnostics.
 
     Raises:
-        ConfigError: The estimator is unknown, is not a row-level one, or cannot host a shaper; or a scorer is missing.
+        ConfigError: The estimator is unknown or not a row-level one, or a scorer is missing.
         StepBatchError: The batch lacks a field that the estimator requires.
         ScorerError: The scorer gave something else than similarities in [0, 1].
     """
     estimator, host = resolve(config), config.estimator
+    _check_level(config, estimator, "row")
     _check_fields(batch, host.name, estimator)
     return_N = step_returns(batch, host.gamma)
     penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
@@ -104,31 +107,93 @@ def _shape(batch: StepBatch, scorer: Scorer | None, config: MethodConfig, seed: 
     return shape(batch, scorer, config.shaper, seed), config.shaper.alpha
 
 
-def resolve(config: MethodConfig) -> Estimator:
-    """The registered estimator of a method; trainers call it at config time to see what they must provide.
+def assign_tokens(
+    batch: StepBatch, value_NL: FloatArray, mask_NL: BoolArray, config: MethodConfig, *, seed: Seed = (0, 0)
+) -> tuple[FloatArray, FloatArray, CreditDiagnostics]:
+    """Advantage of every response token, for estimators that read a critic's values (PPO).
+
+    The row's score (episode return - penalty * [invalid]) is the reward of its last valid token.
+
+    Args:
+        batch: The steps.
+        value_NL: The critic's value before each token.
+        mask_NL: True on response tokens.
+        config: The method.
+        seed: Run seed and training step.
+
+    Returns:
+        ``advantage_NL`` and ``return_NL`` (the critic's target), float32, and the diagnostics.
 
     Raises:
-        ConfigError: The estimator is unknown, works on tokens, or does not read the bonus that a shaper gives.
+        ConfigError: The estimator is unknown or works on rows.
+        StepBatchError: The arrays do not fit the batch, or a needed number is not finite.
+    """
+    estimator, settings = resolve(config), config.estimator
+    _check_level(config, estimator, "token")
+    if len(mask_NL) != len(batch):
+        raise StepBatchError(f"mask_NL has {len(mask_NL)} rows, the batch {len(batch)}: pass one for each step")
+    token_reward_NL = outcome_rewards(row_scores(batch, settings), mask_NL)
+    advantage_NL, return_NL = estimator.function(token_reward_NL, value_NL, mask_NL, settings)
+    metrics = _batch_metrics(batch, config, seed) | _credit_metrics(batch, None, 0.0)
+    bonus_N = -np.float32(settings.invalid_penalty) * ~batch.valid_N
+    timings = {f"timing_s/scpo/{stage}": 0.0 for stage in STAGES}
+    return_N = step_returns(batch, settings.gamma)
+    return advantage_NL, return_NL, CreditDiagnostics(metrics, timings, return_N, bonus_N, None)
+
+
+def resolve(config: MethodConfig) -> Estimator:
+    """The registered estimator of a method; ``level`` says whether ``assign`` or ``assign_tokens`` calls it.
+
+    Raises:
+        ConfigError: The estimator is unknown.
     """
     name = config.estimator.name
     if name not in ESTIMATORS:
         raise ConfigError(f"method {config.name!r}: estimator {name!r} is unknown; allowed: {', '.join(ESTIMATORS)}")
-    estimator = ESTIMATORS[name]
-    if estimator.level != "row":
-        raise ConfigError(f"method {config.name!r}: estimator {name!r} works on tokens; only its trainer can call it")
-    if config.shaper and "step_bonus" not in estimator.requires:
-        hosts = ", ".join(key for key, entry in ESTIMATORS.items() if "step_bonus" in entry.requires)
-        raise ConfigError(
-            f"method {config.name!r}: estimator {name!r} ignores step returns, so the shaper's credit would be lost; "
-            f"allowed hosts: {hosts}"
-        )
     if config.shaper and config.shaper.soft_base > config.shaper.theta:
         warnings.warn(
             f"method {config.name!r}: soft_base {config.shaper.soft_base} exceeds theta {config.shaper.theta}: matches "
             "below soft_base advance the walk but earn no credit",
             stacklevel=2,
         )
-    return estimator
+    return ESTIMATORS[name]
+
+
+def required(config: MethodConfig) -> frozenset[str]:
+    """What a trainer must provide for a method, beyond plain rollouts of groups.
+
+    ``entropy``, ``hindsight_logprob``: the batch's optional columns; ``value``: a critic; ``independent_sampling``,
+    ``dynamic_sampling``: another way to draw a batch. The step bonus is not among them: ``assign`` provides it.
+
+    Raises:
+        ConfigError: The estimator is unknown.
+    """
+    sampling = {f"{config.sampling.rule}_sampling"} if config.sampling else set()
+    return (resolve(config).requires - {"step_bonus"}) | sampling
+
+
+def check_provided(config: MethodConfig, provided: frozenset[str], trainer: str) -> None:
+    """Refuse a method that a trainer cannot run, before anything is loaded.
+
+    Raises:
+        ConfigError: The trainer lacks something that the method requires; names it.
+    """
+    missing = required(config) - provided
+    if missing:
+        raise ConfigError(
+            f"method {config.name!r} needs {', '.join(sorted(missing))}, which trainer {trainer!r} does not provide "
+            f"(it provides: {', '.join(sorted(provided)) or 'nothing beyond plain rollouts'}); choose another method "
+            "or trainer"
+        )
+
+
+def _check_level(config: MethodConfig, estimator: Estimator, level: str) -> None:
+    if estimator.level != level:
+        call = "assign_tokens" if estimator.level == "token" else "assign"
+        raise ConfigError(
+            f"method {config.name!r}: estimator {config.estimator.name!r} works on {estimator.level}s: "
+            f"call scpo.credit.{call}"
+        )
 
 
 def _check_fields(batch: StepBatch, name: str, estimator: Estimator) -> None:
@@ -161,11 +226,12 @@ def _effect_metrics(
 
 
 def _credit_metrics(batch: StepBatch, shaped: Shaped | None, alpha: float) -> dict[str, float]:
-    """Amounts of credit and of scored pairs, over rows without copies."""
+    """Amounts of credit and of scored pairs, over rows without copies; ``exact`` is about what the matcher credited."""
     original_N = batch.original_N
     failed_N = original_N & ~batch.success_N
     matches = shaped.matches if shaped else ()
     credit = sum(float(match.credit_l.sum(dtype=np.float64)) for match in matches)
+    credited = sum(int((match.credit_l > 0).sum()) for match in matches)
     cells = [(match, cell) for match in matches for cell in match.trace.credited if cell.credit > 0]
     exact = sum(match.task.reference[cell.u] == match.task.failed[cell.v] for match, cell in cells)
     pairs = shaped.pairs if shaped else Pairs(0, 0, 0, 0)
@@ -174,8 +240,8 @@ def _credit_metrics(batch: StepBatch, shaped: Shaped | None, alpha: float) -> di
             "%d of %d scored pairs reach theta: the scorer hardly tells steps apart", pairs.above_theta, pairs.scored
         )
     return {
-        **_ratio("credit/steps", len(cells), len(matches)),
-        **_ratio("credit/steps_all", len(cells), len(np.unique(batch.trajectory_N[failed_N]))),
+        **_ratio("credit/steps", credited, len(matches)),
+        **_ratio("credit/steps_all", credited, len(np.unique(batch.trajectory_N[failed_N]))),
         **_ratio("credit/aux_mean", alpha * credit, int(original_N.sum())),
         **_ratio("credit/aux_mean_failed", alpha * credit, int(failed_N.sum())),
         **_ratio("credit/exact", exact, len(cells)),

@@ -16,10 +16,11 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from scpo.errors import ConfigError
-from scpo.schema import Experiment, RunConfig
-from sweeps.explain import explain_hydra, explain_option, explain_syntax, explain_validation
+from scpo.schema import HOSTS, Experiment, RunConfig
+from sweeps.explain import explain_host, explain_hydra, explain_option, explain_syntax, explain_validation
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+HOST_KEY = "method.host"
 AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
 
 
@@ -44,9 +45,11 @@ def compose_raw(overrides: tuple[str, ...]) -> DictConfig:
         check_option(override)
     with _hydra():
         try:
-            return compose("config", overrides=list(overrides))
+            raw = compose("config", overrides=[_host_choice(override) for override in overrides])
         except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
             raise ConfigError(explain_hydra(error, overrides, _plain_keys, RunConfig)) from None
+    _refuse_host_without_shaper(raw, overrides)
+    return raw
 
 
 def resolve(raw: DictConfig) -> dict[str, Any]:
@@ -81,6 +84,8 @@ def check_option(override: str) -> None:
     """Refuse the choice of a file that its config group does not have."""
     parsed = parse(override)
     group, value = str(parsed.key_or_group), parsed.value()
+    if group == HOST_KEY and value not in HOSTS:
+        raise ConfigError(explain_host(override, str(value), HOSTS))
     if (
         not parsed.is_delete()
         and (CONF / group).is_dir()
@@ -93,6 +98,21 @@ def check_option(override: str) -> None:
 def options(group: str) -> list[str]:
     """The files of a config group, as names."""
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def _host_choice(override: str) -> str:
+    """``method.host=<name>`` is written for the choice of a file: the host's settings replace the default host's."""
+    parsed = parse(override)
+    return f"estimator@method.estimator={parsed.value()}" if parsed.key_or_group == HOST_KEY else override
+
+
+def _refuse_host_without_shaper(raw: DictConfig, overrides: Sequence[str]) -> None:
+    hosts = [override for override in overrides if parse(override).key_or_group == HOST_KEY]
+    if hosts and OmegaConf.select(raw, "method.shaper") is None:
+        raise ConfigError(
+            f"{hosts[0]}: method={raw.method.name} has no shaper and so no host; method=scpo has one. "
+            f"To run an estimator by itself: method={parse(hosts[0]).value()}"
+        )
 
 
 def _plain_keys() -> dict[str, Any]:

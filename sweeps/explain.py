@@ -20,6 +20,14 @@ def explain_option(override: str, group: str, got: str, options: Sequence[str]) 
     return f"{override}: no {group} is called {got!r}{did_you_mean(got, options)}\nallowed: {', '.join(options)}"
 
 
+def explain_host(override: str, got: str, hosts: Sequence[str]) -> str:
+    """A host that the shaper's credit cannot reach an advantage through."""
+    return (
+        f"{override}: {got!r} is no host of SCPO{did_you_mean(got, hosts)}\n"
+        f"allowed: {', '.join(hosts)} (the estimators that read a step's bonus; others would lose the credit)"
+    )
+
+
 def explain_hydra(
     error: Exception, overrides: Sequence[str], default: Callable[[], dict[str, Any]], model: type[BaseModel]
 ) -> str:

@@ -20,7 +20,9 @@ SHAPER_CHOICES: tuple[tuple[str, object, str], ...] = (
     ("reference", "longest", "{}_reference"),
     ("order", "balanced", "{}"),
     ("step_text", "action_next_observation", "{}"),
+    ("allocation", "matched", "{}"),
 )
+PAPERS_HOST = "gigpo"
 
 
 def identity(config: RunConfig) -> dict[str, Any]:
@@ -49,7 +51,8 @@ def _choices(method: MethodConfig) -> list[str]:
     if method.shaper is None:
         return []
     values = method.shaper.model_dump(mode="json")
-    return [word.format(values[name]) for name, paper, word in SHAPER_CHOICES if values[name] != paper]
+    host = [] if method.estimator.name == PAPERS_HOST else [f"on_{method.estimator.name}"]
+    return host + [word.format(values[name]) for name, paper, word in SHAPER_CHOICES if values[name] != paper]
 
 
 def _slug(word: str) -> str:

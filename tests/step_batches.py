@@ -75,12 +75,14 @@ def shaper_config(**changes):
         "reference": "longest", "reference_order": "time", "order": "balanced", "order_ranks": 4,
         "step_text": "action_next_observation",
         "step_filter": StepFilter(no_op_observations=("Nothing happens.",), no_op_if_unchanged=False),
+        "allocation": "matched",
     }  # fmt: skip
     return ShaperConfig(**(values | changes))
 
 
-def method(estimator=None, shaper=None, name="scpo"):
-    return MethodConfig(name=name, label=name, estimator=estimator or gigpo_settings(), shaper=shaper)
+def method(estimator=None, shaper=None, name="scpo", sampling=None):
+    values = {"label": name, "shaper": shaper, "sampling": sampling, "clip_high": 0.2}
+    return MethodConfig(name=name, estimator=estimator or gigpo_settings(), **values)
 
 
 def make_batch(*episodes, **columns):

@@ -1,8 +1,8 @@
 """Configuration of a method: an advantage estimator and, for SCPO, the shaper that adds credit to its step returns."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from scpo.schema.base import Strict
 
@@ -126,7 +126,7 @@ class StepFilter(Strict):
 
 
 class ShaperConfig(Strict):
-    """SCPO's shaper (paper section 3, table 5)."""
+    """SCPO's shaper (paper section 3, table 5). ``allocation`` is where the matcher's credit lands."""
 
     matcher: Literal["kmp", "forward"]
     monotonic: bool
@@ -140,12 +140,49 @@ class ShaperConfig(Strict):
     order_ranks: PositiveInt
     step_text: Literal["action_next_observation", "observation_action", "action"]
     step_filter: StepFilter
+    allocation: Literal["matched", "random_match", "uniform_bonus"]
+
+
+class IndependentSampling(Strict):
+    """No groups: as many rollouts as groups x siblings, each of a task of its own."""
+
+    rule: Literal["independent"]
+
+
+class DynamicSampling(Strict):
+    """DAPO: groups whose episode returns are all equal are dropped, and others rolled out in their place.
+
+    Rolls out ``groups`` tasks at most ``rounds`` times, until the kept groups hold at least groups x siblings
+    trajectories; nothing that was kept is cut off, and the last round drops nothing.
+    """
+
+    rule: Literal["dynamic"]
+    rounds: PositiveInt
+
+
+SamplingConfig = Annotated[IndependentSampling | DynamicSampling, Field(discriminator="rule")]
 
 
 class MethodConfig(Strict):
-    """One row of the table. ``shaper`` is None for every method but SCPO and its variants."""
+    """One row of the table.
+
+    ``shaper`` is None for every method but SCPO and its variants; with one, the estimator must be one of ``HOSTS``.
+    ``sampling`` None: siblings of every task once, in groups of the trainer's size. ``clip_high`` is the loss's upper
+    clip range, the one setting of the loss that differs between methods; the trainer's reads it from here.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     label: str
     estimator: EstimatorConfig
     shaper: ShaperConfig | None
+    sampling: SamplingConfig | None
+    clip_high: PositiveFloat
+
+    @model_validator(mode="after")
+    def _shaper_has_a_host(self) -> Self:
+        if self.shaper is not None and self.estimator.name not in HOSTS:
+            raise ValueError(
+                f"method {self.name!r}: estimator {self.estimator.name!r} ignores step returns, so the shaper's credit "
+                f"would be lost; allowed hosts: {', '.join(HOSTS)}"
+            )
+        return self

@@ -118,9 +118,10 @@ def descents(batch: StepBatch, key_N: IntArray) -> float:
     return float(falls.sum() / max(len(np.unique(batch.trajectory_N)), 1))
 
 
-_PURPOSES = {"order": 0, "reference": 1}
+Purpose = Literal["order", "reference", "control"]
+_PURPOSES: dict[Purpose, int] = {"order": 0, "reference": 1, "control": 2}
 
 
-def generator(seed: Seed, purpose: Literal["order", "reference"], index: int) -> np.random.Generator:
+def generator(seed: Seed, purpose: Purpose, index: int) -> np.random.Generator:
     """Random numbers of one trajectory or group in one training step, independent of all others and of the batch."""
     return np.random.default_rng(np.random.SeedSequence((*seed, index), spawn_key=(_PURPOSES[purpose],)))

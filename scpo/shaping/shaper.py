@@ -3,11 +3,11 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from scpo.schema.method import ShaperConfig
+from scpo.shaping.controls import allocate
 from scpo.shaping.drive import MatchTask, Pairs, Scorer, credit_batch
 from scpo.shaping.matcher import MatchRule, MatchTrace
 from scpo.shaping.order import Seed, processing_key
@@ -24,18 +24,15 @@ class FailedMatch:
         task: Filtered texts of reference (m) and failed steps (l), and the processing order of the latter.
         reference_row_m: Rows of the reference steps in the batch, in reference order.
         failed_row_l: Rows of the failed steps in the batch, in time order.
-        trace: The walk and the credited cells.
+        trace: The walk and the cells that the matcher credited.
+        credit_l: Credit of the failed steps, in time order; a control has moved it away from the matched steps.
     """
 
     task: MatchTask
     reference_row_m: IntArray
     failed_row_l: IntArray
     trace: MatchTrace
-
-    @cached_property
-    def credit_l(self) -> FloatArray:
-        """Credit of the failed steps, in time order."""
-        return self.trace.credit_l(len(self.failed_row_l))
+    credit_l: FloatArray
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,10 @@ def shape(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed, *,
     rule = MatchRule(config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match)
     matched = credit_batch([task for task, _, _ in plans], scorer, rule, dense=dense)
     driven = time.perf_counter()
-    matches = tuple(FailedMatch(*plan, trace) for plan, trace in zip(plans, matched.traces, strict=True))
+    matches = tuple(
+        FailedMatch(task, reference_row_m, failed_row_l, trace, _credit(batch, failed_row_l, trace, config, seed))
+        for (task, reference_row_m, failed_row_l), trace in zip(plans, matched.traces, strict=True)
+    )
     credit_N = _accumulate(batch, matches)
     seconds = {"text": planned - started, **matched.seconds, "accumulation": time.perf_counter() - driven}
     return Shaped(credit_N, text_N, surviving_N, matches, matched.pairs, seconds)
@@ -109,6 +109,15 @@ def _plan(
 
 def _filtered(rows: IntArray, surviving_N: BoolArray) -> IntArray:
     return rows[surviving_N[rows]]
+
+
+def _credit(
+    batch: StepBatch, failed_row_l: IntArray, trace: MatchTrace, config: ShaperConfig, seed: Seed
+) -> FloatArray:
+    matched_l = trace.credit_l(len(failed_row_l))
+    if not len(matched_l):
+        return matched_l
+    return allocate(matched_l, config.allocation, seed, int(batch.trajectory_N[failed_row_l[0]]))
 
 
 def _accumulate(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> FloatArray:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from scpo.schema import HOSTS
 from sweeps.compose import CONF, compose_run, options
 from sweeps.identity import run_id
 from sweeps.matrix import expand
 
 FILES = sorted(CONF.rglob("*.yaml"))
-GROUPS = sorted({path.parent.name for path in FILES if path.parent != CONF} - {"experiment"})
+GROUPS = sorted({path.parent.name for path in FILES if path.parent != CONF} - {"experiment", "estimator"})
 CHOICES = [f"{group}={name}" for group in GROUPS for name in options(group)]
 LEAF = re.compile(r"\s*[a-z_0-9]+: +[^#\s&{]")
 SELF_EXPLAINING = re.compile(r"\s*(name|label|title|kind|scale):|\s*- ")
@@ -38,6 +39,28 @@ def test_every_experiment_expands_at_every_scale(name):
 @pytest.mark.parametrize("name", options("method"))
 def test_a_methods_file_is_called_as_the_method(name):
     assert compose_run([f"method={name}"]).method.name == name
+
+
+def test_every_estimators_file_is_some_methods():
+    used = {compose_run([f"method={name}"]).method.estimator.name for name in options("method")}
+    assert used == set(options("estimator"))
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_scpo_on_a_host_has_exactly_the_hosts_own_settings(host):
+    shaped, alone = compose_run([f"method.host={host}"]).method, compose_run([f"method={host}"]).method
+    assert shaped.estimator == alone.estimator
+    assert (shaped.name, shaped.shaper) == ("scpo", compose_run([]).method.shaper)
+
+
+def test_the_main_table_has_every_trained_row_on_both_benchmarks_and_sizes():
+    matrix = expand("main_table", ["scale=paper", "seeds=[0]"])
+    rows = ["ppo", "rloo", "grpo", "empg", "gigpo", "hcapo", "hgpo", "scpo"]
+    assert [row.name for row in matrix.experiment.rows] == rows
+    assert {(c.config.env.name, c.config.model.name) for c in matrix.cells} == {
+        (env, size) for env in ("alfworld", "webshop") for size in ("1.5B", "7B")
+    }
+    assert len(matrix.cells) == len(rows) * 4
 
 
 def test_no_two_choices_of_a_group_are_the_same_run():

@@ -19,7 +19,7 @@ def test_options_are_the_files_of_a_group():
 
 
 BAD = {
-    "unknown method": (["method=scop"], "no method is called 'scop'; did you mean scpo?\nallowed: gigpo, grpo, scpo"),
+    "unknown method": (["method=scop"], "no method is called 'scop'; did you mean scpo?\nallowed: dapo, empg, "),
     "no method": (["method=null"], "no method is called 'None'"),
     "unknown experiment": (["+experiment=ablatio"], "did you mean ablation"),
     "misspelt key": (["method.shaper.thetta=1"], "unknown key method.shaper.thetta; did you mean method.shaper.theta?"),
@@ -44,7 +44,22 @@ BAD = {
     "value of another type": (["trainer.steps=many"], "trainer.steps: got 'many'; input should be a valid integer"),
     "not a number": (["trainer.steps=nan"], "trainer.steps: got nan"),
     "misspelt choice": (["method.shaper.order=cronological"], "did you mean chronological?"),
-    "unknown estimator": (["method.estimator.name=gigp"], "'grpo', 'gigpo'"),
+    "host that ignores the bonus": (
+        ["method.host=grpo"],
+        "method.host=grpo: 'grpo' is no host of SCPO; did you mean hgpo?\nallowed: gigpo, hgpo, g2po",
+    ),
+    "no host": (["method.host=null"], "'None' is no host of SCPO"),
+    "host of a method without a shaper": (
+        ["method=gigpo", "method.host=hgpo"],
+        "method=gigpo has no shaper and so no host; method=scpo has one. To run an estimator by itself: method=hgpo",
+    ),
+    "host of a removed shaper": (["~method.shaper", "method.host=hgpo"], "has no shaper"),
+    "setting of another host": (["method.host=hgpo", "method.estimator.omega=2"], "method.estimator.omega"),
+    "estimator that hosts nothing": (
+        ["estimator@method.estimator=grpo"],
+        "'grpo' ignores step returns, so the shaper's credit would be lost; allowed hosts: gigpo, hgpo, g2po",
+    ),
+    "unknown estimator": (["method.estimator.name=gigp"], "'grpo', 'rloo', 'gigpo', 'hgpo', "),
     "removed section": (["~method.shaper"], "method.shaper is missing"),
     "key of an absent section": (["method=grpo", "method.shaper.theta=1"], "is not set in this configuration"),
     "dangling interpolation": (

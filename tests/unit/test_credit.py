@@ -8,23 +8,32 @@ from hypothesis import strategies as st
 
 from scpo import credit
 from scpo.advantages import ESTIMATORS, Estimator
-from scpo.credit import STAGES, assign, resolve
+from scpo.advantages.anchors import anchor_groups
+from scpo.credit import STAGES, assign, assign_tokens, check_provided, required, resolve
 from scpo.errors import ConfigError, StepBatchError
+from scpo.schema import DynamicSampling, IndependentSampling
 from tests.step_batches import (
     EqualityScorer,
     TableScorer,
+    empg_settings,
+    g2po_settings,
+    gae_settings,
     gigpo_settings,
     grpo_settings,
+    hcapo_settings,
+    hgpo_settings,
     make_batch,
     method,
     random_batch,
     recorded,
+    rloo_settings,
     shaper_config,
     take,
 )  # fmt: skip
 
 SCPO = method(gigpo_settings(), shaper_config(order="chronological"))
 GIGPO = method(gigpo_settings(), name="gigpo")
+PPO = method(gae_settings(), name="ppo", sampling=IndependentSampling(rule="independent"))
 ALWAYS = {
     "credit/active_groups", "credit/descents", "credit/steps_all", "credit/aux_mean", "credit/aux_mean_failed",
     "scpo/pairs_dense", "scpo/pairs_asked", "scpo/pairs_scored", "scpo/pairs_speculated",
@@ -109,6 +118,46 @@ def test_a_method_without_a_shaper_has_amounts_of_zero_and_needs_no_scorer(estim
     assert told.details(BATCH) == {"steps": [], "matches": []}
 
 
+def test_token_advantages_of_a_method_with_a_critic():
+    batch = take(make_batch((0, 0, "a b", 1), (0, 1, "a", 0)), np.arange(3), valid_N=[True, False, True])
+    mask_NL = np.array([[1, 1], [1, 0], [1, 1]], bool)
+    advantage_NL, return_NL, told = assign_tokens(batch, np.full((3, 2), 0.5), mask_NL, PPO)
+    assert np.allclose(return_NL, [[1, 1], [0.9, 0], [0, 0]])
+    assert (advantage_NL[0] > 0).all()
+    assert advantage_NL[1, 0] > 0 == advantage_NL[1, 1]
+    assert (advantage_NL[2] < 0).all()
+    assert set(told.metrics) == ALWAYS
+    assert set(told.timings) == {f"timing_s/scpo/{stage}" for stage in STAGES}
+
+
+HOST_SETTINGS = [gigpo_settings, hgpo_settings, g2po_settings]
+
+
+@pytest.mark.parametrize("host", HOST_SETTINGS)
+@pytest.mark.parametrize("mode", ["mean_std_norm", "mean_norm"])
+def test_credit_in_a_shared_anchor_group_changes_every_hosts_advantage(host, mode):
+    # failures 1 and 2 leave the anchor a together with the reference; only 1 goes on to b and is credited there
+    batch = make_batch((0, 0, "a b c", 1), (0, 1, "a b", 0), (0, 2, "a x", 0))
+    settings = host(normalisation=mode)
+    shaped_N, told = assign(batch, EqualityScorer(), method(settings, shaper_config(order="chronological")))
+    plain_N, _ = assign(batch, None, method(settings, name="host"))
+    assert told.shaped.credit_N[4] == 1
+    assert shaped_N[4] > plain_N[4] + 0.05
+
+
+@given(seed=st.integers(0, 10_000), host=st.sampled_from(HOST_SETTINGS))
+def test_credit_reaches_every_host_in_anchor_groups_of_two_or_more(seed, host):
+    batch = random_batch(seed)
+    settings = host(normalisation="mean_norm", std_floor=0.0)
+    shaped_N, told = assign(batch, EqualityScorer(), method(settings, shaper_config()))
+    plain_N, _ = assign(batch, None, method(settings, name="host"))
+    credit_N, id_N = told.shaped.credit_N, anchor_groups(batch)
+    for row in np.flatnonzero(credit_N):
+        others_N = (id_N == id_N[row]) & (credit_N != credit_N[row])
+        if others_N.any():  # equal credit on all rows of a group cancels
+            assert shaped_N[id_N == id_N[row]].tolist() != plain_N[id_N == id_N[row]].tolist()
+
+
 def test_details_are_json_ready_and_name_both_sides_of_a_match():
     _, told = assign(BATCH, EqualityScorer(), SCPO)
     details = json.loads(json.dumps(told.details(BATCH)))
@@ -131,21 +180,56 @@ def test_an_empty_batch_gets_no_advantages():
 # What is refused
 
 
-def test_a_host_that_ignores_the_bonus_is_refused():
-    with pytest.raises(ConfigError, match=r"'grpo' ignores step returns.* allowed hosts: gigpo"):
-        resolve(method(grpo_settings(), shaper_config()))
+@pytest.mark.parametrize(
+    "estimator", [grpo_settings(), rloo_settings(), hcapo_settings(), empg_settings(), gae_settings()]
+)
+def test_a_host_that_ignores_the_bonus_is_refused(estimator):
+    with pytest.raises(
+        ValueError, match=rf"'{estimator.name}' ignores step returns.* allowed hosts: gigpo, hgpo, g2po"
+    ):
+        method(estimator, shaper_config())
 
 
 def test_an_unregistered_estimator_is_refused_with_the_known_ones(monkeypatch):
     monkeypatch.delitem(ESTIMATORS, "gigpo")
-    with pytest.raises(ConfigError, match="estimator 'gigpo' is unknown; allowed: gae, rloo, grpo, empg, hcapo, hgpo, g2po"):
+    with pytest.raises(
+        ConfigError, match="estimator 'gigpo' is unknown; allowed: gae, rloo, grpo, empg, hcapo, hgpo, g2po"
+    ):
         assign(BATCH, None, GIGPO)
 
 
 def test_a_token_level_estimator_is_refused(monkeypatch):
     monkeypatch.setitem(ESTIMATORS, "gigpo", Estimator(lambda: None, frozenset({"value"}), "token"))
-    with pytest.raises(ConfigError, match="'gigpo' works on tokens"):
+    with pytest.raises(ConfigError, match=r"'gigpo' works on tokens: call scpo\.credit\.assign_tokens"):
         assign(BATCH, None, GIGPO)
+
+
+def test_a_row_level_estimator_has_no_token_advantages():
+    with pytest.raises(ConfigError, match=r"'gigpo' works on rows: call scpo\.credit\.assign$"):
+        assign_tokens(BATCH, np.zeros((8, 2)), np.ones((8, 2)), GIGPO)
+
+
+def test_token_arrays_of_another_batch_are_refused():
+    with pytest.raises(StepBatchError, match="mask_NL has 3 rows, the batch 8"):
+        assign_tokens(BATCH, np.zeros((3, 2)), np.ones((3, 2)), PPO)
+
+
+def test_what_a_method_requires_of_its_trainer():
+    assert required(SCPO) == required(GIGPO) == frozenset()
+    assert required(method(empg_settings())) == {"entropy"}
+    assert required(method(hcapo_settings())) == {"hindsight_logprob"}
+    assert required(PPO) == {"value", "independent_sampling"}
+    assert required(method(grpo_settings(), sampling=DynamicSampling(rule="dynamic", rounds=10))) == {
+        "dynamic_sampling"
+    }
+
+
+def test_a_trainer_that_lacks_something_refuses_the_method():
+    check_provided(PPO, frozenset({"value", "independent_sampling", "entropy"}), "local")
+    with pytest.raises(
+        ConfigError, match=r"'ppo' needs independent_sampling, value, which trainer 'local'.*provides: entropy"
+    ):
+        check_provided(PPO, frozenset({"entropy"}), "local")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,17 @@ def test_the_shapers_choices_show_in_the_id():
     assert run_id(config).startswith("alfworld-1.5b-scpo-no_monotonicity-theta0.5-s0-")
 
 
+def test_another_host_than_the_papers_shows_in_the_id():
+    assert run_id(compose_run(["method.host=hgpo"])).startswith("alfworld-tiny-scpo-on_hgpo-s0-")
+    assert run_id(compose_run(["method.host=gigpo"])) == run_id(compose_run([]))
+
+
+def test_settings_of_other_hosts_are_no_part_of_the_identity():
+    assert set(identity(compose_run(["method.host=g2po"]))["method"]["estimator"]) == {
+        "name", "gamma", "invalid_penalty", "normalisation", "omega", "success_value", "statistics", "std_floor"
+    }  # fmt: skip
+
+
 def test_machine_settings_are_no_part_of_the_identity():
     here, there = compose_run([]), compose_run(["machine.threads=2", "wandb.mode=disabled", "launcher.slots=4"])
     assert run_id(here) == run_id(there)

@@ -52,6 +52,15 @@ def test_rows_with_equal_configurations_share_a_run_with_a_note():
     ]
 
 
+def test_a_host_is_a_row_like_any_other():
+    hosts = {cell.row.name: cell.config.method for cell in expand("hosts", ["seeds=[0]"]).cells}
+    assert {name: method.estimator.name for name, method in hosts.items() if method.shaper} == {
+        "scpo_gigpo": "gigpo", "scpo_hgpo": "hgpo", "scpo_g2po": "g2po"
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=r"row scpo_gigpo sets method\.host=gigpo itself"):
+        expand("hosts", ["method.host=gigpo"])
+
+
 def test_a_seed_given_twice_is_one_run():
     assert len(expand("ablation_order", ["seeds=[1,1]"]).cells) == 2
 

@@ -1,0 +1,22 @@
+import sys
+
+import pytest
+
+from scpo.errors import ConfigError
+from scpo.trainers import TRAINERS, train
+from sweeps.compose import compose_run, options
+
+
+def test_a_method_that_the_trainer_cannot_run_is_refused_before_anything_is_loaded(monkeypatch):
+    lacking = type(TRAINERS["local"])("a.module.that.is.never.imported", provides=frozenset())
+    monkeypatch.setitem(TRAINERS, "local", lacking)
+    with pytest.raises(ConfigError, match="'ppo' needs independent_sampling, value, which trainer 'local' does not"):
+        train(compose_run(["method=ppo"]), None, lambda: False)
+    assert lacking.module not in sys.modules
+
+
+def test_trainers_speak_the_words_of_what_methods_require():
+    from scpo.credit import required
+
+    words = frozenset().union(*(required(compose_run([f"method={name}"]).method) for name in options("method")))
+    assert all(trainer.provides <= words for trainer in TRAINERS.values())
