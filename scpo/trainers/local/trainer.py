@@ -110,6 +110,7 @@ def _open(config: RunConfig) -> Session:
         policy.model.parameters(),
         lr=config.trainer.optimizer.learning_rate,
         weight_decay=config.trainer.optimizer.weight_decay,
+        fused=True,
     )
     reference = None
     if config.trainer.loss.kl_coefficient > 0:

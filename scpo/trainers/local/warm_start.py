@@ -100,7 +100,9 @@ def imitate(
     """
     policy = LocalPolicy(model, tokenizer, max_prompt_tokens=10**6, max_response_tokens=1, batch_rows=1)
     rows = _encode(policy, demonstrations)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+    )
     model.train()
     losses = []
     batches = _batches(rows, config)
