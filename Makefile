@@ -51,6 +51,7 @@ figures: setup ## every table and figure, from the runs in runs/
 
 bench: setup ## speeds, as ratios measured in one run
 	$(BIN)/python -m bench.bench_alfworld
+	$(BIN)/python -m bench.bench_returns
 
 clean: ## what was built; runs/ and .cache/ stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
