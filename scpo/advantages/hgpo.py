@@ -19,8 +19,8 @@ def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     coincide; q = R + bonus. A level counts for a row if that set has at least two rows and its deviation is neither 0
     nor below ``std_floor``. w_k = (k+1)^a (``weights: paper``), or (k+2)^a over the sum plus 1e-6 (``code``: the
     authors' recipe in verl-agent). ``base_group`` adds GRPO's outcome term with weight 1 where it is not 0, as that
-    recipe can; the paper has no such term. Copies take part in all statistics and have their twin's history (in the
-    recipe a copy lengthens the history of the rows behind it).
+    recipe can; the paper has no such term. Copies take part in all statistics with their twin's history (the recipe
+    estimates before rows are copied).
     """
     q_N = step_return_N.astype(np.float64) + bonus_N
     sum_N, weight_N = np.zeros(len(batch)), np.zeros(len(batch))
