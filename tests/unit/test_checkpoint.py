@@ -97,4 +97,6 @@ def test_a_checkpoint_is_a_hugging_face_folder(tmp_path):
     model, tokenizer = load_pretrained(str(checkpoint.folder))
     assert json.loads((checkpoint.folder / "config.json").read_text())["model_type"] == "qwen2"
     assert torch.equal(model.lm_head.weight, policy.model.lm_head.weight)
-    assert tokenizer.get_vocab() == policy.tokenizer.get_vocab()
+    text = "go to desk 1 > <action> take mug 2 </action>"
+    assert tokenizer(text)["input_ids"] == policy.tokenizer(text)["input_ids"]
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -54,16 +56,23 @@ def load_pretrained(path: str, dtype: str = "float32") -> tuple[PreTrainedModel,
     Raises:
         ConfigError: Nothing loadable is there.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+        # AutoTokenizer would take the model type's own class (for qwen2 a byte-level one) for our word-level tokenizer.
+        loader = PreTrainedTokenizerFast if _has_plain_tokenizer(path) else AutoTokenizer
+        tokenizer = loader.from_pretrained(path, padding_side="left")
         return AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype)), tokenizer
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"model.path={path!r}: no Hugging Face causal LM could be loaded ({str(error).splitlines()[0]}); "
             "give a folder with config.json, weights and tokenizer, or a hub name that this machine can reach"
         ) from error
+
+
+def _has_plain_tokenizer(path: str) -> bool:
+    config = Path(path) / "tokenizer_config.json"
+    return config.is_file() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
 
 
 def load_huggingface(config: HuggingFaceModel) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
