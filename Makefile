@@ -1,7 +1,7 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv first.
 PYTHON ?= python3
 VENV ?= .venv
-EXTRAS ?= alfworld,local,track,analysis,dev
+EXTRAS ?= alfworld,webshop,local,track,analysis,dev
 # A package index that serves the torch build you want, e.g. the CPU or CUDA one named on pytorch.org; empty: pip's own.
 TORCH_INDEX ?=
 BIN := $(VENV)/bin
@@ -51,6 +51,8 @@ figures: setup ## every table and figure, from the runs in runs/
 
 bench: setup ## speeds, as ratios measured in one run
 	$(BIN)/python -m bench.bench_alfworld
+	$(BIN)/python -m bench.bench_returns
+	$(BIN)/python -m bench.bench_webshop
 	$(BIN)/python -m bench.bench_returns
 
 clean: ## what was built; runs/ and .cache/ stay

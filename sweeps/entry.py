@@ -64,7 +64,8 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
 def thread_environment(threads: int) -> dict[str, str]:
     """What keeps BLAS, OpenMP and torch to their share of the cores; read when those libraries load."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-    return dict.fromkeys(names, str(threads))
+    # PASSIVE: threads that wait sleep; spinning ones slow a busy machine down a hundredfold.
+    return {**dict.fromkeys(names, str(threads)), "OMP_WAIT_POLICY": "PASSIVE"}
 
 
 def _attempt(folder: RunFolder, config: RunConfig, before: Status, number: int, train: Train) -> int:

@@ -1,5 +1,9 @@
 """Settings that all tests share."""
 
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch loads: spinning threads fight over a busy machine
+
 from hypothesis import settings
 
 # A busy machine is no failure, and a commit's tests do the same thing twice.

@@ -13,13 +13,15 @@ PanelName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 class PanelConfig(Strict):
     """A fixed, sorted list of games, balanced over families and drawn with ``seed``.
 
-    ``games`` None takes all of the split; ``subset_of_training`` draws from the training panel instead of the split.
+    ``games`` None takes all of the split; ``subset_of_training`` draws from the training panel instead of the split;
+    ``repeats`` is the number of episodes a game at validation.
     """
 
     split: Literal["train", "valid_seen", "valid_unseen"]
     games: PositiveInt | None
     seed: NonNegativeInt
     subset_of_training: bool = False
+    repeats: PositiveInt = 1
 
 
 class GeneratedGames(Strict):
@@ -64,6 +66,7 @@ class GoalPanelConfig(Strict):
     goals: PositiveInt | None
     seed: NonNegativeInt
     subset_of_training: bool = False
+    repeats: PositiveInt = 1
 
 
 class GeneratedShop(Strict):

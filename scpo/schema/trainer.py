@@ -29,8 +29,6 @@ class OptimizerConfig(Strict):
 class ValidationConfig(Strict):
     every: PositiveInt
     temperature: NonNegativeFloat
-    repeats: PositiveInt
-    final_repeats: PositiveInt
     seed: NonNegativeInt
 
 

@@ -80,14 +80,14 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     with Tracker(folder, config) as tracker:
         done = _resume(session, folder, tracker)
         if done is None:
-            metrics, timing = _measure(session, 0)
+            metrics, timing = _measure(session)
             _probe(session, 0, folder)
             tracker.log(0, metrics, timing)
             done = 0
         for step in progress(range(done + 1, config.trainer.steps + 1), "training"):
             metrics, timing = _training_step(session, step, folder)
             if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
-                validation, seconds = _measure(session, step)
+                validation, seconds = _measure(session)
                 metrics, timing = metrics | validation, timing | seconds
             _probe(session, step, folder)
             tracker.log(step, metrics, timing)
@@ -173,11 +173,9 @@ def _save(session: Session, folder: RunFolder, step: int) -> None:
     )
 
 
-def _measure(session: Session, step: int) -> tuple[dict[str, float], dict[str, float]]:
+def _measure(session: Session) -> tuple[dict[str, float], dict[str, float]]:
     """Every validation panel, in the order of their names."""
     config, clock = session.config, Clock()
-    last = step == config.trainer.steps
-    repeats = config.trainer.validation.final_repeats if last else config.trainer.validation.repeats
     metrics: dict[str, float] = {}
     with clock("validation"):
         for panel in sorted(config.env.validation_panels):
@@ -186,7 +184,7 @@ def _measure(session: Session, step: int) -> tuple[dict[str, float], dict[str, f
                 session.policy,
                 panel,
                 config.trainer.validation,
-                repeats=repeats,
+                repeats=config.env.validation_panels[panel].repeats,
                 retries=config.env.failure_retries,
             )
     return metrics, dict(clock.seconds)

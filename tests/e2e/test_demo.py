@@ -1,0 +1,43 @@
+"""What `make demo` promises, checked on the runs it left behind (CI runs this after the demo)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MANIFEST = ROOT / "runs" / "experiments" / "ablation_monotonicity.json"
+
+pytestmark = pytest.mark.skipif(not MANIFEST.exists(), reason="no demo was run here: make demo")
+
+
+def runs():
+    rows = json.loads(MANIFEST.read_text())["rows"]
+    return [ROOT / "runs" / run["id"] for row in rows for run in row["runs"] if run["seed"] == 0]
+
+
+def metrics(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_both_rows_are_done():
+    assert len(runs()) == 2
+    assert {json.loads((folder / "status.json").read_text())["state"] for folder in runs()} == {"DONE"}
+
+
+def test_success_rises_on_the_games_trained_on_with_the_held_out_panels_beside():
+    for folder in runs():
+        first, last = metrics(folder)[0], metrics(folder)[-1]
+        assert last["val/train_games/success_rate"] > first["val/train_games/success_rate"]
+        assert {"val/valid_seen/success_rate", "val/valid_unseen/success_rate"} <= last.keys()
+
+
+def test_groups_were_active_and_credit_was_given():
+    for folder in runs():
+        assert max(line.get("credit/active_groups", 0) for line in metrics(folder)) > 0
+        assert max(line.get("credit/aux_mean", 0) for line in metrics(folder)) > 0
+
+
+def test_table_and_figures_are_there():
+    for name in ("tab_ablation_mini.md", "fig_learning_mini.png", "fig_credit_heatmap_mini.png"):
+        assert (ROOT / "paper_figures" / name).stat().st_size > 500
