@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scpo.envs.base import Environment
 from scpo.rollout import Policy, Slot, Trajectory, rollout
 from scpo.schema import ValidationConfig
+
+if TYPE_CHECKING:
+    from scpo.schema import RunConfig
+
+
+def panel_records(environment: Environment, config: RunConfig) -> dict[str, dict[str, Any]]:
+    """Every panel of the run, for the record: another list or another game later is refused."""
+    panels = {name: environment.panel(name) for name in ("train", "probe", *sorted(config.env.validation_panels))}
+    return {
+        name: {"sha256": panel.sha256, "tasks": [task.id for task in panel.tasks]} for name, panel in panels.items()
+    }
 
 
 def validate(
