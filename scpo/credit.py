@@ -26,7 +26,8 @@ STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "met
 ABOVE_THETA_WARNING, ABOVE_THETA_PAIRS = 0.8, 50
 """Warn when more than this share of at least this many scored pairs reaches θ."""
 
-_OPTIONAL_FIELDS = {"entropy": "entropy_N", "hindsight_logprob": "hindsight_logprob_N"}
+OPTIONAL_FIELDS = {"entropy": "entropy_N", "hindsight_logprob": "hindsight_logprob_N"}
+"""The column of ``StepBatch`` behind each requirement that is one."""
 
 _log = logging.getLogger(__name__)
 
@@ -197,7 +198,7 @@ def _check_level(config: MethodConfig, estimator: Estimator, level: str) -> None
 
 
 def _check_fields(batch: StepBatch, name: str, estimator: Estimator) -> None:
-    for requirement, field in _OPTIONAL_FIELDS.items():
+    for requirement, field in OPTIONAL_FIELDS.items():
         if requirement in estimator.requires and getattr(batch, field) is None:
             raise StepBatchError(
                 f"estimator {name!r} requires {field}, which this batch lacks: the trainer provides it"

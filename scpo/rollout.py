@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -54,9 +54,10 @@ class Slot:
 
 @dataclass
 class Trajectory:
-    """One finished rollout: ``anchors[t]`` was observed before step t, ``results[t]`` is what step t gave."""
+    """One finished rollout: step t saw ``anchors[t]``, in ``prompts[t]``, and gave ``results[t]``."""
 
     slot: Slot
+    prompts: list[str] = field(default_factory=list)
     anchors: list[str] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
     results: list[StepResult] = field(default_factory=list)
@@ -84,9 +85,10 @@ class _Running:
     failures: int = 0
 
 
-def group_slots(tasks: Sequence[Task], group_size: int) -> list[Slot]:
-    """``group_size`` siblings for each task, numbered group by group."""
-    return [Slot(group, sibling, task) for group, task in enumerate(tasks) for sibling in range(group_size)]
+def group_slots(tasks: Sequence[Task], group_size: int, *, first_group: int = 0) -> list[Slot]:
+    """``group_size`` siblings for each task; groups are numbered from ``first_group``."""
+    groups = enumerate(tasks, start=first_group)
+    return [Slot(group, sibling, task) for group, task in groups for sibling in range(group_size)]
 
 
 def rollout(
@@ -121,8 +123,9 @@ def rollout(
     while active := [run for run in running if not run.episode.done]:
         prompts = [run.episode.prompt() for run in active]
         uniforms_NL = np.stack([run.rng.random(policy.max_response_tokens) for run in active])
-        for run, generation in zip(active, policy.generate(prompts, temperature, uniforms_NL), strict=True):
-            _step(environment, run, generation, retries)
+        generations = policy.generate(prompts, temperature, uniforms_NL)
+        for run, prompt, generation in zip(active, prompts, generations, strict=True):
+            _step(environment, run, prompt, generation, retries)
     return [run.trajectory for run in running]
 
 
@@ -131,7 +134,7 @@ def _start(environment: Environment, slot: Slot, seed: Sequence[int]) -> _Runnin
     return _Running(episode, Trajectory(slot), np.random.default_rng(np.random.SeedSequence(list(seed))))
 
 
-def _step(environment: Environment, run: _Running, generation: Generation, retries: int) -> None:
+def _step(environment: Environment, run: _Running, prompt: str, generation: Generation, retries: int) -> None:
     anchor = run.episode.observation
     try:
         result = run.episode.step(generation.text)
@@ -146,13 +149,18 @@ def _step(environment: Environment, run: _Running, generation: Generation, retri
         logger.warning("%s; the episode starts again (%d of %d retries)", failure, run.failures, retries)
         run.episode, run.trajectory = environment.start(slot.task, slot.sibling), Trajectory(slot)
         return
+    run.trajectory.prompts.append(prompt)
     run.trajectory.anchors.append(anchor)
     run.trajectory.generations.append(generation)
     run.trajectory.results.append(result)
 
 
 def step_batch(
-    trajectories: Sequence[Trajectory], *, success_threshold: float, position_N: NDArray[np.int64] | None = None
+    trajectories: Sequence[Trajectory],
+    *,
+    success_threshold: float,
+    position_N: NDArray[np.int64] | None = None,
+    measured: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> StepBatch:
     """Rows of ``trajectories``, trajectory by trajectory in time order.
 
@@ -160,6 +168,7 @@ def step_batch(
         trajectories: Finished rollouts; row order follows theirs.
         success_threshold: tau_succ; a return above it is a success for the shaper.
         position_N: The trainer's processing order; None: the row order.
+        measured: The optional columns that the estimator requires, by name.
     """
     steps = [(index, t) for index, trajectory in enumerate(trajectories) for t in range(len(trajectory))]
     owner = [trajectories[index] for index, _ in steps]
@@ -180,4 +189,5 @@ def step_batch(
         won_N=np.array([trajectory.won for trajectory in owner]),
         position_N=np.arange(len(steps)) if position_N is None else position_N,
         is_copy_N=np.zeros(len(steps), dtype=np.bool_),
+        **(measured or {}),
     )

@@ -28,7 +28,10 @@ class Trainer:
 
 
 TRAINERS: dict[str, Trainer] = {
-    "local": Trainer("scpo.trainers.local.trainer", provides=frozenset()),
+    "local": Trainer(
+        "scpo.trainers.local.trainer",
+        provides=frozenset({"entropy", "hindsight_logprob", "value", "independent_sampling", "dynamic_sampling"}),
+    ),
 }
 
 

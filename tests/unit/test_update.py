@@ -48,7 +48,7 @@ def test_micro_batches_add_up_to_the_mini_batch():
 def test_equal_rows_computed_once_count_as_often_as_they_occur():
     policy = tiny_policy()
     batch = sampled(policy)
-    twice = UpdateBatch([*batch.generations, *batch.generations], np.tile(batch.advantage_N, 2))
+    twice = UpdateBatch([*batch.generations, *batch.generations], np.tile(batch.advantage, 2))
     once, _ = updated_weights(batch, policy, mini_batch_rows=64)
     doubled, _ = updated_weights(twice, policy, mini_batch_rows=64)
     torch.testing.assert_close(once, doubled, atol=1e-6, rtol=0)
@@ -88,7 +88,7 @@ def test_kl_to_a_reference_is_measured_and_pulls_back():
     reference = copy.copy(policy)
     reference.model = copy.deepcopy(policy.model)
     batch = sampled(policy)
-    no_reward = UpdateBatch(batch.generations, np.zeros_like(batch.advantage_N))
+    no_reward = UpdateBatch(batch.generations, np.zeros_like(batch.advantage))
     with torch.no_grad():
         for parameter in policy.model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))

@@ -18,12 +18,14 @@ from scpo.tracking.folder import CHECKPOINT_MARKER
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from scpo.trainers.local.critic import Critic
+
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint: a Hugging Face model folder plus the optimiser's state."""
+    """A complete checkpoint: a Hugging Face model folder, the optimiser's state, and the critic with its own."""
 
     step: int
     folder: Path
@@ -37,6 +39,7 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     *,
     keep: int,
+    critic: Critic | None = None,
 ) -> Checkpoint:
     """Write ``folder/step_<step>`` and drop all but the newest ``keep``.
 
@@ -49,7 +52,7 @@ def save_checkpoint(
     try:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        _write(scratch, step, model, tokenizer, optimizer)
+        _write(scratch, step, model, tokenizer, optimizer, critic=critic)
         shutil.rmtree(target, ignore_errors=True)
         scratch.rename(target)
         _sync(folder)
@@ -72,12 +75,17 @@ def _write(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     optimizer: torch.optim.Optimizer,
+    *,
+    critic: Critic | None,
 ) -> None:
-    from safetensors.torch import save_file
+    from safetensors.torch import save_file, save_model
 
     model.save_pretrained(scratch)
     tokenizer.save_pretrained(scratch)
     save_file(_optimizer_tensors(optimizer), scratch / "optimizer.safetensors")
+    if critic is not None:
+        save_model(critic.model, str(scratch / "critic.safetensors"))
+        save_file(_optimizer_tensors(critic.optimizer), scratch / "critic_optimizer.safetensors")
     sizes = {path.name: path.stat().st_size for path in sorted(scratch.iterdir())}
     for name in sizes:
         _sync(scratch / name)
@@ -103,8 +111,14 @@ def complete_checkpoints(folder: Path) -> list[Checkpoint]:
     return found
 
 
-def load_checkpoint(checkpoint: Checkpoint, model: PreTrainedModel, optimizer: torch.optim.Optimizer) -> None:
-    """Put weights and optimiser state back in place.
+def load_checkpoint(
+    checkpoint: Checkpoint,
+    model: PreTrainedModel,
+    optimizer: torch.optim.Optimizer,
+    *,
+    critic: Critic | None = None,
+) -> None:
+    """Put weights and optimiser state back in place, those of the critic too where the method has one.
 
     Raises:
         RecordError: The tensors are not those of this model.
@@ -114,6 +128,9 @@ def load_checkpoint(checkpoint: Checkpoint, model: PreTrainedModel, optimizer: t
     try:
         load_model(model, checkpoint.folder / "model.safetensors", device=str(model.device))
         _restore_optimizer(optimizer, load_file(checkpoint.folder / "optimizer.safetensors"))
+        if critic is not None:
+            load_model(critic.model, checkpoint.folder / "critic.safetensors", device=str(model.device))
+            _restore_optimizer(critic.optimizer, load_file(checkpoint.folder / "critic_optimizer.safetensors"))
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise RecordError(
             f"checkpoint {checkpoint.folder} does not fit the model of this run ({error}); remove that folder to "

@@ -46,7 +46,7 @@ def k3(logprob_NL: torch.Tensor, reference_NL: torch.Tensor) -> torch.Tensor:
 def policy_loss(
     statistics: TokenStatistics,
     old_logprob_NL: torch.Tensor,
-    advantage_N: torch.Tensor,
+    advantage: torch.Tensor,
     mask_NL: torch.Tensor,
     config: LossConfig,
     *,
@@ -61,7 +61,7 @@ def policy_loss(
     Args:
         statistics: Of the policy in training, with gradient.
         old_logprob_NL: Of the policy that sampled the tokens.
-        advantage_N: One advantage for each row, shared by its tokens.
+        advantage: One for each row, shared by its tokens, shape (N,); or one for each token, shape (N, L).
         mask_NL: 1 on response tokens, 0 on padding.
         config: Clip ranges and coefficients.
         tokens: Divisor, so that micro-batches add up to the mini-batch's token mean.
@@ -69,10 +69,10 @@ def policy_loss(
     """
     log_ratio = (statistics.logprob_NL - old_logprob_NL).clamp(-20, 20)
     ratio = log_ratio.exp()
-    advantage_N1 = advantage_N[:, None]
+    advantage_NL = advantage if advantage.ndim == 2 else advantage[:, None]
     clipped_ratio = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
-    loss_NL = torch.maximum(-advantage_N1 * ratio, -advantage_N1 * clipped_ratio)
-    loss_NL = torch.where(advantage_N1 < 0, torch.minimum(loss_NL, -advantage_N1 * config.dual_clip), loss_NL)
+    loss_NL = torch.maximum(-advantage_NL * ratio, -advantage_NL * clipped_ratio)
+    loss_NL = torch.where(advantage_NL < 0, torch.minimum(loss_NL, -advantage_NL * config.dual_clip), loss_NL)
     loss_NL = loss_NL - config.entropy_coefficient * statistics.entropy_NL
     kl = torch.zeros(())
     if reference_logprob_NL is not None:

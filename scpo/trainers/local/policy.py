@@ -121,16 +121,23 @@ class LocalPolicy:
         self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Logits that predict each response token (N, L, V), the tokens (N, L) and their mask (N, L)."""
+        ids, mask, response_mask = self.joined(prompts, responses)
+        length = response_mask.shape[1]
+        output = self.forward(ids, mask, logits_to_keep=length + 1)
+        return output.logits[:, :-1], ids[:, -length:], response_mask
+
+    def joined(
+        self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Prompts with their responses (N, width), the attention mask (N, width) and the response mask (N, L)."""
         length = max(len(response) for response in responses)
         padded = [list(response) + [self.pad_id] * (length - len(response)) for response in responses]
-        response_ids = torch.tensor(padded, device=self.device)
-        mask = torch.tensor(
+        response_mask = torch.tensor(
             [[1.0] * len(response) + [0.0] * (length - len(response)) for response in responses], device=self.device
         )
         ids, prompt_mask = self.left_padded(prompts)
-        full_mask = torch.cat([prompt_mask, mask.long()], 1)
-        output = self.forward(torch.cat([ids, response_ids], 1), full_mask, logits_to_keep=length + 1)
-        return output.logits[:, :-1], response_ids, mask
+        mask = torch.cat([prompt_mask, response_mask.long()], 1)
+        return torch.cat([ids, torch.tensor(padded, device=self.device)], 1), mask, response_mask
 
     def left_padded(self, prompts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Token ids and attention mask, both (N, longest), padding on the left."""
@@ -141,8 +148,14 @@ class LocalPolicy:
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, **options: Any) -> Any:
         """The model's output on ``ids``; positions count the tokens of ``mask``, which may reach back into a cache."""
-        position = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
-        return self.model(input_ids=ids, attention_mask=mask, position_ids=position, **options)
+        return self.model(
+            input_ids=ids, attention_mask=mask, position_ids=positions(mask)[:, -ids.shape[1] :], **options
+        )
+
+
+def positions(mask: torch.Tensor) -> torch.Tensor:
+    """Position of each token among those of the attention mask; 0 on padding."""
+    return (mask.cumsum(1) - 1).clamp(min=0)
 
 
 def _draw(logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

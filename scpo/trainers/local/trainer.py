@@ -14,29 +14,31 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.credit import assign
+from scpo.credit import required
 from scpo.envs import make_environment
-from scpo.envs.base import DemonstratingEnvironment, Environment, Task
-from scpo.errors import ConfigError
+from scpo.envs.base import Environment, Task
 from scpo.progress import progress
-from scpo.rollout import Generation, Trajectory, group_slots, rollout, step_batch
+from scpo.rollout import Generation, Slot, Trajectory, group_slots, rollout, step_batch
 from scpo.scoring import make_scorer
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import positions
 from scpo.tracking import Tracker
 from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
-from scpo.trainers.local.model import load_huggingface, pick_device
+from scpo.trainers.local.critic import Critic, make_critic, update_critic
+from scpo.trainers.local.estimates import Estimate, estimate
+from scpo.trainers.local.make_policy import make_policy
+from scpo.trainers.local.measurements import measure
 from scpo.trainers.local.policy import LocalPolicy
 from scpo.trainers.local.samples import save_probe, save_step_texts
+from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.update import UpdateBatch, update
-from scpo.trainers.local.validation import episode_metrics, validate
-from scpo.trainers.local.warm_start import warm_started
+from scpo.trainers.local.validation import episode_metrics, panel_records, validate
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ROLLOUT, SHUFFLE, TASKS, PROBE = range(4)  # purposes of a seed
+ROLLOUT, SHUFFLE, TASKS, PROBE, AGAIN, CRITIC = range(6)  # purposes of a seed; AGAIN: rounds of sampling but the first
 
 
 @dataclass
@@ -69,6 +71,7 @@ class Session:
     policy: LocalPolicy
     reference: LocalPolicy | None
     optimizer: torch.optim.Optimizer
+    critic: Critic | None
     scorer: Scorer
 
 
@@ -76,7 +79,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     """See :func:`scpo.trainers.train`."""
     torch.set_num_threads(config.machine.threads)
     session = _open(config)
-    folder.pin_panels(_panels(session))
+    folder.pin_panels(panel_records(session.environment, config))
     with Tracker(folder, config) as tracker:
         done = _resume(session, folder, tracker)
         if done is None:
@@ -105,7 +108,7 @@ def _open(config: RunConfig) -> Session:
         alfworld_data=config.machine.alfworld_data,
         webshop_data=config.machine.webshop_data,
     )
-    policy = _policy(config, environment)
+    policy = make_policy(config, environment)
     optimizer = torch.optim.AdamW(
         policy.model.parameters(),
         lr=config.trainer.optimizer.learning_rate,
@@ -116,38 +119,11 @@ def _open(config: RunConfig) -> Session:
     if config.trainer.loss.kl_coefficient > 0:
         reference = copy.copy(policy)
         reference.model = copy.deepcopy(policy.model).requires_grad_(False)
+    critic = None
+    if "value" in required(config.method):
+        critic = make_critic(policy, config.method.estimator.critic, config.trainer.optimizer.weight_decay)  # type: ignore[union-attr]  # whoever requires it has one
     scorer = make_scorer(config.scorer, device=str(policy.device))
-    return Session(config, environment, policy, reference, optimizer, scorer)
-
-
-def _panels(session: Session) -> dict[str, dict[str, Any]]:
-    """Every panel of the run, for the record: another list or another game later is refused."""
-    names = ["train", "probe", *sorted(session.config.env.validation_panels)]
-    panels = {name: session.environment.panel(name) for name in names}
-    return {
-        name: {"sha256": panel.sha256, "tasks": [task.id for task in panel.tasks]} for name, panel in panels.items()
-    }
-
-
-def _policy(config: RunConfig, environment: Environment) -> LocalPolicy:
-    if config.model.kind == "tiny":
-        if config.env.prompt != "compact":
-            raise ConfigError(
-                f"model={config.model.name} reads only env.prompt=compact, got env.prompt={config.env.prompt}: "
-                "its tokenizer and warm start are made for that prompt"
-            )
-        if not isinstance(environment, DemonstratingEnvironment):
-            raise ConfigError(f"env={config.env.name} has no demonstrations to warm-start model={config.model.name} on")
-        model, tokenizer = warm_started(config.model, config.env, environment, Path(config.machine.cache_dir))
-    else:
-        model, tokenizer = load_huggingface(config.model)
-    return LocalPolicy(
-        model.to(pick_device(config.machine.device)),  # type: ignore[arg-type]  # transformers decorates to()
-        tokenizer,
-        max_prompt_tokens=config.trainer.max_prompt_tokens,
-        max_response_tokens=config.trainer.max_response_tokens,
-        batch_rows=config.trainer.rollout_batch,
-    )
+    return Session(config, environment, policy, reference, optimizer, critic, scorer)
 
 
 def _resume(session: Session, folder: RunFolder, tracker: Tracker) -> int | None:
@@ -156,7 +132,7 @@ def _resume(session: Session, folder: RunFolder, tracker: Tracker) -> int | None
     if not checkpoints:
         tracker.resume_at(-1)
         return None
-    load_checkpoint(checkpoints[-1], session.policy.model, session.optimizer)
+    load_checkpoint(checkpoints[-1], session.policy.model, session.optimizer, critic=session.critic)
     tracker.resume_at(checkpoints[-1].step)
     logger.info("resumed from %s", checkpoints[-1].folder)
     return checkpoints[-1].step
@@ -170,6 +146,7 @@ def _save(session: Session, folder: RunFolder, step: int) -> None:
         session.policy.tokenizer,
         session.optimizer,
         keep=session.config.trainer.keep_checkpoints,
+        critic=session.critic,
     )
 
 
@@ -194,51 +171,86 @@ def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict
     config, clock = session.config, Clock()
     with clock("step"):
         with clock("rollout"):
-            trajectories = _roll_out(session, step)
+            sampled = _roll_out(session, step)
+        generations = _generations(sampled.kept)
+        with clock("measure"):
+            measured = measure(session.policy, sampled.kept, config)
         with clock("credit"):
             batch = step_batch(
-                trajectories,
+                sampled.kept,
                 success_threshold=config.env.success_threshold,
-                position_N=_positions(config, trajectories),
+                position_N=_positions(config, sampled.kept),
+                measured=measured,
             )
-            advantage_N, diagnostics = assign(batch, session.scorer, config.method, seed=(config.seed, step))
+            estimated = estimate(batch, generations, config, step, scorer=session.scorer, critic=session.critic)
+        with clock("critic"):
+            critic = _update_critic(session, generations, estimated, step)
         with clock("update"):
             _set_learning_rate(session.optimizer, config, step)
             actor = update(
                 session.policy,
                 session.optimizer,
-                UpdateBatch(_generations(trajectories), advantage_N),
+                UpdateBatch(generations, estimated.advantage),
                 config.trainer,
                 rng=np.random.default_rng((config.seed, step, SHUFFLE)),
                 reference=session.reference,
             )
-        save_step_texts(folder, step, batch, diagnostics)
-    metrics = {f"train/{name}": value for name, value in episode_metrics(trajectories, by_family=False).items()}
-    metrics |= {"train/rows": float(len(batch)), "train/prompt_truncated": _truncated(trajectories)}
-    return metrics | actor | diagnostics.metrics, dict(clock.seconds) | diagnostics.timings
+        save_step_texts(folder, step, batch, estimated.diagnostics)
+    metrics = _rollout_metrics(sampled) | critic | actor | estimated.diagnostics.metrics
+    return metrics, dict(clock.seconds) | estimated.diagnostics.timings
 
 
-def _roll_out(session: Session, step: int) -> list[Trajectory]:
+def _update_critic(
+    session: Session, generations: Sequence[Generation], estimated: Estimate, step: int
+) -> dict[str, float]:
+    """Before the policy's update, as in verl; nothing to do for a method without a critic."""
+    if session.critic is None or estimated.targets is None:
+        return {}
+    rng = np.random.default_rng((session.config.seed, step, CRITIC))
+    return update_critic(session.critic, generations, estimated.targets, session.config.trainer, rng=rng)
+
+
+def _rollout_metrics(sampled: Sampled) -> dict[str, float]:
+    """Episodes are all that were played, also those that the sampling rule dropped; rows are those learned from."""
+    episodes = episode_metrics(sampled.played, by_family=False)
+    return {
+        **{f"train/{name}": value for name, value in episodes.items()},
+        "train/sampling_rounds": float(sampled.rounds),
+        "train/rows": float(sum(map(len, sampled.kept))),
+        "train/prompt_truncated": float(np.mean([g.truncated for g in _generations(sampled.kept)])),
+    }
+
+
+def _roll_out(session: Session, step: int) -> Sampled:
     config = session.config
-    tasks = training_tasks(
-        session.environment.panel("train").tasks, groups=config.trainer.groups, seed=config.seed, step=step
-    )
-    return rollout(
-        session.environment,
-        session.policy,
-        group_slots(tasks, config.trainer.group_size),
-        temperature=config.trainer.temperature,
-        seed=(config.seed, step, ROLLOUT),
-        retries=config.env.failure_retries,
-    )
+    panel = session.environment.panel("train").tasks
+
+    def tasks(count: int, turn: int) -> list[Task]:
+        return training_tasks(panel, groups=count, seed=config.seed, step=step, turn=turn)
+
+    def play(slots: Sequence[Slot], turn: int) -> list[Trajectory]:
+        return rollout(
+            session.environment,
+            session.policy,
+            slots,
+            temperature=config.trainer.temperature,
+            seed=(config.seed, step, AGAIN, turn) if turn else (config.seed, step, ROLLOUT),
+            retries=config.env.failure_retries,
+        )
+
+    return sample(Draw(config.trainer.groups, config.trainer.group_size, tasks, play), config.method.sampling)
 
 
-def training_tasks(tasks: Sequence[Task], *, groups: int, seed: int, step: int) -> list[Task]:
-    """The ``groups`` tasks of training step ``step`` (from 1): the panel again and again, each pass in a new order."""
+def training_tasks(tasks: Sequence[Task], *, groups: int, seed: int, step: int, turn: int = 0) -> list[Task]:
+    """The ``groups`` tasks of training step ``step`` (from 1): the panel again and again, each pass in a new order.
+
+    Each further round of sampling (``turn`` above 0) goes through the panel in orders of its own.
+    """
+    purpose = (TASKS, turn) if turn else (TASKS,)
     chosen = []
     for place in range((step - 1) * groups, step * groups):
-        turn, index = divmod(place, len(tasks))
-        chosen.append(tasks[np.random.default_rng((seed, turn, TASKS)).permutation(len(tasks))[index]])
+        lap, index = divmod(place, len(tasks))
+        chosen.append(tasks[np.random.default_rng((seed, lap, *purpose)).permutation(len(tasks))[index]])
     return chosen
 
 
@@ -251,10 +263,6 @@ def _positions(config: RunConfig, trajectories: Sequence[Trajectory]) -> NDArray
 
 def _generations(trajectories: Sequence[Trajectory]) -> list[Generation]:
     return [generation for trajectory in trajectories for generation in trajectory.generations]
-
-
-def _truncated(trajectories: Sequence[Trajectory]) -> float:
-    return float(np.mean([generation.truncated for generation in _generations(trajectories)]))
 
 
 def _set_learning_rate(optimizer: torch.optim.Optimizer, config: RunConfig, step: int) -> None:

@@ -1,4 +1,4 @@
-"""One policy update: mini-batches by rows, micro-batches for memory, equal rows computed once."""
+"""One policy update: of the model that acts, on advantages of rows or of tokens."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ import torch
 from numpy.typing import NDArray
 
 from scpo.rollout import Generation
+from scpo.trainers.local.batches import micro_batches, mini_batches, token_pairs
 from scpo.trainers.local.loss import policy_loss
 from scpo.trainers.local.policy import LocalPolicy
 
 if TYPE_CHECKING:
     from scpo.schema import LocalTrainer
 
-Key = tuple[tuple[int, ...], tuple[int, ...]]
-
 
 @dataclass(frozen=True)
 class UpdateBatch:
-    """What the update reads: one sampled response for each row and its advantage."""
+    """What the update reads.
+
+    Attributes:
+        generations: One sampled response for each row.
+        advantage: Of each row, shape (N,), or of each response token, shape (N, L) with L the longest response.
+    """
 
     generations: Sequence[Generation]
-    advantage_N: NDArray[np.float32]
+    advantage: NDArray[np.float32]
 
 
 def update(
@@ -40,15 +44,13 @@ def update(
 ) -> dict[str, float]:
     """Clipped PPO over ``config.epochs`` passes; returns ``actor/*`` metrics, means over response tokens.
 
-    Rows are shuffled and cut into equal mini-batches of about ``mini_batch_rows`` (a short last one would take a full
-    optimiser step on little evidence). Dropout is off: the ratio to the sampling policy must start at 1.
+    Dropout is off: the ratio to the sampling policy must start at 1.
     """
     policy.model.eval()
     sums: dict[str, float] = defaultdict(float)
     tokens = steps = 0.0
     for _ in range(config.epochs):
-        order = rng.permutation(len(batch.generations))
-        for rows in np.array_split(order, max(1, round(len(order) / config.mini_batch_rows))):
+        for rows in mini_batches(len(batch.generations), config.mini_batch_rows, rng):
             optimizer.zero_grad()
             count = sum(len(batch.generations[row].response_ids) for row in rows)
             for name, value in _accumulate(policy, batch, rows, config, tokens=count, reference=reference):
@@ -72,25 +74,17 @@ def _accumulate(
     reference: LocalPolicy | None,
 ) -> Iterator[tuple[str, float]]:
     """Add the gradient of one mini-batch, micro-batch by micro-batch, and yield its sums."""
-    members: dict[Key, list[int]] = defaultdict(list)
-    for row in rows:
-        generation = batch.generations[row]
-        members[generation.prompt_ids, generation.response_ids].append(int(row))
-    keys = sorted(members, key=lambda key: (len(key[0]) + len(key[1]), key))
-    for start in range(0, len(keys), config.micro_batch_rows):
-        part = keys[start : start + config.micro_batch_rows]
-        prompts, responses = [key[0] for key in part], [key[1] for key in part]
-        statistics, mask = policy.statistics(prompts, responses, config.temperature)
+    for part in micro_batches(token_pairs(batch.generations), rows, config.micro_batch_rows):
+        statistics, mask = policy.statistics(part.prompts, part.responses, config.temperature)
         reference_logprob = None
         if reference is not None:
             with torch.no_grad():
-                reference_logprob = reference.statistics(prompts, responses, config.temperature)[0].logprob_NL
-        pairs = [(index, row) for index, key in enumerate(part) for row in members[key]]
-        index = torch.tensor([index for index, _ in pairs], device=mask.device)
+                reference_logprob = reference.statistics(part.prompts, part.responses, config.temperature)[0].logprob_NL
+        index = torch.tensor(part.pair_of, device=mask.device)
         loss = policy_loss(
             type(statistics)(statistics.logprob_NL[index], statistics.entropy_NL[index]),
-            _old_logprobs([batch.generations[row] for _, row in pairs], mask.shape[1]).to(mask.device),
-            torch.tensor(batch.advantage_N[[row for _, row in pairs]], device=mask.device),
+            _old_logprobs([batch.generations[row] for row in part.rows], mask.shape[1]).to(mask.device),
+            _advantages(batch, part.rows, mask.shape[1]).to(mask.device),
             mask[index],
             config.loss,
             tokens=tokens,
@@ -102,6 +96,12 @@ def _accumulate(
         yield "actor/kl_old", loss.kl_old
         yield "actor/kl_reference", loss.kl_reference
         yield "actor/entropy", loss.entropy
+
+
+def _advantages(batch: UpdateBatch, rows: Sequence[int], length: int) -> torch.Tensor:
+    """Shape (rows,), or (rows, length) where every token has its own."""
+    advantage = torch.tensor(batch.advantage[rows])
+    return advantage if advantage.ndim == 1 else advantage[:, :length]
 
 
 def _old_logprobs(generations: Sequence[Generation], length: int) -> torch.Tensor:

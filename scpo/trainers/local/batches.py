@@ -1,0 +1,64 @@
+"""How rows are cut for the model: mini-batches for an optimiser, micro-batches for memory, equal rows computed once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.rollout import Generation
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Distinct pairs of prompt and response, and the rows that they stand for.
+
+    Attributes:
+        prompts: Token ids of each pair's prompt.
+        responses: Token ids of each pair's response.
+        rows: All rows that have one of these pairs.
+        pair_of: Place in ``prompts`` of each of ``rows``.
+    """
+
+    prompts: list[Ids]
+    responses: list[Ids]
+    rows: list[int]
+    pair_of: list[int]
+
+
+def mini_batches(rows: int, mini_batch_rows: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Rows shuffled and cut into equal parts of about ``mini_batch_rows``.
+
+    A short last one would take a full optimiser step on little evidence.
+    """
+    return np.array_split(rng.permutation(rows), max(1, round(rows / mini_batch_rows)))
+
+
+def micro_batches(pairs: Sequence[tuple[Ids, Ids]], rows: Iterable[int], size: int) -> Iterator[MicroBatch]:
+    """Micro-batches of at most ``size`` distinct (prompt, response) pairs of similar length; ``rows`` choose."""
+    members: dict[tuple[Ids, Ids], list[int]] = defaultdict(list)
+    for row in rows:
+        members[pairs[row]].append(int(row))
+    keys = sorted(members, key=lambda key: (len(key[0]) + len(key[1]), key))
+    for start in range(0, len(keys), size):
+        part = keys[start : start + size]
+        owned = [(place, row) for place, key in enumerate(part) for row in members[key]]
+        yield MicroBatch(
+            [key[0] for key in part], [key[1] for key in part], [r for _, r in owned], [p for p, _ in owned]
+        )
+
+
+def token_pairs(generations: Sequence[Generation]) -> list[tuple[Ids, Ids]]:
+    """Prompt and response of each generation."""
+    return [(generation.prompt_ids, generation.response_ids) for generation in generations]
+
+
+def response_mask(generations: Sequence[Generation]) -> NDArray[np.bool_]:
+    """True on response tokens, shape (N, L), L the longest response."""
+    length_N = np.array([len(generation.response_ids) for generation in generations])
+    return np.arange(length_N.max(initial=0)) < length_N[:, None]

@@ -1,0 +1,45 @@
+"""Advantages of a training step, of rows or of tokens, as the method's estimator works."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scpo.credit import CreditDiagnostics, assign, assign_tokens, resolve
+from scpo.rollout import Generation
+from scpo.steps import FloatArray, StepBatch
+from scpo.trainers.local.batches import response_mask
+from scpo.trainers.local.critic import Critic, Targets, values
+
+if TYPE_CHECKING:
+    from scpo.schema import RunConfig
+    from scpo.shaping.drive import Scorer
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """``advantage`` is (N,), or (N, L) of a token-level estimator, which has ``targets`` for its critic as well."""
+
+    advantage: FloatArray
+    diagnostics: CreditDiagnostics
+    targets: Targets | None = None
+
+
+def estimate(
+    batch: StepBatch,
+    generations: Sequence[Generation],
+    config: RunConfig,
+    step: int,
+    *,
+    scorer: Scorer,
+    critic: Critic | None,
+) -> Estimate:
+    """Ask ``scpo.credit`` for the advantages; ``generations`` are the responses of the batch's rows."""
+    seed = (config.seed, step)
+    if resolve(config.method).level == "row" or critic is None:
+        return Estimate(*assign(batch, scorer, config.method, seed=seed))
+    value_NL = values(critic, generations, config.trainer.micro_batch_rows)
+    mask_NL = response_mask(generations)
+    advantage_NL, return_NL, diagnostics = assign_tokens(batch, value_NL, mask_NL, config.method, seed=seed)
+    return Estimate(advantage_NL, diagnostics, Targets(value_NL, return_NL))

@@ -1,0 +1,89 @@
+"""The optional columns of a StepBatch that some estimators require, measured by scoring the responses again.
+
+A requirement is a function here and a line in ``MEASUREMENTS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scpo.credit import OPTIONAL_FIELDS, required
+from scpo.rollout import Trajectory
+from scpo.trainers.local.batches import Ids, micro_batches, token_pairs
+from scpo.trainers.local.policy import LocalPolicy
+
+if TYPE_CHECKING:
+    from scpo.schema import RunConfig
+
+FloatArray = NDArray[np.float32]
+
+
+def measure(policy: LocalPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> dict[str, FloatArray]:
+    """The columns that ``config.method`` requires, by field name; rows trajectory by trajectory in time order."""
+    wanted = sorted(required(config.method) & MEASUREMENTS.keys())
+    return {OPTIONAL_FIELDS[name]: MEASUREMENTS[name](policy, trajectories, config) for name in wanted}
+
+
+def entropy(policy: LocalPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> FloatArray:
+    """Mean token entropy of each response under the policy that sampled it, at its temperature, in nats."""
+    pairs = [pair for trajectory in trajectories for pair in token_pairs(trajectory.generations)]
+    return _scored(policy, pairs, config)[1]
+
+
+def hindsight_logprob(policy: LocalPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> FloatArray:
+    """Mean token log-probability, in nats, of each response of a success when the prompt tells how the episode ended.
+
+    NaN in failures. The hindsight text comes before the prompt: what a response answers to stays what it follows.
+    Words outside a word-level tokenizer's vocabulary become its unknown token.
+    """
+    template = config.method.estimator.hindsight_prompt  # type: ignore[union-attr]  # whoever requires it has one
+    logprob_N = np.full(sum(map(len, trajectories)), np.nan, dtype=np.float32)
+    rows: list[int] = []
+    pairs: list[tuple[Ids, Ids]] = []
+    start = 0
+    for trajectory in trajectories:
+        if np.float32(trajectory.episode_return) > np.float32(config.env.success_threshold):
+            rows += range(start, start + len(trajectory))
+            pairs += _with_hindsight(policy, trajectory, template)
+        start += len(trajectory)
+    if pairs:
+        logprob_N[rows] = _scored(policy, pairs, config)[0]
+    return logprob_N
+
+
+def _with_hindsight(policy: LocalPolicy, trajectory: Trajectory, template: str) -> list[tuple[Ids, Ids]]:
+    """The trajectory's pairs with the hindsight before each prompt; a prompt that was cut loses the same end here."""
+    success = "yes" if trajectory.won else "no"
+    text = template.format(final_observation=trajectory.results[-1].observation, success=success)
+    head = len(policy.encode([text])[0])
+    encoded = policy.encode([f"{text}\n{prompt}" for prompt in trajectory.prompts])
+    cut = [ids if len(ids) <= head + policy.max_prompt_tokens else _cut(ids, head, policy) for ids in encoded]
+    return [(tuple(ids), generation.response_ids) for ids, generation in zip(cut, trajectory.generations, strict=True)]
+
+
+def _cut(ids: list[int], head: int, policy: LocalPolicy) -> list[int]:
+    return ids[:head] + ids[-policy.max_prompt_tokens :]
+
+
+@torch.no_grad()
+def _scored(policy: LocalPolicy, pairs: Sequence[tuple[Ids, Ids]], config: RunConfig) -> tuple[FloatArray, FloatArray]:
+    """Mean token log-probability and mean token entropy of each pair's response, in nats."""
+    policy.model.eval()
+    logprob_N, entropy_N = np.zeros(len(pairs), dtype=np.float32), np.zeros(len(pairs), dtype=np.float32)
+    for part in micro_batches(pairs, range(len(pairs)), config.trainer.micro_batch_rows):
+        statistics, mask = policy.statistics(part.prompts, part.responses, config.trainer.temperature)
+        tokens = mask.sum(1)
+        logprob_N[part.rows] = ((statistics.logprob_NL * mask).sum(1) / tokens).cpu().numpy()[part.pair_of]
+        entropy_N[part.rows] = ((statistics.entropy_NL * mask).sum(1) / tokens).cpu().numpy()[part.pair_of]
+    return logprob_N, entropy_N
+
+
+MEASUREMENTS: dict[str, Callable[[LocalPolicy, Sequence[Trajectory], RunConfig], FloatArray]] = {
+    "entropy": entropy,
+    "hindsight_logprob": hindsight_logprob,
+}

@@ -1,0 +1,95 @@
+"""Which rollouts a training step learns from: siblings in groups, independent tasks, or groups drawn until they differ.
+
+A rule of ``MethodConfig.sampling`` is a function here and a line in ``SAMPLING``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scpo.rollout import Slot, Trajectory, group_slots
+
+if TYPE_CHECKING:
+    from scpo.envs.base import Task
+    from scpo.schema.method import DynamicSampling, IndependentSampling, SamplingConfig
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How rollouts are made in one training step.
+
+    Attributes:
+        groups: Tasks a round.
+        group_size: Siblings of each.
+        tasks: ``tasks(count, round)``: that many tasks; each round draws its own.
+        play: ``play(slots, round)``: one trajectory for each slot; each round samples with its own seed.
+    """
+
+    groups: int
+    group_size: int
+    tasks: Callable[[int, int], list[Task]]
+    play: Callable[[Sequence[Slot], int], list[Trajectory]]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """``kept`` is learned from; ``played`` is everything rolled out, in order, what was dropped included."""
+
+    kept: list[Trajectory]
+    played: list[Trajectory]
+    rounds: int
+
+
+def sample(draw: Draw, config: SamplingConfig | None) -> Sampled:
+    """The rollouts of one training step, as the method's sampling rule wants them; None: siblings in groups, once."""
+    return SAMPLING[config.rule if config else None](draw, config)
+
+
+def grouped(draw: Draw, _config: None) -> Sampled:
+    """``group_size`` siblings of each of ``groups`` tasks."""
+    return _once(draw, group_slots(draw.tasks(draw.groups, 0), draw.group_size))
+
+
+def independent(draw: Draw, _config: IndependentSampling) -> Sampled:
+    """As many rollouts, each a group of its own and of another task (as far as the panel has that many)."""
+    return _once(draw, group_slots(draw.tasks(draw.groups * draw.group_size, 0), 1))
+
+
+def dynamic(draw: Draw, config: DynamicSampling) -> Sampled:
+    """Roll out ``groups`` new tasks until the kept groups hold at least groups x siblings trajectories.
+
+    Groups whose episode returns are all equal are dropped; in the last of ``config.rounds`` none is. Nothing that was
+    kept is cut off (DAPO, arXiv 2503.14476, as verl-agent's script runs it).
+    """
+    kept: list[Trajectory] = []
+    played: list[Trajectory] = []
+    for turn in range(config.rounds):
+        slots = group_slots(draw.tasks(draw.groups, turn), draw.group_size, first_group=turn * draw.groups)
+        trajectories = draw.play(slots, turn)
+        played += trajectories
+        kept += trajectories if turn == config.rounds - 1 else informative(trajectories)
+        if len(kept) >= draw.groups * draw.group_size:
+            break
+    return Sampled(kept, played, turn + 1)
+
+
+def informative(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """Those of groups whose episode returns are not all equal."""
+    returns: dict[int, set[float]] = {}
+    for trajectory in trajectories:
+        returns.setdefault(trajectory.slot.group, set()).add(trajectory.episode_return)
+    return [trajectory for trajectory in trajectories if len(returns[trajectory.slot.group]) > 1]
+
+
+def _once(draw: Draw, slots: list[Slot]) -> Sampled:
+    trajectories = draw.play(slots, 0)
+    return Sampled(trajectories, trajectories, 1)
+
+
+SAMPLING: dict[str | None, Callable[[Draw, Any], Sampled]] = {
+    None: grouped,
+    "independent": independent,
+    "dynamic": dynamic,
+}
