@@ -92,6 +92,7 @@ def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) ->
     commit = provenance.git_commit()
     _same_code(folder, config, before.commit, commit)
     os.environ.update(thread_environment(config.machine.threads))
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # transformers draws one for every file it reads
     folder.write_status(
         Status(
             state=State.RUNNING,

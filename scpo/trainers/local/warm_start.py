@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECIPE = 1  # raise it when the code below, or that of the demonstrations, changes what comes out
+MICRO_ROWS = 32  # activations of more rows leave the cache of a CPU core: 128 took 1.3 times as long a row
 Row = tuple[list[int], list[int]]
 
 
@@ -110,9 +111,13 @@ def imitate(
         rate = min(1.0, (step + 1) / 50) * (1 - 0.9 * step / config.steps)
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * rate
-        loss, response_loss = _imitation_loss(policy, next(batches), config.prompt_loss_weight)
         optimizer.zero_grad()
-        loss.backward()
+        batch = next(batches)
+        tokens = sum(len(response) for _, response in batch)
+        response_loss = sum(
+            _add_gradient(policy, batch[start : start + MICRO_ROWS], config.prompt_loss_weight, tokens)
+            for start in range(0, len(batch), MICRO_ROWS)
+        )
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(response_loss)
@@ -139,7 +144,8 @@ def _batches(rows: list[Row], config: WarmStart) -> Iterator[list[Row]]:
                 yield batches[index]
 
 
-def _imitation_loss(policy: LocalPolicy, rows: list[Row], prompt_weight: float) -> tuple[torch.Tensor, float]:
+def _add_gradient(policy: LocalPolicy, rows: list[Row], prompt_weight: float, tokens: int) -> float:
+    """Backpropagate these rows' part of the batch's loss per response token; returns that of the responses alone."""
     ids, mask = policy.left_padded([prompt + response for prompt, response in rows])
     logits = policy.forward(ids, mask).logits[:, :-1]
     target = ids[:, 1:]
@@ -149,5 +155,5 @@ def _imitation_loss(policy: LocalPolicy, rows: list[Row], prompt_weight: float) 
     is_response = (place >= target.shape[1] - lengths).float()
     weight = is_response + prompt_weight * (mask[:, 1:] * mask[:, :-1]) * (1 - is_response)
     entropy = entropy.view_as(weight)
-    loss = (entropy * weight).sum() / is_response.sum()
-    return loss, float((entropy.detach() * is_response).sum() / is_response.sum())
+    ((entropy * weight).sum() / tokens).backward()
+    return float((entropy.detach() * is_response).sum() / tokens)
