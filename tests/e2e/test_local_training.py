@@ -105,3 +105,14 @@ def test_a_panel_that_changed_is_refused(cache, tmp_path, finished):
     assert process.returncode == 1
     assert "panel valid_seen of run" in output
     assert "changed" in output
+
+
+def test_ctrl_c_during_the_warm_start_stops_at_once_and_leaves_a_run_that_can_go_on(tmp_path):
+    process = start(tmp_path / "runs", tmp_path / "cache", "model.warm_start.steps=100000")
+    while not list((tmp_path / "cache").glob("warm_start/*.lock")):
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert json.loads((only_run(tmp_path / "runs") / "status.json").read_text())["state"] == "INTERRUPTED"

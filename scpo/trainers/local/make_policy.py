@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from scpo.schema import RunConfig
 
 
-def make_policy(config: RunConfig, environment: Environment) -> LocalPolicy:
+def make_policy(
+    config: RunConfig, environment: Environment, should_stop: Callable[[], bool] = lambda: False
+) -> LocalPolicy:
     """Warm-start a tiny policy, or load a Hugging Face model.
 
     Raises:
@@ -29,9 +32,13 @@ def make_policy(config: RunConfig, environment: Environment) -> LocalPolicy:
             )
         if not isinstance(environment, DemonstratingEnvironment):
             raise ConfigError(f"env={config.env.name} has no demonstrations to warm-start model={config.model.name} on")
-        model, tokenizer = warm_started(config.model, config.env, environment, Path(config.machine.cache_dir))
-    else:
+        model, tokenizer = warm_started(
+            config.model, config.env, environment, Path(config.machine.cache_dir), should_stop
+        )
+    elif config.model.kind == "huggingface":
         model, tokenizer = load_huggingface(config.model)
+    else:
+        raise ConfigError(f"model={config.model.name} is behind an API: there are no weights of it to load here")
     return LocalPolicy(
         model.to(pick_device(config.machine.device)),  # type: ignore[arg-type]  # transformers decorates to()
         tokenizer,

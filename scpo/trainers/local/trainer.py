@@ -78,7 +78,7 @@ class Session:
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
     """See :func:`scpo.trainers.train`."""
     torch.set_num_threads(config.machine.threads)
-    session = _open(config)
+    session = _open(config, should_stop)
     folder.pin_panels(panel_records(session.environment, config))
     with Tracker(folder, config) as tracker:
         done = _resume(session, folder, tracker)
@@ -101,14 +101,14 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
                 return
 
 
-def _open(config: RunConfig) -> Session:
+def _open(config: RunConfig, should_stop: Callable[[], bool]) -> Session:
     environment = make_environment(
         config.env,
         cache_dir=Path(config.machine.cache_dir),
         alfworld_data=config.machine.alfworld_data,
         webshop_data=config.machine.webshop_data,
     )
-    policy = make_policy(config, environment)
+    policy = make_policy(config, environment, should_stop)
     optimizer = torch.optim.AdamW(
         policy.model.parameters(),
         lr=config.trainer.optimizer.learning_rate,

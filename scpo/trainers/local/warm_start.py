@@ -9,10 +9,10 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 import torch
@@ -36,15 +36,23 @@ Row = tuple[list[int], list[int]]
 
 
 def warm_started(
-    model: TinyModel, env: EnvConfig, environment: DemonstratingEnvironment, cache_dir: Path
+    model: TinyModel,
+    env: EnvConfig,
+    environment: DemonstratingEnvironment,
+    cache_dir: Path,
+    should_stop: Callable[[], bool],
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The warm-started policy, from the cache or made now; concurrent runs wait for the one that makes it."""
+    """The warm-started policy, from the cache or made now; concurrent runs wait for the one that makes it.
+
+    Raises:
+        KeyboardInterrupt: ``should_stop`` said yes before it was there.
+    """
     folder = cache_dir / "warm_start" / cache_key(model, env, environment)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock")):
+    with _locked(folder.with_suffix(".lock"), should_stop):
         if not folder.exists():
             scratch = folder.with_suffix(f".tmp-{os.getpid()}")
-            _make(model, environment, scratch)
+            _make(model, environment, scratch, should_stop)
             scratch.rename(folder)
     return load_pretrained(str(folder))
 
@@ -62,13 +70,31 @@ def cache_key(model: TinyModel, env: EnvConfig, environment: DemonstratingEnviro
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while not _try_lock(file):
+            _heed(should_stop)
+            time.sleep(0.2)
         yield
 
 
-def _make(model: TinyModel, environment: DemonstratingEnvironment, folder: Path) -> None:
+def _try_lock(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _heed(should_stop: Callable[[], bool]) -> None:
+    """Stopping here loses nothing but time: no training step was taken yet."""
+    if should_stop():
+        raise KeyboardInterrupt
+
+
+def _make(
+    model: TinyModel, environment: DemonstratingEnvironment, folder: Path, should_stop: Callable[[], bool]
+) -> None:
     started = time.monotonic()
     demonstrations = environment.demonstrations(model.warm_start)
     logger.info("%d demonstrations in %.0f s", len(demonstrations), time.monotonic() - started)
@@ -78,7 +104,7 @@ def _make(model: TinyModel, environment: DemonstratingEnvironment, folder: Path)
     threads = torch.get_num_threads()
     torch.set_num_threads(os.cpu_count() or 1)  # every run of the sweep waits for this
     try:
-        report = imitate(policy, tokenizer, demonstrations, model.warm_start)
+        report = imitate(policy, tokenizer, demonstrations, model.warm_start, should_stop)
     finally:
         torch.set_num_threads(threads)
     shutil.rmtree(folder, ignore_errors=True)
@@ -93,6 +119,7 @@ def imitate(
     tokenizer: PreTrainedTokenizerBase,
     demonstrations: Sequence[Demonstration],
     config: WarmStart,
+    should_stop: Callable[[], bool],
 ) -> dict[str, float]:
     """Train ``model`` in place: cross-entropy of response tokens, plus a small weight on the prompt's tokens.
 
@@ -108,6 +135,7 @@ def imitate(
     losses = []
     batches = _batches(rows, config)
     for step in progress(range(config.steps), "warm start"):
+        _heed(should_stop)
         rate = min(1.0, (step + 1) / 50) * (1 - 0.9 * step / config.steps)
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * rate
