@@ -88,6 +88,14 @@ class Environment(Protocol):
         """Begin an episode; ``slot`` is the sibling's index in its group (siblings share cached transitions)."""
 
 
+@runtime_checkable
+class PlanningEnvironment(Environment, Protocol):
+    """An environment that knows how far its tasks are from done."""
+
+    def remaining_plan(self, task: Task, actions: Sequence[str]) -> int | None:
+        """Steps of a shortest way to win after these actions from the task's start; None if none was found."""
+
+
 @dataclass(frozen=True)
 class Demonstration:
     """A successful episode as text pairs to imitate: what the policy read, what it should answer."""

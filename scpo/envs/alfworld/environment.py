@@ -12,6 +12,7 @@ from scpo.envs.alfworld.engine import Engine, Limits, OpenGame
 from scpo.envs.alfworld.games import FAMILIES, Game, GameSource
 from scpo.envs.alfworld.generated import GeneratedGames
 from scpo.envs.alfworld.official import OfficialGames
+from scpo.envs.alfworld.plans import Plans
 from scpo.envs.alfworld.projection import project, project_compact
 from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.alfworld.translations import TranslationStore
@@ -114,6 +115,7 @@ class AlfworldEnvironment:
         self._panels: dict[str, Panel] = {}
         store = TranslationStore(None if self.cache_dir is None else self.cache_dir / "translations")
         self.engine = Engine(self.source, store, limits)
+        self._plans = Plans(self.engine)
 
     def panel(self, name: str) -> Panel:
         """The panel of that name: ``train``, ``probe`` or a validation panel.
@@ -162,6 +164,20 @@ class AlfworldEnvironment:
         """
         opened = self.engine.open(game_id)
         return AlfworldEpisode(_task(opened.game), opened, self.engine, self.config)
+
+    def remaining_plan(self, task: Task, actions: Sequence[str]) -> int | None:
+        """See ``scpo.envs.base.PlanningEnvironment``.
+
+        Raises:
+            EnvironmentFailure: The engine broke.
+        """
+        try:
+            return self._plans.remaining(task.id, actions)
+        except GameError:
+            raise
+        except Exception as error:
+            self.engine.drop(task.id)
+            raise EnvironmentFailure(f"game {task.id} failed on its way to a plan: {error}") from error
 
     def demonstrations(self, config: WarmStart) -> list[Demonstration]:
         """See ``scpo.envs.alfworld.demonstrations``."""

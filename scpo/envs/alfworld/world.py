@@ -14,6 +14,7 @@ from scpo.envs.alfworld.bounded import Bounded
 from scpo.envs.alfworld.facts import NEGATION, Facts, by_predicate
 from scpo.envs.alfworld.grammar import Bindings, Grammar, Writer, queries
 from scpo.envs.alfworld.lanes import Lane
+from scpo.envs.alfworld.names import Atom
 from scpo.envs.alfworld.translation import Translation
 from scpo.errors import GameError
 
@@ -83,6 +84,12 @@ class World:
         answer = self._writer(key).write(self._grammar.actions[action].feedback, bindings)
         state.successors[command] = key, answer
         return self.visit(key, lane), answer
+
+    def atoms(self, state: State) -> set[Atom]:
+        """The atoms that hold in a state, of those that can change and that something depends on."""
+        flipped = self._flipped(state.key)
+        starts = zip(self.translation.atoms, self.translation.initial, strict=True)
+        return {atom for variable, (atom, initial) in enumerate(starts) if initial != (variable in flipped)}
 
     def known(self, key: Key) -> State | None:
         """The state, if it is remembered."""
