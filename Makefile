@@ -1,7 +1,7 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv first.
 PYTHON ?= python3
 VENV ?= .venv
-EXTRAS ?= alfworld,webshop,local,track,analysis,dev
+EXTRAS ?= alfworld,webshop,local,agents,track,analysis,dev
 # A package index that serves the torch build you want, e.g. the CPU or CUDA one named on pytorch.org; empty: pip's own.
 TORCH_INDEX ?=
 BIN := $(VENV)/bin

@@ -81,7 +81,7 @@ def assign(
         StepBatchError: The batch lacks a field that the estimator requires.
         ScorerError: The scorer gave something else than similarities in [0, 1].
     """
-    estimator, host = resolve(config), config.estimator
+    estimator, host = resolve(config), _settings(config)
     _check_level(config, estimator, "row")
     _check_fields(batch, host.name, estimator)
     return_N = step_returns(batch, host.gamma)
@@ -129,7 +129,7 @@ def assign_tokens(
         ConfigError: The estimator is unknown or works on rows.
         StepBatchError: The arrays do not fit the batch, or a needed number is not finite.
     """
-    estimator, settings = resolve(config), config.estimator
+    estimator, settings = resolve(config), _settings(config)
     _check_level(config, estimator, "token")
     if len(mask_NL) != len(batch):
         raise StepBatchError(f"mask_NL has {len(mask_NL)} rows, the batch {len(batch)}: pass one for each step")
@@ -146,9 +146,9 @@ def resolve(config: MethodConfig) -> Estimator:
     """The registered estimator of a method; ``level`` says whether ``assign`` or ``assign_tokens`` calls it.
 
     Raises:
-        ConfigError: The estimator is unknown.
+        ConfigError: The estimator is unknown, or there is none.
     """
-    name = config.estimator.name
+    name = _settings(config).name
     if name not in ESTIMATORS:
         raise ConfigError(f"method {config.name!r}: estimator {name!r} is unknown; allowed: {', '.join(ESTIMATORS)}")
     if config.shaper and config.shaper.soft_base > config.shaper.theta:
@@ -158,6 +158,12 @@ def resolve(config: MethodConfig) -> Estimator:
             stacklevel=2,
         )
     return ESTIMATORS[name]
+
+
+def _settings(config: MethodConfig) -> EstimatorConfig:
+    if config.estimator is None:
+        raise ConfigError(f"method {config.name!r} prompts and has no estimator: it is evaluated, not trained")
+    return config.estimator
 
 
 def required(config: MethodConfig) -> frozenset[str]:
@@ -192,7 +198,7 @@ def _check_level(config: MethodConfig, estimator: Estimator, level: str) -> None
     if estimator.level != level:
         call = "assign_tokens" if estimator.level == "token" else "assign"
         raise ConfigError(
-            f"method {config.name!r}: estimator {config.estimator.name!r} works on {estimator.level}s: "
+            f"method {config.name!r}: estimator {_settings(config).name!r} works on {estimator.level}s: "
             f"call scpo.credit.{call}"
         )
 

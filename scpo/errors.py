@@ -36,6 +36,10 @@ class EnvironmentFailure(ScpoError, RuntimeError):
     """An environment that kept failing after the retries its failure policy allows."""
 
 
+class ChatError(ScpoError, RuntimeError):
+    """A chat endpoint that refused a request, or gave no usable answer after the attempts that are allowed."""
+
+
 class RecordError(ScpoError, ValueError):
     """A run record that cannot be read or belongs to another configuration."""
 

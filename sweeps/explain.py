@@ -34,6 +34,8 @@ def explain_hydra(
     """A composition that failed: find the override at fault and say what would have been right."""
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
+        if key == "method.host" and "'estimator@method.estimator'" in str(error):
+            return f"{override}: this method has no estimator and so no host; method=scpo has one"
         if f"'{key}'" in str(error):
             return explain_key(override, default(), model)
     return str(error).splitlines()[0]
@@ -99,6 +101,8 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if detail["type"] == "extra_forbidden":
         here = [".".join(map(str, [*location[:-1], name])) for name in _fields_at(detail["loc"][:-1], model)]
         return _unknown(key, f" (got {got!r})", [*here, *schema_keys(model)])
+    if detail["type"] == "value_error":  # a validator of ours, whose message says all there is to say
+        return ": ".join(filter(None, [key, str(detail["ctx"]["error"])]))
     if detail["type"] == "missing":
         return f"{key} is missing"
     expected = str(detail.get("ctx", {}).get("expected") or detail.get("ctx", {}).get("expected_tags") or "")

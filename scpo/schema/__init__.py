@@ -1,5 +1,6 @@
 """The whole configuration as pydantic models, extra keys forbidden; imports nothing heavy."""
 
+from scpo.schema.agent import AgentConfig, PlainAgent, ReactAgent, ReflexionAgent
 from scpo.schema.env import (
     AlfworldConfig,
     BenchmarkTraining,
@@ -30,9 +31,10 @@ from scpo.schema.method import (
     ShaperConfig,
     StepFilter,
 )
-from scpo.schema.model import HuggingFaceModel, ModelConfig, TinyModel, WarmStart
+from scpo.schema.model import ApiModel, HuggingFaceModel, ModelConfig, Prices, TinyModel, WarmStart
 from scpo.schema.run import (
     MACHINE_SECTIONS,
+    ApiLimits,
     Experiment,
     ExperimentRow,
     LauncherConfig,
@@ -46,7 +48,10 @@ from scpo.schema.trainer import LocalTrainer, LossConfig, OptimizerConfig, Train
 __all__ = [
     "HOSTS",
     "MACHINE_SECTIONS",
+    "AgentConfig",
     "AlfworldConfig",
+    "ApiLimits",
+    "ApiModel",
     "BenchmarkTraining",
     "BiEncoderScorer",
     "CriticSettings",
@@ -76,6 +81,10 @@ __all__ = [
     "ModelConfig",
     "OptimizerConfig",
     "PanelConfig",
+    "PlainAgent",
+    "Prices",
+    "ReactAgent",
+    "ReflexionAgent",
     "RlooSettings",
     "RunConfig",
     "SamplingConfig",

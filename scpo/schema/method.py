@@ -1,9 +1,13 @@
-"""Configuration of a method: an advantage estimator and, for SCPO, the shaper that adds credit to its step returns."""
+"""Configuration of a method: an advantage estimator, for SCPO with the shaper that adds credit to its step returns.
+
+Or, for the rows that are not trained, an agent.
+"""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from scpo.schema.agent import AgentConfig
 from scpo.schema.base import Strict
 
 Normalisation = Literal["mean_std_norm", "mean_norm"]
@@ -164,7 +168,7 @@ SamplingConfig = Annotated[IndependentSampling | DynamicSampling, Field(discrimi
 
 
 class MethodConfig(Strict):
-    """One row of the table.
+    """One row of the table: an ``estimator`` that trains the model, or an ``agent`` that only prompts it.
 
     ``shaper`` is None for every method but SCPO and its variants; with one, the estimator must be one of ``HOSTS``.
     ``sampling`` None: siblings of every task once, in groups of the trainer's size. ``clip_high`` is the loss's upper
@@ -173,14 +177,28 @@ class MethodConfig(Strict):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     label: str
-    estimator: EstimatorConfig
+    estimator: EstimatorConfig | None
     shaper: ShaperConfig | None
     sampling: SamplingConfig | None
     clip_high: PositiveFloat
+    # Not in the record of a method that trains: its run ids are the same as before there were agents.
+    agent: AgentConfig | None = Field(default=None, exclude_if=lambda agent: agent is None)
+
+    @model_validator(mode="after")
+    def _trains_or_prompts(self) -> Self:
+        if (self.estimator is None) == (self.agent is None):
+            got = "neither" if self.agent is None else "both"
+            raise ValueError(
+                f"method {self.name!r} has {got} of estimator and agent; a method has an estimator, which trains, "
+                "or an agent, which is only evaluated"
+            )
+        if self.agent is not None and (self.shaper or self.sampling):
+            raise ValueError(f"method {self.name!r} prompts and trains nothing: its shaper and sampling must be null")
+        return self
 
     @model_validator(mode="after")
     def _shaper_has_a_host(self) -> Self:
-        if self.shaper is not None and self.estimator.name not in HOSTS:
+        if self.estimator is not None and self.shaper is not None and self.estimator.name not in HOSTS:
             raise ValueError(
                 f"method {self.name!r}: estimator {self.estimator.name!r} ignores step returns, so the shaper's credit "
                 f"would be lost; allowed hosts: {', '.join(HOSTS)}"

@@ -1,8 +1,9 @@
-"""Configuration of the policy: a small model built from config, or any Hugging Face causal LM."""
+"""Configuration of the policy: a small model built from config, any Hugging Face causal LM, or one behind an API."""
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from scpo.schema.base import Strict
 
@@ -45,4 +46,39 @@ class HuggingFaceModel(Strict):
     dtype: Literal["float32", "bfloat16"]
 
 
-ModelConfig = Annotated[TinyModel | HuggingFaceModel, Field(discriminator="kind")]
+def _plain_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.port == 0:
+        raise ValueError(
+            "a base URL is http(s)://host/path without user, password or query, such as https://api.openai.com/v1; "
+            "a key belongs into the environment variable that key_variable names"
+        )
+    return url.rstrip("/")
+
+
+class Prices(Strict):
+    """US dollars for a million tokens. A reasoning model's hidden tokens count as output."""
+
+    input_usd: NonNegativeFloat
+    output_usd: NonNegativeFloat
+
+
+class ApiModel(Strict):
+    """A model behind an OpenAI-compatible chat completions endpoint; it can be evaluated, not trained.
+
+    ``model`` is what the endpoint calls it. ``key_variable`` names the environment variable that holds the key (None:
+    the endpoint wants none); the key itself never stands in a configuration. ``reasoning_tokens`` are allowed on top of
+    the response, for models that think out of sight. ``send_seed``: whether the endpoint takes a sampling seed.
+    """
+
+    kind: Literal["api"]
+    name: str
+    model: str
+    base_url: Annotated[str, AfterValidator(_plain_url)]
+    key_variable: Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")] | None
+    reasoning_tokens: NonNegativeInt
+    send_seed: bool
+    prices: Prices
+
+
+ModelConfig = Annotated[TinyModel | HuggingFaceModel | ApiModel, Field(discriminator="kind")]

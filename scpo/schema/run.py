@@ -1,8 +1,8 @@
 """The whole configuration of one run, and of a call of sweep.py."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from scpo.schema.base import Strict
 from scpo.schema.env import EnvConfig
@@ -22,6 +22,21 @@ class WandbConfig(Strict):
     finish_timeout_s: PositiveFloat
 
 
+class ApiLimits(Strict):
+    """How an API is called; read with ``model.kind: api``.
+
+    ``concurrency`` episodes are under way at a time. ``attempts`` a request, waiting as long as the endpoint asks for
+    or, from ``backoff_s`` on, twice as long each time; never longer than ``longest_wait_s``.
+    """
+
+    requests_per_minute: PositiveFloat
+    concurrency: PositiveInt
+    timeout_s: PositiveFloat
+    attempts: PositiveInt
+    backoff_s: PositiveFloat
+    longest_wait_s: PositiveFloat
+
+
 class MachineConfig(Strict):
     """Settings of this machine. They are no part of a run's identity."""
 
@@ -31,6 +46,7 @@ class MachineConfig(Strict):
     webshop_data: str | None
     device: Literal["auto", "cpu", "cuda"]
     threads: PositiveInt
+    api: ApiLimits
     resume_across_versions: bool
 
 
@@ -54,6 +70,27 @@ class RunConfig(Strict):
     wandb: WandbConfig
     machine: MachineConfig
     launcher: LauncherConfig
+
+    @model_validator(mode="after")
+    def _method_fits_model(self) -> Self:
+        agent, model = self.method.agent, self.model
+        if agent is None and model.kind == "api":
+            raise ValueError(
+                f"model={model.name} is behind an API, which nobody can train through: method={self.method.name} "
+                "trains; allowed: method=plain, react or reflexion"
+            )
+        if agent is not None and agent.name != "plain" and model.kind == "tiny":
+            raise ValueError(
+                f"method={self.method.name} needs a model that follows instructions (kind huggingface or api), got "
+                f"model={model.name}, which writes bare commands; allowed for it: method=plain"
+            )
+        if agent is not None and (agent.name, model.kind) != ("plain", "tiny") and self.env.prompt == "compact":
+            raise ValueError(
+                f"method={self.method.name} with model={model.name} reads env.prompt=verl_agent, got compact: that "
+                "prompt holds no instructions. Add env.prompt=verl_agent and, for room to think, "
+                "trainer.max_prompt_tokens=2048 trainer.max_response_tokens=512"
+            )
+        return self
 
 
 MACHINE_SECTIONS = ("machine", "wandb", "launcher")

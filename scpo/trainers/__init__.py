@@ -35,14 +35,23 @@ TRAINERS: dict[str, Trainer] = {
 }
 
 
+EVALUATION = "scpo.trainers.evaluate.evaluation"
+"""What runs methods that prompt, in place of whichever trainer is configured: nothing of it but its limits is read."""
+
+
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
-    """Run or resume the training that ``config`` describes, recording into ``folder``.
+    """Run or resume the training that ``config`` describes, or the evaluation of a method that trains nothing.
+
+    All is recorded into ``folder``.
 
     ``should_stop`` is asked after every training step; when it says yes, a checkpoint is written and the call returns.
 
     Raises:
         ConfigError: The method requires something that the trainer does not provide; nothing was loaded yet.
     """
+    if config.method.agent is not None:
+        import_module(EVALUATION).train(config, folder, should_stop)
+        return
     trainer = TRAINERS[config.trainer.name]
     check_provided(config.method, trainer.provides, config.trainer.name)
     import_module(trainer.module).train(config, folder, should_stop)

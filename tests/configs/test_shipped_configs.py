@@ -14,6 +14,13 @@ from sweeps.matrix import expand
 FILES = sorted(CONF.rglob("*.yaml"))
 GROUPS = sorted({path.parent.name for path in FILES if path.parent != CONF} - {"experiment", "estimator"})
 CHOICES = [f"{group}={name}" for group in GROUPS for name in options(group)]
+INSTRUCTED = ["model=qwen2_5_1_5b", "env.prompt=verl_agent"]
+NEEDS = {  # what a choice cannot be composed without
+    "method=react": INSTRUCTED,
+    "method=reflexion": INSTRUCTED,
+    "model=gpt_4o": ["method=plain", "env.prompt=verl_agent"],
+    "model=gemini_2_5_pro": ["method=plain", "env.prompt=verl_agent"],
+}
 LEAF = re.compile(r"\s*[a-z_0-9]+: +[^#\s&{]")
 SELF_EXPLAINING = re.compile(r"\s*(name|label|title|kind|scale):|\s*- ")
 SOURCE = re.compile(r"\b(ours|[Pp]aper|Table|section|arXiv|appendix|A (control|pool))\b")
@@ -23,7 +30,7 @@ SOURCE = re.compile(r"\b(ours|[Pp]aper|Table|section|arXiv|appendix|A (control|p
 def test_every_choice_composes_at_every_scale(choice):
     for scale in options("scale"):
         words = [choice] if choice.startswith("scale=") else [f"scale={scale}", choice]
-        assert run_id(compose_run(words))
+        assert run_id(compose_run([*words, *NEEDS.get(choice, [])]))
 
 
 @pytest.mark.parametrize("name", options("experiment"))
@@ -36,14 +43,31 @@ def test_every_experiment_expands_at_every_scale(name):
         assert len(matrix.runs) == len(matrix.cells)
 
 
+def method(name):
+    return compose_run([f"method={name}", *NEEDS.get(f"method={name}", [])]).method
+
+
+def test_the_untrained_models_are_the_same_runs_in_both_experiments_of_the_paper():
+    table, prompting = (expand(name, ["scale=paper", "seeds=[0]"]) for name in ("main_table", "prompting"))
+    ids = {cell.run_id for cell in table.cells if cell.row.name == "plain"}
+    assert ids == {cell.run_id for cell in prompting.cells if cell.row.name == "plain"}
+    tokens = {cell.config.env.name: cell.config.trainer.max_prompt_tokens for cell in prompting.cells}
+    assert tokens == {"alfworld": 2048, "webshop": 4096}
+
+
 @pytest.mark.parametrize("name", options("method"))
 def test_a_methods_file_is_called_as_the_method(name):
-    assert compose_run([f"method={name}"]).method.name == name
+    assert method(name).name == name
 
 
 def test_every_estimators_file_is_some_methods():
-    used = {compose_run([f"method={name}"]).method.estimator.name for name in options("method")}
-    assert used == set(options("estimator"))
+    estimators = [method(name).estimator for name in options("method")]
+    assert {estimator.name for estimator in estimators if estimator} == set(options("estimator"))
+
+
+def test_every_agent_is_some_methods():
+    agents = [method(name).agent for name in options("method")]
+    assert {agent.name for agent in agents if agent} == {"plain", "react", "reflexion"}
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -53,9 +77,9 @@ def test_scpo_on_a_host_has_exactly_the_hosts_own_settings(host):
     assert (shaped.name, shaped.shaper) == ("scpo", compose_run([]).method.shaper)
 
 
-def test_the_main_table_has_every_trained_row_on_both_benchmarks_and_sizes():
+def test_the_main_table_has_the_untrained_model_and_every_trained_row_on_both_benchmarks_and_sizes():
     matrix = expand("main_table", ["scale=paper", "seeds=[0]"])
-    rows = ["ppo", "rloo", "grpo", "empg", "gigpo", "hcapo", "hgpo", "scpo"]
+    rows = ["plain", "ppo", "rloo", "grpo", "empg", "gigpo", "hcapo", "hgpo", "scpo"]
     assert [row.name for row in matrix.experiment.rows] == rows
     assert {(c.config.env.name, c.config.model.name) for c in matrix.cells} == {
         (env, size) for env in ("alfworld", "webshop") for size in ("1.5B", "7B")
@@ -65,7 +89,8 @@ def test_the_main_table_has_every_trained_row_on_both_benchmarks_and_sizes():
 
 def test_no_two_choices_of_a_group_are_the_same_run():
     for _group, choices in itertools.groupby(CHOICES, key=lambda choice: choice.partition("=")[0]):
-        ids = [run_id(compose_run([choice])) for choice in choices if not choice.startswith("launcher=")]
+        words = [[choice, *NEEDS.get(choice, [])] for choice in choices if not choice.startswith("launcher=")]
+        ids = [run_id(compose_run(choice)) for choice in words]
         assert len(set(ids)) == len(ids)
 
 

@@ -59,6 +59,26 @@ BAD = {
         ["estimator@method.estimator=grpo"],
         "'grpo' ignores step returns, so the shaper's credit would be lost; allowed hosts: gigpo, hgpo, g2po",
     ),
+    "host of a method that only prompts": (["method=plain", "method.host=hgpo"], "no estimator and so no host"),
+    "agent for a model without instructions": (
+        ["method=react"],
+        "method=react needs a model that follows instructions (kind huggingface or api), got model=tiny",
+    ),
+    "prompt without instructions": (
+        ["method=plain", "model=gpt_4o"],
+        "reads env.prompt=verl_agent, got compact: that prompt holds no instructions. Add env.prompt=verl_agent",
+    ),
+    "training what is behind an API": (["model=gpt_4o"], "method=scpo trains; allowed: method=plain, react or"),
+    "agent and estimator": (["+method.agent.name=plain"], "method 'scpo' has both of estimator and agent"),
+    "neither": (["method.estimator=null", "method.shaper=null"], "method 'scpo' has neither of estimator and agent"),
+    "shaper of a method that only prompts": (
+        ["method.estimator=null", "+method.agent.name=plain"],
+        "method 'scpo' prompts and trains nothing: its shaper and sampling must be null",
+    ),
+    "key in place of its variable": (
+        ["method=plain", "model=gpt_4o", "model.key_variable=sk-123"],
+        "model.key_variable: got 'sk-123'; string should match pattern",
+    ),
     "unknown estimator": (["method.estimator.name=gigp"], "'grpo', 'rloo', 'gigpo', 'hgpo', "),
     "removed section": (["~method.shaper"], "method.shaper is missing"),
     "key of an absent section": (["method=grpo", "method.shaper.theta=1"], "is not set in this configuration"),

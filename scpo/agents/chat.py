@@ -1,0 +1,213 @@
+"""Client of OpenAI-compatible chat completions: one prompt in, one answer with its token counts out.
+
+httpx and tenacity rather than the official client, whose retries stop short of answers that cannot be read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import tenacity
+from pydantic import BaseModel, NonNegativeInt, ValidationError
+
+from scpo.agents.pace import Pace
+from scpo.errors import ChatError, ConfigError
+from scpo.schema import ApiLimits, ApiModel, Prices
+
+logger = logging.getLogger(__name__)
+logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line for every request
+
+_SHORTEST_SECRET = 12  # characters; what is shorter is a stand-in such as EMPTY, which may occur in honest text
+_QUOTED = 300  # characters of an answer that an error repeats
+_LATER = frozenset({408, 409, 425, 429})  # and 5xx: the same request may succeed later
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One answer. ``cut``: it ran into the token limit."""
+
+    text: str
+    prompt_tokens: int
+    response_tokens: int
+    cut: bool
+
+    def cost_usd(self, prices: Prices) -> float:
+        """What it costs at these prices."""
+        return (self.prompt_tokens * prices.input_usd + self.response_tokens * prices.output_usd) / 1e6
+
+
+class _Message(BaseModel):
+    content: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: NonNegativeInt
+    completion_tokens: NonNegativeInt
+    total_tokens: NonNegativeInt = 0
+
+    @property
+    def response_tokens(self) -> int:
+        """Some endpoints (Google's) count hidden thinking in the total alone, and bill it."""
+        return max(self.completion_tokens, self.total_tokens - self.prompt_tokens)
+
+
+class _Answer(BaseModel):
+    """The part of a chat completion that is read (https://platform.openai.com/docs/api-reference/chat)."""
+
+    choices: tuple[_Choice, ...]
+    usage: _Usage
+
+
+class _TryAgain(ChatError):
+    """A failure that may pass; ``after_s``: how long the endpoint asked to wait, if it did."""
+
+    def __init__(self, message: str, after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.after_s = after_s
+
+
+class ChatClient:
+    """Calls one model. Threads may share a client; its key appears in no message, record or log.
+
+    Args:
+        model: Which model, where.
+        limits: Rate, time-outs and attempts.
+        environment: Where the key is looked up; None: the process's environment variables.
+
+    Raises:
+        ConfigError: The key is not there.
+    """
+
+    def __init__(self, model: ApiModel, limits: ApiLimits, environment: Mapping[str, str] | None = None) -> None:
+        self.model = model
+        self.limits = limits
+        self._key = _read_key(model, os.environ if environment is None else environment)
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        self._http = httpx.Client(headers=headers, timeout=limits.timeout_s)
+        self._pace = Pace(limits.requests_per_minute)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def complete(self, prompt: str, *, temperature: float, max_tokens: int, seed: int) -> Completion:
+        """One answer to one user message.
+
+        Raises:
+            ChatError: The endpoint refused the request, or every attempt failed.
+        """
+        body: dict[str, Any] = {
+            "model": self.model.model,
+            "messages": [{"role": "user", "content": prompt}],
+            "temperature": temperature,
+            "max_tokens": max_tokens + self.model.reasoning_tokens,
+        }
+        if self.model.send_seed:
+            body["seed"] = seed
+        try:
+            return self._retrying()(self._request, body)
+        except _TryAgain as error:
+            raise ChatError(
+                f"{error}; gave up after {self.limits.attempts} attempts (machine.api.attempts). Finished episodes are "
+                "kept: start the same command again to go on"
+            ) from None
+
+    def _retrying(self) -> tenacity.Retrying:
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_TryAgain),
+            stop=tenacity.stop_after_attempt(self.limits.attempts),
+            wait=self._wait,
+            before_sleep=self._log_retry,
+            reraise=True,
+        )
+
+    def _wait(self, state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.after_s if isinstance(error, _TryAgain) else None
+        if asked is not None:
+            return min(asked, self.limits.longest_wait_s)
+        backoff = tenacity.wait_random_exponential(self.limits.backoff_s, max=self.limits.longest_wait_s)
+        return backoff(state)
+
+    def _log_retry(self, state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        logger.warning("%s; attempt %d of %d failed", error, state.attempt_number, self.limits.attempts)
+
+    def _request(self, body: Mapping[str, Any]) -> Completion:
+        self._pace.wait()
+        try:
+            response = self._http.post(f"{self.model.base_url}/chat/completions", json=body)
+        except httpx.HTTPError as error:  # its request holds the key: neither chained nor quoted whole
+            raise _TryAgain(
+                f"{self._where()} did not answer: {type(error).__name__}: {self._safe(str(error))}"
+            ) from None
+        text = self._safe(response.text)
+        if response.is_success:
+            return self._read(text)
+        message = f"{self._where()} answered {response.status_code}: {_quote(text)}"
+        if response.status_code in _LATER or response.is_server_error:
+            raise _TryAgain(message, _retry_after(response.headers.get("Retry-After")))
+        raise ChatError(f"{message}. {self._remedy(response.status_code)}")
+
+    def _read(self, text: str) -> Completion:
+        try:
+            answer = _Answer.model_validate_json(text)
+            choice = answer.choices[0]
+        except (ValidationError, IndexError):
+            raise _TryAgain(f"{self._where()} sent what is no chat completion: {_quote(text)}") from None
+        usage = answer.usage
+        return Completion(
+            choice.message.content or "", usage.prompt_tokens, usage.response_tokens, choice.finish_reason == "length"
+        )
+
+    def _where(self) -> str:
+        return f"{self.model.model} at {self.model.base_url}"
+
+    def _remedy(self, status: int) -> str:
+        if status in (401, 403):
+            return f"Check the key in the environment variable {self.model.key_variable}"
+        if status == 404:
+            return "Check model.base_url and model.model"
+        return "It would be refused again; check conf/model and the endpoint's manual"
+
+    def _safe(self, text: str) -> str:
+        """Endpoints have been seen to repeat the key in what they answer."""
+        secret = self._key if self._key and len(self._key) >= _SHORTEST_SECRET else None
+        return text.replace(secret, "[key]") if secret else text
+
+
+def _read_key(model: ApiModel, environment: Mapping[str, str]) -> str | None:
+    if model.key_variable is None:
+        return None
+    key = environment.get(model.key_variable, "").strip()
+    if not key:
+        raise ConfigError(
+            f"model={model.name} needs a key for {model.base_url}: set the environment variable {model.key_variable}, "
+            "or model.key_variable=null for an endpoint that wants none"
+        )
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(f"the environment variable {model.key_variable} holds something that can be no key")
+    return key
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds, as most endpoints give it; a date is left to the backoff."""
+    try:
+        return max(0.0, float(value)) if value is not None else None
+    except ValueError:
+        return None
+
+
+def _quote(text: str) -> str:
+    line = " ".join(text.split())
+    return repr(line if len(line) <= _QUOTED else line[:_QUOTED] + "...")

@@ -1,0 +1,56 @@
+"""ReAct (arXiv 2210.03629): thoughts, actions and observations alternate, and all stay in sight of the model.
+
+The paper prompts with worked examples and one growing text. Here the environment's prompt, which asks for a thought and
+an action at every step, is kept as it is, so that all rows of a table read the same task; what ReAct adds stands before
+it: the model's own thoughts so far, each with the action it led to and what came of it. No examples are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scpo.agents.base import Turn, one_line, thought
+
+_INTRODUCTION = (
+    "You solve a task by alternating between thinking and acting. Use each thought to keep track of your plan: what "
+    "you have found out, which part of the task is done, and what the next action should achieve.\n"
+)
+_SO_FAR = "Your thoughts and actions so far, oldest first:\n{turns}\n\nThe situation now:\n"
+_TURN = "Thought {number}: {thought}\nAction {number}: {action}\nObservation {number}: {answer}"
+
+
+class React:
+    """See ``scpo.agents.base.Agent``.
+
+    Args:
+        turns: How many of the latest turns are shown.
+    """
+
+    trials = 1
+
+    def __init__(self, turns: int) -> None:
+        self.turns = turns
+
+    def prompt(self, current: str, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
+        """Introduction, latest turns, the environment's prompt."""
+        del reflections
+        so_far = _SO_FAR.format(turns=tell(turns, self.turns)) if turns else ""
+        return f"{_INTRODUCTION}\n{so_far}{current}"
+
+    def reflection_prompt(self, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
+        """Never asked for: there is one attempt."""
+        raise NotImplementedError
+
+
+def tell(turns: Sequence[Turn], count: int) -> str:
+    """The latest ``count`` turns as text, numbered from the attempt's beginning."""
+    first = max(0, len(turns) - count)
+    return "\n".join(
+        _TURN.format(
+            number=number,
+            thought=thought(turn.response) or "(none)",
+            action=one_line(turn.action),
+            answer=one_line(turn.answer),
+        )
+        for number, turn in enumerate(turns[first:], start=first + 1)
+    )

@@ -1,0 +1,51 @@
+"""Reflexion (arXiv 2303.11366): after a failed attempt the model says what went wrong, and reads that in the next one.
+
+The actor is ReAct, as in the paper's experiments on ALFWorld. A failure is an attempt that ended without success: the
+environment's word, no judgement of the model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scpo.agents.base import Turn
+from scpo.agents.react import React, tell
+
+_MEMORY = "You attempted this task before and failed. What you noted after each attempt, oldest first:\n{notes}\n\n"
+_QUESTION = (
+    "{memory}You have just attempted a task and failed. This is what you read at the beginning:\n"
+    "-----\n{opening}\n-----\n\n"
+    "This is what you thought and did, oldest first:\n{turns}\n\n"
+    "The attempt ended without success. Do not continue it. In at most five sentences, name the decision that cost you "
+    "the success and write a concrete plan for the next attempt, with the objects and places by name. Write the plan "
+    "only, without tags."
+)
+
+
+class Reflexion:
+    """See ``scpo.agents.base.Agent``.
+
+    Args:
+        turns: How many of an attempt's latest turns are shown.
+        trials: How many attempts there are.
+        memory: How many of the latest reflections are shown.
+    """
+
+    def __init__(self, turns: int, trials: int, memory: int) -> None:
+        self.trials = trials
+        self.memory = memory
+        self.actor = React(turns)
+
+    def prompt(self, current: str, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
+        """Latest reflections, then what ReAct reads."""
+        return self._notes(reflections) + self.actor.prompt(current, turns, ())
+
+    def reflection_prompt(self, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
+        """Earlier reflections, how the attempt began, how it went on, and the question."""
+        return _QUESTION.format(
+            memory=self._notes(reflections), opening=turns[0].prompt.strip(), turns=tell(turns, self.actor.turns)
+        )
+
+    def _notes(self, reflections: Sequence[str]) -> str:
+        latest = reflections[-self.memory :]
+        return _MEMORY.format(notes="\n".join(f"- {note}" for note in latest)) if latest else ""

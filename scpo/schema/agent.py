@@ -1,0 +1,35 @@
+"""Configuration of prompting agents: methods that are evaluated, not trained."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from scpo.schema.base import Strict
+
+
+class PlainAgent(Strict):
+    """The environment's prompt as it is."""
+
+    name: Literal["plain"]
+
+
+class ReactAgent(Strict):
+    """Its own thoughts stay in the prompt, between actions and observations: the latest ``turns`` of them."""
+
+    name: Literal["react"]
+    turns: PositiveInt
+
+
+class ReflexionAgent(Strict):
+    """ReAct in up to ``trials`` attempts at a task.
+
+    After each failure but the last it writes a reflection; the latest ``memory`` of them open its later prompts.
+    """
+
+    name: Literal["reflexion"]
+    turns: PositiveInt
+    trials: PositiveInt
+    memory: PositiveInt
+
+
+AgentConfig = Annotated[PlainAgent | ReactAgent | ReflexionAgent, Field(discriminator="name")]

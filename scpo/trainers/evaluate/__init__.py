@@ -1,0 +1,1 @@
+"""Evaluation without training, for methods that prompt."""

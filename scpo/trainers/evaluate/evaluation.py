@@ -1,0 +1,148 @@
+"""Evaluation of a method that trains nothing: every validation panel is played once.
+
+The numbers are logged twice, at step 0 and at the run's last step: before and after the training that there is none of.
+So a run counts as finished as any other does, and tables and curves show it beside the rows that train, as a constant.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scpo.agents import make_agent
+from scpo.agents.base import Agent
+from scpo.envs import make_environment
+from scpo.envs.base import Environment
+from scpo.errors import ConfigError
+from scpo.rollout import Policy, Slot, group_slots
+from scpo.tracking import Tracker
+from scpo.trainers.evaluate.play import Play, play_all
+from scpo.trainers.evaluate.records import EpisodeLog, EpisodeRecord, panel_metrics, usage_metrics
+from scpo.trainers.local.validation import panel_records
+
+if TYPE_CHECKING:
+    from scpo.schema import RunConfig
+    from scpo.tracking import RunFolder
+
+logger = logging.getLogger(__name__)
+
+REPORT_EVERY = 20  # episodes
+
+
+@dataclass
+class Session:
+    """What one evaluation holds in memory."""
+
+    config: RunConfig
+    folder: RunFolder
+    environment: Environment
+    policy: Policy
+    agent: Agent
+    should_stop: Callable[[], bool]
+
+
+def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
+    """Play what is not finished and log the metrics; see :func:`scpo.trainers.train`.
+
+    ``should_stop`` is asked after every turn. Finished episodes are never played again.
+    """
+    assert config.method.agent is not None  # noqa: S101 (the registry sends no other method here)
+    environment = make_environment(
+        config.env,
+        cache_dir=Path(config.machine.cache_dir),
+        alfworld_data=config.machine.alfworld_data,
+        webshop_data=config.machine.webshop_data,
+    )
+    with _policy(config, environment) as policy, Tracker(folder, config) as tracker:
+        folder.pin_panels(panel_records(environment, config))
+        tracker.resume_at(-1)
+        started = time.perf_counter()
+        metrics = _measure(Session(config, folder, environment, policy, make_agent(config.method.agent), should_stop))
+        if metrics is not None:
+            tracker.log(0, metrics, {"timing_s/validation": time.perf_counter() - started})
+            tracker.log(config.trainer.steps, metrics, {})
+
+
+def _measure(session: Session) -> dict[str, float] | None:
+    """Every validation panel, in the order of their names; None: asked to stop."""
+    metrics: dict[str, float] = {}
+    played: list[EpisodeRecord] = []
+    for panel in sorted(session.config.env.validation_panels):
+        records = _play_panel(session, panel)
+        if records is None:
+            return None
+        values = panel_metrics(records, attempts=session.agent.trials)
+        metrics |= {f"val/{panel}/{name}": value for name, value in values.items()}
+        played += records
+    return metrics | usage_metrics(played, billed=session.config.model.kind == "api")
+
+
+def _play_panel(session: Session, panel: str) -> list[EpisodeRecord] | None:
+    """The panel's episodes in order, those of earlier attempts of the run included; None: asked to stop."""
+    repeats = session.config.env.validation_panels[panel].repeats
+    slots = group_slots(session.environment.panel(panel).tasks, repeats)
+    log = EpisodeLog(session.folder, panel)
+    records = log.read(slots)
+    if records:
+        logger.info("%s: %d of %d episodes are finished already", panel, len(records), len(slots))
+    left = {number: slot for number, slot in enumerate(slots) if number not in records}
+    try:
+        for number, play in _play(session, left):
+            records[number] = play.record()
+            log.add(number, records[number], play.transcript)
+            if len(records) % REPORT_EVERY == 0 or len(records) == len(slots):
+                _report(panel, list(records.values()), len(slots))
+    finally:
+        log.close()
+    return [records[number] for number in sorted(records)] if len(records) == len(slots) else None
+
+
+def _play(session: Session, slots: Mapping[int, Slot]) -> Iterator[tuple[int, Play]]:
+    config = session.config
+    return play_all(
+        session.environment,
+        session.policy,
+        session.agent,
+        slots,
+        temperature=config.trainer.validation.temperature,
+        seed=config.trainer.validation.seed,
+        retries=config.env.failure_retries,
+        window=config.machine.api.concurrency if config.model.kind == "api" else max(1, len(slots)),
+        should_stop=session.should_stop,
+    )
+
+
+def _report(panel: str, records: list[EpisodeRecord], planned: int) -> None:
+    won, cost = sum(record.won for record in records), sum(record.cost_usd for record in records)
+    bill = f", {cost:.2f} USD" if cost else ""
+    logger.info("%s: %d of %d episodes, %d won%s", panel, len(records), planned, won, bill)
+
+
+@contextmanager
+def _policy(config: RunConfig, environment: Environment) -> Iterator[Policy]:
+    """The model behind the one protocol, wherever it is."""
+    if config.model.kind != "api":
+        import torch
+
+        from scpo.trainers.local.make_policy import make_policy
+
+        torch.set_num_threads(config.machine.threads)
+        yield make_policy(config, environment)
+        return
+    try:
+        from scpo.agents.chat import ChatClient
+        from scpo.trainers.evaluate.chat_policy import ChatPolicy
+    except ImportError as error:
+        raise ConfigError(
+            f"model={config.model.name} needs the extra agents ({error}): pip install -e '.[agents]'"
+        ) from None
+    policy = ChatPolicy(ChatClient(config.model, config.machine.api), config.trainer.max_response_tokens)
+    try:
+        yield policy
+    finally:
+        policy.close()

@@ -1,0 +1,192 @@
+"""Playing episodes with an agent: each episode is a coroutine that asks for responses, many are played in lockstep."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from scpo.agents.base import Agent, Turn, without_thoughts
+from scpo.envs.base import Environment, Episode, StepResult
+from scpo.errors import EnvironmentFailure
+from scpo.rollout import Generation, Policy, Slot
+from scpo.trainers.evaluate.records import EpisodeRecord
+
+logger = logging.getLogger(__name__)
+
+Asking = Generator[str, Generation, None]
+"""Yields a prompt, is sent the response."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BilledGeneration(Generation):
+    """A response of an API, which tells how many tokens there were but not which."""
+
+    prompt_tokens: int
+    response_tokens: int
+    cost_usd: float
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.response_tokens
+
+
+@dataclass
+class Play:
+    """An episode under way: the last attempt's steps, the transcript and the bill of all of them."""
+
+    slot: Slot
+    attempts: int = 0
+    results: list[StepResult] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    reflections: list[str] = field(default_factory=list)
+    transcript: list[dict[str, Any]] = field(default_factory=list)
+    prompt_tokens: int = 0
+    response_tokens: int = 0
+    cost_usd: float = 0.0
+
+    @property
+    def won(self) -> bool:
+        return any(result.won for result in self.results)
+
+    def record(self) -> EpisodeRecord:
+        """What is kept of the finished episode."""
+        return EpisodeRecord(
+            task=self.slot.task.id,
+            family=self.slot.task.family,
+            repeat=self.slot.sibling,
+            won=self.won,
+            score=self.results[-1].score,
+            length=len(self.results),
+            invalid=sum(not result.valid for result in self.results),
+            attempts=self.attempts,
+            prompt_tokens=self.prompt_tokens,
+            response_tokens=self.response_tokens,
+            cost_usd=self.cost_usd,
+        )
+
+    def note(self, kind: str, prompt: str, generation: Generation, **more: Any) -> None:
+        """Put one question and its answer into transcript and bill."""
+        asked, answered, cost = _usage(generation)
+        self.prompt_tokens += asked
+        self.response_tokens += answered
+        self.cost_usd += cost
+        self.transcript.append(
+            {"step": len(self.results), "attempt": self.attempts, "kind": kind}
+            | {"prompt": prompt, "response": generation.text, "prompt_tokens": asked, "response_tokens": answered}
+            | {"cost_usd": cost}
+            | more
+        )
+
+
+def _usage(generation: Generation) -> tuple[int, int, float]:
+    if isinstance(generation, BilledGeneration):
+        return generation.prompt_tokens, generation.response_tokens, generation.cost_usd
+    return len(generation.prompt_ids), len(generation.response_ids), 0.0
+
+
+def play_all(
+    environment: Environment,
+    policy: Policy,
+    agent: Agent,
+    slots: Mapping[int, Slot],
+    *,
+    temperature: float,
+    seed: int,
+    retries: int,
+    window: int,
+    should_stop: Callable[[], bool],
+) -> Iterator[tuple[int, Play]]:
+    """Play an episode for each slot, ``window`` at a time; each is given out with its number once it is finished.
+
+    Episode ``n`` draws from the stream (``seed``, n), as in ``scpo.rollout``: what it samples depends neither on its
+    neighbours nor on which episodes were finished earlier. Ends early when ``should_stop()``.
+
+    Raises:
+        EnvironmentFailure: An environment failed more often than ``retries`` allows.
+    """
+    waiting, running = deque(sorted(slots.items())), list[_Running]()
+    while (waiting or running) and not should_stop():
+        while waiting and len(running) < window:
+            number, slot = waiting.popleft()
+            play = Play(slot)
+            running.append(_Running(number, play, episode(environment, agent, play, retries), seed))
+        uniforms_NL = np.stack([one.rng.random(policy.max_response_tokens) for one in running])
+        generations = policy.generate([one.prompt for one in running], temperature, uniforms_NL)
+        for one, generation in zip(running, generations, strict=True):
+            one.send(generation)
+        yield from ((one.number, one.play) for one in running if one.done)
+        running = [one for one in running if not one.done]
+
+
+class _Running:
+    """One episode's coroutine with its number and its random stream."""
+
+    def __init__(self, number: int, play: Play, coroutine: Asking, seed: int) -> None:
+        self.number = number
+        self.play = play
+        self.rng = np.random.default_rng(np.random.SeedSequence([seed, number]))
+        self.done = False
+        self._coroutine = coroutine
+        self.prompt = next(self._coroutine)
+
+    def send(self, generation: Generation) -> None:
+        try:
+            self.prompt = self._coroutine.send(generation)
+        except StopIteration:
+            self.done = True
+
+
+def episode(environment: Environment, agent: Agent, play: Play, retries: int) -> Asking:
+    """Attempts until one wins or none is left, with a reflection after each failure but the last."""
+    while True:
+        play.attempts += 1
+        yield from _attempt(environment, agent, play, retries)
+        if play.won or play.attempts == agent.trials:
+            return
+        prompt = agent.reflection_prompt(play.turns, play.reflections)
+        generation = yield prompt
+        play.note("reflect", prompt, generation)
+        if reflection := without_thoughts(generation.text):
+            play.reflections.append(reflection)
+
+
+def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -> Asking:
+    failures = 0
+    running = _begin(environment, play)
+    while not running.done:
+        current = running.prompt()
+        prompt = agent.prompt(current, play.turns, play.reflections)
+        generation = yield prompt
+        try:
+            result = running.step(generation.text)
+        except EnvironmentFailure as failure:
+            play.note("lost", prompt, generation)
+            failures += 1
+            _check_failures(play.slot, failures, retries, failure)
+            running = _begin(environment, play)
+            continue
+        play.note(
+            "act", prompt, generation, action=result.action, valid=result.valid, observation=result.observation,
+            reward=result.reward, won=result.won,
+        )  # fmt: skip
+        play.turns.append(Turn(current, generation.text, result.action, result.observation))
+        play.results.append(result)
+
+
+def _begin(environment: Environment, play: Play) -> Episode:
+    play.turns, play.results = [], []
+    return environment.start(play.slot.task, play.slot.sibling)
+
+
+def _check_failures(slot: Slot, failures: int, retries: int, failure: EnvironmentFailure) -> None:
+    if failures > retries:
+        raise EnvironmentFailure(
+            f"episode of task {slot.task.id} (repeat {slot.sibling}) failed {failures} times, {retries} retries are "
+            f"allowed (env.failure_retries): {failure}"
+        ) from failure
+    logger.warning("%s; the attempt starts again (%d of %d retries)", failure, failures, retries)
