@@ -1,12 +1,16 @@
 import json
 
+import numpy as np
 import pytest
 import torch
 
 from scpo.errors import RecordError, RecordWriteError
+from scpo.schema.method import CriticSettings
 from scpo.tracking.folder import CHECKPOINT_MARKER as MARKER
 from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
+from scpo.trainers.local.critic import Targets, make_critic, update_critic, values
 from tests.tiny import tiny_policy
+from tests.unit.test_update import trainer_config
 
 
 def trained():
@@ -40,6 +44,36 @@ def test_training_continues_from_a_checkpoint_bit_for_bit(tmp_path):
     load_checkpoint(complete_checkpoints(tmp_path)[0], other.model, other_optimizer)
     step(other, other_optimizer)
     assert torch.equal(weights(policy), weights(other))
+
+
+def test_a_critic_continues_bit_for_bit_too(tmp_path):
+    generations = tiny_policy().generate(["take mug 2 >", "shelf 3"], 1.0, np.random.default_rng(0).random((2, 6)))
+
+    def learn(critic, seed):
+        value_NL = values(critic, generations, 8)
+        targets = Targets(value_NL, np.ones_like(value_NL))
+        update_critic(critic, generations, targets, trainer_config(), rng=np.random.default_rng(seed))
+
+    def new_critic():
+        return make_critic(tiny_policy(), CriticSettings(learning_rate=0.01, value_clip=0.5), weight_decay=0.01)
+
+    policy, optimizer = trained()
+    critic, other = new_critic(), new_critic()
+    learn(critic, 0)
+    save_checkpoint(tmp_path, 1, policy.model, policy.tokenizer, optimizer, keep=1, critic=critic)
+    learn(critic, 1)
+    load_checkpoint(complete_checkpoints(tmp_path)[0], policy.model, optimizer, critic=other)
+    learn(other, 1)
+    pairs = zip(critic.model.state_dict().values(), other.model.state_dict().values(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_checkpoint_without_a_critic_is_refused_by_a_method_that_has_one(tmp_path):
+    policy, optimizer = trained()
+    checkpoint = save(tmp_path, 5, policy, optimizer)
+    critic = make_critic(policy, CriticSettings(learning_rate=0.01, value_clip=0.5), weight_decay=0.0)
+    with pytest.raises(RecordError, match="step_00005 does not fit"):
+        load_checkpoint(checkpoint, policy.model, optimizer, critic=critic)
 
 
 def test_only_the_newest_are_kept(tmp_path):

@@ -4,6 +4,7 @@ from scpo.envs.base import StepResult, Task
 from scpo.rollout import Trajectory
 from scpo.schema.method import DynamicSampling, IndependentSampling
 from scpo.trainers.local.sampling import Draw, sample
+from scpo.trainers.local.trainer import training_tasks
 
 DYNAMIC = DynamicSampling(rule="dynamic", rounds=3)
 
@@ -60,3 +61,13 @@ def test_the_last_round_drops_nothing():
 
 def test_enough_groups_at_once_need_one_round():
     assert sample(draw([[1, 0, 0, 1]]), DYNAMIC).rounds == 1
+
+
+def test_a_pass_through_the_panel_meets_every_task_once_and_further_rounds_have_orders_of_their_own():
+    panel = [Task(f"task {index}", "Pick", "0") for index in range(8)]
+    first = [training_tasks(panel, groups=4, seed=0, step=step) for step in (1, 2)]
+    assert sorted(task.id for tasks in first for task in tasks) == [task.id for task in panel]
+    again = training_tasks(panel, groups=8, seed=0, step=1, turn=1)
+    assert sorted(again) == panel
+    assert again != [*first[0], *first[1]]
+    assert again != training_tasks(panel, groups=8, seed=0, step=1, turn=2)

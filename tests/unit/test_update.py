@@ -54,6 +54,30 @@ def test_equal_rows_computed_once_count_as_often_as_they_occur():
     torch.testing.assert_close(once, doubled, atol=1e-6, rtol=0)
 
 
+def test_an_advantage_on_every_token_is_the_rows_own():
+    policy = tiny_policy()
+    batch = sampled(policy)
+    longest = max(len(generation.response_ids) for generation in batch.generations)
+    tokens = UpdateBatch(batch.generations, np.repeat(batch.advantage[:, None], longest, axis=1))
+    rows, _ = updated_weights(batch, policy, micro_batch_rows=3)
+    same, _ = updated_weights(tokens, policy, micro_batch_rows=3)
+    torch.testing.assert_close(rows, same, atol=1e-7, rtol=0)
+
+
+def test_only_tokens_with_an_advantage_move_the_policy():
+    policy = tiny_policy()
+    batch = sampled(policy)
+    longest = max(len(generation.response_ids) for generation in batch.generations)
+    nowhere = np.zeros((len(batch.generations), longest), dtype=np.float32)
+    loss = dict(clip_low=0.2, clip_high=0.2, dual_clip=3.0, kl_coefficient=0.0, entropy_coefficient=0.0)
+    still, metrics = updated_weights(UpdateBatch(batch.generations, nowhere), policy, loss=loss)
+    assert metrics["actor/grad_norm"] == 0
+    nowhere[0, 0] = 1.0
+    moved, metrics = updated_weights(UpdateBatch(batch.generations, nowhere), policy, loss=loss)
+    assert metrics["actor/grad_norm"] > 0
+    assert not torch.equal(still, moved)
+
+
 def test_first_update_is_on_policy():
     policy = tiny_policy()
     _, metrics = updated_weights(sampled(policy), policy)
