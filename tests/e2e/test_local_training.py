@@ -116,3 +116,14 @@ def test_ctrl_c_during_the_warm_start_stops_at_once_and_leaves_a_run_that_can_go
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
     assert json.loads((only_run(tmp_path / "runs") / "status.json").read_text())["state"] == "INTERRUPTED"
+
+
+def test_prompting_the_untrained_policy_measures_what_training_begins_with(finished, cache, tmp_path):
+    folder = finish(tmp_path, cache, "method=plain")
+    first, last = metrics(folder)
+    assert (first["step"], last["step"]) == (0, 6)
+    before = {key: value for key, value in metrics(finished)[0].items() if key.startswith("val/")}
+    assert {key: value for key, value in first.items() if key.startswith("val/")} == before
+    assert {key: last[key] for key in before} == before
+    assert json.loads((folder / "status.json").read_text())["state"] == "DONE"
+    assert len(list((folder / "transcripts").rglob("*.jsonl"))) == 18

@@ -58,7 +58,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
         alfworld_data=config.machine.alfworld_data,
         webshop_data=config.machine.webshop_data,
     )
-    with _policy(config, environment) as policy, Tracker(folder, config) as tracker:
+    with _policy(config, environment, should_stop) as policy, Tracker(folder, config) as tracker:
         folder.pin_panels(panel_records(environment, config))
         tracker.resume_at(-1)
         started = time.perf_counter()
@@ -124,7 +124,7 @@ def _report(panel: str, records: list[EpisodeRecord], planned: int) -> None:
 
 
 @contextmanager
-def _policy(config: RunConfig, environment: Environment) -> Iterator[Policy]:
+def _policy(config: RunConfig, environment: Environment, should_stop: Callable[[], bool]) -> Iterator[Policy]:
     """The model behind the one protocol, wherever it is."""
     if config.model.kind != "api":
         import torch
@@ -132,7 +132,7 @@ def _policy(config: RunConfig, environment: Environment) -> Iterator[Policy]:
         from scpo.trainers.local.make_policy import make_policy
 
         torch.set_num_threads(config.machine.threads)
-        yield make_policy(config, environment)
+        yield make_policy(config, environment, should_stop)
         return
     try:
         from scpo.agents.chat import ChatClient
