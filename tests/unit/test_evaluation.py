@@ -201,3 +201,23 @@ def test_episodes_of_another_panel_are_refused(start):
         log.write_text(json.dumps(record) + "\n")
         with pytest.raises(RecordError, match="task train/other, repeat 0, which is not in the panel; delete the file"):
             train(folder.read_config(), folder, lambda: False)
+
+
+def test_reflexion_runs_on_a_hugging_face_model(tmp_path, cache):
+    pytest.importorskip("torch", reason="needs the local extra")
+    from tests.tiny import tiny_policy
+
+    policy = tiny_policy()
+    policy.model.save_pretrained(tmp_path / "model")
+    policy.tokenizer.save_pretrained(tmp_path / "model")
+    words = [
+        *SMALL[1:], "method=reflexion", "model=qwen2_5_1_5b", f"model.path={tmp_path / 'model'}", "model.dtype=float32",
+        "trainer.max_prompt_tokens=64", "trainer.max_response_tokens=8", f"machine.runs_dir={tmp_path / 'runs'}",
+        f"machine.cache_dir={cache}",
+    ]  # fmt: skip
+    folder = store.ensure(compose_run(words))
+    assert entry.run(folder, train) == entry.EXIT_DONE
+    logged = metrics(folder)[0]
+    assert logged["val/valid_seen/attempts"] == 3
+    assert logged["usage/response_tokens"] > 0
+    assert "usage/cost_usd" not in logged
