@@ -53,6 +53,8 @@ class LocalTrainer(Strict):
     keep_checkpoints: PositiveInt
     probe_every: PositiveInt
     probe_siblings: PositiveInt
+    precision_every: PositiveInt
+    precision_steps: PositiveInt
 
 
 TrainerConfig = LocalTrainer

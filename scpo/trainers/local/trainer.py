@@ -20,14 +20,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.credit import required
+from scpo.credit import CreditDiagnostics, required
 from scpo.envs import make_environment
-from scpo.envs.base import Environment, Task
+from scpo.envs.base import Environment, PlanningEnvironment, Task
 from scpo.progress import progress
 from scpo.rollout import Generation, Slot, Trajectory, group_slots, rollout, step_batch
 from scpo.scoring import make_scorer
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import positions
+from scpo.steps import StepBatch
 from scpo.tracking import Tracker
 from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
 from scpo.trainers.local.critic import Critic, make_critic, update_critic
@@ -35,6 +36,7 @@ from scpo.trainers.local.estimates import Estimate, estimate
 from scpo.trainers.local.make_policy import make_policy
 from scpo.trainers.local.measurements import measure
 from scpo.trainers.local.policy import LocalPolicy
+from scpo.trainers.local.precision import credit_precision
 from scpo.trainers.local.samples import save_probe, save_step_texts
 from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.update import UpdateBatch, update
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ROLLOUT, SHUFFLE, TASKS, PROBE, AGAIN, CRITIC = range(6)  # purposes of a seed; AGAIN: rounds of sampling but the first
+ROLLOUT, SHUFFLE, TASKS, PROBE, AGAIN, CRITIC, PRECISION = range(7)  # purposes of a seed; AGAIN: later sampling rounds
 
 
 @dataclass
@@ -196,8 +198,22 @@ def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict
                 reference=session.reference,
             )
         save_step_texts(folder, step, batch, estimated.diagnostics)
-    metrics = _rollout_metrics(sampled) | critic | actor | estimated.diagnostics.metrics
+    with clock("precision"):
+        precision = _precision(session, sampled.kept, batch, estimated.diagnostics, step)
+    metrics = _rollout_metrics(sampled) | critic | actor | estimated.diagnostics.metrics | precision
     return metrics, dict(clock.seconds) | estimated.diagnostics.timings
+
+
+def _precision(
+    session: Session, trajectories: Sequence[Trajectory], batch: StepBatch, diagnostics: CreditDiagnostics, step: int
+) -> dict[str, float]:
+    """Of methods with a shaper, in environments that can plan, every few steps."""
+    config, environment = session.config.trainer, session.environment
+    if diagnostics.shaped is None or step % config.precision_every or not isinstance(environment, PlanningEnvironment):
+        return {}
+    rng = np.random.default_rng((session.config.seed, step, PRECISION))
+    credit_N = diagnostics.shaped.credit_N
+    return credit_precision(environment, trajectories, batch, credit_N, steps=config.precision_steps, rng=rng)
 
 
 def _update_critic(

@@ -1,0 +1,83 @@
+"""Whether credit goes to steps that help: the share of them that shorten what remains to be done."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.envs.base import PlanningEnvironment
+from scpo.errors import EnvironmentFailure
+from scpo.rollout import Trajectory
+from scpo.steps import BoolArray, FloatArray, StepBatch
+
+logger = logging.getLogger(__name__)
+
+
+def credit_precision(
+    environment: PlanningEnvironment,
+    trajectories: Sequence[Trajectory],
+    batch: StepBatch,
+    credit_N: FloatArray,
+    *,
+    steps: int,
+    rng: np.random.Generator,
+) -> dict[str, float]:
+    """Shares of steps after which a shortest plan to win is shorter than before, on a sample.
+
+    ``credit/precision`` is of credited steps, ``_uncredited`` of the others of the trajectories that got credit, and
+    ``_random`` of all steps of failed trajectories: what a step is worth by chance. A share of no steps is left out.
+
+    Args:
+        environment: Knows the plans.
+        trajectories: By ``batch.trajectory_N``.
+        batch: The steps.
+        credit_N: Their credit, as it reached the step returns.
+        steps: At most so many of each of the three kinds are looked at.
+        rng: Draws them.
+    """
+
+    @functools.cache
+    def remaining(trajectory: int, taken: int) -> int | None:
+        played = trajectories[trajectory]
+        return _remaining(environment, played, [result.action for result in played.results[:taken]])
+
+    def shortens(row: int) -> bool | None:
+        trajectory, taken = int(batch.trajectory_N[row]), int(batch.step_N[row])
+        before, after = remaining(trajectory, taken), remaining(trajectory, taken + 1)
+        return None if before is None or after is None else after < before
+
+    metrics = {}
+    for name, chosen_N in _kinds(batch, credit_N).items():
+        sample = _sample(np.flatnonzero(chosen_N), steps, rng)
+        known = [answer for answer in map(shortens, sample) if answer is not None]
+        if known:
+            metrics[name] = float(np.mean(known))
+    return metrics
+
+
+def _kinds(batch: StepBatch, credit_N: FloatArray) -> dict[str, BoolArray]:
+    failed_N = batch.original_N & ~batch.success_N
+    credited_N = failed_N & (credit_N > 0)
+    beside_N = failed_N & ~credited_N & np.isin(batch.trajectory_N, batch.trajectory_N[credited_N])
+    return {
+        "credit/precision": credited_N,
+        "credit/precision_uncredited": beside_N,
+        "credit/precision_random": failed_N,
+    }
+
+
+def _sample(rows: NDArray[np.int64], steps: int, rng: np.random.Generator) -> list[int]:
+    return sorted(rng.choice(rows, min(steps, len(rows)), replace=False).tolist())
+
+
+def _remaining(environment: PlanningEnvironment, played: Trajectory, actions: Sequence[str]) -> int | None:
+    """None as well where the environment broke: a diagnostic does not stop a run."""
+    try:
+        return environment.remaining_plan(played.slot.task, actions)
+    except EnvironmentFailure as failure:
+        logger.warning("credit/precision leaves a step out: %s", failure)
+        return None
