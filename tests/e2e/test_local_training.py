@@ -13,11 +13,6 @@ pytest.importorskip("torch", reason="needs the local extra")
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def finished(tmp_path_factory, cache):
     """A run that nothing disturbed."""
     return finish(tmp_path_factory.mktemp("runs"), cache)
