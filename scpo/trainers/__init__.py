@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from scpo.credit import check_provided
@@ -47,11 +48,25 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     ``should_stop`` is asked after every training step; when it says yes, a checkpoint is written and the call returns.
 
     Raises:
-        ConfigError: The method requires something that the trainer does not provide; nothing was loaded yet.
+        ConfigError: The method requires something that the trainer does not provide, or a package is not installed;
+            nothing was loaded yet.
     """
     if config.method.agent is not None:
-        import_module(EVALUATION).train(config, folder, should_stop)
+        _load(EVALUATION, config).train(config, folder, should_stop)
         return
     trainer = TRAINERS[config.trainer.name]
     check_provided(config.method, trainer.provides, config.trainer.name)
-    import_module(trainer.module).train(config, folder, should_stop)
+    _load(trainer.module, config).train(config, folder, should_stop)
+
+
+def _load(module: str, config: RunConfig) -> ModuleType:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "scpo":
+            raise
+        extras = f"{config.env.name.removesuffix('_paper')},{config.trainer.name}"
+        raise ConfigError(
+            f"method={config.method.name} env={config.env.name}: the package {error.name} is not installed; "
+            f"pip install 'scpo[{extras}]', or make setup"
+        ) from error

@@ -17,6 +17,14 @@ def test_a_method_that_the_trainer_cannot_run_is_refused_before_anything_is_load
     assert lacking.module not in sys.modules
 
 
+def test_a_package_that_is_not_installed_is_named_with_what_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for loaded in [name for name in sys.modules if name.startswith("scpo.trainers.local")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    with pytest.raises(ConfigError, match=r"package torch is not installed; pip install 'scpo\[alfworld,local\]'"):
+        train(compose_run(["method=scpo"]), None, lambda: False)
+
+
 def test_trainers_speak_the_words_of_what_methods_require():
     from scpo.credit import required
 
