@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from scpo.credit import check_provided
+from scpo.errors import ConfigError
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
