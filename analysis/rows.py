@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from analysis.records import DONE, PENDING, ExperimentRecord, PlannedRun, Problem, Run
 
+NOT_APPLICABLE = "n/a"
+
 
 @dataclass(frozen=True)
 class RowRun:
@@ -39,8 +41,8 @@ class Row:
 
     @property
     def count(self) -> str:
-        """Seeds finished of seeds asked for, e.g. ``2/3``."""
-        return f"{len(self.finished)}/{len(self.runs)}"
+        """Seeds finished of seeds asked for, e.g. ``2/3``; ``n/a`` for a row that cannot run here."""
+        return f"{len(self.finished)}/{len(self.runs)}" if self.runs else NOT_APPLICABLE
 
 
 @dataclass(frozen=True)

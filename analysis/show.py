@@ -14,7 +14,7 @@ from rich.table import Table
 from analysis.families import COLUMNS, MINI_NOTE, PANELS, panel_order, success_metric
 from analysis.published import ablation
 from analysis.records import ExperimentRecord, PlannedRow, Run, read_experiments, read_metrics, read_runs
-from analysis.rows import Row, benchmarks, record_rows
+from analysis.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
 from analysis.stats import Series, Summary, make_series, summarise
 from scpo.errors import RecordError
 
@@ -89,7 +89,8 @@ def _table(rows: Sequence[Row], headings: Iterable[str], cells: Mapping[str, lis
     for heading in ("seeds", *headings):
         table.add_column(heading, justify="right")
     for row in rows:
-        table.add_row(row.label, row.count, *cells[row.name])
+        values = cells[row.name]
+        table.add_row(row.label, row.count, *(values if row.runs else [NOT_APPLICABLE] * len(values)))
     return table
 
 

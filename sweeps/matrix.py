@@ -68,8 +68,9 @@ def expand(name: str, words: Sequence[str] = ()) -> Matrix:
     axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale) for axis in AXIS_KEYS}
     matrix = Matrix(experiment, scale, tuple(overrides))
     for row in experiment.rows:
-        for config in _row_runs(row, axes, overrides):
-            matrix.add(row, config)
+        if scale in row.scales:
+            for config in _row_runs(row, axes, overrides):
+                matrix.add(row, config)
     return matrix
 
 

@@ -97,11 +97,15 @@ MACHINE_SECTIONS = ("machine", "wandb", "launcher")
 
 
 class ExperimentRow(Strict):
-    """One row of an experiment's table: a name, its label in the table, and the overrides that make it."""
+    """One row of an experiment's table: a name, its label in the table, and the overrides that make it.
+
+    ``scales``: where it can run. Elsewhere the row stands in the table without a run (n/a).
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     label: str
     overrides: tuple[str, ...]
+    scales: tuple[Literal["mini", "paper"], ...] = ("mini", "paper")
 
 
 AxisValues = tuple[str | int, ...]

@@ -54,3 +54,9 @@ def test_a_run_of_another_scale_enters_no_mean(tmp_path):
     text = experiment_table(tmp_path, "ablation_monotonicity")
     assert "1/2" in text
     assert "of scale paper" in text
+
+
+def test_a_row_that_cannot_run_at_this_scale_is_not_applicable(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)], "chronological": []}, name="main_table")
+    (line, *_) = (line for line in experiment_table(tmp_path, "main_table").splitlines() if "chronological" in line)
+    assert set(line.split()[2:]) == {"n/a"}
