@@ -2,6 +2,7 @@
 
     python train.py method=scpo seed=0 [key=value ...]     compose one run, make its folder, run it here
     python train.py runs/<id>                              resume that run (this is what a slot or a job executes)
+    python train.py --prepare key=value ...                only make the run's folder (verl, verl-agent)
 
 A whole experiment: python sweep.py +experiment=<name>
 """
@@ -37,10 +38,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="+", metavar="run folder | key=value", help="what to run")
     parser.add_argument("--attempt", type=int, help="given by a launcher: the attempt whose log has this output")
+    parser.add_argument("--prepare", action="store_true", help="make the run's folder, print it and stop")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format=entry.LOG_FORMAT)
     try:
-        return entry.run(open_run(arguments.words), train, arguments.attempt)
+        folder = open_run(arguments.words)
+        if arguments.prepare:
+            sys.stdout.write(f"{folder.path}\n")
+            return entry.EXIT_DONE
+        return entry.run(folder, train, arguments.attempt)
     except ScpoError as error:
         logging.getLogger("train").error("%s", error)
         return entry.EXIT_BAD_CONFIG

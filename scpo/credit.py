@@ -13,13 +13,13 @@ from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.gae import outcome_rewards
 from scpo.advantages.returns import step_returns
 from scpo.advantages.scores import row_scores
-from scpo.errors import ConfigError, StepBatchError
+from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
 from scpo.schema.method import EstimatorConfig, GigpoSettings, MethodConfig
 from scpo.shaping.drive import Pairs, Scorer
 from scpo.shaping.order import Seed, descents, processing_key
 from scpo.shaping.reference import active_groups, trajectories
-from scpo.shaping.shaper import FailedMatch, Shaped, shape
-from scpo.steps import BoolArray, FloatArray, StepBatch
+from scpo.shaping.shaper import Shaped, shape
+from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
 
 STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "metrics")
 """The rows of the paper's timing table; ``text`` stands for its tokenizer decode."""
@@ -39,11 +39,15 @@ class CreditDiagnostics:
     Attributes:
         metrics: Deterministic values, by the names of the diagnostics table. A ratio without a denominator (credited
             steps per failed trajectory when none failed, exact share when nothing was credited) is left out rather than
-            written as 0; amounts are always there. A method without a shaper has zero amounts of credit and pairs.
+            written as 0; amounts are always there. A method without a shaper has zero amounts of credit and pairs, and
+            so has one whose scorer is unavailable: then ``scpo/shaping_skipped`` is 1.
         timings: Seconds per stage, ``timing_s/scpo/*``; all there, 0 without a shaper.
         step_return_N: Discounted step returns, unshaped.
         bonus_N: What was added to them: alpha * credit - invalid penalty.
-        shaped: The shaper's answer with one record per failed trajectory; None for a method without a shaper.
+        shaped: The shaper's answer with one record per failed trajectory; None for a method without a shaper, and for
+            one whose scorer is unavailable.
+        advantage_N: The advantages; None of a token-level estimator.
+        unshaped_advantage_N: The advantages without the credit; None for a method without a shaper.
     """
 
     metrics: dict[str, float]
@@ -51,16 +55,16 @@ class CreditDiagnostics:
     step_return_N: FloatArray
     bonus_N: FloatArray
     shaped: Shaped | None
+    advantage_N: FloatArray | None = None
+    unshaped_advantage_N: FloatArray | None = None
 
-    def details(self, batch: StepBatch) -> dict[str, list[dict[str, Any]]]:
-        """JSON-ready samples for the disk: ``steps`` (text, outcome, credit) and ``matches`` (credited pairs)."""
-        if self.shaped is None:
-            return {"steps": [], "matches": []}
-        return {"steps": _step_records(batch, self.shaped), "matches": _match_records(batch, self.shaped.matches)}
+    def steps(self, batch: StepBatch) -> list[dict[str, Any]]:
+        """JSON-ready samples for the disk: text, outcome and credit of every surviving step."""
+        return [] if self.shaped is None else _step_records(batch, self.shaped)
 
 
 def assign(
-    batch: StepBatch, scorer: Scorer | None, config: MethodConfig, *, seed: Seed = (0, 0)
+    batch: StepBatch, scorer: Scorer | None, config: MethodConfig, *, seed: Seed = (0, 0), speculate: bool = False
 ) -> tuple[FloatArray, CreditDiagnostics]:
     """Advantage of every step: returns, credit, bonus, host estimator (paper, section 3.5).
 
@@ -72,6 +76,7 @@ def assign(
         scorer: Needed by methods with a shaper, ignored by others.
         config: The method.
         seed: Run seed and training step, for what is random in the shaper.
+        speculate: Score some pairs ahead, for fewer and larger batches; the credit is the same.
 
     Returns:
         ``advantage_N`` (float32) and the diagnostics.
@@ -86,26 +91,33 @@ def assign(
     _check_fields(batch, host.name, estimator)
     return_N = step_returns(batch, host.gamma)
     penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
-    shaped, alpha = _shape(batch, scorer, config, seed)
+    shaped, alpha = _shape(batch, scorer, config, seed, speculate)
     bonus_N = np.float32(alpha) * shaped.credit_N - penalty_N if shaped else -penalty_N
     advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, host)
     started = time.perf_counter()
-    metrics = _batch_metrics(batch, config, seed) | _credit_metrics(batch, shaped, alpha)
+    metrics = _batch_metrics(batch, config, seed) | _credit_metrics(batch, config, shaped, alpha)
+    unshaped_N = advantage_N if shaped else None
     if shaped and shaped.credit_N.any():
         unshaped_N = estimator.function(batch, return_N, -penalty_N, host)
         metrics |= _effect_metrics(batch, shaped.credit_N, advantage_N - unshaped_N, host)
     seconds = (shaped.seconds if shaped else {}) | {"metrics": time.perf_counter() - started}
     timings = {f"timing_s/scpo/{stage}": seconds.get(stage, 0.0) for stage in STAGES}
-    return advantage_N, CreditDiagnostics(metrics, timings, return_N, bonus_N, shaped)
+    return advantage_N, CreditDiagnostics(metrics, timings, return_N, bonus_N, shaped, advantage_N, unshaped_N)
 
 
-def _shape(batch: StepBatch, scorer: Scorer | None, config: MethodConfig, seed: Seed) -> tuple[Shaped | None, float]:
-    """The shaper's answer and its weight α; None and 0 for a method without a shaper."""
+def _shape(
+    batch: StepBatch, scorer: Scorer | None, config: MethodConfig, seed: Seed, speculate: bool
+) -> tuple[Shaped | None, float]:
+    """The shaper's answer and its weight α; None and 0 for a method without a shaper, or when the scorer is gone."""
     if config.shaper is None:
         return None, 0.0
     if scorer is None:
         raise ConfigError(f"method {config.name!r} has a shaper, which needs a scorer: got None, see scpo.scoring")
-    return shape(batch, scorer, config.shaper, seed), config.shaper.alpha
+    try:
+        return shape(batch, scorer, config.shaper, seed, speculate=speculate), config.shaper.alpha
+    except ScorerUnavailable as error:
+        _log.error("NO SHAPING in this step (scpo/shaping_skipped = 1): %s", error)
+        return None, 0.0
 
 
 def assign_tokens(
@@ -135,7 +147,7 @@ def assign_tokens(
         raise StepBatchError(f"mask_NL has {len(mask_NL)} rows, the batch {len(batch)}: pass one for each step")
     token_reward_NL = outcome_rewards(row_scores(batch, settings), mask_NL)
     advantage_NL, return_NL = estimator.function(token_reward_NL, value_NL, mask_NL, settings)
-    metrics = _batch_metrics(batch, config, seed) | _credit_metrics(batch, None, 0.0)
+    metrics = _batch_metrics(batch, config, seed) | _credit_metrics(batch, config, None, 0.0)
     bonus_N = -np.float32(settings.invalid_penalty) * ~batch.valid_N
     timings = {f"timing_s/scpo/{stage}": 0.0 for stage in STAGES}
     return_N = step_returns(batch, settings.gamma)
@@ -166,34 +178,6 @@ def _settings(config: MethodConfig) -> EstimatorConfig:
     return config.estimator
 
 
-def required(config: MethodConfig) -> frozenset[str]:
-    """What a trainer must provide for a method, beyond plain rollouts of groups.
-
-    ``entropy``, ``hindsight_logprob``: the batch's optional columns; ``value``: a critic; ``independent_sampling``,
-    ``dynamic_sampling``: another way to draw a batch. The step bonus is not among them: ``assign`` provides it.
-
-    Raises:
-        ConfigError: The estimator is unknown.
-    """
-    sampling = {f"{config.sampling.rule}_sampling"} if config.sampling else set()
-    return (resolve(config).requires - {"step_bonus"}) | sampling
-
-
-def check_provided(config: MethodConfig, provided: frozenset[str], trainer: str) -> None:
-    """Refuse a method that a trainer cannot run, before anything is loaded.
-
-    Raises:
-        ConfigError: The trainer lacks something that the method requires; names it.
-    """
-    missing = required(config) - provided
-    if missing:
-        raise ConfigError(
-            f"method {config.name!r} needs {', '.join(sorted(missing))}, which trainer {trainer!r} does not provide "
-            f"(it provides: {', '.join(sorted(provided)) or 'nothing beyond plain rollouts'}); choose another method "
-            "or trainer"
-        )
-
-
 def _check_level(config: MethodConfig, estimator: Estimator, level: str) -> None:
     if estimator.level != level:
         call = "assign_tokens" if estimator.level == "token" else "assign"
@@ -222,8 +206,7 @@ def _effect_metrics(
     batch: StepBatch, credit_N: FloatArray, shift_N: FloatArray, host: EstimatorConfig
 ) -> dict[str, float]:
     """Whether the credit reached the advantages, over credited rows without copies."""
-    similarity = host.anchor_similarity if isinstance(host, GigpoSettings) and host.anchors == "similar" else None
-    anchor_N = anchor_groups(batch, similarity)
+    anchor_N = host_anchor_groups(batch, host)
     original_N = batch.original_N
     shared_N = np.bincount(anchor_N[original_N])[anchor_N] >= 2
     credited_N = (credit_N > 0) & original_N
@@ -232,7 +215,13 @@ def _effect_metrics(
     return {"credit/effective": float(effective), "credit/shift": float(shift)}
 
 
-def _credit_metrics(batch: StepBatch, shaped: Shaped | None, alpha: float) -> dict[str, float]:
+def host_anchor_groups(batch: StepBatch, host: EstimatorConfig) -> IntArray:
+    """Dense id of every row's anchor group, as the host estimator forms them."""
+    similarity = host.anchor_similarity if isinstance(host, GigpoSettings) and host.anchors == "similar" else None
+    return anchor_groups(batch, similarity)
+
+
+def _credit_metrics(batch: StepBatch, config: MethodConfig, shaped: Shaped | None, alpha: float) -> dict[str, float]:
     """Amounts of credit and of scored pairs, over rows without copies; ``exact`` is about what the matcher credited."""
     original_N = batch.original_N
     failed_N = original_N & ~batch.success_N
@@ -241,7 +230,7 @@ def _credit_metrics(batch: StepBatch, shaped: Shaped | None, alpha: float) -> di
     credited = sum(int((match.credit_l > 0).sum()) for match in matches)
     cells = [(match, cell) for match in matches for cell in match.trace.credited if cell.credit > 0]
     exact = sum(match.task.reference[cell.u] == match.task.failed[cell.v] for match, cell in cells)
-    pairs = shaped.pairs if shaped else Pairs(0, 0, 0, 0)
+    pairs = shaped.pairs if shaped else Pairs(0, 0, 0, 0, 0)
     if pairs.scored >= ABOVE_THETA_PAIRS and pairs.above_theta > ABOVE_THETA_WARNING * pairs.scored:
         _log.warning(
             "%d of %d scored pairs reach theta: the scorer hardly tells steps apart", pairs.above_theta, pairs.scored
@@ -256,7 +245,8 @@ def _credit_metrics(batch: StepBatch, shaped: Shaped | None, alpha: float) -> di
         "scpo/pairs_dense": float(pairs.dense),
         "scpo/pairs_asked": float(pairs.asked),
         "scpo/pairs_scored": float(pairs.scored),
-        "scpo/pairs_speculated": 0.0,
+        "scpo/pairs_speculated": float(pairs.speculated),
+        "scpo/shaping_skipped": float(config.shaper is not None and shaped is None),
     }
 
 
@@ -275,21 +265,4 @@ def _step_records(batch: StepBatch, shaped: Shaped) -> list[dict[str, Any]]:
             "credit": float(shaped.credit_N[row]),
         }
         for row in np.flatnonzero(batch.original_N & shaped.surviving_N)
-    ]
-
-
-def _match_records(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> list[dict[str, Any]]:
-    return [
-        {
-            "group": match.task.group,
-            "trajectory": int(batch.trajectory_N[match.failed_row_l[cell.v]]),
-            "step": int(batch.step_N[match.failed_row_l[cell.v]]),
-            "reference_trajectory": int(batch.trajectory_N[match.reference_row_m[cell.u]]),
-            "reference_step": int(batch.step_N[match.reference_row_m[cell.u]]),
-            "similarity": cell.similarity,
-            "credit": cell.credit,
-            "exact": match.task.reference[cell.u] == match.task.failed[cell.v],
-        }
-        for match in matches
-        for cell in match.trace.credited
     ]

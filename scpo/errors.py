@@ -20,6 +20,10 @@ class ScorerError(ScpoError, RuntimeError):
     """A scorer that cannot be loaded or that answered with something other than similarities in [0, 1]."""
 
 
+class ScorerUnavailable(ScorerError):
+    """A scorer that keeps failing where the configuration says to go on without shaping."""
+
+
 class GameError(ScpoError, ValueError):
     """A game file that is missing, corrupt or of another format."""
 
@@ -34,6 +38,10 @@ class PanelError(ScpoError, ValueError):
 
 class EnvironmentFailure(ScpoError, RuntimeError):
     """An environment that kept failing after the retries its failure policy allows."""
+
+
+class RolloutError(ScpoError, RuntimeError):
+    """A rollout that lost episodes or steps, or that no longer answers; nothing is trained on what is left of it."""
 
 
 class ChatError(ScpoError, RuntimeError):

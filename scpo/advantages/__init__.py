@@ -12,8 +12,7 @@ from scpo.advantages.grpo import grpo
 from scpo.advantages.hcapo import hcapo
 from scpo.advantages.hgpo import hgpo
 from scpo.advantages.rloo import rloo
-
-Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value"]
+from scpo.schema.requirements import REQUIRES, Requirement
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,7 @@ class Estimator:
     Attributes:
         function: Row level: ``f(batch, step_return_N, bonus_N, config) -> advantage_N``, float32, one per row. Token
             level: ``f(token_reward_NL, value_NL, mask_NL, config) -> (advantage_NL, return_NL)``, float32.
-        requires: What must be provided beyond the plain batch. ``step_bonus``: it reads the bonus, so it can host SCPO;
-            ``entropy`` and ``hindsight_logprob``: the batch's optional fields; ``value``: a critic.
+        requires: What must be provided beyond the plain batch, of ``scpo.schema.requirements``.
         level: ``row`` (called by ``scpo.credit.assign``) or ``token`` (``scpo.credit.assign_tokens``).
     """
 
@@ -34,12 +32,12 @@ class Estimator:
 
 
 ESTIMATORS: dict[str, Estimator] = {
-    "gae": Estimator(gae, requires=frozenset({"value"}), level="token"),
-    "rloo": Estimator(rloo, requires=frozenset(), level="row"),
-    "grpo": Estimator(grpo, requires=frozenset(), level="row"),
-    "empg": Estimator(empg, requires=frozenset({"entropy"}), level="row"),
-    "gigpo": Estimator(gigpo, requires=frozenset({"step_bonus"}), level="row"),
-    "hcapo": Estimator(hcapo, requires=frozenset({"hindsight_logprob"}), level="row"),
-    "hgpo": Estimator(hgpo, requires=frozenset({"step_bonus"}), level="row"),
-    "g2po": Estimator(g2po, requires=frozenset({"step_bonus"}), level="row"),
+    "gae": Estimator(gae, REQUIRES["gae"], level="token"),
+    "rloo": Estimator(rloo, REQUIRES["rloo"], level="row"),
+    "grpo": Estimator(grpo, REQUIRES["grpo"], level="row"),
+    "empg": Estimator(empg, REQUIRES["empg"], level="row"),
+    "gigpo": Estimator(gigpo, REQUIRES["gigpo"], level="row"),
+    "hcapo": Estimator(hcapo, REQUIRES["hcapo"], level="row"),
+    "hgpo": Estimator(hgpo, REQUIRES["hgpo"], level="row"),
+    "g2po": Estimator(g2po, REQUIRES["g2po"], level="row"),
 }

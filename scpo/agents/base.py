@@ -1,11 +1,11 @@
-"""What every agent is: the text before each step, and the text that asks for a reflection between two attempts."""
+"""What every agent is: the text before each step; some are also asked for a reflection between two attempts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL | re.IGNORECASE)
 
@@ -28,13 +28,7 @@ class Turn:
 
 
 class Agent(Protocol):
-    """One way to prompt a model through an episode.
-
-    Attributes:
-        trials: How often it may attempt a task until it wins.
-    """
-
-    trials: int
+    """One way to prompt a model through an attempt of a task."""
 
     def prompt(self, current: str, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
         """What the model reads now.
@@ -42,11 +36,22 @@ class Agent(Protocol):
         Args:
             current: The environment's prompt.
             turns: The finished steps of this attempt.
-            reflections: What was written after the earlier attempts, oldest first.
+            reflections: What was written after the earlier attempts, oldest first; empty without any.
         """
 
+
+@runtime_checkable
+class ReflectingAgent(Agent, Protocol):
+    """An agent that attempts a task again until it wins, and is asked what went wrong in between.
+
+    Attributes:
+        trials: How many attempts there are at most.
+    """
+
+    trials: int
+
     def reflection_prompt(self, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
-        """The question after a failed attempt; only asked of agents with more than one trial."""
+        """The question after a failed attempt of these turns; ``reflections`` as in ``prompt``."""
 
 
 def thought(response: str) -> str:

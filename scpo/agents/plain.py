@@ -10,13 +10,7 @@ from scpo.agents.base import Turn
 class Plain:
     """See ``scpo.agents.base.Agent``."""
 
-    trials = 1
-
     def prompt(self, current: str, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
         """The environment's prompt."""
         del turns, reflections
         return current
-
-    def reflection_prompt(self, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
-        """Never asked for: there is one attempt."""
-        raise NotImplementedError

@@ -26,8 +26,6 @@ class React:
         turns: How many of the latest turns are shown.
     """
 
-    trials = 1
-
     def __init__(self, turns: int) -> None:
         self.turns = turns
 
@@ -36,10 +34,6 @@ class React:
         del reflections
         so_far = _SO_FAR.format(turns=tell(turns, self.turns)) if turns else ""
         return f"{_INTRODUCTION}\n{so_far}{current}"
-
-    def reflection_prompt(self, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
-        """Never asked for: there is one attempt."""
-        raise NotImplementedError
 
 
 def tell(turns: Sequence[Turn], count: int) -> str:

@@ -23,7 +23,7 @@ _QUESTION = (
 
 
 class Reflexion:
-    """See ``scpo.agents.base.Agent``.
+    """See ``scpo.agents.base.ReflectingAgent``.
 
     Args:
         turns: How many of an attempt's latest turns are shown.

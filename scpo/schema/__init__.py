@@ -12,8 +12,8 @@ from scpo.schema.env import (
     StackWorkers,
     WebshopConfig,
 )
+from scpo.schema.families import FAMILIES
 from scpo.schema.method import (
-    HOSTS,
     CriticSettings,
     DynamicSampling,
     EmpgSettings,
@@ -32,29 +32,55 @@ from scpo.schema.method import (
     StepFilter,
 )
 from scpo.schema.model import ApiModel, HuggingFaceModel, ModelConfig, Prices, TinyModel, WarmStart
+from scpo.schema.requirements import HOSTS, PROVIDES, REQUIRES, misfit, required
 from scpo.schema.run import (
     MACHINE_SECTIONS,
     ApiLimits,
     Experiment,
     ExperimentRow,
     LauncherConfig,
+    LocalLauncher,
     MachineConfig,
     RunConfig,
+    SlurmLauncher,
     WandbConfig,
 )
-from scpo.schema.scorer import BiEncoderScorer, ExactScorer, ScorerConfig
-from scpo.schema.trainer import LocalTrainer, LossConfig, OptimizerConfig, TrainerConfig, ValidationConfig
+from scpo.schema.scorer import (
+    BiEncoderScorer,
+    CrossEncoderScorer,
+    ExactScorer,
+    LexicalScorer,
+    ScorerConfig,
+    ScorerRuntime,
+)
+from scpo.schema.search import Choice, Dimension, LogRange, MedianPruning, SamplerConfig, Scale, Search, StepRange
+from scpo.schema.trainer import (
+    LocalTrainer,
+    LossConfig,
+    OptimizerConfig,
+    TrainerConfig,
+    TrainerSettings,
+    ValidationConfig,
+    VerlSettings,
+    VerlTrainer,
+)
 
 __all__ = [
+    "FAMILIES",
     "HOSTS",
     "MACHINE_SECTIONS",
+    "PROVIDES",
+    "REQUIRES",
     "AgentConfig",
     "AlfworldConfig",
     "ApiLimits",
     "ApiModel",
     "BenchmarkTraining",
     "BiEncoderScorer",
+    "Choice",
     "CriticSettings",
+    "CrossEncoderScorer",
+    "Dimension",
     "DynamicSampling",
     "EmpgSettings",
     "EnvConfig",
@@ -74,9 +100,13 @@ __all__ = [
     "HuggingFaceModel",
     "IndependentSampling",
     "LauncherConfig",
+    "LexicalScorer",
+    "LocalLauncher",
     "LocalTrainer",
+    "LogRange",
     "LossConfig",
     "MachineConfig",
+    "MedianPruning",
     "MethodConfig",
     "ModelConfig",
     "OptimizerConfig",
@@ -87,15 +117,26 @@ __all__ = [
     "ReflexionAgent",
     "RlooSettings",
     "RunConfig",
+    "SamplerConfig",
     "SamplingConfig",
+    "Scale",
     "ScorerConfig",
+    "ScorerRuntime",
+    "Search",
     "ShaperConfig",
+    "SlurmLauncher",
     "StackWorkers",
     "StepFilter",
+    "StepRange",
     "TinyModel",
     "TrainerConfig",
+    "TrainerSettings",
     "ValidationConfig",
+    "VerlSettings",
+    "VerlTrainer",
     "WandbConfig",
     "WarmStart",
     "WebshopConfig",
+    "misfit",
+    "required",
 ]

@@ -34,11 +34,16 @@ class GeneratedGames(Strict):
 
 
 class BenchmarkTraining(Strict):
-    """What a benchmark's published training setting says of the method and the trainer, which read it from here."""
+    """What differs between benchmarks in the method, the trainer and a small policy, which read it from here.
+
+    ``warm_start_steps`` updates of ``warm_start_rows`` demonstrated steps each come before a small policy's training.
+    """
 
     normalisation: Normalisation
     mini_batch_rows: PositiveInt
     max_prompt_tokens: PositiveInt
+    warm_start_steps: PositiveInt
+    warm_start_rows: PositiveInt
 
 
 class AlfworldConfig(Strict):

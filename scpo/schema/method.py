@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from scpo.schema.agent import AgentConfig
 from scpo.schema.base import Strict
+from scpo.schema.requirements import HOSTS
 
 Normalisation = Literal["mean_std_norm", "mean_norm"]
 
@@ -117,9 +118,6 @@ EstimatorConfig = Annotated[
     | GaeSettings,
     Field(discriminator="name"),
 ]
-
-HOSTS = ("gigpo", "hgpo", "g2po")
-"""The estimators that read a step's bonus and so can host SCPO's shaper (``requires`` in ``scpo.advantages``)."""
 
 
 class StepFilter(Strict):

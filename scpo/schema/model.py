@@ -38,12 +38,13 @@ class TinyModel(Strict):
 
 
 class HuggingFaceModel(Strict):
-    """A causal LM from a local path or a hub name."""
+    """A causal LM from a local path or a hub name; ``micro_batch_rows`` of it fit on one of the paper's GPUs."""
 
     kind: Literal["huggingface"]
     name: str
     path: str
     dtype: Literal["float32", "bfloat16"]
+    micro_batch_rows: PositiveInt
 
 
 def _plain_url(url: str) -> str:

@@ -8,7 +8,8 @@ from scpo.schema.base import Strict
 from scpo.schema.env import EnvConfig
 from scpo.schema.method import MethodConfig
 from scpo.schema.model import ModelConfig
-from scpo.schema.scorer import ScorerConfig
+from scpo.schema.requirements import misfit
+from scpo.schema.scorer import ScorerConfig, ScorerRuntime
 from scpo.schema.trainer import TrainerConfig
 
 
@@ -46,15 +47,39 @@ class MachineConfig(Strict):
     webshop_data: str | None
     device: Literal["auto", "cpu", "cuda"]
     threads: PositiveInt
+    scorer: ScorerRuntime
     api: ApiLimits
     resume_across_versions: bool
 
 
-class LauncherConfig(Strict):
-    """The local slot pool. ``slots`` None: one for each ``machine.threads`` cores."""
+class LocalLauncher(Strict):
+    """A slot pool. ``slots`` None: one for each ``gpus_per_run`` GPUs or, without any, ``machine.threads`` cores."""
 
     name: Literal["local"]
     slots: PositiveInt | None
+    gpus_per_run: PositiveInt
+    max_failures: PositiveInt
+
+
+class SlurmLauncher(Strict):
+    """One Slurm job a run, in arrays. ``time_h`` None: from what the paper's run of that kind took.
+
+    ``warn_s``: how long before its time limit a job is told to checkpoint. ``site``: the file with the cluster's own
+    settings. ``max_timeouts``: a run that was cut off by its limit this often is requeued, then it has failed.
+    """
+
+    name: Literal["slurm"]
+    gpus: NonNegativeInt
+    cpus: PositiveInt
+    parallelism: PositiveInt
+    time_h: PositiveFloat | None
+    warn_s: PositiveInt
+    max_timeouts: NonNegativeInt
+    max_failures: PositiveInt
+    site: str
+
+
+LauncherConfig = Annotated[LocalLauncher | SlurmLauncher, Field(discriminator="name")]
 
 
 class RunConfig(Strict):
@@ -70,6 +95,12 @@ class RunConfig(Strict):
     wandb: WandbConfig
     machine: MachineConfig
     launcher: LauncherConfig
+
+    @model_validator(mode="after")
+    def _method_fits_trainer(self) -> Self:
+        if reason := misfit(self.method, self.trainer.name):
+            raise ValueError(reason)
+        return self
 
     @model_validator(mode="after")
     def _method_fits_model(self) -> Self:

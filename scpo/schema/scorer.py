@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from scpo.schema.base import Strict
 
@@ -10,6 +10,23 @@ from scpo.schema.base import Strict
 class ExactScorer(Strict):
     kind: Literal["exact"]
     name: str
+
+    @property
+    def identity(self) -> str:
+        """The scorer with all settings that change its answers."""
+        return self.name
+
+
+class LexicalScorer(Strict):
+    """Share of characters that two step texts have in common, in order."""
+
+    kind: Literal["lexical"]
+    name: str
+
+    @property
+    def identity(self) -> str:
+        """The scorer with all settings that change its answers."""
+        return self.name
 
 
 class BiEncoderScorer(Strict):
@@ -22,5 +39,64 @@ class BiEncoderScorer(Strict):
     batch_size: PositiveInt
     max_tokens: PositiveInt
 
+    @property
+    def identity(self) -> str:
+        """The scorer with all settings that change its answers."""
+        settings = f"c={self.cosine_floor}, max_tokens={self.max_tokens}, rows={self.batch_size}"
+        return f"{self.name}(path={self.path}, {settings})"
 
-ScorerConfig = Annotated[ExactScorer | BiEncoderScorer, Field(discriminator="kind")]
+
+class CrossEncoderScorer(Strict):
+    """Sigmoid of a reranker's logit for two step texts read together.
+
+    ``dtype`` auto is float16 on a GPU and float32 on a CPU. ``max_tokens`` of a pair, special tokens included.
+    """
+
+    kind: Literal["cross_encoder"]
+    name: str
+    path: str
+    dtype: Literal["auto", "float16", "bfloat16", "float32"]
+    batch_size: PositiveInt
+    max_tokens: Annotated[int, Field(ge=16)]
+
+    @property
+    def identity(self) -> str:
+        """The scorer with all settings that change its answers."""
+        settings = f"dtype={self.dtype}, max_tokens={self.max_tokens}, rows={self.batch_size}"
+        return f"{self.name}(path={self.path}, {settings})"
+
+
+ScorerConfig = Annotated[
+    ExactScorer | LexicalScorer | BiEncoderScorer | CrossEncoderScorer, Field(discriminator="kind")
+]
+
+Choice = Literal["auto", "always", "never"]
+
+
+class ScorerRuntime(Strict):
+    """Where the scorer runs and what a failure of its process means. The scores are the same in either place.
+
+    ``process``: in one of its own. Its start and each answer have a deadline. When a request ends the process
+    ``crashes`` times in a row, training stops, or with ``skip_shaping`` goes on without credit in this step and says so
+    in the log and in ``scpo/shaping_skipped``. ``speculate``: score some pairs before a walk asks for them, for fewer
+    and larger batches. ``auto`` means cross-encoders, for both.
+    """
+
+    process: Choice
+    start_deadline_s: PositiveFloat
+    deadline_s: PositiveFloat
+    crashes: PositiveInt
+    on_scorer_failure: Literal["stop", "skip_shaping"]
+    speculate: Choice
+
+    def apart(self, scorer: ScorerConfig) -> bool:
+        """Whether this scorer runs in a process of its own."""
+        return _chosen(self.process, scorer)
+
+    def ahead(self, scorer: ScorerConfig) -> bool:
+        """Whether this scorer is asked ahead of the walks."""
+        return _chosen(self.speculate, scorer)
+
+
+def _chosen(choice: Choice, scorer: ScorerConfig) -> bool:
+    return choice == "always" or (choice == "auto" and scorer.kind == "cross_encoder")

@@ -1,8 +1,8 @@
 """Configuration of the trainers."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from scpo.schema.base import Strict
 
@@ -32,10 +32,9 @@ class ValidationConfig(Strict):
     seed: NonNegativeInt
 
 
-class LocalTrainer(Strict):
-    """The embedded trainer: one process, CPU or one GPU."""
+class TrainerSettings(Strict):
+    """What all trainers share: the training protocol. ``rollout_batch`` rows are sampled at once in one process."""
 
-    name: Literal["local"]
     steps: PositiveInt
     groups: PositiveInt
     group_size: Annotated[int, Field(ge=2)]
@@ -53,8 +52,55 @@ class LocalTrainer(Strict):
     keep_checkpoints: PositiveInt
     probe_every: PositiveInt
     probe_siblings: PositiveInt
+    sample_every: PositiveInt
+    sample_groups: PositiveInt
     precision_every: PositiveInt
     precision_steps: PositiveInt
 
 
-TrainerConfig = LocalTrainer
+class LocalTrainer(TrainerSettings):
+    """The embedded trainer: one process, CPU or one GPU."""
+
+    name: Literal["local"]
+
+
+class VerlSettings(Strict):
+    """How verl spreads the work over a machine. It is part of what a run is: verl's order of rows depends on it.
+
+    ``gpus`` are those of a node, data-parallel ranks of the update; ``tensor_parallel`` of them share a rollout
+    engine, which may fill ``engine_memory`` of each. ``engine`` hf is Hugging Face generate, on the CPU and for tests.
+    ``agent_workers`` processes hold the environments. When nothing of a rollout arrives for ``stall_s`` seconds, the
+    run stops. ``overrides`` are words of verl's own command line; they come last.
+    """
+
+    gpus: PositiveInt
+    nodes: PositiveInt
+    engine: Literal["vllm", "hf"]
+    tensor_parallel: PositiveInt
+    engine_memory: Annotated[float, Field(gt=0, lt=1)]
+    chunked_prefill: bool
+    free_cache: bool
+    offload_reference: bool
+    gradient_checkpointing: bool
+    agent_workers: PositiveInt
+    stall_s: PositiveInt
+    overrides: tuple[str, ...]
+
+
+class VerlTrainer(TrainerSettings):
+    """verl on a Ray cluster: the released one, or the paper's fork of it."""
+
+    name: Literal["verl", "verl_agent"]
+    verl: VerlSettings
+
+    @model_validator(mode="after")
+    def _probe_is_played_with_a_validation(self) -> Self:
+        if self.probe_every % self.validation.every:
+            raise ValueError(
+                f"trainer.probe_every={self.probe_every} is no multiple of validation.every={self.validation.every}: "
+                "verl plays the probe's game together with a validation"
+            )
+        return self
+
+
+TrainerConfig = Annotated[LocalTrainer | VerlTrainer, Field(discriminator="name")]

@@ -3,14 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
-from scpo.schema.scorer import ScorerConfig
+from scpo.schema.scorer import ScorerConfig, ScorerRuntime
 from scpo.scoring.bi_encoder import BiEncoder
+from scpo.scoring.cache import PairCache
+from scpo.scoring.cross_encoder import load_cross_encoder
 from scpo.scoring.exact import Exact
+from scpo.scoring.lexical import Lexical
+from scpo.scoring.process import ScorerProcess
 from scpo.shaping.drive import Scorer
+
+__all__ = ["SCORERS", "PairCache", "make_scorer", "open_scorer"]
 
 SCORERS: dict[str, Callable[[Any, str], Scorer]] = {
     "exact": lambda config, device: Exact(config),
+    "lexical": lambda config, device: Lexical(config),
     "bi_encoder": BiEncoder,
+    "cross_encoder": load_cross_encoder,
 }
 
 
@@ -21,3 +29,16 @@ def make_scorer(config: ScorerConfig, *, device: str = "cpu") -> Scorer:
         ScorerError: The scorer's model or packages are missing; says what to install.
     """
     return SCORERS[config.kind](config, device)
+
+
+def open_scorer(config: ScorerConfig, runtime: ScorerRuntime, *, device: str = "cpu") -> PairCache:
+    """The configured scorer as a trainer uses it: where ``runtime`` says, and with a memory of earlier batches' pairs.
+
+    A process starts, and loads the model, on first use.
+
+    Raises:
+        ScorerError: As ``make_scorer``, here or, in a process, on first use.
+    """
+    if runtime.apart(config):
+        return PairCache(ScorerProcess(config, runtime, device=device))
+    return PairCache(make_scorer(config, device=device))

@@ -12,7 +12,7 @@ class Exact:
     """1 for equal texts, 0 for others."""
 
     def __init__(self, config: ExactScorer) -> None:
-        self.name = config.name
+        self.name = config.identity
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Similarity of each pair."""

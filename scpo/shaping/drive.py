@@ -60,13 +60,15 @@ class Pairs(NamedTuple):
     """What the scoring took, in pairs.
 
     ``dense``: cells of all M, and of one M* per group above its diagonal (none for the forward matcher); ``asked``:
-    cells that the walks read; ``scored``: distinct text pairs that the scorer saw; ``above_theta``: those of them >= θ.
+    cells that the walks read; ``scored``: distinct text pairs behind them; ``above_theta``: those of these >= θ;
+    ``speculated``: further pairs that were scored ahead, and that no walk came to read.
     """
 
     dense: int
     asked: int
     scored: int
     above_theta: int
+    speculated: int
 
 
 class CreditMatches(NamedTuple):
@@ -77,7 +79,9 @@ class CreditMatches(NamedTuple):
     seconds: dict[str, float]
 
 
-def credit_batch(tasks: Sequence[MatchTask], scorer: Scorer, rule: MatchRule, *, dense: bool = False) -> CreditMatches:
+def credit_batch(
+    tasks: Sequence[MatchTask], scorer: Scorer, rule: MatchRule, *, dense: bool = False, speculate: bool = False
+) -> CreditMatches:
     """Match every failed trajectory against its reference.
 
     Args:
@@ -85,6 +89,7 @@ def credit_batch(tasks: Sequence[MatchTask], scorer: Scorer, rule: MatchRule, *,
         scorer: Answers text pairs with similarities in [0, 1].
         rule: θ, λ, the matcher and its variants.
         dense: Score every cell before the walks start, as in the paper.
+        speculate: Score ahead what a walk is likely to read: fewer and larger batches, a few pairs for nothing.
 
     Returns:
         A trace per task, the pairs it took, and the seconds spent in ``scoring`` (failed against reference),
@@ -98,9 +103,10 @@ def credit_batch(tasks: Sequence[MatchTask], scorer: Scorer, rule: MatchRule, *,
     kinds = ("failed", "self") if rule.matcher == "kmp" else ("failed",)
     if dense:
         book.learn([(cell.matrix, task.texts(cell)) for kind in kinds for task in tasks for cell in task.cells(kind)])
-    traces, asked = _run_in_lockstep(tasks, rule, book)
-    scores = np.fromiter(book.known.values(), dtype=np.float32, count=len(book.known))
-    pairs = Pairs(_dense_cells(tasks, kinds), asked, len(scores), int((scores >= rule.theta).sum()))
+    traces, asked = _run_in_lockstep(tasks, rule, book, speculate=speculate and rule.matcher == "kmp")
+    scores = np.array([score for pair, score in book.known.items() if pair not in book.unread], dtype=np.float32)
+    above_theta = int((scores >= rule.theta).sum())
+    pairs = Pairs(_dense_cells(tasks, kinds), asked, len(scores), above_theta, len(book.unread))
     matching = time.perf_counter() - started - sum(book.seconds.values())
     seconds = {"scoring": book.seconds["failed"], "self_similarity": book.seconds["self"], "matching": matching}
     return CreditMatches(traces, pairs, seconds)
@@ -115,7 +121,7 @@ def _dense_cells(tasks: Sequence[MatchTask], kinds: tuple[str, ...]) -> int:
 
 
 def _run_in_lockstep(
-    tasks: Sequence[MatchTask], rule: MatchRule, book: "_ScoreBook"
+    tasks: Sequence[MatchTask], rule: MatchRule, book: "_ScoreBook", *, speculate: bool
 ) -> tuple[tuple[MatchTrace, ...], int]:
     traces: dict[int, MatchTrace] = {}
     walks = {i: match(rule, len(task.reference), task.order) for i, task in enumerate(tasks)}
@@ -130,8 +136,21 @@ def _run_in_lockstep(
                 del waiting[i]
             else:
                 waiting[i] = advanced.state
-        book.learn([(cell.matrix, tasks[i].texts(cell)) for i, cell in waiting.items() if cell])
+        asking = [(tasks[i], cell) for i, cell in waiting.items() if cell]
+        ahead = [pair for task, cell in asking for pair in _ahead(task, cell)] if speculate else []
+        book.learn([(cell.matrix, task.texts(cell)) for task, cell in asking], ahead)
     return tuple(traces[i] for i in range(len(tasks))), asked
+
+
+def _ahead(task: MatchTask, cell: Cell) -> Iterator[TextPair]:
+    """The first reference step with all failed steps to come, once a progress match compares it with one of them.
+
+    It reads them one after the other until one matches, and most steps match nothing. Further positions are not worth
+    guessing, nor is anything of the forward match (docs/scoring.md).
+    """
+    if cell.matrix == "failed" and cell.u == 0:
+        for v in task.order[task.order.index(cell.v) + 1 :]:
+            yield task.texts(Cell("failed", 0, v))
 
 
 class _Advanced(NamedTuple):
@@ -145,7 +164,7 @@ def _advance(walk: Matching, task: MatchTask, cell: Cell | None, book: "_ScoreBo
     try:
         if cell is None:
             cell = next(walk)
-        while (score := book.known.get(task.texts(cell))) is not None:
+        while (score := book.read(task.texts(cell))) is not None:
             answered += 1
             cell = walk.send(score)
     except StopIteration as stop:
@@ -155,20 +174,36 @@ def _advance(walk: Matching, task: MatchTask, cell: Cell | None, book: "_ScoreBo
 
 @dataclass
 class _ScoreBook:
-    """All scores of one batch by ordered text pair, and the seconds that each kind of pair took."""
+    """All scores of one batch by ordered text pair, and the seconds that each kind of pair took.
+
+    ``unread``: pairs that were scored ahead and that no walk has read yet.
+    """
 
     scorer: Scorer
     known: dict[TextPair, np.float32] = field(default_factory=dict)
+    unread: set[TextPair] = field(default_factory=set)
     seconds: dict[str, float] = field(default_factory=lambda: {"failed": 0.0, "self": 0.0})
 
-    def learn(self, questions: Sequence[tuple[str, TextPair]]) -> None:
-        """Score the pairs that are not known yet, in one call; its time is split by the kinds' shares of the pairs."""
+    def read(self, texts: TextPair) -> np.float32 | None:
+        """The score of a pair, for a walk; None: not known."""
+        self.unread.discard(texts)
+        return self.known.get(texts)
+
+    def learn(self, questions: Sequence[tuple[str, TextPair]], ahead: Sequence[TextPair] = ()) -> None:
+        """Score the pairs that are not known yet, in one call; its time is split by the kinds' shares of the pairs.
+
+        Pairs ``ahead`` of the walks ride along with those that a walk waits for.
+        """
         unknown: dict[TextPair, str] = {}
         for matrix, texts in questions:
             if texts not in self.known:
                 unknown.setdefault(texts, matrix)
         if not unknown:
             return
+        for texts in ahead:
+            if texts not in self.known and texts not in unknown:
+                unknown[texts] = "failed"
+                self.unread.add(texts)
         started = time.perf_counter()
         pairs = list(unknown)
         self.known.update(zip(pairs, checked(self.scorer, pairs), strict=True))

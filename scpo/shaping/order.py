@@ -118,8 +118,8 @@ def descents(batch: StepBatch, key_N: IntArray) -> float:
     return float(falls.sum() / max(len(np.unique(batch.trajectory_N)), 1))
 
 
-Purpose = Literal["order", "reference", "control"]
-_PURPOSES: dict[Purpose, int] = {"order": 0, "reference": 1, "control": 2}
+Purpose = Literal["order", "reference", "control", "sample"]
+_PURPOSES: dict[Purpose, int] = {"order": 0, "reference": 1, "control": 2, "sample": 3}
 
 
 def generator(seed: Seed, purpose: Purpose, index: int) -> np.random.Generator:

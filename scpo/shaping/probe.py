@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.schema.method import ShaperConfig
-from scpo.shaping.drive import Scorer, checked
+from scpo.shaping.drive import MatchTask, Scorer, checked
 from scpo.shaping.order import Seed
 from scpo.shaping.shaper import FailedMatch, shape
 from scpo.steps import FloatArray, StepBatch
@@ -68,6 +68,15 @@ def dense_probe(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Se
     if not matches:
         return None
     match = max(matches, key=lambda match: float(match.credit_l.sum()))
-    pairs = [match.task.texts(cell) for cell in match.task.cells("failed")]
-    scores: FloatArray = checked(scorer, pairs).reshape(len(match.task.reference), len(match.task.failed))
-    return DenseProbe(match, scores)
+    return DenseProbe(match, dense_similarity(match.task, scorer))
+
+
+def dense_similarity(task: MatchTask, scorer: Scorer) -> FloatArray:
+    """M of one failed trajectory in full, ``(m, l)``; the pairs count in no diagnostic.
+
+    Raises:
+        ScorerError: The scorer gave something else than similarities in [0, 1].
+    """
+    pairs = [task.texts(cell) for cell in task.cells("failed")]
+    scores: FloatArray = checked(scorer, pairs) if pairs else np.zeros(0, np.float32)
+    return scores.reshape(len(task.reference), len(task.failed))

@@ -56,7 +56,9 @@ class Shaped:
     seconds: dict[str, float]
 
 
-def shape(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed, *, dense: bool = False) -> Shaped:
+def shape(
+    batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed, *, dense: bool = False, speculate: bool = False
+) -> Shaped:
     """Credit of every step (paper, algorithm 1 up to the addition, which is ``scpo.credit.assign``'s).
 
     Groups without a success, or without a failure, are left alone. A reference with no surviving step credits nobody.
@@ -67,6 +69,7 @@ def shape(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed, *,
         config: The shaper's settings.
         seed: Run seed and training step; read only where something is random.
         dense: Score all pairs first, as in the paper.
+        speculate: Score some pairs ahead, for fewer and larger batches; the credit is the same.
 
     Raises:
         ScorerError: The scorer gave something else than similarities in [0, 1].
@@ -77,7 +80,7 @@ def shape(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed, *,
     plans = list(_plan(batch, text_N, surviving_N, config, seed))
     planned = time.perf_counter()
     rule = MatchRule(config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match)
-    matched = credit_batch([task for task, _, _ in plans], scorer, rule, dense=dense)
+    matched = credit_batch([task for task, _, _ in plans], scorer, rule, dense=dense, speculate=speculate)
     driven = time.perf_counter()
     matches = tuple(
         FailedMatch(task, reference_row_m, failed_row_l, trace, _credit(batch, failed_row_l, trace, config, seed))

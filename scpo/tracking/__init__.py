@@ -1,7 +1,7 @@
 """Run records: the run folder, its logs and status, and the W&B mirror. The files are the truth; W&B is a copy."""
 
-from scpo.tracking.folder import RunFolder, State, Status
+from scpo.tracking.folder import RunFolder, State, Status, StopRequest
 from scpo.tracking.jsonlines import JsonLines
 from scpo.tracking.tracker import Tracker
 
-__all__ = ["JsonLines", "RunFolder", "State", "Status", "Tracker"]
+__all__ = ["JsonLines", "RunFolder", "State", "Status", "StopRequest", "Tracker"]

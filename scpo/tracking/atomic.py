@@ -54,11 +54,11 @@ def write_bytes(path: Path, data: bytes) -> None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)
             raise
-        sync_folder(path.parent)
+        sync(path.parent)
 
 
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder (a rename, a new file) survive a power cut."""
+def sync(path: Path) -> None:
+    """Make a file's bytes, or the names in a folder (a rename, a new file), survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

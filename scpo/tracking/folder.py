@@ -5,13 +5,13 @@ import os
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from scpo.errors import PanelError, RecordError
 from scpo.schema import RunConfig
-from scpo.tracking.atomic import naming_write_errors, read_json, read_yaml, sync_folder, write_json, write_yaml
+from scpo.tracking.atomic import naming_write_errors, read_json, read_yaml, sync, write_json, write_yaml
 
 CHECKPOINT_MARKER = "COMPLETE"  # the file that a trainer writes last into a checkpoint
 
@@ -24,10 +24,15 @@ class State(StrEnum):
     DONE = "DONE"
     FAILED = "FAILED"
     INTERRUPTED = "INTERRUPTED"
+    CANCELLED = "CANCELLED"  # by a person: left alone until `retry`
+    PRUNED = "PRUNED"  # by a search: final
 
 
 class Status(BaseModel):
-    """status.json: how far a run has come, and which process is or was on it."""
+    """status.json: how far a run has come, and which process is or was on it.
+
+    ``failures`` counts the attempts that ended FAILED since the run was made or retried by a person.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,12 +40,22 @@ class Status(BaseModel):
     attempt: NonNegativeInt = 0
     step: NonNegativeInt = 0
     steps: NonNegativeInt
+    failures: NonNegativeInt = 0
     reason: str | None = None
     pid: int | None = None
     host: str | None = None
     started_at: str | None = None
     updated_at: str | None = None
     commit: str | None = None
+
+
+class StopRequest(BaseModel):
+    """stop.json: what a run shall end as at its next step. INTERRUPTED holds for one attempt, the others for all."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    state: Literal[State.INTERRUPTED, State.CANCELLED, State.PRUNED]
+    reason: str
 
 
 class RunFolder:
@@ -52,6 +67,7 @@ class RunFolder:
         self.identity = self.path / "identity.yaml"  # the part of it that was hashed into the run id
         self.provenance = self.path / "provenance.json"  # code, packages and machine of each attempt
         self.status = self.path / "status.json"
+        self.stop = self.path / "stop.json"  # there as long as the run is asked to stop
         self.panels = self.path / "panels.json"  # name -> {sha256, tasks}
         self.metrics = self.path / "metrics.jsonl"  # deterministic values only: the truth
         self.timing = self.path / "timing.jsonl"  # wall times and hosts
@@ -94,6 +110,23 @@ class RunFolder:
     def update_status(self, **changes: Any) -> Status:
         """Change some fields of the status. Only the process that holds the run's lock may do so."""
         return self.write_status(self.read_status().model_copy(update=changes))
+
+    def request_stop(self, request: StopRequest) -> None:
+        """Ask the run to end at its next step, whichever process on whichever host is on it."""
+        write_json(self.stop, request.model_dump(mode="json"))
+
+    def read_stop(self) -> StopRequest | None:
+        """What the run is asked to end as, None if it may go on."""
+        if not self.stop.exists():
+            return None
+        try:
+            return StopRequest.model_validate(read_json(self.stop))
+        except ValidationError as error:
+            raise RecordError(f"{self.stop} is no valid request: {_first(error)}") from error
+
+    def clear_stop(self) -> None:
+        """Let the run go on."""
+        self.stop.unlink(missing_ok=True)
 
     def read_panels(self) -> dict[str, dict[str, Any]]:
         """Name -> {sha256, tasks}; empty before the first attempt got that far."""
@@ -147,7 +180,7 @@ class RunFolder:
                 temporary.unlink()
             temporary.symlink_to(self.attempt(number).name)
             temporary.replace(self.latest)
-            sync_folder(self.path)
+            sync(self.path)
 
 
 def now() -> str:

@@ -88,7 +88,7 @@ class JsonLines:
         if self._descriptor is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            _cut_torn_line(descriptor)
+            _cut(descriptor)
             self._descriptor = descriptor
         return self._descriptor
 
@@ -112,7 +112,16 @@ def _write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _cut_torn_line(descriptor: int) -> None:
+def cut_torn_line(path: Path) -> None:
+    """Cut off what a killed writer left behind the last line break."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        _cut(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _cut(descriptor: int) -> None:
     size = os.fstat(descriptor).st_size
     data = os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
     torn = len(data) - (data.rfind(b"\n") + 1)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from scpo.credit import check_provided
 from scpo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,26 +14,13 @@ if TYPE_CHECKING:
     from scpo.tracking import RunFolder
 
 
-@dataclass(frozen=True)
-class Trainer:
-    """A registered trainer.
-
-    Attributes:
-        module: Its ``train(config, folder, should_stop)`` runs it; imported on use, for it is heavy.
-        provides: What it can do beyond plain rollouts of groups, in the words of ``scpo.credit.required``.
-    """
-
-    module: str
-    provides: frozenset[str]
-
-
-TRAINERS: dict[str, Trainer] = {
-    "local": Trainer(
-        "scpo.trainers.local.trainer",
-        provides=frozenset({"entropy", "hindsight_logprob", "value", "independent_sampling", "dynamic_sampling"}),
-    ),
+TRAINERS = {
+    "local": "scpo.trainers.local.trainer",
+    "verl": "scpo.trainers.verl.launch",
+    "verl_agent": "scpo.trainers.verl_agent.launch",
 }
-
+"""Trainers by name: the module whose ``train(config, folder, should_stop)`` runs it; imported on use, for it is heavy.
+What each provides is in ``scpo.schema.requirements``, where a configuration is checked against it."""
 
 EVALUATION = "scpo.trainers.evaluate.evaluation"
 """What runs methods that prompt, in place of whichever trainer is configured: nothing of it but its limits is read."""
@@ -49,15 +34,12 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     ``should_stop`` is asked after every training step; when it says yes, a checkpoint is written and the call returns.
 
     Raises:
-        ConfigError: The method requires something that the trainer does not provide, or a package is not installed;
-            nothing was loaded yet.
+        ConfigError: A package is not installed; nothing was loaded yet.
     """
     if config.method.agent is not None:
         _load(EVALUATION, config).train(config, folder, should_stop)
         return
-    trainer = TRAINERS[config.trainer.name]
-    check_provided(config.method, trainer.provides, config.trainer.name)
-    _load(trainer.module, config).train(config, folder, should_stop)
+    _load(TRAINERS[config.trainer.name], config).train(config, folder, should_stop)
 
 
 def _load(module: str, config: RunConfig) -> ModuleType:

@@ -10,12 +10,15 @@ from scpo.schema import HOSTS
 from sweeps.compose import CONF, compose_run, options
 from sweeps.identity import run_id
 from sweeps.matrix import expand
+from sweeps.search.plan import make_plan
 
 FILES = sorted(CONF.rglob("*.yaml"))
-GROUPS = sorted({path.parent.name for path in FILES if path.parent != CONF} - {"experiment", "estimator"})
+GROUPS = sorted({path.parent.name for path in FILES if path.parent != CONF} - {"experiment", "estimator", "search"})
 CHOICES = [f"{group}={name}" for group in GROUPS for name in options(group)]
 INSTRUCTED = ["model=qwen2_5_1_5b", "env.prompt=verl_agent"]
 NEEDS = {  # what a choice cannot be composed without
+    "method=dapo": ["trainer=local"],
+    "method=hcapo": ["trainer=local"],
     "method=react": INSTRUCTED,
     "method=reflexion": INSTRUCTED,
     "model=gpt_4o": ["method=plain", "env.prompt=verl_agent"],
@@ -42,6 +45,15 @@ def test_every_experiment_expands_at_every_scale(name):
         assert {cell.row.name for cell in matrix.cells} == runnable
         assert not matrix.notes
         assert len(matrix.runs) == len(matrix.cells)
+
+
+@pytest.mark.parametrize("name", options("search"))
+def test_every_search_starts_from_the_papers_setting_at_every_scale(name):
+    for scale in options("scale"):
+        plan = make_plan(name, [f"scale={scale}"])
+        assert plan.search.name == name
+        papers = [run_id(compose_run([f"scale={scale}", f"seed={seed}"])) for seed in plan.seeds]
+        assert list(plan.runs(plan.default())) == papers
 
 
 def method(name):
@@ -112,3 +124,27 @@ def test_every_value_has_a_source_beside_it_or_in_the_files_header(path: Path):
     assert header.replace("# @package _global_", "").strip(), "the file does not say what it is"
     unsourced = [line for line in lines if LEAF.match(line) and "#" not in line and not SELF_EXPLAINING.match(line)]
     assert not unsourced or SOURCE.search(header), f"no source for {unsourced}"
+
+
+SWEPT = {
+    "sweep_theta": ("theta", [0.4, 0.5, 0.6, 0.7, 0.8]),
+    "sweep_lambda": ("soft_base", [0.0, 0.2, 0.3, 0.4, 0.5, 0.6]),
+    "sweep_alpha": ("alpha", [0.1, 0.25, 0.5, 1.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("name", SWEPT)
+def test_a_sensitivity_sweep_changes_one_knob_around_the_paper_s_default(name):
+    knob, values = SWEPT[name]
+    shapers = [cell.config.method.shaper for cell in expand(name, ["scale=paper", "seeds=[0]"]).cells]
+    assert [getattr(shaper, knob) for shaper in shapers] == values
+    default = compose_run([]).method.shaper
+    assert {shaper.model_copy(update={knob: 0}) for shaper in shapers} == {default.model_copy(update={knob: 0})}
+
+
+def test_what_several_experiments_need_is_run_once():
+    table = expand("main_table", ["scale=paper"]).runs.keys()
+    assert expand("cost", ["scale=paper"]).runs.keys() < table
+    for name in SWEPT:
+        default = {cell.run_id for cell in expand(name, ["scale=paper"]).cells if cell.row.name == "scpo"}
+        assert default < table

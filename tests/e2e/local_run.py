@@ -13,7 +13,7 @@ OVERRIDES = [
     "model.hidden_size=32", "model.layers=2", "model.heads=2", "model.intermediate_size=64",
     "model.warm_start.games=24", "model.warm_start.steps=60", "model.warm_start.learning_rate=5e-3",
     "trainer.steps=6", "trainer.groups=3", "trainer.group_size=4", "trainer.validation.every=3",
-    "trainer.checkpoint_every=2", "trainer.mini_batch_rows=32", "trainer.probe_every=3",
+    "trainer.checkpoint_every=2", "trainer.mini_batch_rows=32", "trainer.probe_every=3", "trainer.sample_every=3",
 ]  # fmt: skip
 
 

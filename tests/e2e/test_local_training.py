@@ -48,6 +48,11 @@ def test_panels_probe_and_step_texts_are_on_disk(finished):
     for path in (finished / "diagnostics").glob("step_texts_*"):
         with np.load(path, allow_pickle=False) as texts:
             assert len(texts["text"]) == len(texts["credit"]) == len(texts["success"]) > 0
+    assert list(sampled_groups(finished)) == [f"groups_step_{step:05d}.json.gz" for step in (1, 3, 6)]
+
+
+def sampled_groups(folder):
+    return {path.name: path.read_bytes() for path in sorted((folder / "diagnostics").glob("groups_*"))}
 
 
 def test_a_run_killed_and_resumed_ends_with_the_same_bytes(finished, cache, tmp_path):
@@ -55,6 +60,7 @@ def test_a_run_killed_and_resumed_ends_with_the_same_bytes(finished, cache, tmp_
         kill_after_some_steps(tmp_path, cache)
     folder = finish(tmp_path, cache)
     assert (folder / "metrics.jsonl").read_bytes() == (finished / "metrics.jsonl").read_bytes()
+    assert sampled_groups(folder) == sampled_groups(finished)
     assert json.loads((folder / "status.json").read_text())["attempt"] == 3
 
 

@@ -90,7 +90,7 @@ def test_a_line_that_does_not_fit_leaves_no_trace_in_the_log(tmp_path, monkeypat
 
 
 @contextlib.contextmanager
-def small_disk(path, size="96k"):
+def small_disk(path, size="8m"):
     path.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
@@ -106,7 +106,7 @@ def test_a_run_on_a_disk_that_fills_up_fails_with_the_reason_and_goes_on_once_th
         folder = fake.make_run(disk)
         filler = disk / "filler"
         with contextlib.suppress(OSError):
-            filler.write_bytes(b"x" * (1 << 20))
+            filler.write_bytes(b"x" * (16 << 20))
         code, output = fake.finish(fake.start("fake_train.py", folder.path))
         assert code != 0
         assert "No space left on device" in output

@@ -14,12 +14,13 @@ import pytest
 
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine import Engine
-from scpo.envs.alfworld.games import FAMILIES, SPLITS
+from scpo.envs.alfworld.games import SPLITS
 from scpo.envs.alfworld.generated import GeneratedGames, generate
 from scpo.envs.alfworld.official import OfficialGames
 from scpo.envs.alfworld.scenario import sample
 from scpo.envs.alfworld.translations import TranslationStore
 from scpo.errors import GameError
+from scpo.schema import FAMILIES
 from scpo.schema.env import GeneratedGames as Sizes
 from tests.alfworld_games import StockEngine, official_data
 

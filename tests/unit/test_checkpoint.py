@@ -117,7 +117,7 @@ def test_a_failed_write_leaves_earlier_checkpoints_and_no_scratch(tmp_path, monk
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("scpo.trainers.local.checkpoint._sync", full)
+    monkeypatch.setattr("scpo.trainers.local.checkpoint.sync", full)
     with pytest.raises(RecordWriteError, match=r"No space left .* earlier checkpoints are intact"):
         save(tmp_path, 10, policy, optimizer)
     assert [path.name for path in tmp_path.iterdir()] == ["step_00005"]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scpo import credit
 from scpo.advantages import ESTIMATORS, Estimator
 from scpo.advantages.anchors import anchor_groups
-from scpo.credit import STAGES, assign, assign_tokens, check_provided, required, resolve
+from scpo.credit import STAGES, assign, assign_tokens, resolve
 from scpo.errors import ConfigError, StepBatchError
-from scpo.schema import DynamicSampling, IndependentSampling
+from scpo.schema import IndependentSampling
 from tests.step_batches import (
     EqualityScorer,
     TableScorer,
@@ -37,6 +37,7 @@ PPO = method(gae_settings(), name="ppo", sampling=IndependentSampling(rule="inde
 ALWAYS = {
     "credit/active_groups", "credit/descents", "credit/steps_all", "credit/aux_mean", "credit/aux_mean_failed",
     "scpo/pairs_dense", "scpo/pairs_asked", "scpo/pairs_scored", "scpo/pairs_speculated",
+    "scpo/shaping_skipped",
 }  # fmt: skip
 RATIOS = {"credit/steps", "credit/effective", "credit/shift", "credit/exact", "credit/above_theta"}
 
@@ -79,7 +80,7 @@ def test_every_diagnostic_of_a_hand_worked_batch():
     assert metrics["scpo/pairs_asked"] == 4  # a~x, a~a, b~b; a~y
     assert metrics["scpo/pairs_scored"] == 4
     assert metrics["credit/above_theta"] == 2 / 4
-    assert metrics["scpo/pairs_speculated"] == 0
+    assert metrics["scpo/pairs_speculated"] == metrics["scpo/shaping_skipped"] == 0
     assert set(told.timings) == {f"timing_s/scpo/{stage}" for stage in STAGES}
     json.dumps(metrics | told.timings, allow_nan=False)
 
@@ -115,7 +116,8 @@ def test_a_method_without_a_shaper_has_amounts_of_zero_and_needs_no_scorer(estim
     assert told.metrics["credit/active_groups"] == 0.5
     assert {told.metrics[name] for name in ALWAYS if name.startswith("scpo/") or "aux" in name} == {0}
     assert set(told.timings) == {f"timing_s/scpo/{stage}" for stage in STAGES}
-    assert told.details(BATCH) == {"steps": [], "matches": []}
+    assert told.steps(BATCH) == []
+    assert told.unshaped_advantage_N is None
 
 
 def test_token_advantages_of_a_method_with_a_critic():
@@ -158,17 +160,20 @@ def test_credit_reaches_every_host_in_anchor_groups_of_two_or_more(seed, host):
             assert shaped_N[id_N == id_N[row]].tolist() != plain_N[id_N == id_N[row]].tolist()
 
 
-def test_details_are_json_ready_and_name_both_sides_of_a_match():
+def test_step_records_are_json_ready():
     _, told = assign(BATCH, EqualityScorer(), SCPO)
-    details = json.loads(json.dumps(told.details(BATCH)))
-    assert len(details["steps"]) == 8
-    assert details["steps"][4] == {
+    records = json.loads(json.dumps(told.steps(BATCH)))
+    assert len(records) == 8
+    assert records[4] == {
         "group": 0, "trajectory": 1, "step": 1, "text": "a || now a", "success": False, "credit": 1.0
     }  # fmt: skip
-    assert details["matches"][1] == {
-        "group": 0, "trajectory": 1, "step": 2, "reference_trajectory": 0, "reference_step": 1,
-        "similarity": 1.0, "credit": 1.0, "exact": True,
-    }  # fmt: skip
+
+
+def test_the_advantages_without_credit_are_those_of_the_host():
+    shaped_N, told = assign(BATCH, EqualityScorer(), SCPO)
+    plain_N, _ = assign(BATCH, None, method(SCPO.estimator, name="host"))
+    assert told.advantage_N.tolist() == shaped_N.tolist()
+    assert told.unshaped_advantage_N.tolist() == plain_N.tolist() != shaped_N.tolist()
 
 
 def test_an_empty_batch_gets_no_advantages():
@@ -212,24 +217,6 @@ def test_a_row_level_estimator_has_no_token_advantages():
 def test_token_arrays_of_another_batch_are_refused():
     with pytest.raises(StepBatchError, match="mask_NL has 3 rows, the batch 8"):
         assign_tokens(BATCH, np.zeros((3, 2)), np.ones((3, 2)), PPO)
-
-
-def test_what_a_method_requires_of_its_trainer():
-    assert required(SCPO) == required(GIGPO) == frozenset()
-    assert required(method(empg_settings())) == {"entropy"}
-    assert required(method(hcapo_settings())) == {"hindsight_logprob"}
-    assert required(PPO) == {"value", "independent_sampling"}
-    assert required(method(grpo_settings(), sampling=DynamicSampling(rule="dynamic", rounds=10))) == {
-        "dynamic_sampling"
-    }
-
-
-def test_a_trainer_that_lacks_something_refuses_the_method():
-    check_provided(PPO, frozenset({"value", "independent_sampling", "entropy"}), "local")
-    with pytest.raises(
-        ConfigError, match=r"'ppo' needs independent_sampling, value, which trainer 'local'.*provides: entropy"
-    ):
-        check_provided(PPO, frozenset({"entropy"}), "local")
 
 
 @pytest.mark.parametrize(

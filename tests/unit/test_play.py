@@ -6,9 +6,9 @@ from scpo.agents import make_agent
 from scpo.errors import EnvironmentFailure
 from scpo.rollout import Generation, group_slots, rollout
 from scpo.schema import PlainAgent, ReflexionAgent
+from scpo.trainers.episodes import episode_metrics
 from scpo.trainers.evaluate.play import BilledGeneration, play_all
 from scpo.trainers.evaluate.records import EpisodeRecord, panel_metrics, usage_metrics
-from scpo.trainers.local.validation import episode_metrics
 from tests.unit.test_rollout import TASKS, Countdowns, Guess
 
 PLAIN = make_agent(PlainAgent(name="plain"))
@@ -54,7 +54,7 @@ def test_plain_episodes_are_those_of_a_rollout_with_the_same_seed():
         [result.action for result in trajectory.results] for trajectory in expected
     ]
     metrics = episode_metrics(expected, by_family=True)
-    assert panel_metrics(records(played), attempts=1) == pytest.approx(metrics)
+    assert panel_metrics(records(played), reflecting=False) == pytest.approx(metrics)
 
 
 @pytest.mark.parametrize("window", [1, 2, 4])
@@ -114,7 +114,7 @@ def test_metrics_of_records_worked_by_hand():
     one = EpisodeRecord("a", "Pick", 0, True, 1.0, 2, 1, 1, 100, 10, 0.25)
     two = dataclasses.replace(one, task="b", family="Look", won=True, score=0.5, length=3, invalid=0, attempts=3)
     lost = dataclasses.replace(one, task="c", won=False, score=0.0, length=5, invalid=4, attempts=3)
-    assert panel_metrics([one, two, lost], attempts=3) == pytest.approx(
+    assert panel_metrics([one, two, lost], reflecting=True) == pytest.approx(
         {
             "success_rate": 2 / 3, "episodes": 3, "episode_length": 10 / 3, "invalid_rate": 0.5, "score": 0.5,
             "attempts": 7 / 3, "first_success_rate": 1 / 3, "Look/success_rate": 1.0, "Pick/success_rate": 0.5,

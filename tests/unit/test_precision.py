@@ -4,7 +4,7 @@ import pytest
 from scpo.envs.base import StepResult, Task
 from scpo.errors import EnvironmentFailure
 from scpo.rollout import Slot, Trajectory, step_batch
-from scpo.trainers.local.precision import credit_precision
+from scpo.trainers.precision import credit_precision
 
 
 class Countdown:

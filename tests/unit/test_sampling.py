@@ -4,7 +4,7 @@ from scpo.envs.base import StepResult, Task
 from scpo.rollout import Trajectory
 from scpo.schema.method import DynamicSampling, IndependentSampling
 from scpo.trainers.local.sampling import Draw, sample
-from scpo.trainers.local.trainer import training_tasks
+from scpo.trainers.tasks import training_tasks
 
 DYNAMIC = DynamicSampling(rule="dynamic", rounds=3)
 

@@ -1,4 +1,5 @@
-from scpo.trainers.local.tokenizer import ACTION_CLOSE, train_tokenizer
+from scpo.envs.projection import CLOSE_TAG
+from scpo.trainers.local.tokenizer import train_tokenizer
 
 
 def test_words_numbers_and_tags_are_one_token_each():
@@ -19,7 +20,7 @@ def test_ids_depend_on_the_words_only_not_on_their_order_or_counts():
 
 
 def test_the_closing_tag_ends_a_response():
-    assert train_tokenizer(["a"]).eos_token == ACTION_CLOSE
+    assert train_tokenizer(["a"]).eos_token == CLOSE_TAG
 
 
 def test_a_saved_tokenizer_loads_as_it_was(tmp_path):
@@ -29,4 +30,4 @@ def test_a_saved_tokenizer_loads_as_it_was(tmp_path):
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert loaded("go to desk 1 </action>")["input_ids"] == tokenizer("go to desk 1 </action>")["input_ids"]
-    assert loaded.eos_token == ACTION_CLOSE
+    assert loaded.eos_token == CLOSE_TAG

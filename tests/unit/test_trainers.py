@@ -3,18 +3,13 @@ import sys
 import pytest
 
 from scpo.errors import ConfigError
+from scpo.schema import PROVIDES
 from scpo.trainers import TRAINERS, train
-from sweeps.compose import compose_run, options
-
-METHODS = [name for name in options("method") if name not in ("plain", "react", "reflexion")]
+from sweeps.compose import compose_run
 
 
-def test_a_method_that_the_trainer_cannot_run_is_refused_before_anything_is_loaded(monkeypatch):
-    lacking = type(TRAINERS["local"])("a.module.that.is.never.imported", provides=frozenset())
-    monkeypatch.setitem(TRAINERS, "local", lacking)
-    with pytest.raises(ConfigError, match="'ppo' needs independent_sampling, value, which trainer 'local' does not"):
-        train(compose_run(["method=ppo"]), None, lambda: False)
-    assert lacking.module not in sys.modules
+def test_every_trainer_says_what_it_provides():
+    assert PROVIDES.keys() == TRAINERS.keys()
 
 
 def test_a_package_that_is_not_installed_is_named_with_what_installs_it(monkeypatch):
@@ -23,10 +18,3 @@ def test_a_package_that_is_not_installed_is_named_with_what_installs_it(monkeypa
         monkeypatch.delitem(sys.modules, loaded)
     with pytest.raises(ConfigError, match=r"package torch is not installed; pip install 'scpo\[alfworld,local\]'"):
         train(compose_run(["method=scpo"]), None, lambda: False)
-
-
-def test_trainers_speak_the_words_of_what_methods_require():
-    from scpo.credit import required
-
-    words = frozenset().union(*(required(compose_run([f"method={name}"]).method) for name in METHODS))
-    assert all(trainer.provides <= words for trainer in TRAINERS.values())

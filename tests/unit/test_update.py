@@ -18,7 +18,8 @@ def trainer_config(**changes) -> LocalTrainer:
         loss=dict(clip_low=0.2, clip_high=0.2, dual_clip=3.0, kl_coefficient=0.0, entropy_coefficient=0.001),
         optimizer=dict(learning_rate=0.1, warmup_steps=0, weight_decay=0.0, gradient_clip=1.0),
         validation=dict(every=1, temperature=1.0, seed=0),
-        checkpoint_every=1, keep_checkpoints=1, probe_every=1, probe_siblings=2, precision_every=1, precision_steps=4,
+        checkpoint_every=1, keep_checkpoints=1, probe_every=1, probe_siblings=2, sample_every=1, sample_groups=1,
+        precision_every=1, precision_steps=4,
     )  # fmt: skip
     return LocalTrainer(**(values | changes))
 

@@ -142,7 +142,8 @@ def test_panels_are_the_same_in_every_process(stack):
 def test_a_drawn_panel_is_balanced_over_categories():
     mini = compose_run(["env=webshop"]).env
     panel = make_environment(mini, cache_dir=None).panel("train")
-    assert set(Counter(task.family for task in panel.tasks).values()) <= {12, 13}
+    counts = Counter(task.family for task in panel.tasks).values()
+    assert max(counts) - min(counts) <= 1
 
 
 def test_the_stacks_panels_share_every_goal_and_the_fixed_ones_none(stack):

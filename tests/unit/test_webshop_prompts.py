@@ -2,9 +2,11 @@ import hashlib
 
 import pytest
 
+from scpo.envs.projection import project
 from scpo.envs.webshop.compact import compact, compact_response, wish
+from scpo.envs.webshop.compact_actions import compact_action, expand
+from scpo.envs.webshop.environment import INTERFACES
 from scpo.envs.webshop.pages import Page
-from scpo.envs.webshop.projection import compact_action, expand, project, project_compact
 from scpo.envs.webshop.prompts import verl_agent
 from scpo.envs.webshop.shop import WebShop
 from scpo.envs.webshop.transcript import Transcript, page_text
@@ -77,7 +79,7 @@ def test_the_prompts_of_the_recorded_episodes_are_verl_agents():
     ],
 )
 def test_responses_are_projected_as_verl_agent_does(response, expected):
-    assert project(response, require_think=True) == expected
+    assert project(response, require_think=True, tail=20) == expected
 
 
 @pytest.mark.parametrize("action", [*(f"click[{name}]" for name in LISTING), "search[red shoes 10]"])
@@ -90,12 +92,22 @@ def test_compact_actions_round_trip_on_a_product_page(action):
     assert expand(compact_action(action, ITEM), ITEM) == action
 
 
-def test_compact_responses_need_neither_thinking_nor_brackets():
-    assert project_compact("click 2 </action>", LISTING) == ("click[b000000002]", True)
-    assert project_compact("<action> click[buy now] </action>", ITEM) == ("click[buy now]", True)
-    assert project_compact("search red", LISTING) == ("search red", False)
-    assert project_compact("dance </action>", LISTING) == ("dance", True)
-    assert project_compact("click 7 </action>", LISTING) == ("click[7]", True)
+@pytest.mark.parametrize(
+    ("response", "page", "expected"),
+    [
+        ("click 2 </action>", LISTING, ("click[b000000002]", True)),
+        ("<action> click[buy now] </action>", ITEM, ("click[buy now]", True)),
+        ("search red", LISTING, ("search red", False)),  # no closing tag
+        ("dance </action>", LISTING, ("dance", True)),
+        ("click 7 </action>", LISTING, ("click[7]", True)),  # no such place
+    ],
+)
+def test_compact_responses_need_neither_thinking_nor_brackets(response, page, expected):
+    here = Transcript("buy a hat", "'Page'", {"has_search_bar": False, "clickables": page}, Page("results"), [])
+    assert INTERFACES["compact"].project(response, here) == expected
+
+
+def test_an_action_is_shown_in_its_compact_form():
     assert compact_response("click[b000000002]", LISTING) == "click 2 </action>"
 
 

@@ -32,7 +32,7 @@ def test_a_token_over_255_characters_is_cut():
 
 @pytest.mark.parametrize("text", ["_", "a_", "_\u0301", "'", "1.", "😀\u200d", "[", "\u0301"])
 def test_ten_thousand_odd_characters_are_analysed_at_once(text):
-    analyse(text * 10_000)
+    assert len(analyse(text * 10_000)) <= 10_000
 
 
 def test_lengths_are_stored_in_one_byte_as_lucene_does():

@@ -9,19 +9,22 @@ from pathlib import Path
 
 from scpo.envs.alfworld import prompts
 from scpo.envs.alfworld.engine import Engine, Limits, OpenGame
-from scpo.envs.alfworld.games import FAMILIES, Game, GameSource
+from scpo.envs.alfworld.games import Game, GameSource
 from scpo.envs.alfworld.generated import GeneratedGames
 from scpo.envs.alfworld.official import OfficialGames
 from scpo.envs.alfworld.plans import Plans
-from scpo.envs.alfworld.projection import project, project_compact
 from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.alfworld.translations import TranslationStore
 from scpo.envs.alfworld.vocabulary import vocabulary
 from scpo.envs.base import Demonstration, Panel, StepResult, Task
 from scpo.envs.panel import draw
+from scpo.envs.projection import project, project_compact
 from scpo.errors import EnvironmentFailure, GameError, PanelError
+from scpo.schema import FAMILIES
 from scpo.schema.env import AlfworldConfig, PanelConfig
 from scpo.schema.model import WarmStart
+
+UNTAGGED_TAIL = 30  # verl-agent's projection of this environment
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class Interface:
 
 
 INTERFACES = {
-    "verl_agent": Interface(prompts.verl_agent, partial(project, require_think=True)),
-    "compact": Interface(prompts.compact, project_compact),
+    "verl_agent": Interface(prompts.verl_agent, partial(project, require_think=True, tail=UNTAGGED_TAIL)),
+    "compact": Interface(prompts.compact, partial(project_compact, tail=UNTAGGED_TAIL)),
 }
 
 

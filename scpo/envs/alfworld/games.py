@@ -6,16 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-FAMILIES = {
-    "Pick": "pick_and_place_simple",
-    "Look": "look_at_obj_in_light",
-    "Clean": "pick_clean_then_place_in_recep",
-    "Heat": "pick_heat_then_place_in_recep",
-    "Cool": "pick_cool_then_place_in_recep",
-    "Pick2": "pick_two_obj_and_place",
-}
-"""Columns of the result table, and the name of each family in the game files."""
-
 SPLITS = ("train", "valid_seen", "valid_unseen")
 
 
@@ -25,7 +15,7 @@ class Game:
 
     Attributes:
         id: Stable name, ``<split>/...``, the same on every machine.
-        family: One of the values of ``FAMILIES``.
+        family: One of the values of ``scpo.schema.FAMILIES``.
         sha256: Hash of the content.
         domain: PDDL domain.
         problem: PDDL problem.

@@ -9,10 +9,11 @@ import re
 from collections.abc import Sequence
 
 from scpo.envs.alfworld.assets import assets
-from scpo.envs.alfworld.games import FAMILIES, Game
+from scpo.envs.alfworld.games import Game
 from scpo.envs.alfworld.problem import pddl, sentence, walkthrough
 from scpo.envs.alfworld.scenario import sample
 from scpo.errors import GameError
+from scpo.schema import FAMILIES
 from scpo.schema.env import GeneratedGames as Sizes
 
 _ID = re.compile(r"(?P<split>train|valid_seen|valid_unseen)/generated-(?P<seed>\d+)/(?P<index>\d{6})-(?P<family>\w+)")

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scpo.envs.alfworld.games import FAMILIES, SPLITS, Game
+from scpo.envs.alfworld.games import SPLITS, Game
 from scpo.errors import GameError
+from scpo.schema import FAMILIES
 
 _MEND = "run alfworld-download and set ALFWORLD_DATA to its folder, or use generated games (env.games=generated)"
 _TEXTS = ("pddl_domain", "pddl_problem", "grammar")

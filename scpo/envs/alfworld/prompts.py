@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import re
 
-from scpo.envs.alfworld.projection import CLOSE_TAG, OPEN_TAG
 from scpo.envs.alfworld.transcript import Transcript
+from scpo.envs.projection import CLOSE_TAG, OPEN_TAG
 
 _INSTRUCTIONS = (
     "\n\nNow it's your turn to take an action.\n"

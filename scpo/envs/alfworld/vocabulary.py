@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scpo.envs.alfworld.assets import assets
-from scpo.envs.alfworld.games import FAMILIES
 from scpo.envs.alfworld.grammar import Symbol, Terminal, read_grammar
 from scpo.envs.alfworld.world import NOTHING_HAPPENS
+from scpo.schema import FAMILIES
 
 _NUMBERS = 60  # no game has sixty of a kind, nor an episode that counts that far
 _COMPACT_WORDS = "start nothing holding at can hot cool clean | > : ;"

@@ -1,7 +1,7 @@
 """The compact prompt of small policies: some 150 words instead of thousands of characters.
 
 The wish, what was done last, and the page: of results the place, the first words of the title and the price of each
-product; of a product its options, title and price. Actions need no brackets, see ``scpo.envs.webshop.projection``.
+product; of a product its options, title and price. Actions need no brackets, see ``scpo.envs.webshop.compact_actions``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import functools
 import re
 from collections.abc import Iterator
 
+from scpo.envs.projection import CLOSE_TAG, OPEN_TAG
+from scpo.envs.webshop.compact_actions import compact_action, words
 from scpo.envs.webshop.pages import SUB_PAGES, Page
 from scpo.envs.webshop.products import Product
-from scpo.envs.webshop.projection import CLOSE_TAG, OPEN_TAG, compact_action, words
 from scpo.envs.webshop.transcript import Transcript
 
 TITLE_WORDS = 10

@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scpo.envs.base import Demonstration, Panel, StepResult, Task
+from scpo.envs.projection import project, project_compact
 from scpo.envs.webshop.catalogue import Catalogue, load_catalogue
 from scpo.envs.webshop.compact import compact
+from scpo.envs.webshop.compact_actions import expand
 from scpo.envs.webshop.generated import generated_catalogue
 from scpo.envs.webshop.panels import GoalPanels, place
-from scpo.envs.webshop.projection import project, project_compact
 from scpo.envs.webshop.prompts import verl_agent
 from scpo.envs.webshop.shop import WebShop
 from scpo.envs.webshop.transcript import Transcript
 from scpo.errors import CatalogueError
 from scpo.schema.env import WebshopConfig
 from scpo.schema.model import WarmStart
+
+UNTAGGED_TAIL = 20  # verl-agent's projection of this environment
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,19 @@ class Interface:
     project: Callable[[str, Transcript], tuple[str, bool]]
 
 
+def _project_compact(response: str, transcript: Transcript) -> tuple[str, bool]:
+    action, valid = project_compact(response, tail=UNTAGGED_TAIL)
+    return (expand(action, transcript.actions["clickables"]) if valid else action), valid
+
+
 INTERFACES = {
     "verl_agent": Interface(
         lambda transcript, config: verl_agent(transcript, config.history_length, config.max_prompt_characters),
-        lambda response, _transcript: project(response, require_think=True),
+        lambda response, _transcript: project(response, require_think=True, tail=UNTAGGED_TAIL),
     ),
     "compact": Interface(
         lambda transcript, config: compact(transcript, config.history_length),
-        lambda response, transcript: project_compact(response, transcript.actions["clickables"]),
+        _project_compact,
     ),
 }
 

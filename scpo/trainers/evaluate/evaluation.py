@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scpo.agents import make_agent
-from scpo.agents.base import Agent
+from scpo.agents.base import Agent, ReflectingAgent
 from scpo.envs import make_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
 from scpo.rollout import Policy, Slot, group_slots
 from scpo.tracking import Tracker
+from scpo.trainers.episodes import panel_records
 from scpo.trainers.evaluate.play import Play, play_all
 from scpo.trainers.evaluate.records import EpisodeLog, EpisodeRecord, panel_metrics, usage_metrics
-from scpo.trainers.local.validation import panel_records
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
@@ -76,7 +76,7 @@ def _measure(session: Session) -> dict[str, float] | None:
         records = _play_panel(session, panel)
         if records is None:
             return None
-        values = panel_metrics(records, attempts=session.agent.trials)
+        values = panel_metrics(records, reflecting=isinstance(session.agent, ReflectingAgent))
         metrics |= {f"val/{panel}/{name}": value for name, value in values.items()}
         played += records
     return metrics | usage_metrics(played, billed=session.config.model.kind == "api")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from scpo.agents.base import Agent, Turn, without_thoughts
+from scpo.agents.base import Agent, ReflectingAgent, Turn, without_thoughts
 from scpo.envs.base import Environment, Episode, StepResult
 from scpo.errors import EnvironmentFailure
 from scpo.rollout import Generation, Policy, Slot
@@ -142,11 +142,11 @@ class _Running:
 
 
 def episode(environment: Environment, agent: Agent, play: Play, retries: int) -> Asking:
-    """Attempts until one wins or none is left, with a reflection after each failure but the last."""
+    """One attempt; a reflecting agent goes on until it wins or has none left, and reflects in between."""
     while True:
         play.attempts += 1
         yield from _attempt(environment, agent, play, retries)
-        if play.won or play.attempts == agent.trials:
+        if play.won or not isinstance(agent, ReflectingAgent) or play.attempts == agent.trials:
             return
         prompt = agent.reflection_prompt(play.turns, play.reflections)
         generation = yield prompt

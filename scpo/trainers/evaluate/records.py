@@ -78,10 +78,10 @@ def _checked(line: dict[str, Any], slots: Sequence[Slot], log: JsonLines) -> Epi
     return record
 
 
-def panel_metrics(records: Sequence[EpisodeRecord], *, attempts: int) -> dict[str, float]:
-    """The metrics of ``scpo.trainers.local.validation.episode_metrics``, from records.
+def panel_metrics(records: Sequence[EpisodeRecord], *, reflecting: bool) -> dict[str, float]:
+    """The metrics of ``scpo.trainers.episodes.episode_metrics``, from records.
 
-    With more than one attempt allowed: also how many were made, and the success rate after the first.
+    Of a reflecting agent also: how many attempts were made, and the success rate after the first.
     """
     steps = sum(record.length for record in records)
     metrics = {
@@ -92,7 +92,7 @@ def panel_metrics(records: Sequence[EpisodeRecord], *, attempts: int) -> dict[st
     }
     if graded := [record.score for record in records if record.score is not None]:
         metrics["score"] = float(np.mean(graded))
-    if attempts > 1:
+    if reflecting:
         metrics["attempts"] = float(np.mean([record.attempts for record in records]))
         metrics["first_success_rate"] = float(np.mean([record.won and record.attempts == 1 for record in records]))
     families: dict[str, list[bool]] = defaultdict(list)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from scpo.errors import RecordError, RecordWriteError
+from scpo.tracking.atomic import sync
 from scpo.tracking.folder import CHECKPOINT_MARKER
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def save_checkpoint(
         _write(scratch, step, model, tokenizer, optimizer, critic=critic)
         shutil.rmtree(target, ignore_errors=True)
         scratch.rename(target)
-        _sync(folder)
+        sync(folder)
     except (OSError, RuntimeError) as error:
         # safetensors reports a full disk as its own error, a RuntimeError subclass or OSError by version
         shutil.rmtree(scratch, ignore_errors=True)
@@ -88,10 +88,10 @@ def _write(
         save_file(_optimizer_tensors(critic.optimizer), scratch / "critic_optimizer.safetensors")
     sizes = {path.name: path.stat().st_size for path in sorted(scratch.iterdir())}
     for name in sizes:
-        _sync(scratch / name)
+        sync(scratch / name)
     (scratch / CHECKPOINT_MARKER).write_text(json.dumps({"step": step, "bytes": sizes}))
-    _sync(scratch / CHECKPOINT_MARKER)
-    _sync(scratch)
+    sync(scratch / CHECKPOINT_MARKER)
+    sync(scratch)
 
 
 def complete_checkpoints(folder: Path) -> list[Checkpoint]:
@@ -149,11 +149,3 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torc
         index, name = key.split(".")
         state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

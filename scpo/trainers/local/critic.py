@@ -17,7 +17,7 @@ from scpo.trainers.local.batches import MicroBatch, micro_batches, mini_batches,
 from scpo.trainers.local.policy import LocalPolicy, positions
 
 if TYPE_CHECKING:
-    from scpo.schema import LocalTrainer
+    from scpo.schema import TrainerSettings
     from scpo.schema.method import CriticSettings
 
 FloatArray = NDArray[np.float32]
@@ -97,7 +97,7 @@ def update_critic(
     critic: Critic,
     generations: Sequence[Generation],
     targets: Targets,
-    config: LocalTrainer,
+    config: TrainerSettings,
     *,
     rng: np.random.Generator,
 ) -> dict[str, float]:
@@ -126,7 +126,7 @@ def _accumulate(
     generations: Sequence[Generation],
     rows: NDArray[np.int64],
     targets: Targets,
-    config: LocalTrainer,
+    config: TrainerSettings,
 ) -> float:
     """Add the gradient of one mini-batch's token mean and return that."""
     tokens = sum(len(generations[row].response_ids) for row in rows)

@@ -38,7 +38,8 @@ def estimate(
     """Ask ``scpo.credit`` for the advantages; ``generations`` are the responses of the batch's rows."""
     seed = (config.seed, step)
     if resolve(config.method).level == "row" or critic is None:
-        return Estimate(*assign(batch, scorer, config.method, seed=seed))
+        speculate = config.machine.scorer.ahead(config.scorer)
+        return Estimate(*assign(batch, scorer, config.method, seed=seed, speculate=speculate))
     value_NL = values(critic, generations, config.trainer.micro_batch_rows)
     mask_NL = response_mask(generations)
     advantage_NL, return_NL, diagnostics = assign_tokens(batch, value_NL, mask_NL, config.method, seed=seed)

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.credit import OPTIONAL_FIELDS, required
+from scpo.credit import OPTIONAL_FIELDS
 from scpo.rollout import Trajectory
+from scpo.schema import required
 from scpo.trainers.local.batches import Ids, micro_batches, token_pairs
 from scpo.trainers.local.policy import LocalPolicy
 

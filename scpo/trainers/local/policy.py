@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from scpo.rollout import Generation
+from scpo.trainers.encoding import decode, encode
 from scpo.trainers.local.loss import TokenStatistics, token_statistics
-from scpo.trainers.local.tokenizer import ACTION_CLOSE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -51,18 +51,11 @@ class LocalPolicy:
 
     def encode(self, prompts: Sequence[str]) -> list[list[int]]:
         """Token ids of each prompt, untruncated."""
-        if self.tokenizer.chat_template:
-            prompts = [self._as_user_message(prompt) for prompt in prompts]
-        return self.tokenizer(list(prompts), add_special_tokens=False)["input_ids"]
-
-    def _as_user_message(self, prompt: str) -> str:
-        message = [{"role": "user", "content": prompt}]
-        return str(self.tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False))
+        return encode(self.tokenizer, prompts)
 
     def decode(self, response_ids: Sequence[int]) -> str:
-        """Text of a response; the end token is kept where it is the action's closing tag."""
-        keep_end = self.tokenizer.eos_token == ACTION_CLOSE
-        return str(self.tokenizer.decode(list(response_ids), skip_special_tokens=not keep_end))
+        """Text of a response."""
+        return decode(self.tokenizer, response_ids)
 
     @torch.no_grad()
     def generate(

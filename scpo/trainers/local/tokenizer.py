@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from scpo.envs.projection import CLOSE_TAG, OPEN_TAG
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-ACTION_OPEN, ACTION_CLOSE = "<action>", "</action>"
 PAD, UNKNOWN = "<pad>", "<unk>"
 WORD = r"</?action>|[a-z]+|\d+|[>|:;]"
 
@@ -19,7 +20,7 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     from transformers import PreTrainedTokenizerFast
 
     split = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
-    special = [PAD, ACTION_CLOSE, UNKNOWN, ACTION_OPEN]
+    special = [PAD, CLOSE_TAG, UNKNOWN, OPEN_TAG]
     words = {word for text in texts for word, _ in split.pre_tokenize_str(text.lower())}
     # Ids follow the alphabet, not the counts of a particular sample.
     vocabulary = {word: index for index, word in enumerate(special + sorted(words.difference(special)))}
@@ -27,5 +28,5 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = split
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=PAD, eos_token=ACTION_CLOSE, unk_token=UNKNOWN, padding_side="left"
+        tokenizer_object=tokenizer, pad_token=PAD, eos_token=CLOSE_TAG, unk_token=UNKNOWN, padding_side="left"
     )

@@ -20,35 +20,37 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.credit import CreditDiagnostics, required
+from scpo.credit import CreditDiagnostics
 from scpo.envs import make_environment
 from scpo.envs.base import Environment, PlanningEnvironment, Task
+from scpo.errors import ScorerError, ScorerUnavailable
 from scpo.progress import progress
 from scpo.rollout import Generation, Slot, Trajectory, group_slots, rollout, step_batch
-from scpo.scoring import make_scorer
-from scpo.shaping.drive import Scorer
+from scpo.schema import required
+from scpo.scoring import PairCache, open_scorer
 from scpo.shaping.order import positions
 from scpo.steps import StepBatch
 from scpo.tracking import Tracker
+from scpo.trainers.episodes import episode_metrics, panel_records
+from scpo.trainers.group_records import save_groups
 from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
 from scpo.trainers.local.critic import Critic, make_critic, update_critic
 from scpo.trainers.local.estimates import Estimate, estimate
 from scpo.trainers.local.make_policy import make_policy
 from scpo.trainers.local.measurements import measure
 from scpo.trainers.local.policy import LocalPolicy
-from scpo.trainers.local.precision import credit_precision
-from scpo.trainers.local.samples import save_probe, save_step_texts
 from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.update import UpdateBatch, update
-from scpo.trainers.local.validation import episode_metrics, panel_records, validate
+from scpo.trainers.local.validation import validate
+from scpo.trainers.precision import credit_precision
+from scpo.trainers.samples import save_probe, save_step_texts
+from scpo.trainers.tasks import AGAIN, CRITIC, PRECISION, PROBE, ROLLOUT, SHUFFLE, training_tasks
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
     from scpo.tracking import RunFolder
 
 logger = logging.getLogger(__name__)
-
-ROLLOUT, SHUFFLE, TASKS, PROBE, AGAIN, CRITIC, PRECISION = range(7)  # purposes of a seed; AGAIN: later sampling rounds
 
 
 @dataclass
@@ -74,7 +76,7 @@ class Session:
     reference: LocalPolicy | None
     optimizer: torch.optim.Optimizer
     critic: Critic | None
-    scorer: Scorer
+    scorer: PairCache
 
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
@@ -124,7 +126,7 @@ def _open(config: RunConfig, should_stop: Callable[[], bool]) -> Session:
     critic = None
     if "value" in required(config.method):
         critic = make_critic(policy, config.method.estimator.critic, config.trainer.optimizer.weight_decay)  # type: ignore[union-attr]  # whoever requires it has one
-    scorer = make_scorer(config.scorer, device=str(policy.device))
+    scorer = open_scorer(config.scorer, config.machine.scorer, device=str(policy.device))
     return Session(config, environment, policy, reference, optimizer, critic, scorer)
 
 
@@ -184,7 +186,9 @@ def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict
                 position_N=_positions(config, sampled.kept),
                 measured=measured,
             )
-            estimated = estimate(batch, generations, config, step, scorer=session.scorer, critic=session.critic)
+            session.scorer.report()  # what samples and probes asked for counts nowhere
+            estimated = _estimate(session, step, folder, batch, generations)
+            scored = session.scorer.report()
         with clock("critic"):
             critic = _update_critic(session, generations, estimated, step)
         with clock("update"):
@@ -198,10 +202,32 @@ def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict
                 reference=session.reference,
             )
         save_step_texts(folder, step, batch, estimated.diagnostics)
+    with clock("samples"), _spared("groups", step):
+        save_groups(folder, step, batch, estimated.diagnostics, config=config, scorer=session.scorer)
     with clock("precision"):
         precision = _precision(session, sampled.kept, batch, estimated.diagnostics, step)
     metrics = _rollout_metrics(sampled) | critic | actor | estimated.diagnostics.metrics | precision
-    return metrics, dict(clock.seconds) | estimated.diagnostics.timings
+    return metrics, dict(clock.seconds) | estimated.diagnostics.timings | scored
+
+
+def _estimate(
+    session: Session, step: int, folder: RunFolder, batch: StepBatch, generations: Sequence[Generation]
+) -> Estimate:
+    """The advantages. When the scorer fails for good, what was learned before this step is kept."""
+    try:
+        return estimate(batch, generations, session.config, step, scorer=session.scorer, critic=session.critic)
+    except ScorerError:
+        _save(session, folder, step - 1)
+        raise
+
+
+@contextmanager
+def _spared(sample: str, step: int) -> Iterator[None]:
+    """A sample for the figures is left out where the configuration lets training go on without the scorer."""
+    try:
+        yield
+    except ScorerUnavailable as error:
+        logger.error("no %s of step %d: %s", sample, step, error)
 
 
 def _precision(
@@ -257,19 +283,6 @@ def _roll_out(session: Session, step: int) -> Sampled:
     return sample(Draw(config.trainer.groups, config.trainer.group_size, tasks, play), config.method.sampling)
 
 
-def training_tasks(tasks: Sequence[Task], *, groups: int, seed: int, step: int, turn: int = 0) -> list[Task]:
-    """The ``groups`` tasks of training step ``step`` (from 1): the panel again and again, each pass in a new order.
-
-    Each further round of sampling (``turn`` above 0) goes through the panel in orders of its own.
-    """
-    purpose = (TASKS, turn) if turn else (TASKS,)
-    chosen = []
-    for place in range((step - 1) * groups, step * groups):
-        lap, index = divmod(place, len(tasks))
-        chosen.append(tasks[np.random.default_rng((seed, lap, *purpose)).permutation(len(tasks))[index]])
-    return chosen
-
-
 def _positions(config: RunConfig, trajectories: Sequence[Trajectory]) -> NDArray[np.int64]:
     """Processing order as the paper's four GPUs would leave it, although this is one process."""
     lengths = np.array([generation.tokens for generation in _generations(trajectories)])
@@ -306,4 +319,5 @@ def _probe(session: Session, step: int, folder: RunFolder) -> None:
         success_threshold=config.env.success_threshold,
         position_N=_positions(config, trajectories),
     )
-    save_probe(folder, step, batch, session.scorer, shaper, seed=(config.seed, step))
+    with _spared("probe", step):
+        save_probe(folder, step, batch, session.scorer, shaper, seed=(config.seed, step))

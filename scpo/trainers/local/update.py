@@ -17,7 +17,7 @@ from scpo.trainers.local.loss import policy_loss
 from scpo.trainers.local.policy import LocalPolicy
 
 if TYPE_CHECKING:
-    from scpo.schema import LocalTrainer
+    from scpo.schema import TrainerSettings
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def update(
     policy: LocalPolicy,
     optimizer: torch.optim.Optimizer,
     batch: UpdateBatch,
-    config: LocalTrainer,
+    config: TrainerSettings,
     *,
     rng: np.random.Generator,
     reference: LocalPolicy | None = None,
@@ -68,7 +68,7 @@ def _accumulate(
     policy: LocalPolicy,
     batch: UpdateBatch,
     rows: NDArray[np.int64],
-    config: LocalTrainer,
+    config: TrainerSettings,
     *,
     tokens: int,
     reference: LocalPolicy | None,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SHOWN = {"name", "games", "catalogue", "generated", "goals", "prompt", "history_length"}  # of env, in demonstrations
 RECIPE = 1  # raise it when the code below, or that of the demonstrations, changes what comes out
 MICRO_ROWS = 32  # activations of more rows leave the cache of a CPU core: 128 took 1.3 times as long a row
 Row = tuple[list[int], list[int]]
@@ -63,7 +64,7 @@ def cache_key(model: TinyModel, env: EnvConfig, environment: DemonstratingEnviro
         "recipe": RECIPE,
         "torch": torch.__version__,
         "model": model.model_dump(mode="json"),
-        "env": env.model_dump(mode="json", include={"name", "games", "generated", "prompt", "history_length"}),
+        "env": env.model_dump(mode="json", include=SHOWN),
         "train_panel": environment.panel("train").sha256,
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

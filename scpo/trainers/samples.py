@@ -45,7 +45,7 @@ def save_step_texts(folder: RunFolder, step: int, batch: StepBatch, diagnostics:
     earlier = [path for path in folder.diagnostics.glob("step_texts_step_*.npz") if int(path.stem[-5:]) < step]
     if len(earlier) >= TEXT_BATCHES:
         return
-    records = diagnostics.details(batch)["steps"]
+    records = diagnostics.steps(batch)
     columns = {name: np.array([record[name] for record in records]) for name in records[0]}
     _save(folder, f"step_texts_step_{step:05d}.npz", columns)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scpo.envs.alfworld.projection import project, project_compact
+from scpo.envs.projection import project, project_compact
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from scpo.envs.alfworld.projection import project, project_compact
     ],
 )
 def test_the_verl_agent_projection(response, command, valid):
-    assert project(response, require_think=True) == (command, valid)
+    assert project(response, require_think=True, tail=30) == (command, valid)
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_the_verl_agent_projection(response, command, valid):
     ],
 )
 def test_the_compact_projection(response, command, valid):
-    assert project_compact(response) == (command, valid)
+    assert project_compact(response, tail=30) == (command, valid)

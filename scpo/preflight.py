@@ -1,0 +1,123 @@
+"""Facts about a configuration that only loading its parts can tell; for whoever may not import those parts.
+
+    python -m scpo.preflight panels|files|overlap|scorer|tokenizer < configuration.json
+
+One JSON object on the standard output, ``{"error": ...}`` with exit status 1 if a part cannot be loaded. Nothing is
+written but what the environments cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scpo.errors import ConfigError, ScpoError
+from scpo.schema import HuggingFaceModel, RunConfig, WebshopConfig
+
+# Steps as the shaper's default text shows them, of both benchmarks: same place, same act, neither.
+SAMPLE = (
+    "go to fridge 1 On arriving, the fridge 1 is closed.",
+    "go to fridge 1 On arriving, the fridge 1 is open; inside is a lettuce 1.",
+    "go to drawer 2 On arriving, the drawer 2 is closed.",
+    "open drawer 2 The drawer 2 is now open; it holds a keychain 1.",
+    "open fridge 1 The fridge 1 is now open; it holds a lettuce 1 and an egg 2.",
+    "take lettuce 1 from fridge 1 Now you hold the lettuce 1.",
+    "take egg 2 from fridge 1 Now you hold the egg 2.",
+    "heat egg 2 with microwave 1 The egg 2 is hot.",
+    "put egg 2 in/on countertop 1 The egg 2 lies on the countertop 1.",
+    "search[red cotton shirt] Results page 1: shirts, 50 in all.",
+    "search[cotton shirt in red] Results page 1: shirts, 48 in all.",
+    "click[buy now] Thank you for your order.",
+)
+
+
+def panels(config: RunConfig) -> dict[str, Any]:
+    """Hash and size of every panel."""
+    environment = _environment(config)
+    found = {name: environment.panel(name) for name in ("train", "probe", *sorted(config.env.validation_panels))}
+    return {name: {"sha256": panel.sha256, "tasks": len(panel.tasks)} for name, panel in found.items()}
+
+
+def files(config: RunConfig) -> dict[str, Any]:
+    """Each official file of the shop that is there, with what its checksum says."""
+    from scpo.envs.webshop.data import survey
+
+    folder = config.machine.webshop_data
+    if not isinstance(config.env, WebshopConfig) or folder is None:
+        return {}
+    return {file.name: state for file, state in survey(Path(folder)) if state != "missing"}
+
+
+def overlap(config: RunConfig) -> dict[str, Any]:
+    """Shares of the shop's test goals, and of their products, that training has too."""
+    from scpo.envs.webshop.panels import overlap as shared
+
+    if not isinstance(config.env, WebshopConfig):
+        return {}
+    found = shared(_environment(config).panels)
+    return {"goals": found.goals, "products": found.products}
+
+
+def scorer(config: RunConfig) -> dict[str, Any]:
+    """How long the scorer takes to load, and the share of the sample's pairs whose score is theta or more."""
+    from scpo.scoring import make_scorer
+
+    started = time.perf_counter()
+    made = make_scorer(config.scorer)
+    loaded = time.perf_counter() - started
+    scores = np.asarray(made.score(list(itertools.permutations(SAMPLE, 2))))
+    theta = config.method.shaper.theta if config.method.shaper else None
+    above = None if theta is None else float(np.mean(scores >= theta))
+    return {"load_s": loaded, "theta": theta, "above_theta": above, "finite": bool(np.isfinite(scores).all())}
+
+
+def tokenizer(config: RunConfig) -> dict[str, Any]:
+    """Size of the vocabulary of a tokenizer that is on this machine."""
+    if not isinstance(config.model, HuggingFaceModel):
+        return {}
+    from transformers import AutoTokenizer
+
+    return {"vocabulary": len(AutoTokenizer.from_pretrained(config.model.path, local_files_only=True))}
+
+
+def _environment(config: RunConfig) -> Any:
+    from scpo.envs import make_environment
+
+    return make_environment(
+        config.env,
+        cache_dir=Path(config.machine.cache_dir),
+        alfworld_data=config.machine.alfworld_data,
+        webshop_data=config.machine.webshop_data,
+    )
+
+
+FACTS: dict[str, Callable[[RunConfig], dict[str, Any]]] = {
+    "panels": panels,
+    "files": files,
+    "overlap": overlap,
+    "scorer": scorer,
+    "tokenizer": tokenizer,
+}
+
+
+def main(words: Sequence[str]) -> int:
+    """Answer one question about the configuration on the standard input."""
+    try:
+        if len(words) != 1 or words[0] not in FACTS:
+            raise ConfigError(f"got {' '.join(words) or 'nothing'}; allowed: one of {', '.join(FACTS)}")
+        answer, code = FACTS[words[0]](RunConfig.model_validate_json(sys.stdin.read())), 0
+    except (ScpoError, ImportError, OSError, ValueError) as error:
+        answer, code = {"error": f"{type(error).__name__}: {error}"}, 1
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,56 @@
+"""What methods need of a trainer and what each trainer provides, so that a misfit is refused before anything starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from scpo.schema.method import MethodConfig
+
+Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value", "independent_sampling", "dynamic_sampling"]
+
+REQUIRES: dict[str, frozenset[Requirement]] = {
+    "gae": frozenset({"value"}),
+    "rloo": frozenset(),
+    "grpo": frozenset(),
+    "empg": frozenset({"entropy"}),
+    "gigpo": frozenset({"step_bonus"}),
+    "hcapo": frozenset({"hindsight_logprob"}),
+    "hgpo": frozenset({"step_bonus"}),
+    "g2po": frozenset({"step_bonus"}),
+}
+"""What each estimator reads beyond the plain batch. ``step_bonus``: the bonus, so it can host SCPO; ``entropy``,
+``hindsight_logprob``: the batch's optional columns; ``value``: a critic."""
+
+HOSTS = tuple(name for name, needs in REQUIRES.items() if "step_bonus" in needs)
+"""The estimators that read a step's bonus and so can host SCPO's shaper."""
+
+PROVIDES: dict[str, frozenset[Requirement]] = {
+    "local": frozenset({"entropy", "hindsight_logprob", "value", "independent_sampling", "dynamic_sampling"}),
+    # Deferred: hindsight_logprob, a second scoring pass over other prompts; dynamic_sampling, verl's replay buffer has
+    # one, but it cuts off what is too much and draws single prompts.
+    "verl": frozenset({"entropy", "value", "independent_sampling"}),
+    # The paper's fork: what it has of its own, and the entropies that it measures.
+    "verl_agent": frozenset({"entropy", "value", "independent_sampling", "dynamic_sampling"}),
+}
+"""What each trainer can do beyond plain rollouts of groups; the step bonus needs nothing of a trainer."""
+
+
+def required(method: MethodConfig) -> frozenset[Requirement]:
+    """What a trainer must provide for a method, beyond plain rollouts of groups; nothing for one that only prompts."""
+    needs: set[Requirement] = set(REQUIRES[method.estimator.name]) if method.estimator else set()
+    if method.sampling:
+        needs.add("independent_sampling" if method.sampling.rule == "independent" else "dynamic_sampling")
+    return frozenset(needs - {"step_bonus"})
+
+
+def misfit(method: MethodConfig, trainer: str) -> str | None:
+    """Why a trainer cannot run a method; None: it can."""
+    missing = required(method) - PROVIDES[trainer]
+    if not missing:
+        return None
+    able = [name for name, provided in PROVIDES.items() if required(method) <= provided]
+    return (
+        f"method={method.name} needs {', '.join(sorted(missing))}, which trainer={trainer} does not provide; "
+        f"trainers that do: {', '.join(able) or 'none'}"
+    )

@@ -1,0 +1,98 @@
+"""A hyper-parameter search: what may vary, what is maximised, and how much is spent on it."""
+
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from scpo.schema.base import Strict
+
+Scale = Literal["mini", "paper"]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+Seeds = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
+T = TypeVar("T")
+
+
+class _Range(Strict):
+    """A number of the configuration key ``key`` between two bounds, both included."""
+
+    key: str
+    low: int | float
+    high: int | float
+
+    @model_validator(mode="after")
+    def _low_is_below_high(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"{self.key}: low must be below high, got low={self.low} high={self.high}")
+        return self
+
+
+class StepRange(_Range):
+    """low, low + step, ..., high."""
+
+    kind: Literal["step"]
+    step: PositiveInt | PositiveFloat
+
+
+class LogRange(_Range):
+    """Uniform in the logarithm; a grid takes ``points`` of it in equal ratios, bounds included."""
+
+    kind: Literal["log"]
+    low: PositiveFloat
+    points: Annotated[int, Field(ge=2)]
+
+
+class Choice(Strict):
+    """One of a few values without an order."""
+
+    kind: Literal["choice"]
+    key: str
+    values: Annotated[tuple[bool | int | float | str, ...], Field(min_length=2)]
+
+
+Dimension = Annotated[StepRange | LogRange | Choice, Field(discriminator="kind")]
+
+
+class SamplerConfig(Strict):
+    """``tpe``: tree-structured Parzen estimator, whose first ``startup_trials`` (read by it alone) are drawn uniformly.
+
+    ``grid``: every point of the grid once, in an order that the seed decides.
+    """
+
+    name: Literal["tpe", "grid"]
+    seed: NonNegativeInt
+    startup_trials: PositiveInt
+
+
+class MedianPruning(Strict):
+    """Stops a trial whose best intermediate value is below the median of the finished trials at that step.
+
+    Not before ``startup_trials`` trials are complete, and not before training step ``warmup_steps``.
+    """
+
+    name: Literal["median"]
+    startup_trials: PositiveInt
+    warmup_steps: NonNegativeInt
+
+
+class Search(Strict):
+    """``conf/search/<name>.yaml``. What depends on the scale is one value, or one for each scale.
+
+    The objective of a trial is the mean success rate on validation panel ``panel`` at the last step over ``seeds``;
+    the winner is reported on ``fresh_seeds``, which no trial has seen. ``trials`` counts settings, not retries.
+    """
+
+    name: Name
+    title: str
+    env: str
+    model: str | dict[Scale, str]
+    overrides: tuple[str, ...]
+    seeds: Seeds | dict[Scale, Seeds]
+    fresh_seeds: Seeds
+    panel: str | dict[Scale, str]
+    trials: PositiveInt | dict[Scale, PositiveInt]
+    parallel: PositiveInt | None
+    retries: NonNegativeInt
+    storage: Literal["journal", "sqlite"]
+    sampler: SamplerConfig
+    pruner: MedianPruning | None
+    space: Annotated[dict[Name, Dimension], Field(min_length=1)]

@@ -1,0 +1,42 @@
+"""Canonical shapes: what a neural scorer is fed is always a fixed number of rows at one of a few padded lengths.
+
+The shape that a row is computed in then depends on the row alone, and with it, on a CPU, every bit of its answer: a
+text or pair scored alone, among others or in another order gets the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
+
+TOKEN_BUCKETS = (16, 32, 64, 128, 256, 512)
+"""Padded lengths in tokens. A row always has the smallest that holds it, whatever else is in the batch."""
+
+
+class Rows(NamedTuple):
+    """One forward pass: ``indices`` of the rows that count; the rest of its ``size`` rows repeat the first of them."""
+
+    width: int
+    indices: tuple[int, ...]
+    size: int
+
+    def fill(self, sequences: Sequence[Sequence[int]], padding: int, device: str) -> torch.Tensor:
+        """Token ids of the rows that count (or anything else that has one number a token), as ``(size, width)``."""
+        import torch
+
+        rows = [[*sequence, *[padding] * (self.width - len(sequence))] for sequence in sequences]
+        return torch.tensor(rows + rows[:1] * (self.size - len(rows)), device=device)
+
+
+def canonical_batches(lengths: Sequence[int], size: int) -> Iterator[Rows]:
+    """Cut rows of these lengths, in tokens, into batches of ``size`` rows, bucket by bucket."""
+    buckets: dict[int, list[int]] = {}
+    for i, length in enumerate(lengths):
+        width = next((width for width in TOKEN_BUCKETS if width >= length), length)
+        buckets.setdefault(width, []).append(i)
+    for width, indices in sorted(buckets.items()):
+        for start in range(0, len(indices), size):
+            yield Rows(width, tuple(indices[start : start + size]), size)

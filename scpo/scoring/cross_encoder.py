@@ -1,0 +1,130 @@
+"""A reranker as scorer, as in the paper: it reads both texts at once (appendix A.5: BGE-Reranker-v2-m3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.errors import ScorerError
+from scpo.schema.scorer import CrossEncoderScorer
+from scpo.scoring.cache import LeastRecentlyUsed
+from scpo.scoring.canonical import Rows, canonical_batches
+from scpo.scoring.pretrained import pretrained
+
+CACHED_TEXTS = 32_768
+"""Tokenised texts kept in memory, least recently used out first."""
+
+
+class Tokens(NamedTuple):
+    """A text's tokens, without special ones, as the tokenizers library's ``Encoding``; ``cut``: it was longer."""
+
+    encoding: Any
+    cut: bool
+
+
+class CrossEncoder:
+    """Sigmoid of the logit that a sequence classifier with one label gives to a pair of texts.
+
+    A text is tokenised once and cut to half of what a pair may hold without its special tokens; pairs are put together
+    from the tokens by the tokenizer's own template (``<s> a </s></s> b </s>`` for XLM-R), so a pair that is short
+    enough is what ``tokenizer(a, b)`` would give. Pairs are scored in canonical shapes.
+
+    Attributes:
+        counts: Since the start: ``computed`` pairs, and how many of them were ``truncated`` on a side.
+        rows: Of a padded batch.
+        device: Where the model is.
+    """
+
+    def __init__(self, config: CrossEncoderScorer, tokenizer: Any, model: Any, device: str = "cpu") -> None:
+        self.name = config.identity
+        self.counts: Counter[str] = Counter()
+        self.rows = config.batch_size
+        self.device = device
+        self._tokenizer = tokenizer
+        self._tokenizer.backend_tokenizer.no_truncation()
+        self._tokenizer.backend_tokenizer.no_padding()
+        self._model = model.eval()
+        self._takes_types = "token_type_ids" in tokenizer.model_input_names
+        self._side = (config.max_tokens - tokenizer.num_special_tokens_to_add(pair=True)) // 2
+        self._tokens: LeastRecentlyUsed[str, Tokens] = LeastRecentlyUsed(CACHED_TEXTS)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """Similarity of each pair, in [0, 1]."""
+        encoded = self.encode(pairs)
+        self.counts.update(computed=len(pairs), truncated=sum(self._cut(pair) for pair in pairs))
+        scores = np.zeros(len(pairs), dtype=np.float32)
+        for rows in canonical_batches([len(pair.ids) for pair in encoded], self.rows):
+            scores[list(rows.indices)] = self._forward([encoded[i] for i in rows.indices], rows)
+        return scores
+
+    def encode(self, pairs: Sequence[tuple[str, str]]) -> list[Any]:
+        """Both texts' tokens with the special tokens of a pair around them, as the library's ``Encoding``."""
+        assemble = self._tokenizer.backend_tokenizer.post_process
+        return [assemble(self._tokenise(a).encoding, self._tokenise(b).encoding) for a, b in pairs]
+
+    def _cut(self, pair: tuple[str, str]) -> bool:
+        return any(self._tokenise(text).cut for text in pair)
+
+    def _tokenise(self, text: str) -> Tokens:
+        if (known := self._tokens.find(text)) is not None:
+            return known
+        encoding = self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
+        tokens = Tokens(encoding, cut=len(encoding) > self._side)
+        encoding.truncate(self._side)
+        self._tokens.keep(text, tokens)
+        return tokens
+
+    def _forward(self, encoded: Sequence[Any], rows: Rows) -> NDArray[np.float32]:
+        import torch
+
+        inputs = {
+            "input_ids": rows.fill([pair.ids for pair in encoded], self._tokenizer.pad_token_id, self.device),
+            "attention_mask": rows.fill([pair.attention_mask for pair in encoded], 0, self.device),
+        }
+        if self._takes_types:
+            inputs["token_type_ids"] = rows.fill([pair.type_ids for pair in encoded], 0, self.device)
+        with torch.inference_mode():
+            logit_B = self._model(**inputs).logits[: len(encoded), 0]
+        scores: NDArray[np.float32] = torch.sigmoid(logit_B.float()).cpu().numpy()
+        return scores
+
+
+def load_cross_encoder(config: CrossEncoderScorer, device: str) -> CrossEncoder:
+    """Tokenizer and model from a local folder or, downloading if need be, the Hugging Face hub.
+
+    Raises:
+        ScorerError: torch, transformers or the model cannot be loaded, or the model does not fit; says what to do.
+    """
+    tokenizer, model = pretrained(config.path, "AutoModelForSequenceClassification", dtype=_dtype(config, device))
+    _check(config, tokenizer, model)
+    return CrossEncoder(config, tokenizer, model.to(device), device)
+
+
+def _dtype(config: CrossEncoderScorer, device: str) -> str:
+    on_cpu = device.startswith("cpu")
+    if config.dtype == "auto":
+        return "float32" if on_cpu else "float16"
+    if on_cpu and config.dtype == "float16":
+        raise ScorerError(
+            f"scorer {config.name!r}: dtype float16 is for GPUs, the device is {device}; allowed there: auto, float32, "
+            "bfloat16"
+        )
+    return config.dtype
+
+
+def _check(config: CrossEncoderScorer, tokenizer: Any, model: Any) -> None:
+    if model.config.num_labels != 1:
+        raise ScorerError(
+            f"{config.path!r} has {model.config.num_labels} labels: expected a reranker, a sequence classifier with one"
+        )
+    if not hasattr(tokenizer, "backend_tokenizer"):
+        raise ScorerError(f"{config.path!r} has a slow tokenizer: expected one with a tokenizer.json")
+    if config.max_tokens > tokenizer.model_max_length:
+        raise ScorerError(
+            f"scorer {config.name!r}: max_tokens {config.max_tokens} exceeds the {tokenizer.model_max_length} tokens "
+            f"that {config.path!r} can read"
+        )

@@ -1,0 +1,31 @@
+"""Similarity of the characters of two step texts; as a control it shows what a model's idea of meaning adds."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.errors import ScorerError
+from scpo.schema.scorer import LexicalScorer
+
+
+class Lexical:
+    """1 - d / (|a| + |b|), d the number of characters to insert and delete between a and b (rapidfuzz's ``ratio``).
+
+    Raises:
+        ScorerError: rapidfuzz is not installed; says what to install.
+    """
+
+    def __init__(self, config: LexicalScorer) -> None:
+        try:
+            from rapidfuzz.distance import Indel
+        except ImportError as error:
+            raise ScorerError(
+                "the lexical scorer needs rapidfuzz: pip install rapidfuzz, or 'scpo[local]', which has it"
+            ) from error
+        self.name = config.identity
+        self._similarity = Indel.normalized_similarity
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """Similarity of each pair."""
+        return np.fromiter((self._similarity(*pair) for pair in pairs), dtype=np.float32, count=len(pairs))

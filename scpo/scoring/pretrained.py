@@ -1,0 +1,60 @@
+"""Loading the model behind a neural scorer: from a package's folder, a local folder or the Hugging Face hub."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from scpo.errors import ScorerError
+
+_PACKAGE = "package:"
+
+
+def pretrained(path: str, auto_class: str, **settings: Any) -> tuple[Any, Any]:
+    """Tokenizer and model; only a name on the hub may download.
+
+    Args:
+        path: ``package:<installed package>`` with the model in its folder ``model``, a local folder, or a hub name.
+        auto_class: The class of transformers that loads the model.
+        settings: For its ``from_pretrained``.
+
+    Raises:
+        ScorerError: torch and transformers are not installed, or there is no such model; says how to get it.
+    """
+    try:
+        import transformers
+    except ImportError as error:
+        raise ScorerError("neural scorers need torch and transformers: pip install 'scpo[local]'") from error
+    source = package_folder(path.removeprefix(_PACKAGE)) if path.startswith(_PACKAGE) else path
+    local = Path(source).is_dir()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=local)
+        model = getattr(transformers, auto_class).from_pretrained(source, local_files_only=local, **settings)
+    except (OSError, ValueError) as error:
+        raise ScorerError(_missing(path, local, error)) from error
+    return tokenizer, model
+
+
+def _missing(path: str, local: bool, error: Exception) -> str:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if local:
+        return f"no model of transformers in the folder {path!r} ({reason}): it needs config.json, weights, tokenizer"
+    return (
+        f"no model at {path!r} ({reason}): expected package:<installed package>, a local folder or a name on the "
+        f"Hugging Face hub. On a machine without internet access, run `hf download {path} --local-dir DIR` on one "
+        "that has it, copy DIR, and add scorer.path=DIR; without the model, scorer=minilm and scorer=lexical work"
+    )
+
+
+def package_folder(package: str) -> str:
+    """The folder ``model`` of an installed package.
+
+    Raises:
+        ScorerError: The package is not installed.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ScorerError(
+            f"the scorer's model comes with the package {package!r}, which is not installed: "
+            f"pip install {package.replace('_', '-')}"
+        )
+    return str(Path(spec.submodule_search_locations[0]) / "model")

@@ -1,0 +1,34 @@
+"""Statistics over seeds: mean, sample standard deviation, Student-t interval."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean and standard deviation (ddof 1) of n values; what n cannot give is NaN, never 0."""
+
+    mean: float
+    std: float
+    n: int
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Student-t interval for the mean: mean ± t_{n-1}·std/√n (NaN below two values)."""
+        if self.n < 2:
+            return math.nan, math.nan
+        from scipy.stats import t
+
+        half = float(t.ppf((1 + level) / 2, self.n - 1)) * self.std / math.sqrt(self.n)
+        return self.mean - half, self.mean + half
+
+
+def summarise(values: Iterable[float | None]) -> Summary:
+    """Summary over seeds. A seed without a value lowers n; it is never averaged over in silence."""
+    present = [float(value) for value in values if value is not None and math.isfinite(value)]
+    n = len(present)
+    if n == 0:
+        return Summary(math.nan, math.nan, 0)
+    mean = math.fsum(present) / n
+    std = math.sqrt(math.fsum((value - mean) ** 2 for value in present) / (n - 1)) if n > 1 else math.nan
+    return Summary(mean, std, n)

@@ -1,0 +1,29 @@
+import sys
+
+import numpy as np
+import pytest
+
+from scpo.errors import ScorerError
+from scpo.schema.scorer import LexicalScorer
+from scpo.scoring import make_scorer
+
+CONFIG = LexicalScorer(kind="lexical", name="lexical")
+
+
+def test_it_is_the_share_of_characters_in_common():
+    pytest.importorskip("rapidfuzz", reason="rapidfuzz is not installed: pip install 'scpo[local]'")
+    scores = make_scorer(CONFIG).score([("drawer 1", "drawer 1"), ("abc", "xyz"), ("drawer 1", "drawer 2"), ("", "a")])
+    assert scores.dtype == np.float32
+    assert scores.tolist() == [1, 0, np.float32(1 - 2 / 16), 0]
+
+
+def test_no_pairs_no_scores_and_a_name():
+    pytest.importorskip("rapidfuzz", reason="rapidfuzz is not installed: pip install 'scpo[local]'")
+    assert make_scorer(CONFIG).score([]).shape == (0,)
+    assert make_scorer(CONFIG).name == "lexical"
+
+
+def test_a_missing_package_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rapidfuzz.distance", None)
+    with pytest.raises(ScorerError, match="pip install rapidfuzz"):
+        make_scorer(CONFIG)
