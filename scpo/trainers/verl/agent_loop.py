@@ -1,0 +1,103 @@
+"""verl's agent loop over the environments: one output for each environment step, with everything credit needs."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+from uuid import uuid4
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+
+from scpo.envs.base import Task
+from scpo.errors import RolloutError
+from scpo.rollout import Generation, Slot
+from scpo.trainers.encoding import decode, encode
+from scpo.trainers.verl.data import PROBE, TRAIN
+from scpo.trainers.verl.episode import Answer, Turn, play
+from scpo.trainers.verl.workplace import workplace_of
+
+# verl says for every episode that it has no rules for a tokenizer without a model type, which is what we ask for.
+logging.getLogger("verl.utils.tokenizer.continuous_token_wiring").setLevel(logging.ERROR)
+
+VERSIONS = ("min_global_steps", "max_global_steps")
+"""Weight versions that sampled a response; verl reads them of every output."""
+
+
+class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
+    """Registered as ``scpo`` in ``agent_loops.yaml``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Every prompt is one message of its own: verl's rules for the joints of a model family's turns do not apply,
+        # and their checks refuse small tokenizers.
+        super().__init__(*args, **{**kwargs, "hf_model_type": None})
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
+        """Play the episode of one row of the data; see ``scpo.trainers.verl.data``."""
+        place, entry = workplace_of(self.config), kwargs["extra_info"]
+        task = Task(entry["task"], entry["family"], entry["sha256"])
+        slot = Slot(entry["group"], entry["repeat"] + kwargs["session_id"], task)
+        if entry["panel"] == PROBE:  # played among the validation's episodes, but as in training
+            sampling_params = {**sampling_params, "temperature": place.config.trainer.temperature}
+        request = uuid4().hex
+
+        async def ask(prompt: str) -> Answer:
+            return await self._ask(prompt, sampling_params, request)
+
+        try:
+            self._check_schedule(entry, kwargs["global_steps"])
+            turns = await play(place.environment, entry["panel"], slot, ask, retries=place.config.env.failure_retries)
+        except Exception as error:  # whatever it is, verl would go on without this episode's rows
+            reason = f"{type(error).__name__}: {error}"
+            place.failures.append({"step": int(kwargs["global_steps"]), "task": slot.task.id, "reason": reason})
+            raise
+        return _outputs(turns)
+
+    def _check_schedule(self, entry: dict[str, Any], step: int) -> None:
+        """A dataloader that stands elsewhere than the run, after a resume, would train on other tasks unseen."""
+        scheduled = entry["index"] // self.data_config.train_batch_size + 1
+        if entry["panel"] == TRAIN and scheduled != step:
+            raise RolloutError(
+                f"task {entry['task']} is scheduled for step {scheduled}, verl asks for it in step {step}"
+            )
+
+    async def _ask(self, prompt: str, sampling_params: dict[str, Any], request: str) -> Answer:
+        ids = encode(self.tokenizer, [prompt])[0]
+        cut = ids[-self.rollout_config.prompt_length :]
+        output = await self.server_manager.generate(
+            request_id=request,
+            prompt_ids=cut,
+            sampling_params={**sampling_params, "max_tokens": self.rollout_config.response_length},
+        )
+        if not output.token_ids:
+            raise RolloutError(
+                f"the rollout engine gave an empty response ({output.stop_reason}) to a prompt of {len(cut)} tokens"
+            )
+        missing = [name for name in VERSIONS if name not in output.extra_fields]
+        if missing:
+            raise RolloutError(f"the rollout engine's response lacks {', '.join(missing)}, which verl's metrics need")
+        generation = Generation(
+            decode(self.tokenizer, output.token_ids),
+            tuple(cut),
+            tuple(output.token_ids),
+            tuple(output.log_probs or ()),
+            truncated=len(ids) > len(cut),
+        )
+        return Answer(generation, {name: output.extra_fields[name] for name in VERSIONS})
+
+
+def _outputs(turns: list[Turn]) -> list[AgentLoopOutput]:
+    """One output a turn, all with the same fields set: verl stacks them."""
+    total = sum(turn.row.reward for turn in turns)
+    return [
+        AgentLoopOutput(
+            prompt_ids=list(turn.answer.generation.prompt_ids),
+            response_ids=list(turn.answer.generation.response_ids),
+            response_mask=[1] * len(turn.answer.generation.response_ids),
+            response_logprobs=list(turn.answer.generation.logprobs) or None,
+            reward_score=total,
+            num_turns=2,
+            metrics=AgentLoopMetrics(),
+            extra_fields={**turn.answer.origin, **turn.row.extra_field(), "reward_extra_info": {}},
+        )
+        for turn in turns
+    ]

@@ -1,0 +1,111 @@
+"""The platform ``cpu`` of verl's plugin registry; verl imports this module at the end of its own import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+from verl.plugin.platform.platform_base import PlatformBase
+from verl.plugin.platform.platform_manager import PlatformRegistry
+
+
+class _Device(str):
+    """``cpu`` where a tensor is moved; ``0`` inside an f-string, where verl writes ``<device name>:<device id>``."""
+
+    __slots__ = ()
+
+    def __format__(self, _spec: str) -> str:
+        return "0"
+
+
+def _zero(*_args: Any, **_options: Any) -> int:
+    return 0
+
+
+def _nothing(*_args: Any, **_options: Any) -> None:
+    return None
+
+
+MISSING: dict[str, Any] = {
+    **dict.fromkeys(("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"), _zero),
+    **dict.fromkeys(("empty_cache", "ipc_collect", "reset_peak_memory_stats"), _nothing),
+    **dict.fromkeys(("manual_seed", "manual_seed_all"), _nothing),  # torch.manual_seed seeds the CPU already
+    "mem_get_info": lambda *_: (0, 0),
+    "get_rng_state": torch.get_rng_state,  # checkpoints
+    "set_rng_state": torch.set_rng_state,
+}
+"""What verl calls of ``torch.cuda`` and ``torch.cpu`` lacks."""
+
+
+@PlatformRegistry.register(platform="cpu")
+class PlatformCpu(PlatformBase):  # type: ignore[misc]  # verl is untyped
+    """One device, gloo for communication, a logical GPU of Ray to be placed on."""
+
+    device_name = "cpu"
+    vendor_name = "cpu"
+    device_module: ModuleType = torch.cpu
+
+    def is_available(self) -> bool:
+        return True
+
+    def current_device(self) -> str:
+        return _Device("cpu")
+
+    def device_count(self) -> int:
+        return 1
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
+        return None, None
+
+    def communication_backend_name(self) -> str:
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        return "CUDA_VISIBLE_DEVICES"
+
+    def ray_resource_name(self) -> str:
+        return "GPU"
+
+    def ray_noset_envvars(self) -> list[str]:
+        return []
+
+    def is_ipc_supported(self) -> bool:
+        return False
+
+    @contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:
+        yield
+
+    set_device = synchronize = manual_seed = manual_seed_all = set_allocator_settings = empty_cache = _nothing
+    profiler_start = profiler_stop = cudart = _nothing
+
+
+def _fill_in_torch_cpu() -> None:
+    for name, value in MISSING.items():
+        if not hasattr(torch.cpu, name):
+            setattr(torch.cpu, name, value)
+
+
+def _one_backend() -> None:
+    """Verl asks for ``cpu:gloo,<device>:<backend>``, which names the CPU twice here."""
+    from verl.utils import distributed
+
+    original = distributed.initialize_global_process_group_ray
+    distributed.initialize_global_process_group_ray = lambda timeout_second=None, backend=None: original(
+        timeout_second, backend or "gloo"
+    )
+
+
+def _no_pinned_memory() -> None:
+    """The reference policy's offloading asks for pinned memory, which only a GPU's driver can give."""
+    from torch.distributed.fsdp import CPUOffloadPolicy
+
+    CPUOffloadPolicy.__init__ = lambda self, pin_memory=False: setattr(self, "pin_memory", False)  # type: ignore[method-assign]
+
+
+_fill_in_torch_cpu()
+_one_backend()
+_no_pinned_memory()

@@ -1,0 +1,53 @@
+"""What verl must be told to run without a GPU; nothing of this applies where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scpo.trainers.words import Setting
+
+PLATFORM = "scpo.trainers.verl.cpu.platform"
+ENGINE = "scpo.trainers.verl.cpu.hf_rollout"
+LOGICAL_CPUS = 16
+"""Ray's account of the machine; verl reserves more logical cores than a laptop has real ones."""
+STORE_BYTES = 200_000_000
+
+
+def cpu_environment() -> dict[str, str]:
+    """Environment variables of every process; verl reads them when it is imported."""
+    return {"VERL_USE_EXTERNAL_MODULES": PLATFORM, "VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda"}
+
+
+def cpu_settings() -> list[Setting]:
+    """Verl's words, after those of the run."""
+    return [*_machine(), *_model(), *_engine()]
+
+
+def _machine() -> Iterator[Setting]:
+    yield Setting("trainer.device", "cpu", "no GPU")
+    yield Setting("ray_kwargs.ray_init.num_cpus", LOGICAL_CPUS, "logical cores")
+    yield Setting("ray_kwargs.ray_init.num_gpus", 1, "a logical GPU, for verl places its workers on one", added=True)
+    yield Setting("ray_kwargs.ray_init.include_dashboard", False, "nobody looks at it", added=True)
+    yield Setting("ray_kwargs.ray_init.object_store_memory", STORE_BYTES, "a laptop's memory", added=True)
+    yield Setting("transfer_queue.backend.SimpleStorage.num_data_storage_units", 1, "one process is enough")
+
+
+def _model() -> Iterator[Setting]:
+    for part in ("actor_rollout_ref.model", "critic.model"):
+        yield Setting(f"{part}.use_remove_padding", False, "needs flash attention")
+        yield Setting(f"{part}.override_config.attn_implementation", "sdpa", "flash attention needs a GPU", added=True)
+    yield Setting("actor_rollout_ref.actor.use_torch_compile", False, "compiling takes longer than a short run")
+    for part in ("actor_rollout_ref.actor.fsdp_config", "actor_rollout_ref.ref.fsdp_config", "critic.fsdp"):
+        yield Setting(f"{part}.use_torch_compile", False, "as above")
+        yield Setting(f"{part}.dtype", "float32", "bfloat16 is slow on most CPUs")
+        yield Setting(f"{part}.mixed_precision.param_dtype", "fp32", "as above", added=True)
+
+
+def _engine() -> Iterator[Setting]:
+    rollout = "actor_rollout_ref.rollout"
+    yield Setting(f"{rollout}.dtype", "float32", "as the update")
+    yield Setting(f"{rollout}.enforce_eager", True, "CUDA graphs need a GPU")
+    yield Setting(f"{rollout}.enable_sleep_mode", False, "memory is not shared with an update on a GPU", added=True)
+    yield Setting(f"{rollout}.max_num_seqs", 64, "a laptop's memory")
+    yield Setting(f"{rollout}.checkpoint_engine.update_weights_bucket_megabytes", 16, "a small model")
+    yield Setting("actor_rollout_ref.model.external_lib", ENGINE, "registers the engine hf where verl looks for it")

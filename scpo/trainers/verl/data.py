@@ -1,0 +1,76 @@
+"""Panels as verl's data files: one row for each prompt, in the order in which training asks for them.
+
+The training file is the whole schedule of the run, so verl reads it once, from front to back, and a resumed run goes on
+where its dataloader stopped: step for step the same tasks as with the local trainer.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from scpo.envs.base import Environment, Task
+from scpo.schema import RunConfig
+from scpo.tracking.atomic import write_bytes
+from scpo.trainers.tasks import training_tasks
+
+TRAIN, PROBE = "train", "probe"
+
+
+def prompts_per_step(config: RunConfig) -> int:
+    """Tasks of one training step."""
+    return config.trainer.groups * (config.trainer.group_size if _independent(config) else 1)
+
+
+def siblings(config: RunConfig) -> int:
+    """Episodes of each task: verl's ``rollout.n``."""
+    return 1 if _independent(config) else config.trainer.group_size
+
+
+def _independent(config: RunConfig) -> bool:
+    return config.method.sampling is not None and config.method.sampling.rule == "independent"
+
+
+def training_rows(environment: Environment, config: RunConfig) -> Iterator[dict[str, Any]]:
+    """``prompts_per_step`` rows for each training step, in order."""
+    tasks, count = environment.panel(TRAIN).tasks, prompts_per_step(config)
+    for step in range(1, config.trainer.steps + 1):
+        chosen = training_tasks(tasks, groups=count, seed=config.seed, step=step)
+        for group, task in enumerate(chosen):
+            yield _row(config, (step - 1) * count + group, TRAIN, task, group=group)
+
+
+def validation_rows(environment: Environment, config: RunConfig) -> Iterator[dict[str, Any]]:
+    """Every validation panel with its repeats, and the siblings of the probe for methods that have a shaper."""
+    episodes = {name: config.env.validation_panels[name].repeats for name in sorted(config.env.validation_panels)}
+    if config.method.shaper:
+        episodes[PROBE] = config.trainer.probe_siblings
+    index = 0
+    for panel, repeats in episodes.items():
+        for group, task in enumerate(environment.panel(panel).tasks):
+            for repeat in range(repeats):
+                yield _row(config, index, panel, task, group=group, repeat=repeat)
+                index += 1
+
+
+def _row(config: RunConfig, index: int, panel: str, task: Task, *, group: int, repeat: int = 0) -> dict[str, Any]:
+    """Verl's columns; the agent loop makes the real prompts, step by step, from ``extra_info``."""
+    entry = {"index": index, "panel": panel, "group": group, "repeat": repeat}
+    return {
+        "data_source": config.env.name,
+        "prompt": [{"role": "user", "content": task.id}],
+        "reward_model": {"style": "rule", "ground_truth": ""},
+        "extra_info": {**entry, "task": task.id, "family": task.family, "sha256": task.sha256},
+    }
+
+
+def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Atomically, so that a run that dies here leaves no half a schedule."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(list(rows)), buffer)
+    write_bytes(path, buffer.getvalue())

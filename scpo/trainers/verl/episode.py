@@ -1,0 +1,93 @@
+"""One episode as verl's agent loop plays it: ask, act, remember; the same turn by turn as ``scpo.rollout``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scpo.envs.base import Environment, StepResult
+from scpo.errors import EnvironmentFailure
+from scpo.rollout import Generation, Slot
+from scpo.trainers.verl.rows import StepRow
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response, and what verl wants to know of where it came from (weight versions)."""
+
+    generation: Generation
+    origin: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One output of the agent loop: tokens, and what the environment made of them."""
+
+    answer: Answer
+    row: StepRow
+
+
+Ask = Callable[[str], Awaitable[Answer]]
+
+
+async def play(environment: Environment, panel: str, slot: Slot, ask: Ask, *, retries: int) -> list[Turn]:
+    """Play one episode to its end.
+
+    Args:
+        environment: Starts it.
+        panel: Whose task it is.
+        slot: Its group, place among the siblings and task.
+        ask: Samples a response to a prompt.
+        retries: How often an episode whose environment fails starts again in a fresh one.
+
+    Raises:
+        EnvironmentFailure: The environment failed more often than ``retries`` allows.
+    """
+    for attempt in range(retries + 1):
+        try:
+            return await _attempt(environment, panel, slot, ask)
+        except EnvironmentFailure as failure:
+            if attempt == retries:
+                raise EnvironmentFailure(
+                    f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) failed "
+                    f"{attempt + 1} times, {retries} retries are allowed (env.failure_retries): {failure}"
+                ) from failure
+            logger.warning("%s; the episode starts again (%d of %d retries)", failure, attempt + 1, retries)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+async def _attempt(environment: Environment, panel: str, slot: Slot, ask: Ask) -> list[Turn]:
+    episode = environment.start(slot.task, slot.sibling)
+    turns: list[Turn] = []
+    while not episode.done:
+        anchor = episode.observation
+        answer = await ask(episode.prompt())
+        result = episode.step(answer.generation.text)
+        row = _row(panel, slot, step=len(turns), anchor=anchor, result=result, generation=answer.generation)
+        turns.append(Turn(answer, row))
+    return [replace(turn, row=replace(turn.row, length=len(turns))) for turn in turns]
+
+
+def _row(panel: str, slot: Slot, *, step: int, anchor: str, result: StepResult, generation: Generation) -> StepRow:
+    return StepRow(
+        panel=panel,
+        group=slot.group,
+        sibling=slot.sibling,
+        step=step,
+        length=0,  # known at the end of the episode
+        task=slot.task.id,
+        family=slot.task.family,
+        sha256=slot.task.sha256,
+        anchor=anchor,
+        action=result.action,
+        next_observation=result.observation,
+        reward=result.reward,
+        valid=result.valid,
+        won=result.won,
+        score=result.score,
+        truncated=generation.truncated,
+    )

@@ -1,0 +1,91 @@
+"""What a training step of verl asks of the core: StepBatch, advantages, diagnostics. No verl, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.credit import OPTIONAL_FIELDS, CreditDiagnostics, assign, assign_tokens, resolve
+from scpo.rollout import Trajectory, step_batch
+from scpo.schema import RunConfig, required
+from scpo.shaping.drive import Scorer
+from scpo.steps import FloatArray, StepBatch
+from scpo.trainers.verl.rows import Rows
+
+TokenColumn = Sequence[NDArray[np.float32]]
+"""One array of response tokens for each row of verl's batch, padding included."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What verl measured. Lengths are of each row of verl's batch, padding included.
+
+    Attributes:
+        tokens: Prompt and response tokens of each row.
+        response_tokens: Response tokens of each row.
+        entropy: Of each response token under the policy that sampled it; where required.
+        value: The critic's, before each response token; where required.
+    """
+
+    tokens: NDArray[np.int64]
+    response_tokens: NDArray[np.int64]
+    entropy: TokenColumn | None = None
+    value: TokenColumn | None = None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Advantages, and targets of the critic, of each response token of each row of verl's batch; 0 on padding rows."""
+
+    advantage: list[FloatArray]
+    target: list[FloatArray]
+    batch: StepBatch
+    trajectories: list[Trajectory]
+    diagnostics: CreditDiagnostics
+
+
+def estimate(rows: Rows, columns: Columns, config: RunConfig, step: int, *, scorer: Scorer | None) -> Estimate:
+    """Ask ``scpo.credit``; see there for what it raises."""
+    shaper, seed = config.method.shaper, (config.seed, step)
+    trajectories = rows.trajectories
+    batch = step_batch(
+        trajectories,
+        success_threshold=config.env.success_threshold,
+        position_N=rows.positions(shaper.order if shaper else "balanced", columns.tokens[rows.place_N]),
+        measured=_measured(rows, columns, config),
+    )
+    if resolve(config.method).level == "row":
+        speculate = config.machine.scorer.ahead(config.scorer)
+        advantage_N, diagnostics = assign(batch, scorer, config.method, seed=seed, speculate=speculate)
+        shared = [
+            np.full(length, value, dtype=np.float32)
+            for length, value in zip(columns.response_tokens, rows.spread(advantage_N), strict=True)
+        ]
+        return Estimate(shared, shared, batch, trajectories, diagnostics)
+    length_N = columns.response_tokens[rows.place_N]
+    mask_NL = np.arange(int(length_N.max())) < length_N[:, None]
+    value_NL = np.zeros(mask_NL.shape, dtype=np.float32)
+    value_NL[mask_NL] = np.concatenate([_of(columns.value, "value")[place] for place in rows.place_N])
+    advantage_NL, target_NL, diagnostics = assign_tokens(batch, value_NL, mask_NL, config.method, seed=seed)
+    advantage, target = (_ragged(rows.spread(array), columns.response_tokens) for array in (advantage_NL, target_NL))
+    return Estimate(advantage, target, batch, trajectories, diagnostics)
+
+
+def _measured(rows: Rows, columns: Columns, config: RunConfig) -> dict[str, FloatArray]:
+    if "entropy" not in required(config.method):
+        return {}
+    entropy = _of(columns.entropy, "entropy")
+    return {OPTIONAL_FIELDS["entropy"]: np.array([entropy[place].mean() for place in rows.place_N], dtype=np.float32)}
+
+
+def _of(column: TokenColumn | None, name: str) -> TokenColumn:
+    if column is None:
+        raise ValueError(f"the method requires {name}, which was not fetched from verl")
+    return column
+
+
+def _ragged(array: FloatArray, lengths: NDArray[np.int64]) -> list[FloatArray]:
+    return [row[:length] for row, length in zip(array, lengths, strict=True)]

@@ -1,0 +1,203 @@
+"""A run on verl: prepare the policy and the data, write down verl's configuration, train, and pass on how it ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scpo.envs.base import DemonstratingEnvironment
+from scpo.errors import ConfigError
+from scpo.schema import TinyModel, VerlTrainer
+from scpo.tracking import RunFolder
+from scpo.tracking.atomic import write_bytes, write_yaml
+from scpo.trainers.episodes import panel_records
+from scpo.trainers.local.model import pick_device
+from scpo.trainers.verl.checkpoints import newest, verl_folder
+from scpo.trainers.verl.cpu.settings import cpu_environment, cpu_settings
+from scpo.trainers.verl.data import training_rows, validation_rows, write_parquet
+from scpo.trainers.verl.settings import Files, settings
+from scpo.trainers.verl.versions import check_signatures, check_version
+from scpo.trainers.verl.workplace import Workplace
+from scpo.trainers.words import Setting
+
+if TYPE_CHECKING:
+    from scpo.schema import RunConfig
+
+logger = logging.getLogger(__name__)
+
+PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+"""verl asks for a chat template; with this one a policy without a template reads what it always reads."""
+
+
+def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
+    """See :func:`scpo.trainers.train`."""
+    check_version()
+    words = prepare(config, folder, should_stop)
+    check_signatures()  # the first import of verl: by now its environment variables are set
+    verl_config = compose_verl(words)
+    write_yaml(folder.path / "verl_config.yaml", _plain(verl_config))
+    with _stop_file(Workplace(config, folder).stop_file, should_stop):
+        _run(verl_config)
+
+
+def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> list[str]:
+    """Files and words for verl, written into the run folder; safe to call again.
+
+    Raises:
+        ConfigError: The configuration does not fit the machine.
+    """
+    on_cpu = pick_device(config.machine.device).type == "cpu"
+    _check_engine(config, on_cpu=on_cpu)
+    place = Workplace(config, RunFolder(folder.path.resolve()))  # Ray's processes may stand elsewhere
+    place.folder.pin_panels(panel_records(place.environment, config))
+    files = _files(place, should_stop)
+    chosen = settings(config, files)
+    if on_cpu:
+        os.environ.update(cpu_environment())
+        chosen += cpu_settings()
+    extra = list(_trainer(config).verl.overrides)
+    _write_down(folder, chosen, extra)
+    return [*(setting.word for setting in chosen), *extra]
+
+
+def _trainer(config: RunConfig) -> VerlTrainer:
+    assert isinstance(config.trainer, VerlTrainer)  # noqa: S101 (the registry sends no other here)
+    return config.trainer
+
+
+def _check_engine(config: RunConfig, *, on_cpu: bool) -> None:
+    verl = _trainer(config).verl
+    if verl.engine == "hf" and not on_cpu:
+        raise ConfigError(
+            "trainer.verl.engine=hf is Hugging Face generate, for the CPU only; on a GPU use trainer=verl "
+            "(trainer.verl.engine=vllm), or machine.device=cpu"
+        )
+    if on_cpu and (verl.gpus > 1 or verl.engine != "hf"):
+        raise ConfigError(
+            f"trainer={config.trainer.name} with trainer.verl.gpus={verl.gpus} trainer.verl.engine={verl.engine}, but "
+            "torch sees no CUDA device here; allowed without one: trainer=verl_cpu"
+        )
+
+
+def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:
+    config, path = place.config, place.folder.path
+    model, tokenizer = _model(place, should_stop)
+    files = Files(
+        model=model,
+        tokenizer=tokenizer,
+        train=path / "data" / "train.parquet",
+        validation=path / "data" / "validation.parquet",
+        run_folder=path,
+    )
+    write_parquet(files.train, list(training_rows(place.environment, config)))
+    write_parquet(files.validation, list(validation_rows(place.environment, config)))
+    step = newest(place.folder)
+    return replace(files, resume_from=None if step is None else verl_folder(place.folder, step))
+
+
+def _model(place: Workplace, should_stop: Callable[[], bool]) -> tuple[str, str | None]:
+    """Policy and, where it lies elsewhere, tokenizer; a tiny policy is warm-started and written into the run folder."""
+    model = place.config.model
+    if model.kind == "huggingface":
+        return model.path, None
+    if not isinstance(model, TinyModel):
+        raise ConfigError(f"model={model.name} is behind an API: there are no weights of it to train")
+    target = place.folder.path / "policy"
+    if not (target / "config.json").exists():
+        _write_tiny(place, model, target, should_stop)
+    return str(target), str(target / "tokenizer")
+
+
+def _write_tiny(place: Workplace, model: TinyModel, target: Path, should_stop: Callable[[], bool]) -> None:
+    from scpo.trainers.local.warm_start import warm_started
+
+    config, environment = place.config, place.environment
+    if config.env.prompt != "compact" or not isinstance(environment, DemonstratingEnvironment):
+        raise ConfigError(
+            f"model={model.name} is warm-started on demonstrations and reads only env.prompt=compact, got "
+            f"env={config.env.name} env.prompt={config.env.prompt}"
+        )
+    policy, tokenizer = warm_started(model, config.env, environment, Path(config.machine.cache_dir), should_stop)
+    tokenizer.chat_template = PLAIN_TEMPLATE
+    # Beside a config.json, AutoTokenizer would take the model type's own class for our word-level one.
+    tokenizer.save_pretrained(target / "tokenizer")
+    policy.save_pretrained(target)  # config.json last: a folder that has it is whole
+
+
+def compose_verl(words: Sequence[str]) -> Any:
+    """Verl's own configuration with these words.
+
+    Raises:
+        ConfigError: verl has no such key, or its composition fails otherwise.
+    """
+    from hydra import compose, initialize_config_module
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+
+    GlobalHydra.instance().clear()
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        try:
+            return compose("ppo_trainer", overrides=list(words))
+        except HydraException as error:
+            raise ConfigError(
+                f"verl's configuration refuses a word ({str(error).splitlines()[0]}); check trainer.verl.overrides"
+            ) from error
+
+
+def _write_down(folder: RunFolder, chosen: Sequence[Setting], extra: Sequence[str]) -> None:
+    """``verl_settings.yaml``: every value with its source; ``verl_command.txt``: the same run by hand."""
+    listed = [{"key": one.key, "value": one.value, "source": one.source} for one in chosen]
+    listed += [{"word": word, "source": "trainer.verl.overrides"} for word in extra]
+    write_yaml(folder.path / "verl_settings.yaml", listed)
+    words = [*(one.word for one in chosen), *extra]
+    command = " \\\n    ".join(["python -m scpo.trainers.verl", *map(shlex.quote, words)])
+    write_bytes(folder.path / "verl_command.txt", f"{command}\n".encode())
+
+
+def _plain(verl_config: Any) -> Any:
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_container(verl_config, resolve=True)
+
+
+@contextmanager
+def _stop_file(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
+    """While this process waits for Ray, carry the wish to stop over to the process that trains."""
+    path.unlink(missing_ok=True)
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.5):
+            if should_stop():
+                path.touch()
+                return
+
+    thread = threading.Thread(target=watch, name="stop-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        path.unlink(missing_ok=True)
+
+
+def _run(verl_config: Any) -> None:
+    """Train on Ray; what the trainer died of is raised here as itself."""
+    import ray
+
+    from scpo.trainers.verl.runner import run
+
+    try:
+        run(verl_config)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    finally:
+        ray.shutdown()

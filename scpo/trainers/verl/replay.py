@@ -1,0 +1,97 @@
+"""A replay buffer that notices a rollout that cannot come to its end. verl's own trains on what is left, or waits on.
+
+verl loads this file by its path, in the process of the trainer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+from scpo.errors import RolloutError
+
+PING_S = 10.0
+"""Dead processes are looked for this often."""
+
+
+class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untyped
+    """Raises RolloutError when an episode failed, a process of the rollout died, or nothing arrives any more.
+
+    The trainer sets ``stall_s`` and ``failures`` when it makes the buffer, ``actors`` once they run.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.poll_interval = 1.0  # verl's 2 s are long beside a short rollout; each look lists every row there is
+        self.actors: dict[str, Any] = {}
+        self.stall_s = float("inf")
+        self.failures: Any = None
+        self._seen: tuple[int, ...] = ()
+        self._progress_at = self._ping_at = time.monotonic()
+        self._pings: dict[str, Any] = {}
+
+    def sample(self, *args: Any, **kwargs: Any) -> Any:
+        """As verl's; the clock of the stall starts here."""
+        self._seen, self._progress_at = (), time.monotonic()
+        return super().sample(*args, **kwargs)
+
+    def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
+        failed = self.failure_keys[partition_id]
+        if failed:
+            last = self.failures.last() if self.failures is not None else None
+            reason = f"the last one: task {last['task']}: {last['reason']}" if last else "the agent loops' log says why"
+            raise RolloutError(
+                f"step {global_steps}: {len(failed)} tasks of partition {partition_id!r} could not be played "
+                f"({reason}). Nothing was trained on the rest; the run goes on from its last checkpoint"
+            )
+        return super()._terminal_eviction_reasons(global_steps, partition_id)
+
+    def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
+        now = time.monotonic()
+        if now - self._ping_at > PING_S:
+            self._ping_at = now
+            self._look_for_the_dead()
+        counts = (len(self.partitions[partition_id]), len(self.finished_keys[partition_id]))
+        if counts != self._seen:
+            self._seen, self._progress_at = counts, now
+        elif now - self._progress_at > self.stall_s:
+            raise RolloutError(
+                f"no episode ended for {self.stall_s:g} s (trainer.verl.stall_s) with {counts[1]} tasks finished and "
+                f"{len(self.running_keys[partition_id])} running: the rollout engine no longer answers, or the horizon "
+                "is too long for the limit"
+            )
+        return float(super()._wait_for_next_poll(partition_id, last_debug_time))
+
+    def _look_for_the_dead(self) -> None:
+        """Ask every process for a sign of life; a busy one may take its time, a dead one answers with its death."""
+        for name in self.actors.keys() - self._pings.keys():
+            self._pings[name] = self.actors[name].__ray_ready__.remote()
+        answered, _ = ray.wait(list(self._pings.values()), num_returns=len(self._pings), timeout=0)
+        for name, ping in list(self._pings.items()):
+            if ping in answered:
+                del self._pings[name]
+                self._check(name, ping)
+
+    @staticmethod
+    def _check(name: str, ping: Any) -> None:
+        try:
+            ray.get(ping)
+        except ray.exceptions.RayError as error:
+            raise RolloutError(
+                f"the {name} died during the rollout ({_first_line(error)}); Ray's log of it says why. The run goes on "
+                "from its last checkpoint"
+            ) from error
+
+
+def rollout_actors(workers: Sequence[Any], servers: Sequence[Any]) -> dict[str, Any]:
+    """The processes that a rollout depends on, by what to call them."""
+    named = {f"agent loop worker {number}": actor for number, actor in enumerate(workers)}
+    return named | {f"rollout engine {number}": actor for number, actor in enumerate(servers)}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

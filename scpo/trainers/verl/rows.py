@@ -1,0 +1,165 @@
+"""A batch of verl to a StepBatch and back: plain data on both sides, so that it needs neither verl nor torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.envs.base import StepResult, Task
+from scpo.errors import RolloutError
+from scpo.rollout import Slot, Trajectory
+from scpo.shaping.order import Order, positions
+from scpo.steps import IntArray
+
+FIELD = "scpo"
+"""The entry of ``AgentLoopOutput.extra_fields`` that holds a :class:`StepRow`, as a dict."""
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One environment step, as the agent loop hands it to verl beside the tokens.
+
+    Attributes:
+        panel: ``train``, or the panel that is validated on.
+        group: Number of the task in its training step or panel: its siblings share it.
+        sibling: Number of the episode in its group.
+        step: 0-based time index inside the episode.
+        length: Steps of the whole episode, so that a lost row is noticed.
+        task: Id of the task.
+        family: Column of the result table it counts for.
+        sha256: Hash of the task's content; empty where nobody checks it.
+        anchor: Raw observation before the action.
+        action: The projected action that was executed.
+        next_observation: What the environment answered.
+        reward: Environment reward of this step. verl's own score of a row is the episode's, on every row.
+        valid: The response had the required format.
+        won: The benchmark's meaning of success, at this step.
+        score: The benchmark's graded result of this step; None where it has none.
+        truncated: The prompt was longer than allowed and lost its beginning.
+    """
+
+    panel: str
+    group: int
+    sibling: int
+    step: int
+    length: int
+    task: str
+    family: str
+    sha256: str
+    anchor: str
+    action: str
+    next_observation: str
+    reward: float
+    valid: bool
+    won: bool
+    score: float | None = None
+    truncated: bool = False
+
+    @property
+    def episode(self) -> tuple[str, int, int]:
+        """What tells its episode from the others of a batch."""
+        return self.panel, self.group, self.sibling
+
+    def extra_field(self) -> dict[str, Any]:
+        """What goes into ``extra_fields``."""
+        return {FIELD: asdict(self)}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The environment steps in a batch of verl, trajectory by trajectory in time order.
+
+    Canonical order makes the arithmetic of estimators, and so every bit of their answers, independent of how verl
+    balanced the batch.
+
+    Attributes:
+        steps: One for each row that is no padding.
+        place_N: Where each stands in verl's batch.
+        total: Rows of verl's batch, padding included.
+    """
+
+    steps: list[StepRow]
+    place_N: IntArray
+    total: int
+
+    @property
+    def trajectories(self) -> list[Trajectory]:
+        """The episodes, without prompts and tokens: those stay with verl."""
+        episodes = groupby(self.steps, key=lambda row: row.episode)
+        return [_trajectory(list(episode)) for _, episode in episodes]
+
+    def positions(self, order: Order, length_N: NDArray[np.int64]) -> IntArray:
+        """``StepBatch.position_N``: by tokens for the order ``length``, else as verl left its batch.
+
+        verl's order is what ``balanced`` asks for; it depends on the number of data-parallel ranks.
+        """
+        return positions(length_N, "length", 1) if order == "length" else self.place_N
+
+    def spread(self, value_N: NDArray[Any]) -> NDArray[Any]:
+        """Values of the steps as rows of verl's batch, 0 on padding; further axes are kept."""
+        spread = np.zeros((self.total, *value_N.shape[1:]), dtype=value_N.dtype)
+        spread[self.place_N] = value_N
+        return spread
+
+
+def read_rows(extra_fields: Sequence[Mapping[str, Any]], is_padding: Sequence[bool], *, episodes: int) -> Rows:
+    """Find the environment steps among verl's rows.
+
+    Args:
+        extra_fields: Of every row; those of padding rows are copies of another row's.
+        is_padding: Which rows verl made up to fill its mini-batches.
+        episodes: How many were asked for.
+
+    Raises:
+        RolloutError: A row is none of ours, or an episode or a step is missing or there twice: a batch with holes would
+            shift returns and credit unseen.
+    """
+    places = [place for place, padding in enumerate(is_padding) if not padding]
+    steps = {place: _row(extra_fields[place], place) for place in places}
+    places.sort(key=lambda place: (*steps[place].episode, steps[place].step))
+    _check_complete([steps[place] for place in places], episodes)
+    return Rows([steps[place] for place in places], np.array(places, dtype=np.int64), len(is_padding))
+
+
+def _row(extra_fields: Mapping[str, Any], place: int) -> StepRow:
+    try:
+        return StepRow(**extra_fields[FIELD])
+    except (KeyError, TypeError) as error:
+        raise RolloutError(
+            f"row {place} of verl's batch: extra_fields[{FIELD!r}] is no StepRow ({error}), got keys "
+            f"{sorted(extra_fields)}; the agent loop adds StepRow(...).extra_field() to every output, with the fields "
+            f"{', '.join(field.name for field in fields(StepRow))}"
+        ) from error
+
+
+def _check_complete(steps: Sequence[StepRow], episodes: int) -> None:
+    found = 0
+    for (panel, group, sibling), episode in groupby(steps, key=lambda row: row.episode):
+        rows = list(episode)
+        if [row.step for row in rows] != list(range(rows[0].length)):
+            raise RolloutError(
+                f"panel {panel}, group {group}, sibling {sibling} (task {rows[0].task}): its episode took "
+                f"{rows[0].length} steps, the batch has steps {[row.step for row in rows]}: rows were lost or doubled "
+                "on their way through verl"
+            )
+        found += 1
+    if found != episodes:
+        raise RolloutError(
+            f"the batch has {found} episodes, {episodes} were asked for: the others failed; the log of the agent loops "
+            "says why"
+        )
+
+
+def _trajectory(rows: list[StepRow]) -> Trajectory:
+    first, last = rows[0], rows[-1]
+    results = [
+        StepResult(row.action, row.valid, row.next_observation, row.reward, row is last, row.won, row.score)
+        for row in rows
+    ]
+    slot = Slot(first.group, first.sibling, Task(first.task, first.family, first.sha256))
+    return Trajectory(slot, anchors=[row.anchor for row in rows], results=results)

@@ -1,0 +1,63 @@
+"""verl's task runner, with our trainer registered in its process."""
+
+from __future__ import annotations
+
+import copy
+import signal
+import threading
+from typing import Any
+
+import ray
+from verl.trainer import main_ppo
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import validate_config
+from verl.utils.device import auto_set_device
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_TaskRunner = main_ppo.TaskRunnerV1.__ray_metadata__.modified_class
+
+
+class ScpoTaskRunner(_TaskRunner):  # type: ignore[misc, valid-type]  # verl's class behind Ray's wrapper
+    """The actor that holds the trainer."""
+
+    def run(self, config: Any) -> None:
+        """Register the trainer here, where verl looks it up, then train."""
+        from scpo.trainers.verl import trainer  # noqa: F401
+
+        super().run(config)
+
+
+class KeepsStopSignals:
+    """Makes the task runner for verl and gives this process its signal handlers back.
+
+    Ray takes SIGTERM for itself when it starts, and aborts the process: a run that is asked to stop would lose its
+    step. verl asks for the task runner right after it has started Ray.
+    """
+
+    def __init__(self) -> None:
+        self.handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+
+    def remote(self) -> Any:
+        """The task runner, as Ray's own actor classes give it."""
+        if threading.current_thread() is threading.main_thread():  # only there can handlers be set
+            for number, handler in self.handlers.items():
+                signal.signal(number, handler)
+        return ray.remote(ScpoTaskRunner).remote()
+
+
+def run(config: Any) -> None:
+    """What ``verl.trainer.main_ppo`` does with a composed configuration, with our task runner."""
+    auto_set_device(config)
+    validate_config(
+        _in_tasks(config), use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
+    )
+    main_ppo.run_ppo(config, task_runner_class=KeepsStopSignals())
+
+
+def _in_tasks(config: Any) -> Any:
+    """A copy with as many tasks as a mini-batch counts: verl's check takes a task for a row, ours have one a turn."""
+    checked = copy.deepcopy(config)
+    checked.data.train_batch_size = max(
+        checked.data.train_batch_size, checked.actor_rollout_ref.actor.ppo_mini_batch_size
+    )
+    return checked

@@ -1,0 +1,218 @@
+"""verl's synchronous trainer with our credit, validation, records and checkpoints.
+
+Registered as ``scpo`` in the process that imports this module: that of the task runner.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import transfer_queue as tq
+from omegaconf import open_dict
+from tensordict import TensorDict
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils import tensordict_utils as tu
+
+from scpo.envs.base import PlanningEnvironment
+from scpo.errors import ScorerUnavailable
+from scpo.rollout import step_batch
+from scpo.schema import required
+from scpo.tracking import Tracker
+from scpo.trainers.group_records import save_groups
+from scpo.trainers.precision import credit_precision
+from scpo.trainers.ray_scorer import open_ray_scorer
+from scpo.trainers.samples import save_probe, save_step_texts
+from scpo.trainers.tasks import PRECISION
+from scpo.trainers.verl.checkpoints import mark_complete
+from scpo.trainers.verl.data import PROBE
+from scpo.trainers.verl.estimates import Columns, Estimate, estimate
+from scpo.trainers.verl.records import (
+    RecordingLogger,
+    of_panel,
+    rollout_metrics,
+    split_metrics,
+    validation_metrics,
+)
+from scpo.trainers.verl.replay import rollout_actors
+from scpo.trainers.verl.rows import Rows, read_rows
+from scpo.trainers.verl.settings import MODE
+from scpo.trainers.verl.versions import check_signatures
+from scpo.trainers.verl.workplace import workplace_of
+
+logger = logging.getLogger(__name__)
+
+TOKEN_COLUMNS = {"entropy": "entropy", "value": "values"}
+"""What a method may require of each token -> verl's name of it."""
+
+
+@register_trainer(MODE)
+class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
+    """One run: what is overridden is what differs from verl."""
+
+    def __init__(self, config: Any) -> None:
+        check_signatures()
+        self.place = workplace_of(config)
+        run = self.place.config
+        self.scorer = open_ray_scorer(run, on_gpu=config.trainer.device != "cpu") if run.method.shaper else None
+        self.tracker = Tracker(self.place.folder, run)
+        self._saved_step: int | None = None
+        self._validation: dict[str, float] = {}
+        super().__init__(config)
+
+    # What verl calls, in the order of a run
+
+    def _build_replay_buffer(self) -> Any:
+        self.trainer_mode = "sync"  # verl compares this word in eight places; ours names the same algorithm
+        buffer = super()._build_replay_buffer()
+        buffer.stall_s = self.place.stall_s
+        buffer.failures = self.place.failures
+        return buffer
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        self.tracker.resume_at(self.global_steps if self.global_steps else -1)
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        """Train; whatever happens, the records are closed."""
+        servers = self.llm_server_manager.server_handles
+        self.replay_buffer.actors = rollout_actors(agent_loop_manager.agent_loop_workers, servers)
+        failed = True
+        try:
+            super().fit(agent_loop_manager)
+            failed = False
+        finally:
+            self.tracker.close(failed=failed)
+
+    def on_train_begin(self) -> None:
+        """Record the validation before training, and every step from here on."""
+        if self.config.trainer.val_before_train:
+            self.tracker.log(0, self._validation, {})
+        self.logger: Any = RecordingLogger(self.logger, self._finished)
+        super().on_train_begin()
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        wanted = required(self.place.config.method) & TOKEN_COLUMNS.keys()
+        names = {name: TOKEN_COLUMNS[name] for name in wanted}
+        fields = ["response_mask", "extra_fields", *names.values()]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+        mask = data["response_mask"]
+        columns = Columns(
+            np.array([tag["seq_len"] for tag in batch.tags]),
+            np.array([len(row) for row in mask.unbind()]),
+            **{name: [row.float().numpy() for row in data[column].unbind()] for name, column in names.items()},
+        )
+        rows = read_rows(
+            list(data["extra_fields"]),
+            [bool(tag.get("is_padding", False)) for tag in batch.tags],
+            episodes=self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n,
+        )
+        if self.scorer is not None:
+            self.scorer.report()  # what samples and probes asked for counts nowhere
+        estimated = estimate(rows, columns, self.place.config, self.global_steps, scorer=self.scorer)
+        metrics.update(self.scorer.report() if self.scorer is not None else {})
+        metrics.update(self._diagnostics(rows, estimated))
+        estimates = {"advantages": _jagged(estimated.advantage), "returns": _jagged(estimated.target)}
+        return tq.kv_batch_put(
+            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(estimates, batch_size=len(batch))
+        )
+
+    def _save_checkpoint(self) -> None:
+        with open_dict(self.config):  # each checkpoint in a folder of its own, so that it can be whole or absent
+            self.config.trainer.default_local_dir = str(self.place.folder.checkpoint(self.global_steps))
+        super()._save_checkpoint()
+        self._saved_step = self.global_steps
+
+    def on_step_end(self) -> None:
+        """Save when asked to stop: the engine sleeps until the weights are sent, so there is room."""
+        if self.place.stop_file.exists() and self._saved_step != self.global_steps:
+            self._save_checkpoint()
+        super().on_step_end()
+
+    def _validate(self) -> dict[str, float]:
+        rows = self._play_validation()
+        run = self.place.config
+        self._validation = validation_metrics(rows, list(run.env.validation_panels))
+        if run.method.shaper and (
+            self.global_steps % run.trainer.probe_every == 0 or self.global_steps == run.trainer.steps
+        ):
+            self._probe(of_panel(rows, PROBE))
+        return self._validation
+
+    # What those are made of
+
+    def _diagnostics(self, rows: Rows, estimated: Estimate) -> dict[str, float]:
+        run, step = self.place.config, self.global_steps
+        save_step_texts(self.place.folder, step, estimated.batch, estimated.diagnostics)
+        with _spared("groups", step):
+            save_groups(self.place.folder, step, estimated.batch, estimated.diagnostics, config=run, scorer=self.scorer)
+        save_groups(self.place.folder, step, estimated.batch, estimated.diagnostics, config=run, scorer=self.scorer)
+        metrics = rollout_metrics(rows, estimated.trajectories) | estimated.diagnostics.metrics
+        shaped = estimated.diagnostics.shaped
+        if (
+            shaped
+            and step % run.trainer.precision_every == 0
+            and isinstance(self.place.environment, PlanningEnvironment)
+        ):
+            metrics |= credit_precision(
+                self.place.environment,
+                estimated.trajectories,
+                estimated.batch,
+                shaped.credit_N,
+                steps=run.trainer.precision_steps,
+                rng=np.random.default_rng((run.seed, step, PRECISION)),
+            )
+        return metrics | estimated.diagnostics.timings
+
+    def _play_validation(self) -> Rows:
+        fields: list[Any] = []
+        for entries in self.val_dataloader:
+            entries["uid"] = np.array([str(uuid.uuid4()) for _ in entries["raw_prompt"]], dtype=object)
+            prompts = tu.get_tensordict(entries)
+            tu.assign_non_tensor_data(prompts, "global_steps", self.global_steps)
+            tu.assign_non_tensor_data(prompts, "validate", True)
+            tags = [{"is_prompt": True, "status": "pending", "global_steps": self.global_steps} for _ in entries["uid"]]
+            tq.kv_batch_put(keys=list(entries["uid"]), partition_id="val", tags=tags)
+            self.agent_loop_manager.generate_sequences(prompts)
+            batch, _ = self.replay_buffer.sample(self.global_steps, "val", len(prompts))
+            data = tq.kv_batch_get(keys=batch.keys, partition_id="val", select_fields=["extra_fields"])
+            fields += list(data["extra_fields"])
+            tq.kv_clear(keys=batch.keys, partition_id="val")
+        return read_rows(fields, [False] * len(fields), episodes=len(self.val_dataset))
+
+    def _probe(self, rows: Rows) -> None:
+        run, step = self.place.config, self.global_steps
+        assert run.method.shaper is not None and self.scorer is not None  # noqa: S101, PT018 (asked by the caller)
+        batch = step_batch(rows.trajectories, success_threshold=run.env.success_threshold)
+        with _spared("probe", step):
+            save_probe(self.place.folder, step, batch, self.scorer, run.method.shaper, seed=(run.seed, step))
+
+    def _finished(self, metrics: dict[str, Any], step: int) -> None:
+        """A step is over: record it, then call its checkpoint whole, then stop if asked to."""
+        learned, took = split_metrics(metrics)
+        self.tracker.log(step, learned, took)
+        if self._saved_step == step:
+            mark_complete(self.place.folder, step, keep=self.place.config.trainer.keep_checkpoints)
+        if self.place.stop_file.exists():
+            self.total_training_steps = step  # verl's loop ends here
+
+
+@contextmanager
+def _spared(sample: str, step: int) -> Iterator[None]:
+    """A sample for the figures is left out where the configuration lets training go on without the scorer."""
+    try:
+        yield
+    except ScorerUnavailable as error:
+        logger.error("no %s of step %d: %s", sample, step, error)
+
+
+def _jagged(rows: list[Any]) -> torch.Tensor:
+    return torch.nested.as_nested_tensor(
+        [torch.from_numpy(np.ascontiguousarray(row)) for row in rows], layout=torch.jagged
+    )

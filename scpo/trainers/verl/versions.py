@@ -1,0 +1,73 @@
+"""Which verl this was written for. It overrides internals, so another version is refused before Ray starts."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import metadata
+from typing import Any
+
+from scpo.errors import ConfigError
+
+SUPPORTED = ("0.9.1",)
+INSTALL = "pip install 'verl==0.9.1', in a virtual environment of its own; see docs/verl.md"
+
+OVERRIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer": {
+        "_build_replay_buffer": ("self",),
+        "_load_checkpoint": ("self",),
+        "_save_checkpoint": ("self",),
+        "_validate": ("self",),
+        "_compute_advantage": ("self", "batch", "metrics"),
+        "on_train_begin": ("self",),
+        "on_step_end": ("self",),
+    },
+    "verl.trainer.ppo.v1.replay_buffer:ReplayBuffer": {
+        "_terminal_eviction_reasons": ("self", "global_steps", "partition_id"),
+        "_wait_for_next_poll": ("self", "partition_id", "last_debug_time"),
+    },
+    "verl.experimental.agent_loop.agent_loop:AgentLoopBase": {"run": ("self", "sampling_params", "kwargs")},
+    "verl.trainer.main_ppo:run_ppo": {"": ("config", "task_runner_class")},
+}
+"""Module and class (or function) -> method -> names of its parameters: what we override or call, as it was read."""
+
+
+def check_version() -> None:
+    """Look at the installed distribution, without importing it.
+
+    Raises:
+        ConfigError: verl is not there, or of another version.
+    """
+    try:
+        installed = metadata.version("verl")
+    except metadata.PackageNotFoundError:
+        raise ConfigError(f"trainer=verl: verl is not installed; {INSTALL}") from None
+    if installed not in SUPPORTED:
+        raise ConfigError(
+            f"trainer=verl: verl {installed} is installed, supported: {', '.join(SUPPORTED)}; scpo overrides internals "
+            f"that change between versions. {INSTALL}"
+        )
+
+
+def check_signatures() -> None:
+    """Import verl and compare what is overridden with what it was when this was written.
+
+    Raises:
+        ConfigError: A distribution that says 0.9.1 holds other code (a patched or an editable installation).
+    """
+    for place, methods in OVERRIDDEN.items():
+        for name, expected in methods.items():
+            found = tuple(inspect.signature(_find(place, name)).parameters)
+            if found != expected:
+                raise ConfigError(
+                    f"verl's {place}{'.' if name else ''}{name} takes {', '.join(found)}; scpo was written for "
+                    f"{', '.join(expected)}: this is not the released verl {', '.join(SUPPORTED)}. {INSTALL}"
+                )
+
+
+def _find(place: str, method: str) -> Any:
+    module, _, name = place.partition(":")
+    try:
+        found = getattr(__import__(module, fromlist=[name]), name)
+        return getattr(found, method) if method else found
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"verl has no {place}{'.' if method else ''}{method} ({error}). {INSTALL}") from error

@@ -1,0 +1,74 @@
+"""What every process of a run on verl needs of it: its configuration, records and environment, opened once."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scpo.envs import make_environment
+from scpo.envs.base import Environment
+from scpo.errors import ConfigError
+from scpo.schema import RunConfig, VerlTrainer
+from scpo.tracking import JsonLines, RunFolder
+
+KEY = "scpo"
+"""The section that is added to verl's configuration; ``scpo.run_folder`` is all it holds."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """One run, as seen from one of its processes."""
+
+    config: RunConfig
+    folder: RunFolder
+
+    @functools.cached_property
+    def environment(self) -> Environment:
+        """Engines and caches of this process."""
+        machine = self.config.machine
+        return make_environment(
+            self.config.env,
+            cache_dir=Path(machine.cache_dir),
+            alfworld_data=machine.alfworld_data,
+            webshop_data=machine.webshop_data,
+        )
+
+    @property
+    def stall_s(self) -> float:
+        """How long a rollout may be silent; a run folder that was made for another trainer sets no limit."""
+        trainer = self.config.trainer
+        return float(trainer.verl.stall_s) if isinstance(trainer, VerlTrainer) else float("inf")
+
+    @property
+    def stop_file(self) -> Path:
+        """Written by the process that was asked to stop, read by the one that trains."""
+        return self.folder.path / "stop"
+
+    @property
+    def failures(self) -> JsonLines:
+        """Why episodes could not be played; written by the processes that play, read by the one that waits."""
+        return JsonLines(self.folder.path / "rollout_failures.jsonl")
+
+
+@functools.cache
+def open_workplace(run_folder: str) -> Workplace:
+    """The workplace of a run folder, one for each process."""
+    folder = RunFolder(run_folder)
+    return Workplace(folder.read_config(), folder)
+
+
+def workplace_of(verl_config: Any) -> Workplace:
+    """The workplace that verl's configuration names.
+
+    Raises:
+        ConfigError: It names none.
+    """
+    section = verl_config.get(KEY)
+    if not section or not section.get("run_folder"):
+        raise ConfigError(
+            f"verl's configuration has no {KEY}.run_folder: add +{KEY}.run_folder=<a run folder>; "
+            "`python train.py --prepare trainer=verl key=value ...` makes one"
+        )
+    return open_workplace(str(section.run_folder))

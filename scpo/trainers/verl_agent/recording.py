@@ -1,0 +1,91 @@
+"""What the fork's rollout knows and does not keep: each row's step, action and answer, the last one included."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+logger = logging.getLogger(__name__)
+
+SLOT, STEP, ACTION, ANSWER, WON = (f"scpo_{name}" for name in ("slot", "step", "action", "answer", "won"))
+"""Columns added to the batch. ``slot``: number of the environment in its training step."""
+
+
+class RecordingEnvironments:
+    """The fork's environment manager, with an eye on what goes in and comes out of ``step``."""
+
+    def __init__(self, environments: Any) -> None:
+        self._environments = environments
+        self._actions: Sequence[str] = ()
+        self.actions: list[list[str]] = []
+        self.answers: list[list[str]] = []
+        self.won: list[list[bool]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environments, name)
+
+    def step(self, text_actions: Any) -> Any:
+        """As the manager's; keeps the projected actions, the raw observations and who has won."""
+        project = self._environments.projection_f
+
+        def listen(*args: Any, **options: Any) -> Any:
+            projected = project(*args, **options)
+            self._actions = projected[0]
+            return projected
+
+        self._environments.projection_f = listen
+        try:
+            observations, rewards, dones, infos = self._environments.step(text_actions)
+        finally:
+            self._environments.projection_f = project
+        self.actions.append([str(action) for action in self._actions])
+        self.answers.append([str(answer) for answer in observations["anchor"]])
+        self.won.append([bool(info.get("won", False)) for info in infos])
+        return observations, rewards, dones, infos
+
+
+class Recorder:
+    """Wraps the two rollout methods of the fork's ``TrajectoryCollector``; validation passes through untouched."""
+
+    def __init__(self) -> None:
+        self._training = False
+        self._slots = 0
+
+    def multi_turn_loop(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The outer method: says whether this is training, where slots are numbered from 0."""
+
+        def wrapped(collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any, is_train: bool = True) -> Any:
+            self._training, self._slots = is_train, 0
+            try:
+                return original(
+                    collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=envs, is_train=is_train
+                )
+            finally:
+                self._training = False
+
+        return wrapped
+
+    def vanilla_multi_turn_loop(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The loop itself, called once, or again and again by dynamic sampling: adds the columns to its rows."""
+
+        def wrapped(collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any) -> Any:
+            if not self._training:
+                return original(collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=envs)
+            recording = RecordingEnvironments(envs)
+            result = original(collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=recording)
+            self._add_columns(result[0], recording)
+            return result
+
+        return wrapped
+
+    def _add_columns(self, rows: list[list[dict[str, Any]]], recording: RecordingEnvironments) -> None:
+        for slot, episode in enumerate(rows):
+            for step, row in enumerate(episode):
+                row[SLOT], row[STEP] = np.int64(self._slots + slot), np.int64(step)
+                row[ACTION] = recording.actions[step][slot]
+                row[ANSWER] = recording.answers[step][slot]
+                row[WON] = recording.won[step][slot]
+        self._slots += len(rows)

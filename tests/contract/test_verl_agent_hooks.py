@@ -1,0 +1,57 @@
+"""The hooks in verl-agent's real modules on the CPU, in the order of its fit(): shaper off, no bit changes.
+
+Runs where VERL_AGENT names a checkout of commit 796ed31 whose packages can be imported (CONTRIBUTING.md); a process of
+its own, for the fork and PyPI verl share a name.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from scpo.trainers.verl_agent.__main__ import compose_fork
+from scpo.trainers.verl_agent.settings import settings
+from sweeps.compose import compose_run
+
+ROOT = Path(__file__).parents[2]
+
+PROBE = "from verl.trainer.ppo import ray_trainer; from agent_system.multi_turn_rollout import TrajectoryCollector"
+
+
+@pytest.fixture(scope="module")
+def environment():
+    if "VERL_AGENT" not in os.environ:
+        pytest.skip("set VERL_AGENT to a checkout of verl-agent at commit 796ed31 to hook into its own code")
+    paths = [os.environ["VERL_AGENT"], str(ROOT)]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "RAY_USAGE_STATS_ENABLED": "0"}
+    found = subprocess.run([sys.executable, "-c", PROBE], env=variables, capture_output=True, text=True, check=False)
+    if found.returncode:
+        pytest.skip(f"verl-agent cannot be imported here: {found.stderr.strip().splitlines()[-1]}")
+    return variables
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("mode", ["mean_std_norm", "mean_norm"])
+def test_shaper_off_changes_no_bit_and_shaper_on_moves_only_failed_siblings_and_their_anchor_peers(
+    environment, ranks, mode
+):
+    command = [sys.executable, "-m", "tests.contract.verl_agent_fit", str(ranks), mode]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "rows moved" in done.stdout
+    print(done.stdout.splitlines()[-1])  # noqa: T201 - the record
+
+
+@pytest.mark.parametrize("method", ["scpo", "gigpo", "grpo", "rloo", "ppo", "dapo", "hgpo", "g2po", "empg"])
+@pytest.mark.parametrize("env", ["alfworld", "webshop"])
+def test_the_forks_configuration_knows_every_word(method, env):
+    if "VERL_AGENT" not in os.environ:
+        pytest.skip("set VERL_AGENT to a checkout of verl-agent at commit 796ed31 to compose its configuration")
+    config = compose_run(["scale=paper", "trainer=verl_agent", f"method={method}", f"env={env}"])
+    chosen = settings(config, Path("/runs/x"))
+    folder = Path(os.environ["VERL_AGENT"]) / "verl" / "trainer" / "config"
+    composed = compose_fork(folder, [setting.word for setting in chosen])
+    assert {one.key: OmegaConf.select(composed, one.key) for one in chosen} == {one.key: one.value for one in chosen}

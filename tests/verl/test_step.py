@@ -1,0 +1,263 @@
+"""A training step in one process: our agent loop, verl's own postprocessing, padding and balancing, our advantages.
+
+No Ray: the queue is a dictionary, the rollout engine a script, the ranks a number.
+"""
+
+import asyncio
+import types
+from types import SimpleNamespace
+
+import pytest
+
+from scpo.credit import assign
+from scpo.errors import RolloutError
+from scpo.rollout import step_batch
+from scpo.schema import ExactScorer
+from scpo.scoring.exact import Exact
+from scpo.tracking import JsonLines
+from scpo.trainers.local.tokenizer import train_tokenizer
+from scpo.trainers.verl.launch import PLAIN_TEMPLATE
+from scpo.trainers.verl.rows import read_rows
+from scpo.trainers.verl.workplace import open_workplace
+from sweeps import store
+from sweeps.compose import compose_run
+from tests.unit.test_rollout import TASKS, Countdowns
+
+pytest.importorskip("ray", reason="needs verl: make test-verl")
+torch = pytest.importorskip("torch")
+
+SCRIPTS = ["go stop", "go go go go", "oops stop", "go oops go go"]  # of the siblings; "stop" wins, four steps are all
+SIBLINGS, MINI_BATCH = len(SCRIPTS), 16
+
+
+class Queue:
+    """What verl's trainer calls of the transfer queue, on a dictionary."""
+
+    def __init__(self):
+        self.fields, self.tags = {}, {}
+
+    def put(self, keys, partition_id, fields=None, tags=None):
+        from transfer_queue import KVBatchMeta
+
+        for place, key in enumerate(keys):
+            if fields is not None:
+                self.fields.setdefault(key, {}).update({name: fields[name][place] for name in fields.keys()})  # noqa: SIM118
+            if tags is not None:
+                self.tags.setdefault(key, {}).update(tags[place])
+        return KVBatchMeta(partition_id=partition_id, keys=list(keys), tags=[self.tags.get(key, {}) for key in keys])
+
+    async def put_later(self, keys, fields, tags, partition_id):
+        self.put(keys, partition_id, fields, tags)
+
+    def get(self, keys, partition_id, select_fields=None):
+        from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+        names = [name for name in (select_fields or self.fields[keys[0]]) if name in self.fields[keys[0]]]
+        plain = lambda value: value if isinstance(value, torch.Tensor) else getattr(value, "data", value)  # noqa: E731
+        return list_of_dict_to_tensordict([{name: plain(self.fields[key][name]) for name in names} for key in keys])
+
+
+class Engine:
+    """Answers each episode with its script, word by word."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.turns, self.empty = tokenizer, {}, False
+
+    async def generate(self, request_id, prompt_ids, sampling_params, **_):
+        from verl.workers.rollout.replica import TokenOutput
+
+        turn, words = self.turns.setdefault(request_id, [0, SCRIPTS[len(self.turns) % SIBLINGS].split()])
+        self.turns[request_id][0] += 1
+        ids = [] if self.empty else self.tokenizer(words[turn % len(words)], add_special_tokens=False)["input_ids"]
+        versions = {"min_global_steps": 0, "max_global_steps": 0}
+        return TokenOutput(token_ids=ids, log_probs=[-1.0] * len(ids), extra_fields=versions)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """``run(words)``: everything that a step needs, with countdowns for games."""
+    import transfer_queue as tq
+    from omegaconf import OmegaConf
+
+    queue = Queue()
+    monkeypatch.setattr(tq, "kv_batch_put", queue.put)
+    monkeypatch.setattr(tq, "async_kv_batch_put", queue.put_later)
+    monkeypatch.setattr(tq, "kv_batch_get", queue.get)
+
+    def make(*words, broken=()):
+        config = compose_run(
+            ["trainer=verl_cpu", "scorer=exact", "trainer.groups=2", f"trainer.group_size={SIBLINGS}", "env.horizon=4",
+             f"machine.runs_dir={tmp_path}", *words]
+        )  # fmt: skip
+        place = open_workplace(str(store.ensure(config).path))
+        place.__dict__["environment"] = Countdowns(broken=list(broken))
+        tokenizer = train_tokenizer(["train a b 4 3 2 1 0 left : / go stop oops"])
+        tokenizer.chat_template = PLAIN_TEMPLATE
+        rollout = {"prompt_length": 32, "response_length": 4, "n": SIBLINGS}
+        verl_config = OmegaConf.create(
+            {
+                "scpo": {"run_folder": str(place.folder.path)},
+                "data": {"train_batch_size": 2},
+                "actor_rollout_ref": {"rollout": rollout, "actor": {"ppo_mini_batch_size": MINI_BATCH // SIBLINGS}},
+                "trainer": {"critic_warmup": 0},
+            }
+        )
+        return SimpleNamespace(
+            config=verl_config, place=place, tokenizer=tokenizer, queue=queue, engine=Engine(tokenizer), step=1
+        )
+
+    return make
+
+
+def play(run):
+    """Two tasks, all siblings, through our loop and verl's postprocessing; returns the keys in the queue."""
+    from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+    from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
+
+    from scpo.trainers.verl.agent_loop import EnvironmentLoop
+
+    worker_class = AgentLoopWorkerTQ.__ray_metadata__.modified_class
+    worker = SimpleNamespace(reward_loop_worker_handles=None, distillation_enabled=False, processor=None)
+    for name in (
+        "_compute_score", "_compute_teacher_logprobs", "_compute_multi_modal_inputs", "_compute_position_ids",
+        "_agent_loop_postprocess",
+    ):  # fmt: skip
+        setattr(worker, name, types.MethodType(getattr(worker_class, name), worker))
+
+    async def episode(group, session):
+        entry = {"index": 2 * (run.step - 1) + group, "panel": "train", "group": group, "repeat": 0, "sha256": ""}
+        entry |= {"task": TASKS[group].id, "family": TASKS[group].family}
+        kwargs = {"extra_info": entry, "session_id": session, "uid": f"uid{group}", "global_steps": 1}
+        loop = EnvironmentLoop(
+            trainer_config=DictConfigWrap(run.config), server_manager=run.engine, tokenizer=run.tokenizer,
+            processor=None, dataset_cls=None, data_config=DictConfigWrap(run.config.data), hf_model_type="qwen2",
+        )  # fmt: skip
+        await worker._agent_loop_postprocess(await loop.run({"temperature": 1.0}, **kwargs), False, **kwargs)
+
+    async def everything():
+        for group in range(2):
+            for session in range(SIBLINGS):
+                await episode(group, session)
+
+    asyncio.run(everything())
+    return list(run.queue.fields)
+
+
+def advantages(run, keys, ranks, **columns):
+    """verl's padding and balancing over ``ranks``, then ours; returns (batch, metrics, advantage of each row)."""
+    from transfer_queue import KVBatchMeta
+
+    from scpo.trainers.verl.trainer import ScpoTrainer
+
+    trainer = object.__new__(ScpoTrainer)
+    trainer.config, trainer.place, trainer.tokenizer = run.config, run.place, run.tokenizer
+    trainer.scorer = None if run.place.config.method.shaper is None else _reporting()
+    trainer.use_critic, trainer.global_steps = False, 1
+    trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": list(range(ranks))})
+    tags = [run.queue.tags[key] for key in keys]
+    metrics = {}
+    batch = trainer._balance_batch(KVBatchMeta(partition_id="train", keys=keys, tags=tags), metrics)
+    for key in batch.keys:
+        for name, value in columns.items():
+            run.queue.fields[key][name] = torch.full((len(run.queue.fields[key]["response_mask"]),), value)
+    trainer._compute_advantage(batch, metrics)
+    return batch, metrics, [run.queue.fields[key]["advantages"] for key in batch.keys]
+
+
+def _reporting():
+    from scpo.scoring import PairCache
+
+    return PairCache(Exact(ExactScorer(kind="exact", name="exact")))
+
+
+def is_padding(batch):
+    return [bool(tag.get("is_padding", False)) for tag in batch.tags]
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_rows_before_and_after_padding_and_what_each_row_gets(run, ranks):
+    made = run("method=scpo")
+    keys = play(made)
+    assert len(keys) == 2 * (2 + 4 + 2 + 4)
+    batch, metrics, rows = advantages(made, keys, ranks)
+    padding = is_padding(batch)
+    assert (len(batch.keys), sum(padding)) == (32, 8)
+    assert (metrics["train/rows"], metrics["train/rows_padded"]) == (24.0, 8.0)
+    for row, padded in zip(rows, padding, strict=True):
+        assert torch.isfinite(row).all()
+        assert not padded or (row == 0).all()
+    assert any((row != 0).any() for row in rows)
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("method", ["scpo", "gigpo", "hgpo", "g2po", "grpo", "rloo"])
+def test_the_advantages_are_those_of_the_core_bit_for_bit(run, method, ranks):
+    made = run(f"method={method}")
+    batch, metrics, rows = advantages(made, play(made), ranks)
+    fields = [made.queue.fields[key]["extra_fields"] for key in batch.keys]
+    read = read_rows([getattr(one, "data", one) for one in fields], is_padding(batch), episodes=2 * SIBLINGS)
+    expected = step_batch(read.trajectories, success_threshold=0.0, position_N=read.place_N)
+    scorer = Exact(ExactScorer(kind="exact", name="exact"))
+    advantage_N, told = assign(expected, scorer, made.place.config.method, seed=(0, 1))
+    for place, advantage in zip(read.place_N, advantage_N, strict=True):
+        assert (rows[place] == torch.tensor(advantage)).all()
+    assert metrics["credit/descents"] == told.metrics["credit/descents"] <= ranks - 1
+    if method == "scpo":
+        assert metrics["credit/steps"] == told.metrics["credit/steps"] > 0
+
+
+def test_what_a_method_measures_comes_from_verls_own_columns(run):
+    made = run("method=empg")
+    _, _, rows = advantages(made, play(made), 1, entropy=0.5)
+    assert any((row != 0).any() for row in rows)
+
+
+def test_a_lost_row_stops_the_step(run):
+    made = run("method=scpo")
+    keys = play(made)
+    with pytest.raises(RolloutError, match="rows were lost or doubled"):
+        advantages(made, keys[:5] + keys[6:], 1)
+
+
+def test_an_environment_that_breaks_is_tried_again_and_then_recorded(run):
+    made = run("method=scpo", broken=[4])
+    assert len(play(made)) == 23  # the first script's "go" was spent on the broken game; its second begins with "stop"
+    made = run("method=scpo", "seed=1", broken=[4, 4, 4])
+    with pytest.raises(Exception, match="failed 3 times, 2 retries are allowed"):
+        play(made)
+    (line,) = JsonLines(made.place.failures.path).records()
+    assert line["task"] == TASKS[0].id
+    assert line["reason"].startswith("EnvironmentFailure: episode of task")
+
+
+def test_an_empty_response_is_no_row_and_no_silence(run):
+    made = run("method=scpo")
+    made.engine.empty = True
+    with pytest.raises(RolloutError, match="empty response"):
+        play(made)
+    assert not made.queue.fields
+
+
+def test_a_dataloader_that_stands_at_another_step_stops_the_run(run):
+    made = run("method=scpo")
+    made.step = 2
+    with pytest.raises(RolloutError, match="scheduled for step 2, verl asks for it in step 1"):
+        play(made)
+
+
+def test_prompts_that_are_too_long_lose_their_beginning_and_say_so(run):
+    made = run("method=scpo")
+    made.config.actor_rollout_ref.rollout.prompt_length = 2
+    keys = play(made)
+    assert all(len(made.queue.fields[key]["prompts"]) == 2 for key in keys)
+    _, metrics, _ = advantages(made, keys, 1)
+    assert metrics["train/prompt_truncated"] == 1.0
+
+
+def test_verls_configuration_without_a_run_folder_says_how_to_make_one():
+    from omegaconf import OmegaConf
+
+    from scpo.trainers.verl.workplace import workplace_of
+
+    with pytest.raises(Exception, match=r"no scpo\.run_folder.*python train\.py --prepare"):
+        workplace_of(OmegaConf.create({"trainer": {}}))

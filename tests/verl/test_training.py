@@ -1,0 +1,162 @@
+"""Real verl, Ray and FSDP2 on real ALFWorld games: one run that is stopped and resumed, looked at from all sides."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+pytest.importorskip("ray", reason="needs verl: make test-verl")
+pytest.importorskip("alfworld", reason="needs the alfworld extra")
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[2]
+STEPS, GROUPS, SIBLINGS, MINI_BATCH = 3, 4, 6, 48
+WORDS = [
+    "trainer=verl_cpu", "method=scpo", "scorer=exact", "wandb.mode=disabled",
+    "env.validation_panels.train_games.games=6", "env.validation_panels.train_games.repeats=1",
+    "env.validation_panels.valid_seen.games=6", "env.validation_panels.valid_unseen.games=6",
+    f"trainer.steps={STEPS}", f"trainer.groups={GROUPS}", f"trainer.group_size={SIBLINGS}",
+    f"trainer.mini_batch_rows={MINI_BATCH}", "trainer.validation.every=3", "trainer.probe_every=3",
+    "trainer.precision_every=1", "trainer.precision_steps=4", "trainer.checkpoint_every=3",
+    "trainer.loss.kl_coefficient=0.01", "trainer.temperature=0.7",
+]  # fmt: skip
+LIMIT_S = 500
+"""For one start of the run: a crash of the rollout engine may hang verl."""
+
+
+@pytest.fixture(scope="module")
+def stopped_and_resumed(tmp_path_factory):
+    """The run folder at its end, and the bytes of its metrics when it was stopped after its first step or second."""
+    runs = tmp_path_factory.mktemp("runs")
+    process = start(runs)
+    while logged(runs) < 2 and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    assert finish(process) == 130, log(runs)
+    folder = only_run(runs)
+    assert json.loads((folder / "status.json").read_text())["state"] == "INTERRUPTED"
+    stopped = (folder / "metrics.jsonl").read_bytes()
+    checkpoints = sorted(path.parent.name for path in folder.glob("checkpoints/*/COMPLETE"))
+    step = json.loads(stopped.splitlines()[-1])["step"]
+    assert checkpoints == [f"step_{step:05d}"]
+    weights = load_weights(folder, step)
+    assert finish(start(runs)) == 0, log(runs)
+    return folder, stopped, weights
+
+
+def start(runs):
+    cache = os.environ.get("SCPO_CACHE", str(ROOT / ".cache" / "scpo"))
+    machine = [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}", "machine.device=cpu"]
+    command = [sys.executable, str(ROOT / "train.py"), *WORDS, *machine]
+    with (runs / "output.log").open("a") as output:
+        return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+
+
+def finish(process):
+    try:
+        return process.wait(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+
+
+def log(runs):
+    return (runs / "output.log").read_text()[-6000:]
+
+
+def only_run(runs):
+    (folder,) = (path.parent for path in runs.glob("*/config.yaml"))
+    return folder
+
+
+def logged(runs):
+    return sum(path.read_bytes().count(b"\n") for path in runs.glob("*/metrics.jsonl"))
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def load_weights(folder, step):
+    path = folder / "checkpoints" / f"step_{step:05d}" / f"global_step_{step}" / "actor"
+    state = torch.load(path / "model_world_size_1_rank_0.pt", weights_only=False, map_location="cpu")
+    return {name: getattr(value, "_local_tensor", value) for name, value in state.items()}
+
+
+def test_a_stopped_run_goes_on_where_it_stopped_and_ends_done(stopped_and_resumed):
+    folder, stopped, _ = stopped_and_resumed
+    assert [line["step"] for line in lines(folder)] == list(range(STEPS + 1))
+    assert (folder / "metrics.jsonl").read_bytes().startswith(stopped)
+    status = json.loads((folder / "status.json").read_text())
+    assert (status["state"], status["attempt"], status["step"]) == ("DONE", 2, STEPS)
+
+
+def test_training_changes_the_parameters_before_and_after_the_stop(stopped_and_resumed):
+    from safetensors.torch import load_file
+
+    folder, _, middle = stopped_and_resumed
+    first, last = load_file(folder / "policy" / "model.safetensors"), load_weights(folder, STEPS)
+    for name, value in first.items():
+        assert not torch.equal(value, middle[name])
+        assert not torch.equal(middle[name], last[name])
+    states = torch.load(
+        folder / f"checkpoints/step_{STEPS:05d}/global_step_{STEPS}/actor/optim_world_size_1_rank_0.pt",
+        weights_only=False,
+    )["state"]
+    updates = sum(mini_batches(line) for line in lines(folder)[1:])
+    assert {int(state["step"]) for state in states.values()} == {updates}
+
+
+def mini_batches(line):
+    rows = line["train/rows"] + line["train/rows_padded"]
+    assert rows % MINI_BATCH == 0
+    return int(rows / MINI_BATCH)
+
+
+def test_rollout_and_update_agree_on_every_tokens_probability(stopped_and_resumed):
+    for line in lines(stopped_and_resumed[0])[1:]:
+        assert line["training/rollout_probs_diff_max"] < 1e-4
+
+
+def test_no_row_is_lost_and_padding_is_counted_apart(stopped_and_resumed):
+    for line in lines(stopped_and_resumed[0])[1:]:
+        assert line["train/episodes"] == GROUPS * SIBLINGS
+        assert line["train/rows"] == pytest.approx(line["train/episodes"] * line["train/episode_length"])
+        assert 0 <= line["train/rows_padded"] < MINI_BATCH
+        assert line["credit/descents"] == 0.0  # one rank: verl's order is time order
+
+
+def test_some_failed_sibling_is_credited_and_it_reaches_the_advantages(stopped_and_resumed):
+    credited = [line for line in lines(stopped_and_resumed[0])[1:] if line["credit/steps_all"] > 0]
+    assert credited
+    assert any(line["credit/shift"] > 0 for line in credited)
+    assert all(line["credit/exact"] == 1.0 for line in credited)
+
+
+def test_every_panel_is_validated_and_the_probe_is_kept(stopped_and_resumed):
+    folder, *_ = stopped_and_resumed
+    for line in lines(folder):
+        validated = {key.split("/")[1] for key in line if key.startswith("val/")}
+        assert validated == ({"train_games", "valid_seen", "valid_unseen"} if line["step"] in (0, STEPS) else set())
+    families = [key for key in lines(folder)[0] if key.startswith("val/valid_seen/") and key.count("/") == 3]
+    assert len(families) == 6
+    for step in (0, STEPS):
+        with np.load(folder / "diagnostics" / f"probe_step_{step:05d}.npz", allow_pickle=False) as probe:
+            assert int(probe["step"]) == step
+
+
+def test_verls_configuration_is_written_down_with_sources_and_a_command(stopped_and_resumed):
+    folder, *_ = stopped_and_resumed
+    listed = yaml.safe_load((folder / "verl_settings.yaml").read_text())
+    assert all(one["source"] for one in listed)
+    config = yaml.safe_load((folder / "verl_config.yaml").read_text())
+    actor, rollout = config["actor_rollout_ref"]["actor"], config["actor_rollout_ref"]["rollout"]
+    assert actor["ppo_mini_batch_size"] * rollout["n"] == MINI_BATCH
+    assert (folder / "verl_command.txt").read_text().startswith("python -m scpo.trainers.verl ")
