@@ -4,10 +4,13 @@
     python sweep.py +experiment=<name> dry_run=true         show the runs and what would be done; writes nothing
     python sweep.py +experiment=<name>                      run what is not finished; Ctrl-C stops and keeps state
     python sweep.py +experiment=<name> 'seeds=[0]' model=tiny scale=mini trainer.steps=10 machine.runs_dir=elsewhere
+    python sweep.py +experiment=<name> launcher=slurm_a800x4     submit what is not finished to Slurm (docs/cluster.md)
+
+    python sweep.py +search=<name>                          tune: Optuna over the same runs (docs/search.md)
 
 env, model and seeds replace an axis of the experiment; any other key=value applies to every row.
-Exit status: 0 all done, 1 some failed, 2 wrong command, 3 the rest is run by another process, 130 interrupted.
-Later, from any shell: python -m sweeps status
+Exit status: 0 all done (or, on Slurm, submitted), 1 some failed, 2 wrong command, 3 the rest is run by another process
+or was cancelled, 130 interrupted. Later, from any shell: python -m sweeps status
 """
 
 import sys
@@ -18,6 +21,7 @@ from rich.console import Console
 from scpo.errors import ScpoError
 from sweeps import console as show
 from sweeps import dispatch
+from sweeps.compose import options
 from sweeps.entry import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_INTERRUPTED
 from sweeps.matrix import expand
 
@@ -33,7 +37,12 @@ def main(words: list[str]) -> int:
     try:
         if not words:
             show.show_experiments(console, dispatch.experiments())
+            show.show_searches(console, options("search"))
             return EXIT_DONE
+        if dispatch.asks_for_search(words):
+            from sweeps.search.command import command  # Optuna is an extra
+
+            return command(console, words, TRAIN_SCRIPT)
         request = dispatch.read_words(words)
         return dispatch.preview(console, request) if request.dry_run else sweep(console, request)
     except ScpoError as error:
@@ -47,7 +56,8 @@ def sweep(console: Console, request: dispatch.Request) -> int:
     """Run the experiment and show its table."""
     matrix = expand(request.experiment, request.overrides)
     status = dispatch.dispatch(console, matrix, TRAIN_SCRIPT)
-    show_table(console, dispatch.runs_dir(matrix), matrix.experiment.name)
+    if dispatch.has_results(matrix):
+        show_table(console, dispatch.runs_dir(matrix), matrix.experiment.name)
     return status
 
 

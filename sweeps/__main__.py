@@ -1,39 +1,153 @@
-"""``python -m sweeps status [pattern]``: where things stand, from any shell."""
+"""Look at runs and steer them, from any shell.
+
+    python -m sweeps status ['ablation*' ...]   one line a run: state, step, attempt, what to know
+    python -m sweeps logs <pattern>             the end of each run's newest log
+    python -m sweeps cancel <pattern>           stop runs; no sweep starts them again before `retry`
+    python -m sweeps retry <pattern>            let runs start again that failed or were cancelled
+    python -m sweeps verify ['*']               are the records whole, do they agree
+    python -m sweeps search [<search>]          write a search's summary, winner and plots
+    python -m sweeps doctor [key=value ...]     what would go wrong with these runs, and how to mend it
+
+A pattern matches run ids and names of experiments; * and ? are wildcards, to be quoted.
+Exit status: 0 fine, 1 something is wrong with a run, 2 wrong command.
+"""
 
 import argparse
-import fnmatch
+import json
 import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.live import Live
 
-from scpo.errors import RecordError
-from scpo.tracking import RunFolder, State, Status
+from scpo.errors import ScpoError
+from scpo.tracking import RunFolder
+from sweeps import cluster, control, verify
 from sweeps import console as show
-from sweeps import store
-from sweeps.reconcile import Observed
+from sweeps.doctor import command as doctor
+from sweeps.entry import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.look import Look
+from sweeps.scheduler import Slurm
+from sweeps.search import command as search
+from sweeps.select import select
+from sweeps.standing import Standing, standings
+
+MOVING = ("PENDING", "QUEUED", "RUNNING", "UNKNOWN")  # what --watch waits for
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Parse the command line and answer."""
-    parser = argparse.ArgumentParser(prog="python -m sweeps", description="Look at runs.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    status = commands.add_parser("status", help="one line a run: state, step, attempt, commit")
-    status.add_argument("pattern", nargs="?", default="*", help="run ids, with * and ?; for example 'alfworld-*-s0-*'")
-    status.add_argument("--runs-dir", type=Path, default=Path("runs"))
-    arguments = parser.parse_args()
-    folders = store.run_folders(arguments.runs_dir)
-    show.show_status(Console(), [_row(one) for one in folders if fnmatch.fnmatch(one.run_id, arguments.pattern)])
-    return 0
-
-
-def _row(folder: RunFolder) -> tuple[str, Observed, Status | None, str]:
+    arguments = _parser().parse_args(words)
+    command: Callable[[Console, argparse.Namespace], int] = arguments.run
     try:
-        status = folder.read_status()
-    except RecordError as error:
-        return folder.run_id, Observed(None), None, str(error)
-    seen = Observed(status.state, status.state is not State.DONE and store.is_alive(folder, status))
-    return folder.run_id, seen, status, status.reason or ""
+        return command(Console(), arguments)
+    except ScpoError as error:
+        show.show_error(Console(stderr=True), str(error))
+        return EXIT_BAD_CONFIG
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def status(console: Console, arguments: argparse.Namespace) -> int:
+    """Where things stand."""
+
+    def look() -> list[Standing]:
+        return standings(_chosen(arguments), Look(Slurm()))
+
+    if arguments.json:
+        console.print_json(json.dumps([one.as_record() for one in look()]))
+    elif arguments.watch is None:
+        show.show_status(console, look())
+    else:
+        _watch(console, look, arguments.watch)
+    return EXIT_DONE
+
+
+def _watch(console: Console, look: Callable[[], list[Standing]], seconds: float) -> None:
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            rows = look()
+            live.update(show.status_table(rows), refresh=True)
+            if not any(row.state in MOVING for row in rows):
+                return
+            time.sleep(seconds)
+
+
+def logs(console: Console, arguments: argparse.Namespace) -> int:
+    """The end of each run's newest log."""
+    for folder in _chosen(arguments):
+        show.show_log(console, folder.run_id, folder.latest.resolve() / "stdout.log", arguments.lines)
+    return EXIT_DONE
+
+
+def cancel(console: Console, arguments: argparse.Namespace) -> int:
+    """Stop runs."""
+    for folder in _chosen(arguments):
+        stopped = cluster.cancel(folder, Slurm(), reason=arguments.reason)
+        console.print(f"{folder.run_id}: {'cancelled' if stopped else 'was over before'}", highlight=False)
+    return EXIT_DONE
+
+
+def retry(console: Console, arguments: argparse.Namespace) -> int:
+    """Let runs start again."""
+    return _each(console, _chosen(arguments), control.retry, "goes on at the next call of sweep.py for its experiment")
+
+
+def check(console: Console, arguments: argparse.Namespace) -> int:
+    """Look for damage."""
+    folders = _chosen(arguments)
+    found = [problem for folder in folders for problem in verify.problems(folder)] + verify.panel_conflicts(folders)
+    for problem in found:
+        show.show_error(console, problem)
+    console.print(f"{len(folders)} runs, {len(found)} problems", highlight=False)
+    return EXIT_FAILED if found else EXIT_DONE
+
+
+def _each(console: Console, folders: list[RunFolder], act: Callable[[RunFolder], object], done: str) -> int:
+    """Do it to every run, whatever it does to the others."""
+    code = EXIT_DONE
+    for folder in folders:
+        try:
+            act(folder)
+            console.print(f"{folder.run_id}: {done}", highlight=False)
+        except ScpoError as error:
+            show.show_error(console, str(error))
+            code = EXIT_FAILED
+    return code
+
+
+def _chosen(arguments: argparse.Namespace) -> list[RunFolder]:
+    return select(arguments.runs_dir, arguments.patterns)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m sweeps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, run, everything in (
+        ("status", status, True),
+        ("logs", logs, False),
+        ("cancel", cancel, False),
+        ("retry", retry, False),
+        ("verify", check, True),
+    ):
+        command = commands.add_parser(name, help=run.__doc__)
+        patterns = dict(nargs="*", default=["*"]) if everything else dict(nargs="+")
+        command.add_argument("patterns", metavar="pattern", help="run ids or experiments, with * and ?", **patterns)
+        command.add_argument("--runs-dir", type=Path, default=Path("runs"))
+        command.set_defaults(run=run)
+    search.add_parser(commands)
+    doctor.add_parser(commands)
+    commands.choices["status"].add_argument("--json", action="store_true", help="for programs")
+    commands.choices["status"].add_argument(
+        "--watch", type=float, nargs="?", const=5.0, metavar="S", help="look again every S seconds until all has ended"
+    )
+    commands.choices["logs"].add_argument("-n", "--lines", type=int, default=40)
+    commands.choices["cancel"].add_argument("--reason", default="cancelled")
+    return parser
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What the commands show: tables and progress, plain lines where there is no terminal."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,12 +12,24 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from scpo.schema import Experiment, RunConfig
-from scpo.tracking import RunFolder, State, Status
-from sweeps.local import Outcome, tail
+from scpo.tracking import RunFolder, State
+from sweeps.gpu_hours import PAPER_GPUS, gpu_hours, hours
 from sweeps.matrix import Matrix
-from sweeps.reconcile import Decision, Observed
+from sweeps.process import Outcome, tail
+from sweeps.reconcile import Action, Decision, Observed
+from sweeps.standing import Standing
+from sweeps.submission import Submission
 
-COLOURS = {"DONE": "green", "FAILED": "red", "LOST": "red", "INTERRUPTED": "yellow", "RUNNING": "cyan"}
+COLOURS = {
+    "DONE": "green",
+    "FAILED": "red",
+    "LOST": "red",
+    "DAMAGED": "red",
+    "INTERRUPTED": "yellow",
+    "UNKNOWN": "yellow",
+    "RUNNING": "cyan",
+    "QUEUED": "blue",
+}
 
 
 class ProgressBoard:
@@ -80,21 +93,59 @@ def show_experiments(console: Console, experiments: Iterable[Experiment]) -> Non
     console.print("look at it first:  python sweep.py +experiment=<name> dry_run=true", highlight=False)
 
 
+def show_searches(console: Console, names: Sequence[str]) -> None:
+    """The hyper-parameter searches there are."""
+    console.print(
+        f"\ntune:              python sweep.py +search=<{' | '.join(names)}>", highlight=False, soft_wrap=True
+    )
+
+
 def show_matrix(
     console: Console, matrix: Matrix, seen: Mapping[str, Observed], decisions: Mapping[str, Decision]
 ) -> None:
     """The run matrix of a dry run: row, axes, id, state, what would be done."""
     title = f"{matrix.experiment.title}, scale={matrix.scale}: {len(matrix.runs)} runs"
-    table = Table(
-        "row", "env", "model", "seed", "run", "state", "would", title=escape(title), title_justify="left", box=None
-    )
+    columns = ("row", "env", "model", "seed", "run", "state", "GPU-h", "would")
+    table = Table(*columns, title=escape(title), title_justify="left", box=None)
     for cell in matrix.cells:
         config, decision = cell.config, decisions[cell.run_id]
         axes = (config.env.name, config.model.name, str(config.seed))
+        known = hours(config)
+        cost = "" if known is None else f"{known * PAPER_GPUS:g}"
         would = f"{decision.action} ({decision.why})"
-        table.add_row(escape(cell.row.label), *axes, cell.run_id, _state(seen[cell.run_id].shown), would)
-    _wide(console).print(table)
+        table.add_row(escape(cell.row.label), *axes, cell.run_id, _state(seen[cell.run_id].shown), cost, would)
+    wide(console).print(table)
+    _show_gpu_hours(console, matrix.runs, decisions)
     show_notes(console, matrix.notes)
+
+
+def _show_gpu_hours(console: Console, runs: Mapping[str, RunConfig], decisions: Mapping[str, Decision]) -> None:
+    todo = [config for run_id, config in runs.items() if decisions[run_id].action is Action.START]
+    total, unknown = gpu_hours(runs.values())
+    if total:
+        rest = f"; {unknown} runs without a figure" if unknown else ""
+        console.print(
+            f"about {total:,.0f} GPU-hours, of which {gpu_hours(todo)[0]:,.0f} still to start{rest} "
+            "(4 x A800, from the paper's SCPO runs: appendix A.2)",
+            soft_wrap=True,
+            highlight=False,
+        )
+
+
+def show_sbatch(console: Console, submission: Submission, text: str) -> None:
+    """What sbatch would be given for an array of runs."""
+    count = len(submission.runs)
+    console.print(f"\n{count} jobs of at most {submission.limit_min / 60:g} h; sbatch would read:", highlight=False)
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_submitted(console: Console, ids: Sequence[str], experiment: str) -> None:
+    """Which jobs there are now, and how to follow them."""
+    if ids:
+        arrays = Counter(job_id.partition("_")[0] for job_id in ids)
+        named = ", ".join(f"{array} ({count} runs)" for array, count in arrays.items())
+        console.print(f"submitted {len(ids)} runs as jobs {named}", highlight=False)
+    console.print(f"follow them, from any shell:  python -m sweeps status {experiment} --watch", highlight=False)
 
 
 def show_notes(console: Console, notes: Sequence[str]) -> None:
@@ -121,16 +172,29 @@ def _show_failure(console: Console, run_id: str, outcome: Outcome) -> None:
         console.print(f"    log: {outcome.log}", soft_wrap=True, highlight=False)
 
 
-def show_status(console: Console, rows: Iterable[tuple[str, Observed, Status | None, str]]) -> None:
-    """One line a run: (id, what was observed, its status, a remark)."""
+def show_status(console: Console, rows: Sequence[Standing]) -> None:
+    """One line a run, and how many are in which state."""
+    wide(console).print(status_table(rows))
+    counts = Counter(row.state for row in rows)
+    parts = [f"{count} {_state(state)}" for state, count in sorted(counts.items())]
+    console.print(f"{len(rows)} runs: {', '.join(parts)}" if rows else "no runs", highlight=False)
+
+
+def status_table(rows: Iterable[Standing]) -> Table:
+    """One line a run."""
     table = Table("run", "state", "step", "attempt", "commit", "remark", box=None)
-    for run_id, seen, status, remark in rows:
-        if status is None:
-            table.add_row(run_id, _state("DAMAGED"), "", "", "", escape(remark))
-            continue
-        step = f"{status.step}/{status.steps}"
-        table.add_row(run_id, _state(seen.shown), step, str(status.attempt), (status.commit or "")[:8], escape(remark))
-    _wide(console).print(table)
+    for row in rows:
+        known = row.state != "DAMAGED"
+        step, attempt = (f"{row.step}/{row.steps}", str(row.attempt)) if known else ("", "")
+        table.add_row(row.run_id, _state(row.state), step, attempt, (row.commit or "")[:8], escape(row.remark))
+    return table
+
+
+def show_log(console: Console, run_id: str, path: Path, lines: int) -> None:
+    """The end of a run's log."""
+    console.print(f"[bold]{run_id}[/bold]  {escape(str(path))}", soft_wrap=True, highlight=False)
+    for line in tail(path, lines) or ["(nothing yet)"]:
+        console.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
 
 
 def show_error(console: Console, message: str) -> None:
@@ -148,6 +212,6 @@ def _state(state: str) -> str:
     return f"[{colour}]{state}[/{colour}]"
 
 
-def _wide(console: Console) -> Console:
+def wide(console: Console) -> Console:
     """A table in a pipe or a log is not folded at 80 columns."""
     return console if console.is_terminal else Console(file=console.file, width=250)

@@ -1,5 +1,7 @@
 """One call of sweep.py: look at what is on disk, start what is missing, say how it went."""
 
+import contextlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,17 +9,22 @@ from pathlib import Path
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordError, RecordWriteError
-from scpo.schema import Experiment, RunConfig
+from scpo.schema import Experiment, LauncherConfig, SlurmLauncher
 from scpo.tracking import RunFolder, State
 from sweeps import console as show
 from sweeps import manifest, store
+from sweeps.cluster import Cluster
 from sweeps.compose import compose_experiment, options, parse
 from sweeps.entry import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
-from sweeps.local import Outcome, Pool, slots_for
+from sweeps.local import Pool, slots_for
+from sweeps.look import Look
 from sweeps.matrix import Matrix, expand
-from sweeps.reconcile import Action, Observed, reconcile
+from sweeps.process import Outcome
+from sweeps.reconcile import Action, Decision, Observed, reconcile
+from sweeps.scheduler import Scheduler, Slurm
+from sweeps.submission import Submit, sbatch_text, slurm_submit
 
-EXIT_ELSEWHERE = 3  # nothing failed, but another process still runs some of the runs
+EXIT_ELSEWHERE = 3  # nothing failed, but some runs are another process' or were cancelled
 
 
 @dataclass(frozen=True)
@@ -36,24 +43,49 @@ class Found:
     folders: dict[str, RunFolder] = field(default_factory=dict)
     seen: dict[str, Observed] = field(default_factory=dict)
     damaged: dict[str, Outcome] = field(default_factory=dict)
+    plan: dict[str, Decision] = field(default_factory=dict)
+
+    def planned(self, action: Action) -> dict[str, RunFolder]:
+        """The runs that this is to be done to."""
+        return {run_id: self.folders[run_id] for run_id, one in self.plan.items() if one.action is action}
+
+    def outcomes(self) -> dict[str, Outcome]:
+        """How the runs stand that this call does not start."""
+        left = {run_id: one for run_id, one in self.plan.items() if one.action is not Action.START}
+        return {**self.damaged, **{run_id: _standing(one, self.seen[run_id]) for run_id, one in left.items()}}
 
 
 def read_words(words: Sequence[str]) -> Request:
-    """Find the experiment and ``dry_run`` among the words; ConfigError with a hint for what Hydra would want."""
+    """What the words ask of an experiment."""
+    return Request(*split_words(words, "experiment"))
+
+
+def split_words(words: Sequence[str], group: str) -> tuple[str, tuple[str, ...], bool]:
+    """The file chosen of ``group`` (experiment or search), the overrides, and whether ``dry_run=true`` is among them.
+
+    Raises:
+        ConfigError: With a hint for what Hydra would want.
+    """
     flags = [word for word in words if word.startswith("-")]
     if flags:
         raise ConfigError(f"{flags[0]}: not needed, an experiment's axes are the sweep; `python sweep.py --help`")
     by_key = {str(parse(word).key_or_group): word for word in words}
-    chosen = by_key.pop("experiment", None)
+    chosen = by_key.pop(group, None)
     if chosen is None:
         raise ConfigError(
             "which experiment? `python sweep.py` lists them; one run alone: `python train.py key=value ...`"
         )
     if not chosen.startswith("+"):
-        raise ConfigError(f"{chosen}: an experiment is added to the configuration: write +{chosen}")
+        article = "an experiment" if group == "experiment" else "a search"
+        raise ConfigError(f"{chosen}: {article} is added to the configuration: write +{chosen}")
     dry_run = _truth(by_key.pop("dry_run", "dry_run=false"))
     rest = tuple(word for word in words if word in by_key.values())
-    return Request(str(parse(chosen).value()), rest, dry_run)
+    return str(parse(chosen).value()), rest, dry_run
+
+
+def asks_for_search(words: Sequence[str]) -> bool:
+    """Whether the words name a search instead of an experiment."""
+    return any(word.lstrip("+").startswith("search=") for word in words)
 
 
 def experiments() -> list[Experiment]:
@@ -64,25 +96,30 @@ def experiments() -> list[Experiment]:
 def preview(console: Console, request: Request) -> int:
     """Show what a call would do. Writes nothing."""
     matrix = expand(request.experiment, request.overrides)
-    seen = {run_id: _observe(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs}
-    show.show_matrix(console, matrix, seen, reconcile(matrix.runs, seen))
+    look, launcher = Look(Slurm()), launcher_of(matrix)
+    seen = {run_id: look.at(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs}
+    plan = reconcile(matrix.runs, seen, launcher.max_failures)
+    show.show_matrix(console, matrix, seen, plan)
+    starts = {run_id: config for run_id, config in matrix.runs.items() if plan[run_id].action is Action.START}
+    if isinstance(launcher, SlurmLauncher) and starts:
+        for submission in Cluster(launcher, runs_dir(matrix), look.scheduler, slurm_submit).planned(starts):
+            show.show_sbatch(console, submission, sbatch_text(submission))
     return EXIT_DONE
 
 
 def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
-    """Run what is not finished, in the local pool; returns the exit status of the command."""
+    """Run what is not finished, in the local pool, or submit it to Slurm; returns the exit status of the command."""
     show.show_notes(console, matrix.notes)
-    found = _open(matrix.runs)
-    manifest.update(runs_dir(matrix), matrix)
-    plan = reconcile(found.folders, found.seen)
-    starts = [run_id for run_id in plan if plan[run_id].action is Action.START]
-    _announce(console, {run_id: plan[run_id].action for run_id in plan})
-    outcomes, completed = dict(found.damaged), True
-    outcomes |= {run_id: _standing(one.action) for run_id, one in plan.items() if one.action is not Action.START}
+    if isinstance(launcher_of(matrix), SlurmLauncher):
+        return submit(console, matrix, Slurm(), slurm_submit)
+    with store.driver_lock(runs_dir(matrix)):
+        found = _open(console, matrix, Look(Slurm()))
+    starts = found.planned(Action.START)
+    outcomes, completed = found.outcomes(), True
     if starts:
         with show.ProgressBoard(console) as board:
             pool = Pool(train_script, slots_for([matrix.runs[run_id] for run_id in starts]), board)
-            completed = pool.run({run_id: (found.folders[run_id], matrix.runs[run_id]) for run_id in starts})
+            completed = pool.run({run_id: (folder, matrix.runs[run_id]) for run_id, folder in starts.items()})
         outcomes |= pool.outcomes
     show.show_summary(console, {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes})
     if not completed:
@@ -91,17 +128,53 @@ def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
     return exit_status(outcomes.values())
 
 
+def submit(console: Console, matrix: Matrix, scheduler: Scheduler, hand_over: Submit) -> int:
+    """Submit what is not finished, and leave.
+
+    The lock is held until the jobs are recorded: of two sweeps at once, the second one finds what the first submitted.
+    """
+    launcher = launcher_of(matrix)
+    assert isinstance(launcher, SlurmLauncher)  # noqa: S101 (for mypy; `dispatch` chose by it)
+    look = Look(scheduler)
+    with store.driver_lock(runs_dir(matrix)):
+        found = _open(console, matrix, look)
+        for folder in found.planned(Action.ADOPT).values():
+            look.adopt(folder)
+        runs = {run_id: (folder, matrix.runs[run_id]) for run_id, folder in found.planned(Action.START).items()}
+        cluster = Cluster(launcher, runs_dir(matrix), scheduler, hand_over)
+        ids = cluster.submit_all(runs, matrix.experiment.name) if runs else []
+    show.show_submitted(console, ids, matrix.experiment.name)
+    if found.damaged:
+        show.show_summary(console, found.damaged)
+    return EXIT_FAILED if found.damaged else EXIT_DONE
+
+
 def exit_status(outcomes: Iterable[Outcome]) -> int:
-    """0: all done. 1: some failed. 130: some were interrupted. 3: the rest is run by another process."""
+    """0: all done. 1: some failed. 130: some were interrupted. 3: the rest is run elsewhere or was cancelled."""
     states = {one.state for one in outcomes}
     for state, code in (
         (State.FAILED, EXIT_FAILED),
         (State.INTERRUPTED, EXIT_INTERRUPTED),
         (State.RUNNING, EXIT_ELSEWHERE),
+        (State.CANCELLED, EXIT_ELSEWHERE),
     ):
         if state in states:
             return code
     return EXIT_DONE
+
+
+def has_results(matrix: Matrix) -> bool:
+    """Whether any run of the matrix is done, so that there is a table to show."""
+    for run_id in matrix.runs:
+        with contextlib.suppress(RecordError):  # not there, or damaged: no result either way
+            if RunFolder(runs_dir(matrix) / run_id).read_status().state is State.DONE:
+                return True
+    return False
+
+
+def launcher_of(matrix: Matrix) -> LauncherConfig:
+    """How this matrix's runs are to be started."""
+    return matrix.cells[0].config.launcher
 
 
 def runs_dir(matrix: Matrix) -> Path:
@@ -109,35 +182,35 @@ def runs_dir(matrix: Matrix) -> Path:
     return Path(matrix.cells[0].config.machine.runs_dir)
 
 
-def _open(runs: Mapping[str, RunConfig]) -> Found:
+def _open(console: Console, matrix: Matrix, look: Look) -> Found:
+    """Make the folders that are missing, look at all, decide and say so. Only to be called under the driver's lock."""
     found = Found()
-    for run_id, config in runs.items():
+    for run_id, config in matrix.runs.items():
         try:
             folder = store.ensure(config)
-            found.seen[run_id] = _observe(folder)
+            found.seen[run_id] = look.at(folder)
             found.folders[run_id] = folder
         except (RecordError, RecordWriteError) as error:
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
+    manifest.update(runs_dir(matrix), matrix)
+    found.plan = reconcile(found.folders, found.seen, launcher_of(matrix).max_failures)
+    _announce(console, found.plan)
     return found
 
 
-def _observe(folder: RunFolder) -> Observed:
-    if not folder.path.exists():
-        return Observed(None)
-    status = folder.read_status()
-    return Observed(status.state, status.state is not State.DONE and store.is_alive(folder, status))
+def _standing(decision: Decision, seen: Observed) -> Outcome:
+    """The outcome of a run that this call does not start."""
+    if seen.shown in (State.DONE, State.PRUNED, State.CANCELLED, State.FAILED):
+        return Outcome(State(seen.shown), None if decision.action is Action.SKIP else decision.why)
+    return Outcome(State.RUNNING, decision.why)
 
 
-def _standing(action: Action) -> Outcome:
-    return Outcome(State.DONE) if action is Action.SKIP else Outcome(State.RUNNING, "another process runs it")
-
-
-def _announce(console: Console, actions: Mapping[str, Action]) -> None:
-    counts = {action: sum(one is action for one in actions.values()) for action in Action}
-    words = {Action.START: "to run", Action.SKIP: "finished before", Action.LEAVE: "run by another process"}
-    console.print(
-        ", ".join(f"{counts[action]} {words[action]}" for action in Action if counts[action]), highlight=False
-    )
+def _announce(console: Console, plan: Mapping[str, Decision]) -> None:
+    """Say what this call does and, of what it leaves alone, why."""
+    starts = sum(one.action is Action.START for one in plan.values())
+    rest = Counter(one.why for one in plan.values() if one.action is not Action.START)
+    words = [f"{starts} to run"] if starts else []
+    console.print(", ".join(words + [f"{count} {why}" for why, count in rest.items()]), highlight=False)
 
 
 def _truth(word: str) -> bool:

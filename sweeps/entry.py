@@ -25,16 +25,23 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Stop:
-    """Asked by a signal to stop at the next step boundary; a second signal stops at once."""
+    """Asked to stop at the next step boundary by a signal or by stop.json; a second signal stops at once.
 
-    def __init__(self) -> None:
+    Once training is over nothing stops the writing down of how it ended.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
         self.asked = False
+        self.over = False
+        self._folder = folder
 
     def __call__(self) -> bool:
-        return self.asked
+        return self.asked or self._folder.stop.exists()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """The signal handler."""
+        if self.over:
+            return
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
@@ -53,12 +60,25 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
             logger.warning("%s is being run by another process", folder.run_id)
             return EXIT_BUSY
         before = folder.read_status()
-        if before.state is State.DONE:
-            logger.info("%s is finished already", folder.run_id)
+        if before.state in (State.DONE, State.PRUNED):
+            logger.info("%s is %s already", folder.run_id, before.state)
             return EXIT_DONE
+        if _told_not_to_start(folder):
+            return EXIT_INTERRUPTED
         number = folder.new_attempt() if attempt is None else attempt
         with _copy_of_log(folder, number) if attempt is None else nullcontext():
             return _attempt(folder, config, before, number, train)
+
+
+def _told_not_to_start(folder: RunFolder) -> bool:
+    """Whether it was cancelled while it waited; a request that was meant for the attempt before is forgotten."""
+    request = folder.read_stop()
+    if request is None or request.state is State.INTERRUPTED:
+        folder.clear_stop()
+        return False
+    logger.warning("`python -m sweeps retry %s` would let it go on", folder.run_id)
+    _end(folder, request.state, request.reason)
+    return True
 
 
 def thread_environment(threads: int) -> dict[str, str]:
@@ -69,23 +89,32 @@ def thread_environment(threads: int) -> dict[str, str]:
 
 
 def _attempt(folder: RunFolder, config: RunConfig, before: Status, number: int, train: Train) -> int:
-    stop = Stop()
-    steps = config.trainer.steps
-    try:
-        with _signals(stop):
+    stop = Stop(folder)
+    with _signals(stop):
+        try:
             _start(folder, config, before, number)
             train(config, folder, stop)
             done = _last_step(folder)
-            if done < steps and not stop.asked:
-                raise RuntimeError(f"training returned at step {done} of {steps} without being asked to stop")
-    except KeyboardInterrupt:
-        return _end(folder, State.INTERRUPTED, "stopped in the middle of a step")
-    except Exception as error:  # noqa: BLE001 (the boundary of a run: whatever it died of is recorded)
-        logger.error("%s", traceback.format_exc())
-        return _end(folder, State.FAILED, _one_line(error))
-    if done < steps:
-        return _end(folder, State.INTERRUPTED, f"asked to stop after step {done}")
-    return _end(folder, State.DONE, None)
+            if done < config.trainer.steps and not stop():
+                raise RuntimeError(
+                    f"training returned at step {done} of {config.trainer.steps} without being asked to stop"
+                )
+            stop.over = True
+        except KeyboardInterrupt:
+            stop.over = True
+            return _end_early(folder, "stopped in the middle of a step")
+        except Exception as error:  # noqa: BLE001 (the boundary of a run: whatever it died of is recorded)
+            stop.over = True
+            logger.error("%s", traceback.format_exc())
+            return _end(folder, State.FAILED, _one_line(error))
+        if done < config.trainer.steps:
+            return _end_early(folder, f"asked to stop after step {done}")
+        return _end(folder, State.DONE, None)
+
+
+def _end_early(folder: RunFolder, how: str) -> int:
+    request = folder.read_stop()
+    return _end(folder, State.INTERRUPTED, how) if request is None else _end(folder, request.state, request.reason)
 
 
 def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) -> None:
@@ -99,6 +128,7 @@ def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) ->
             attempt=number,
             step=before.step,
             steps=config.trainer.steps,
+            failures=before.failures,
             pid=os.getpid(),
             host=socket.gethostname(),
             started_at=now(),
@@ -121,12 +151,13 @@ def _same_code(folder: RunFolder, config: RunConfig, before: str | None, commit:
 
 def _end(folder: RunFolder, state: State, reason: str | None) -> int:
     try:
-        folder.update_status(state=state, reason=reason, step=_last_step(folder), pid=None)
+        failures = folder.read_status().failures + (state is State.FAILED)
+        folder.update_status(state=state, reason=reason, failures=failures, step=_last_step(folder), pid=None)
     except ScpoError as error:
         logger.error("the run ended as %s (%s), which could not be recorded: %s", state, reason, error)
         return EXIT_FAILED
     logger.info("%s: %s%s", folder.run_id, state, f" ({reason})" if reason else "")
-    return {State.DONE: EXIT_DONE, State.INTERRUPTED: EXIT_INTERRUPTED}.get(state, EXIT_FAILED)
+    return {State.DONE: EXIT_DONE, State.FAILED: EXIT_FAILED}.get(state, EXIT_INTERRUPTED)
 
 
 def _last_step(folder: RunFolder) -> int:

@@ -1,4 +1,4 @@
-"""``runs/experiments/<name>.json``: which run is which row of an experiment. The analysis reads it."""
+"""``runs/experiments/<name>-<scale>.json``: which run is which row of an experiment. The analysis reads it."""
 
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,18 @@ from sweeps.store import EXPERIMENTS
 Row = dict[str, Any]
 
 
-def manifest_path(runs_dir: Path, experiment: str) -> Path:
-    """Where an experiment's manifest lies."""
-    return runs_dir / EXPERIMENTS / f"{experiment}.json"
+def manifest_path(runs_dir: Path, experiment: str, scale: str) -> Path:
+    """Where an experiment's manifest lies: one for each scale, so that neither replaces the other."""
+    return runs_dir / EXPERIMENTS / f"{experiment}-{scale}.json"
 
 
 def update(runs_dir: Path, matrix: Matrix) -> None:
     """Write the manifest of a matrix, joined with what earlier calls with other axes left.
 
-    An earlier entry stays if it belongs into the same table: same scale and overrides, a run folder that is still
+    An earlier entry stays if it belongs into the same table: same overrides, a run folder that is still
     there, and, where this call has the same row, environment and model, the same settings apart from the seed.
     """
-    path = manifest_path(runs_dir, matrix.experiment.name)
+    path = manifest_path(runs_dir, matrix.experiment.name, matrix.scale)
     rows = [_row(row.name, row.label, matrix.cells) for row in matrix.experiment.rows]
     head = {
         "experiment": matrix.experiment.name,
@@ -32,7 +32,7 @@ def update(runs_dir: Path, matrix: Matrix) -> None:
     }
     if path.exists():
         earlier = read_json(path)
-        if all(earlier.get(key) == head[key] for key in ("scale", "overrides")):
+        if earlier.get("overrides") == head["overrides"]:
             _join(rows, earlier["rows"], runs_dir)
     write_json(path, {**head, "rows": rows})
 

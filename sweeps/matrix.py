@@ -1,6 +1,6 @@
 """An experiment becomes runs: its rows times its axes, each a validated configuration with an id."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -42,7 +42,7 @@ class Matrix:
     @property
     def identity_overrides(self) -> list[str]:
         """The overrides that say what runs, without those that say where and how."""
-        return [word for word in self.overrides if _key(word).partition(".")[0] not in MACHINE_SECTIONS]
+        return [word for word in self.overrides if key_of(word).partition(".")[0] not in MACHINE_SECTIONS]
 
     def add(self, row: ExperimentRow, config: RunConfig) -> None:
         """Put a run into a row."""
@@ -62,7 +62,7 @@ def expand(name: str, words: Sequence[str] = ()) -> Matrix:
     after the row's own overrides, and may not contradict them.
     """
     chosen, overrides = _split(words)
-    scales = [word for word in overrides if _key(word) == "scale"]
+    scales = [word for word in overrides if key_of(word) == "scale"]
     experiment, scale = compose_experiment(name, scales)
     _refuse_contradictions(experiment.rows, overrides)
     axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale) for axis in AXIS_KEYS}
@@ -75,31 +75,35 @@ def expand(name: str, words: Sequence[str] = ()) -> Matrix:
 
 
 def _row_runs(row: ExperimentRow, axes: dict[str, list[Any]], overrides: Sequence[str]) -> Iterator[RunConfig]:
-    fixed = {_key(word) for word in row.overrides}  # an axis that a row sets itself does not vary that row
+    fixed = {key_of(word) for word in row.overrides}  # an axis that a row sets itself does not vary that row
     groups = {axis: values for axis, values in axes.items() if axis != "seeds" and axis not in fixed}
     for choice in product(*groups.values()):
         words = [f"{axis}={value}" for axis, value in zip(groups, choice, strict=True)]
         try:
-            yield from _seeds([*words, *row.overrides, *overrides], [None] if "seed" in fixed else axes["seeds"])
+            yield from seeded_runs([*words, *row.overrides, *overrides], [None] if "seed" in fixed else axes["seeds"])
         except ConfigError as error:
             raise ConfigError(f"row {row.name}: {error}") from None
 
 
-def _seeds(words: list[str], seeds: Iterable[Any]) -> Iterator[RunConfig]:
-    """One composition serves all seeds: composing is what costs time."""
-    raw = compose_raw(tuple(words))
+def seeded_runs(words: list[str], seeds: Iterable[Any], values: Mapping[str, Any] | None = None) -> Iterator[RunConfig]:
+    """A run's configuration at each seed (None: the seed that the words give), with ``values`` in its dotted keys.
+
+    One composition serves them all: composing is what costs time.
+    """
+    raw = compose_raw(tuple(words)).copy()
+    for key, value in (values or {}).items():
+        OmegaConf.update(raw, key, value)
     for seed in seeds:
-        seeded = raw if seed is None else raw.copy()
         if seed is not None:
-            OmegaConf.update(seeded, "seed", seed)
-        yield validate_run(resolve(seeded))
+            OmegaConf.update(raw, "seed", seed)
+        yield validate_run(resolve(raw))
 
 
 def _split(words: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
     axes: dict[str, list[Any]] = {}
     rest = []
     for word in words:
-        key = _key(word)
+        key = key_of(word)
         if key in AXIS_KEYS and parse(word).value() is not None:
             axes[key] = _values(word)
         elif key in AXIS_KEYS.values():
@@ -134,12 +138,13 @@ def _refuse_contradictions(rows: Sequence[ExperimentRow], overrides: Sequence[st
         check_option(word)
         for row in rows:
             for own in row.overrides:
-                if f"{_key(own)}.".startswith(f"{_key(word)}."):
+                if own != word and f"{key_of(own)}.".startswith(f"{key_of(word)}."):
                     raise ConfigError(
                         f"{word}: row {row.name} sets {own} itself, the two would contradict each other. "
                         "Leave it out, or add a row of your own to a copy of the experiment's file"
                     )
 
 
-def _key(word: str) -> str:
+def key_of(word: str) -> str:
+    """The configuration key that an override sets."""
     return str(parse(word).get_key_element()).lstrip("+~").replace("/", ".").partition("@")[0]

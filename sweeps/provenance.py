@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.metadata
+import os
 import platform
 import shutil
 import socket
@@ -13,26 +14,46 @@ from scpo.schema import RunConfig
 from scpo.tracking import RunFolder
 from scpo.tracking.atomic import read_json, write_bytes, write_json
 from scpo.tracking.folder import now
+from sweeps import secrets
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+SNAPSHOT_RECORD = "snapshot.json"  # lies in a frozen copy of the code, in place of .git
 COMMAND_TIMEOUT_S = 20
 
 
 def git_commit() -> str | None:
-    """The commit of the code that runs, None outside a checkout."""
-    output = _output("git", "rev-parse", "HEAD")
-    return output.decode().strip() if output else None
+    """The commit of the code that runs, None where that is unknown."""
+    if _frozen():
+        commit: str | None = _frozen()["commit"]
+        return commit
+    printed = output("git", "rev-parse", "HEAD")
+    return printed.decode().strip() if printed else None
+
+
+def code_state() -> dict[str, Any]:
+    """{commit, uncommitted}: the code that runs, its uncommitted changes with their secrets blacked out."""
+    return _frozen() or {
+        "commit": git_commit(),
+        "uncommitted": secrets.redact((output("git", "diff", "HEAD", "--no-ext-diff") or b"").decode(errors="replace")),
+    }
+
+
+def _frozen() -> dict[str, Any]:
+    """What a snapshot of the code says of itself; empty where this is none."""
+    path = REPOSITORY / SNAPSHOT_RECORD
+    return dict(read_json(path)) if path.exists() else {}
 
 
 def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
     """Add this attempt to provenance.json, and the code's uncommitted changes to the attempt's folder."""
-    diff = _output("git", "diff", "HEAD", "--no-ext-diff") or b""
+    code = code_state()
+    diff = code["uncommitted"].encode()
     if diff:
         write_bytes(folder.attempt(attempt) / "uncommitted.diff", diff)
     attempts = read_json(folder.provenance)["attempts"] if folder.provenance.exists() else {}
     attempts[str(attempt)] = {
         "started_at": now(),
-        "commit": git_commit(),
+        "commit": code["commit"],
         "dirty": bool(diff),
         "diff_sha256": hashlib.sha256(diff).hexdigest() if diff else None,
         "seed": config.seed,
@@ -65,15 +86,24 @@ def _cpu() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
+def visible_gpus() -> list[str]:
+    """The GPUs that a process started here may use, as CUDA_VISIBLE_DEVICES names them."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return [str(index) for index in range(len(_gpus()))]
+    return [word.strip() for word in chosen.split(",") if word.strip() not in ("", "-1", "NoDevFiles")]
+
+
 def _gpus() -> list[str]:
     """Names of the GPUs, as the driver tells them: importing torch for this would take seconds."""
     if shutil.which("nvidia-smi") is None:
         return []
-    output = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or b""
-    return [line.strip() for line in output.decode().splitlines() if line.strip()]
+    printed = output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or b""
+    return [line.strip() for line in printed.decode().splitlines() if line.strip()]
 
 
-def _output(*command: str) -> bytes | None:
+def output(*command: str) -> bytes | None:
+    """What a command prints when run in the repository; None if it fails, hangs or is not there."""
     try:
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, timeout=COMMAND_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

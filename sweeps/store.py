@@ -15,6 +15,7 @@ from scpo.schema import RunConfig
 from scpo.tracking import RunFolder, State, Status
 from scpo.tracking.atomic import read_yaml, write_yaml
 from sweeps.identity import HASH_LENGTH, digest, identity, run_id
+from sweeps.reconcile import JobState, Observed
 
 EXPERIMENTS = "experiments"  # beside the run folders: which run is which row of which experiment
 
@@ -22,8 +23,8 @@ EXPERIMENTS = "experiments"  # beside the run folders: which run is which row of
 def ensure(config: RunConfig) -> RunFolder:
     """The folder of this configuration's run, made if it is not there, checked if it is.
 
-    A folder appears whole, by a rename, so that a crash or a second caller never sees half of one. The machine's part
-    of an unfinished run follows the present call.
+    A folder appears whole, by a rename, so that a crash or a second caller never sees half of one. It is private (0700,
+    as mkdtemp makes it). The machine's part of an unfinished run follows the present call.
     """
     folder = RunFolder(Path(config.machine.runs_dir) / run_id(config))
     if not folder.path.exists():
@@ -57,6 +58,18 @@ def run_folders(runs_dir: Path) -> list[RunFolder]:
 
 
 @contextlib.contextmanager
+def driver_lock(runs_dir: Path) -> Iterator[None]:
+    """Wait for, and hold, the right to decide what is started: two sweeps at once would submit a run twice."""
+    runs_dir.mkdir(parents=True, exist_ok=True)
+    descriptor = _open_lock(runs_dir / ".lock")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
 def run_lock(folder: RunFolder) -> Iterator[bool]:
     """Hold the run for as long as this process lives; False if another process holds it.
 
@@ -74,10 +87,23 @@ def run_lock(folder: RunFolder) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def is_alive(folder: RunFolder, status: Status) -> bool:
-    """Whether a process is on this run now. Of another host, only what its status says is known here."""
-    if status.state is State.RUNNING and status.host not in (None, socket.gethostname()):
-        return True
+def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
+    """How a run stands; ``job`` is what the scheduler says of its job, None if it never had one."""
+    if not folder.path.exists():
+        return Observed(None)
+    status, request = folder.read_status(), folder.read_stop()
+    elsewhere = job is None and status.state is State.RUNNING and status.host not in (None, socket.gethostname())
+    return Observed(
+        state=status.state,
+        alive=status.state is not State.DONE and (elsewhere or is_held(folder)),
+        job=job,
+        stop=None if request is None else request.state,
+        failures=status.failures,
+    )
+
+
+def is_held(folder: RunFolder) -> bool:
+    """Whether a process has this run's lock now (on another host: where the file system passes locks on)."""
     if not folder.lock.exists():
         return False
     with run_lock(folder) as free:
@@ -86,9 +112,9 @@ def is_alive(folder: RunFolder, status: Status) -> bool:
 
 def _open_lock(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise RecordWriteError(error.errno or 0, f"cannot open the run's lock {path}: {error.strerror}") from error
+        raise RecordWriteError(error.errno or 0, f"cannot open the lock {path}: {error.strerror}") from error
 
 
 def _create(folder: RunFolder, config: RunConfig) -> None:
@@ -98,7 +124,6 @@ def _create(folder: RunFolder, config: RunConfig) -> None:
         draft.write_config(config)
         write_yaml(draft.identity, identity(config))
         draft.write_status(Status(state=State.PENDING, steps=config.trainer.steps))
-        draft.path.chmod(0o755)  # mkdtemp makes private folders
         with contextlib.suppress(OSError):  # another caller made the folder first: it is checked next
             draft.path.rename(folder.path)
     finally:

@@ -32,9 +32,9 @@ def start_sweep(runs_dir, *words, experiment="ablation_monotonicity", **knobs):
     return start("fake_sweep.py", *fixed, *words, **knobs)
 
 
-def finish(process):
+def finish(process, seconds=60):
     """(exit status, what was printed)"""
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=seconds)
     return process.returncode, output
 
 

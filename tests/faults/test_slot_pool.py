@@ -56,7 +56,7 @@ def test_a_killed_run_is_reported_and_goes_on_from_its_checkpoint(tmp_path):
 
 
 def test_runs_outlive_a_killed_driver_and_are_not_started_again(tmp_path):
-    sweep = fake.start_sweep(tmp_path, "seeds=[0]", step_s=0.3)
+    sweep = fake.start_sweep(tmp_path, "seeds=[0]", step_s=2)  # longer than a second sweep takes to look
     fake.wait_until(lambda: len(running_pids(tmp_path)) == 2)
     sweep.kill()
     sweep.communicate()

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ import pytest
 from scpo.errors import ConfigError
 from scpo.tracking import State
 from sweeps.dispatch import exit_status, read_words
-from sweeps.local import Outcome
+from sweeps.process import Outcome
 from tests import fake_runs as fake
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +76,7 @@ def test_a_dry_run_tells_what_is_finished(tmp_path):
     folder.update_status(state=State.DONE)
     words = ("+experiment=ablation_monotonicity", "dry_run=true", "seeds=[0]", f"machine.runs_dir={tmp_path}")
     done = call("sweep.py", *words, *fake.QUICK, cwd=tmp_path)
-    assert "skip (finished)" in done.stdout
+    assert "skip (finished before)" in done.stdout
     assert "start (first start)" in done.stdout
 
 
@@ -105,3 +106,48 @@ def test_status_shows_runs_lost_ones_and_damaged_ones(tmp_path):
     assert "LOST" in lines[lost.run_id]
     assert "2/4" in lines[lost.run_id]
     assert "DAMAGED" in lines[damaged.run_id]
+
+
+def test_a_dry_run_for_slurm_shows_hours_and_the_sbatch_text_and_writes_nothing(tmp_path):
+    pytest.importorskip("submitit", reason="needs the slurm extra")
+    words = ("+experiment=ablation", "scale=paper", "launcher=slurm_a800x4", f"launcher.site={ROOT}/slurm/site.yaml")
+    done = call("sweep.py", *words, "dry_run=true", cwd=tmp_path, python=("-X", "importtime"))
+    assert done.returncode == 0, done.stderr
+    assert "about 624 GPU-hours, of which 624 still to start" in done.stdout
+    assert "12 jobs of at most 20 h; sbatch would read:" in done.stdout
+    assert "#SBATCH --array=0-11%8" in done.stdout
+    assert not list(tmp_path.iterdir())
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"torch", "transformers", "wandb", "pandas", "textworld"}
+
+
+def status(runs_dir, *words):
+    command = [sys.executable, "-m", "sweeps", *words, "--runs-dir", str(runs_dir)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_status_is_there_for_programs_too(tmp_path):
+    folder = fake.make_run(tmp_path)
+    (row,) = json.loads(status(tmp_path, "status", "--json").stdout)
+    assert (row["run_id"], row["state"], row["steps"]) == (folder.run_id, "PENDING", 4)
+
+
+def test_runs_are_cancelled_retried_verified_and_their_logs_shown(tmp_path):
+    folder = fake.make_run(tmp_path)
+    assert "cancelled" in status(tmp_path, "cancel", folder.run_id).stdout
+    assert folder.read_status().state is State.CANCELLED
+    assert "goes on at the next call of sweep.py" in status(tmp_path, "retry", "alfworld-*").stdout
+    fake.finish(fake.start("fake_train.py", folder.path))
+    refused = status(tmp_path, "retry", folder.run_id)
+    assert (refused.returncode, "is DONE" in refused.stderr + refused.stdout) == (1, True)
+    assert folder.run_id in status(tmp_path, "logs", folder.run_id, "-n", "3").stdout
+    assert "1 runs, 0 problems" in status(tmp_path, "verify").stdout
+    folder.status.write_text("{")
+    damaged = status(tmp_path, "verify")
+    assert (damaged.returncode, "status.json is damaged" in damaged.stdout.replace("\n", "")) == (1, True)
+    assert status(tmp_path, "status", "nothing-like-that").returncode == 2
+
+
+def test_watching_ends_when_nothing_moves_any_more(tmp_path):
+    fake.make_run(tmp_path).update_status(state=State.DONE)
+    assert "DONE" in status(tmp_path, "status", "--watch", "0.1").stdout

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from scpo.errors import RecordError
-from scpo.tracking import State, Tracker
+from scpo.tracking import State, StopRequest, Tracker
 from scpo.tracking.atomic import read_json
 from sweeps import entry, provenance, store
 from tests import fake_runs as fake
@@ -69,6 +69,56 @@ def test_a_second_signal_stops_at_once(folder):
 
     assert entry.run(folder, stubborn) == entry.EXIT_INTERRUPTED
     assert folder.read_status().reason == "stopped in the middle of a step"
+
+
+@pytest.mark.parametrize("state", [State.CANCELLED, State.PRUNED])
+def test_a_run_that_is_told_to_stop_ends_at_its_next_step_as_it_was_told(folder, state):
+    def told(config, folder, should_stop):
+        with Tracker(folder, config) as tracker:
+            tracker.log(0, {}, {})
+            assert not should_stop()
+            folder.request_stop(StopRequest(state=state, reason="no good"))
+            assert should_stop()
+
+    assert entry.run(folder, told) == entry.EXIT_INTERRUPTED
+    assert (folder.read_status().state, folder.read_status().reason) == (state, "no good")
+    entry.run(folder, fake_train.train)
+    assert (folder.read_status().state, fake.starts(folder)) == (state, 0)
+
+
+def test_a_run_that_is_told_to_stop_while_it_waits_never_starts(folder):
+    folder.request_stop(StopRequest(state=State.CANCELLED, reason="changed my mind"))
+    assert entry.run(folder, fake_train.train) == entry.EXIT_INTERRUPTED
+    assert (folder.read_status().reason, fake.starts(folder)) == ("changed my mind", 0)
+
+
+def test_a_request_to_interrupt_holds_for_one_attempt(folder):
+    folder.request_stop(StopRequest(state=State.INTERRUPTED, reason="preempted"))
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+
+
+def test_failures_are_counted_over_attempts(folder):
+    for _ in range(2):
+        entry.run(folder, lambda *_: None)
+    assert folder.read_status().failures == 2
+
+
+def test_signals_that_come_when_training_is_over_do_not_keep_its_end_from_being_written(folder, monkeypatch):
+    def interrupted(config, folder, should_stop):
+        with Tracker(folder, config) as tracker:
+            tracker.log(1, {}, {})
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    update = folder.update_status
+
+    def signalled(**changes):
+        if "failures" in changes:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return update(**changes)
+
+    monkeypatch.setattr(folder, "update_status", signalled)
+    assert entry.run(folder, interrupted) == entry.EXIT_INTERRUPTED
+    assert folder.read_status().state is State.INTERRUPTED
 
 
 def test_a_signal_in_the_last_step_changes_nothing(folder):

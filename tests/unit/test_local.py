@@ -1,11 +1,13 @@
 import os
 import signal
+import time
 
 import pytest
 
+from scpo.errors import ConfigError
 from scpo.tracking import State
 from sweeps import store
-from sweeps.local import Pool, slots_for, tail
+from sweeps.local import Pool, Slot, slots_for
 from tests import fake_runs as fake
 
 
@@ -25,7 +27,7 @@ class Board:
 
 def run(tmp_path, script, seeds=(0,), slots=1):
     made = [fake.make_run(tmp_path, f"seed={seed}") for seed in seeds]
-    pool = Pool(script, slots, Board())
+    pool = Pool(script, [Slot(index) for index in range(slots)], Board())
     completed = pool.run({folder.run_id: (folder, folder.read_config()) for folder in made})
     return completed, pool, made
 
@@ -36,13 +38,50 @@ def script(tmp_path, text):
     return path
 
 
-def test_slots_are_one_for_each_thread_count_of_cores_at_most_one_a_run():
+def slots(runs, *words):
+    return [slot.gpus for slot in slots_for([fake.compose_run(list(words))] * runs)]
+
+
+def test_without_gpus_slots_are_one_for_each_thread_count_of_cores_at_most_one_a_run(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     cores = len(os.sched_getaffinity(0))
-    config = fake.compose_run([])
-    assert slots_for([config] * 1000) == cores
-    assert slots_for([config]) == 1
-    assert slots_for([fake.compose_run([f"machine.threads={cores + 1}"])] * 5) == 1
-    assert slots_for([fake.compose_run(["launcher.slots=3"])] * 5) == 3
+    assert slots(1000) == [None] * cores
+    assert slots(1) == [None]
+    assert slots(5, f"machine.threads={cores + 1}") == [None]
+    assert slots(5, "launcher.slots=3") == [None] * 3
+
+
+def test_visible_gpus_are_handed_out(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,5,GPU-7")
+    assert slots(9) == ["2", "3", "5", "GPU-7"]
+    assert slots(1) == ["2"]
+    assert slots(9, "launcher.gpus_per_run=2") == ["2,3", "5,GPU-7"]
+    assert slots(9, "launcher.gpus_per_run=3") == ["2,3,5"]
+    assert slots(9, "launcher.gpus_per_run=4", "launcher.slots=2") == ["2,3,5,GPU-7"] * 2
+    assert slots(9, "machine.device=cpu")[0] is None
+    with pytest.raises(ConfigError, match=r"gpus_per_run=5: this machine shows 4 GPUs \(2, 3, 5, GPU-7\)"):
+        slots(9, "launcher.gpus_per_run=5")
+
+
+def test_each_run_sees_the_gpus_of_its_slot(tmp_path):
+    made = [fake.make_run(tmp_path / "runs", f"seed={seed}") for seed in (0, 1)]
+    path = script(tmp_path, "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep(0.3)")
+    Pool(path, [Slot(0, "4"), Slot(1, "6")], Board()).run({one.run_id: (one, one.read_config()) for one in made})
+    assert sorted(one.attempt_log(1).read_text() for one in made) == ["4\n", "6\n"]
+
+
+def test_who_decides_later_what_to_run_starts_runs_as_slots_get_free(tmp_path):
+    made = [fake.make_run(tmp_path, f"seed={seed}") for seed in range(3)]
+    waiting, ended = list(made), {}
+    with Pool(fake.FAULTS / "fake_train.py", [Slot(0), Slot(1)], Board()) as pool:
+        while len(ended) < 3:
+            while pool.free and waiting:
+                folder = waiting.pop()
+                pool.start(folder, folder.read_config())
+            assert len(pool.outcomes) + 2 - pool.free + len(waiting) == 3
+            ended |= pool.poll()
+            time.sleep(0.02)
+    assert {run_id: one.state for run_id, one in ended.items()} == {one.run_id: State.DONE for one in made}
 
 
 def test_one_slot_runs_one_after_the_other_and_shows_each_end(tmp_path):
@@ -88,10 +127,3 @@ def test_the_pool_gives_the_signal_handlers_back(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     run(tmp_path / "runs", script(tmp_path, ""))
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-@pytest.mark.parametrize(("text", "lines"), [("a\nb\nc", ["b", "c"]), ("", []), (None, [])])
-def test_tail_is_the_end_of_a_log_or_nothing(tmp_path, text, lines):
-    if text is not None:
-        (tmp_path / "log").write_text(text)
-    assert tail(tmp_path / "log", 2) == lines

@@ -9,7 +9,11 @@ def update(runs_dir, *words, folders=True):
     for config in matrix.runs.values() if folders else ():
         store.ensure(config)
     manifest.update(runs_dir, matrix)
-    return json.loads(manifest.manifest_path(runs_dir, "ablation_monotonicity").read_text())
+    return json.loads(path_of(runs_dir, matrix.scale).read_text())
+
+
+def path_of(runs_dir, scale="mini"):
+    return manifest.manifest_path(runs_dir, "ablation_monotonicity", scale)
 
 
 def seeds(recorded):
@@ -35,15 +39,20 @@ def test_runs_whose_folder_is_gone_leave(tmp_path):
     assert seeds(update(tmp_path, "seeds=[0]")) == [[0], [0]]
 
 
-def test_runs_with_other_settings_or_of_another_scale_do_not_mix(tmp_path):
+def test_runs_with_other_settings_do_not_mix(tmp_path):
     update(tmp_path, "seeds=[1]", "trainer.steps=2")
     assert seeds(update(tmp_path, "seeds=[0]")) == [[0], [0]]
+
+
+def test_each_scale_has_a_manifest_of_its_own(tmp_path):
+    update(tmp_path, "seeds=[0]")
     assert seeds(update(tmp_path, "seeds=[2]", "scale=paper")) == [[2], [2]]
+    assert seeds(json.loads(path_of(tmp_path).read_text())) == [[0], [0]]
 
 
 def test_runs_of_an_earlier_default_do_not_mix(tmp_path):
     recorded = update(tmp_path, "seeds=[0,1]")
-    path = manifest.manifest_path(tmp_path, "ablation_monotonicity")
+    path = path_of(tmp_path)
     for row in recorded["rows"]:
         for run in row["runs"]:
             run["settings"] = "00000000"

@@ -57,7 +57,7 @@ def test_a_host_is_a_row_like_any_other():
     assert {name: method.estimator.name for name, method in hosts.items() if method.shaper} == {
         "scpo_gigpo": "gigpo", "scpo_hgpo": "hgpo", "scpo_g2po": "g2po"
     }  # fmt: skip
-    with pytest.raises(ConfigError, match=r"row scpo_gigpo sets method\.host=gigpo itself"):
+    with pytest.raises(ConfigError, match=r"row scpo_hgpo sets method\.host=hgpo itself"):
         expand("hosts", ["method.host=gigpo"])
 
 
@@ -90,3 +90,8 @@ def test_a_wrong_override_is_refused_with_its_reason(words, message):
     with pytest.raises(ConfigError) as caught:
         expand("ablation_monotonicity", words)
     assert message in str(caught.value)
+
+
+def test_a_word_that_a_row_says_itself_contradicts_nothing():
+    words = ["seeds=[0]", "env=alfworld", "trainer=local", "scale=paper", "model=qwen2_5_1_5b"]
+    assert {cell.config.trainer.name for cell in expand("main_table", words).cells} == {"local"}

@@ -1,4 +1,5 @@
 import re
+import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,6 +10,7 @@ from scpo.tracking.atomic import write_yaml
 from sweeps import store
 from sweeps.compose import compose_run
 from sweeps.identity import identity
+from sweeps.reconcile import JobState
 
 
 def compose(tmp_path, *words):
@@ -76,14 +78,20 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 def test_a_lock_is_held_once_and_let_go(tmp_path):
     folder = store.ensure(compose(tmp_path))
-    running = folder.update_status(state=State.RUNNING)
-    assert not store.is_alive(folder, running)
+    folder.update_status(state=State.RUNNING)
+    assert not store.observe(folder).alive
     with store.run_lock(folder) as first, store.run_lock(folder) as second:
         assert (first, second) == (True, False)
-        assert store.is_alive(folder, running)
-    assert not store.is_alive(folder, running)
+        assert store.observe(folder).alive
+    assert not store.observe(folder).alive
 
 
-def test_a_run_on_another_host_counts_as_alive(tmp_path):
+def test_a_run_on_another_host_counts_as_alive_unless_a_scheduler_knows_better(tmp_path):
     folder = store.ensure(compose(tmp_path))
-    assert store.is_alive(folder, folder.update_status(state=State.RUNNING, host="elsewhere"))
+    folder.update_status(state=State.RUNNING, host="elsewhere")
+    assert store.observe(folder).alive
+    assert store.observe(folder, JobState.ENDED).shown == "LOST"
+
+
+def test_only_the_owner_may_look_into_a_run_folder(tmp_path):
+    assert stat.S_IMODE(store.ensure(compose(tmp_path)).path.stat().st_mode) == 0o700

@@ -1,0 +1,64 @@
+"""Stopping one run and letting it go on again, whichever launcher it is with."""
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+from scpo.errors import RecordError
+from scpo.tracking import RunFolder, State, StopRequest
+from sweeps import store
+from sweeps.reconcile import SETTLED
+
+FINAL = (State.DONE, State.PRUNED)
+
+
+def cancel(
+    folder: RunFolder,
+    state: State = State.CANCELLED,
+    reason: str = "cancelled",
+    end_job: Callable[[], None] | None = None,
+) -> bool:
+    """Let a run end as ``state`` (CANCELLED or PRUNED); False if it was over before.
+
+    The request is on disk first, so it holds whatever dies next: a run that waits will not start, one that runs ends at
+    its next step, with a checkpoint. ``end_job`` tells the run's scheduler, if it has one.
+    """
+    if folder.read_status().state in (*FINAL, state):
+        return False
+    folder.request_stop(StopRequest(state=state, reason=reason))
+    if end_job is not None:
+        end_job()
+    if not settle(folder):
+        _signal(folder)
+    return True
+
+
+def settle(folder: RunFolder) -> bool:
+    """Write down that a run without a process has ended as it was asked to; False if some process still has it."""
+    with store.run_lock(folder) as free:
+        request = folder.read_stop()
+        if free and request is not None and request.state in SETTLED and folder.read_status().state not in FINAL:
+            folder.update_status(state=request.state, reason=request.reason, pid=None)
+        return free
+
+
+def retry(folder: RunFolder) -> None:
+    """Let a run that was cancelled or pruned, or failed too often, go on; RecordError if it is done or running."""
+    with store.run_lock(folder) as free:
+        status = folder.read_status()
+        if not free or status.state is State.DONE:
+            what = f"is {status.state}" if free else "is running"
+            raise RecordError(f"{folder.run_id} {what}: only runs that failed or were stopped can be tried again")
+        folder.clear_stop()
+        state = {State.CANCELLED: State.PENDING, State.PRUNED: State.INTERRUPTED}.get(status.state, status.state)
+        folder.update_status(state=state, failures=0, reason=None, pid=None)
+
+
+def _signal(folder: RunFolder) -> None:
+    """Wake the process, if it is on this host; elsewhere it reads the request at its next step."""
+    status = folder.read_status()
+    if status.pid is not None and status.host == socket.gethostname():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(status.pid, signal.SIGTERM)

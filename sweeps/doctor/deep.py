@@ -1,0 +1,138 @@
+"""Slow checks: what only loading the parts can tell. Each asks ``scpo.preflight`` in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from scpo.errors import RecordError
+from scpo.schema import HuggingFaceModel, RunConfig, WebshopConfig
+from sweeps import store
+from sweeps.doctor.finding import Finding, error, ok, warning
+from sweeps.doctor.subject import Subject
+from sweeps.entry import thread_environment
+from sweeps.provenance import REPOSITORY
+
+TIMEOUT_S = 900
+SHARE_LOW, SHARE_HIGH = 0.02, 0.5  # of the sample's pairs; outside, credit goes to next to no step or to most of them
+
+
+def check_panels(subject: Subject) -> Iterator[Finding]:
+    """Builds every panel, and compares the hashes with those that earlier runs of the same environment were given."""
+    for config in _distinct(subject, "env"):
+        facts = _ask("panels", config)
+        if "error" in facts:
+            yield error("panels", facts["error"], "see the checks of games and catalogue")
+            continue
+        conflicts = list(_conflicts(config, facts))
+        yield from conflicts
+        if not conflicts:
+            sizes = ", ".join(f"{name} {one['tasks']} ({one['sha256'][:8]})" for name, one in facts.items())
+            yield ok("panels", f"{config.env.name}: {sizes}")
+
+
+def check_shop(subject: Subject) -> Iterator[Finding]:
+    """Checksums of the official catalogue, and how much of the test goals training knows."""
+    for config in _distinct(subject, "env"):
+        if not isinstance(config.env, WebshopConfig):
+            continue
+        if config.env.catalogue == "official":
+            yield from _checksums(config)
+        facts = _ask("overlap", config)
+        if "error" in facts:
+            yield error("train/test overlap", facts["error"], "see the check of the catalogue")
+            continue
+        text = f"{facts['goals']:.1%} of the test goals and {facts['products']:.1%} of their products are trained on"
+        if facts["goals"] > 0:
+            yield warning("train/test overlap", text, "env.order=fixed has a hold-out; report the share beside results")
+        else:
+            yield ok("train/test overlap", text)
+
+
+def check_loaded_scorer(subject: Subject) -> Iterator[Finding]:
+    """Loads the scorer and scores a built-in sample."""
+    for config in _distinct(subject, "scorer"):
+        facts, check = _ask("scorer", config), f"scorer {config.scorer.name}"
+        if "error" in facts:
+            yield error(check, facts["error"], "scorer=minilm comes as a package, scorer=lexical needs no model")
+        elif not facts["finite"]:
+            yield error(check, "some of its scores are no numbers", "scorer.dtype=float32, or download the model again")
+        elif facts["above_theta"] is None:
+            yield ok(check, f"loads in {facts['load_s']:.1f} s; this method does not shape")
+        else:
+            yield _share(check, facts)
+
+
+def check_tokenizer(subject: Subject) -> Iterator[Finding]:
+    """Loads the tokenizer of a model that is on this machine."""
+    for config in _distinct(subject, "model"):
+        if isinstance(config.model, HuggingFaceModel):
+            facts, check = _ask("tokenizer", config), f"tokenizer {config.model.name}"
+            if "error" in facts:
+                yield error(check, facts["error"], "download it again, or model.path=<a folder>")
+            else:
+                yield ok(check, f"{facts['vocabulary']} tokens")
+
+
+def _share(check: str, facts: dict[str, Any]) -> Finding:
+    share, theta = facts["above_theta"], facts["theta"]
+    text = f"loads in {facts['load_s']:.1f} s; {share:.0%} of a sample's pairs score at least theta={theta}"
+    if share < SHARE_LOW:
+        return warning(check, f"{text}: next to no step would get credit", "a lower method.shaper.theta")
+    if share > SHARE_HIGH:
+        return warning(check, f"{text}: most steps would get credit", "a higher method.shaper.theta or another scorer")
+    return ok(check, text)
+
+
+def _checksums(config: RunConfig) -> Iterator[Finding]:
+    facts = _ask("files", config)
+    for name, state in facts.items():
+        if state in ("ok", "there"):
+            yield ok(f"file {name}", {"ok": "the official checksum", "there": "no checksum is known"}[state])
+        else:
+            yield error(f"file {name}", state, "download it again: python -m scpo.envs.webshop.data")
+
+
+def _conflicts(config: RunConfig, facts: dict[str, Any]) -> Iterator[Finding]:
+    for folder in store.run_folders(Path(config.machine.runs_dir)):
+        try:
+            recorded = folder.read_panels()
+            if not recorded or folder.read_config().env != config.env:
+                continue
+        except RecordError:
+            continue  # `python -m sweeps verify` tells of damaged records
+        differing = [name for name in facts if recorded.get(name, {}).get("sha256") != facts[name]["sha256"]]
+        if differing:
+            text = f"{', '.join(differing)}: other tasks than run {folder.run_id} was given"
+            yield error(
+                "panels", text, "restore the games (data folder, package versions), or another machine.runs_dir"
+            )
+            return
+
+
+def _distinct(subject: Subject, section: str) -> list[RunConfig]:
+    return list({getattr(config, section).model_dump_json(): config for config in subject.configs}.values())
+
+
+def _ask(what: str, config: RunConfig) -> dict[str, Any]:
+    """One fact from a child process: what is loaded there is gone afterwards, and a crash there is an answer too."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "scpo.preflight", what],
+            input=config.model_dump_json(),
+            capture_output=True,
+            text=True,
+            env={**os.environ, **thread_environment(config.machine.threads), "PYTHONPATH": str(REPOSITORY)},
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer within {TIMEOUT_S} s"}
+    try:
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+    except (ValueError, IndexError):
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        return {"error": last[0]}

@@ -1,0 +1,181 @@
+"""This machine against what the configuration will start on it: CPUs, memory, disk, file system, GPUs."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from scpo.schema import HuggingFaceModel, LocalLauncher
+from scpo.tracking.atomic import write_bytes
+from sweeps.doctor.finding import Finding, error, ok, warning
+from sweeps.doctor.needs import GIB, PROCESS_GIB, disk_gib, rounded, training_gib
+from sweeps.doctor.subject import Subject
+from sweeps.local import slots_for
+
+CGROUP, MEMINFO, MOUNTS = Path("/sys/fs/cgroup"), Path("/proc/meminfo"), Path("/proc/self/mounts")
+NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "cifs", "ceph", "fuse.sshfs", "9p")
+VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
+MIN_INODES = 10_000
+TIMEOUT_S = 20
+
+
+def check_cpus(subject: Subject) -> Iterator[Finding]:
+    """Cores that this process may use, and a container's quota of them, against slots x threads."""
+    if not isinstance(subject.first.launcher, LocalLauncher):
+        return
+    cores, quota = len(os.sched_getaffinity(0)), _cpu_quota()
+    usable = min(cores, quota or cores)
+    slots, threads = _slots(subject), subject.first.machine.threads
+    text = f"at most {slots} at a time with {threads} threads each, on {usable:g} cores"
+    if quota is not None and quota < cores:
+        text += f" (of {cores}: this container's quota)"
+    if slots * threads > usable:
+        fitting = max(1, int(usable // threads))
+        yield warning("cpus", f"{text}: they will wait for each other", f"launcher.slots={fitting}")
+    else:
+        yield ok("cpus", text)
+
+
+def check_memory(subject: Subject) -> Iterator[Finding]:
+    """Free memory, within a container's limit, against what the runs at a time need at least."""
+    if not isinstance(subject.first.launcher, LocalLauncher):
+        return
+    free, slots = _free_memory_gib(), _slots(subject)
+    on_gpu = bool(_gpus()) and subject.first.machine.device != "cpu"
+    models = [0.0 if on_gpu else training_gib(config) or 0.0 for config in subject.configs]
+    needed = slots * (PROCESS_GIB + max(models))
+    text = f"{rounded(free)} free; {slots} at a time need at least {rounded(needed)}"
+    fitting = int(free // (needed / slots))
+    if needed > free:
+        yield error("memory", text, f"launcher.slots={fitting}" if fitting else "a smaller model, or a larger machine")
+    else:
+        yield ok("memory", text)
+
+
+def check_disk(subject: Subject) -> Iterator[Finding]:
+    """Free space and inodes where the run folders lie, against checkpoints and logs of all runs."""
+    place = _existing(subject.runs_dir)
+    each = [disk_gib(config) for config in subject.configs]
+    known = [gib for gib in each if gib is not None]
+    free = shutil.disk_usage(place).free / GIB
+    needed = subject.runs * max(known, default=0.0)
+    text = f"{rounded(free)} free in {place}; runs: {subject.runs}, writing up to {rounded(needed)}"
+    if needed > free:
+        yield error("disk", text, "machine.runs_dir=<a larger disk>, or a smaller trainer.keep_checkpoints")
+    elif len(known) < len(each):
+        yield warning("disk", f"{text}, not counting models of unknown size", "see that their checkpoints fit")
+    else:
+        yield ok("disk", text)
+    inodes = os.statvfs(place)
+    if inodes.f_files and inodes.f_favail < MIN_INODES:
+        yield error("disk", f"{inodes.f_favail} inodes are left in {place}", "remove small files, or another disk")
+
+
+def check_run_folder(subject: Subject) -> Iterator[Finding]:
+    """Whether records can be written, renamed and locked there, and on what file system that is."""
+    place = _existing(subject.runs_dir)
+    kind = file_system(place)
+    try:
+        _try_out(place)
+    except OSError as failure:
+        mend = "machine.runs_dir=<a folder of yours> (locks: another file system, or mount it with locks)"
+        yield error("run folder", f"{place} ({kind}): {failure.strerror or failure}", mend)
+        return
+    if kind in VOLATILE_FILE_SYSTEMS:
+        yield warning("run folder", f"{place} is {kind}: gone when the machine restarts", "machine.runs_dir=<a disk>")
+    else:
+        yield ok("run folder", f"{place} ({kind}): writable, renames and locks work")
+    if subject.search is not None and subject.search.storage == "sqlite" and kind in NETWORK_FILE_SYSTEMS:
+        yield error("search storage", f"sqlite on {kind} breaks when two hosts write", "search.storage=journal")
+
+
+def check_gpus(subject: Subject) -> Iterator[Finding]:
+    """The GPUs of this machine and their memory against the largest model."""
+    if not isinstance(subject.first.launcher, LocalLauncher):
+        return
+    gpus = _gpus()
+    large = any(isinstance(config.model, HuggingFaceModel) for config in subject.configs)
+    if not gpus:
+        yield _without_gpu(subject, large)
+        return
+    yield ok("gpus", ", ".join(f"{name} {rounded(gib)}" for name, gib in gpus))
+    smallest = min(gib for _, gib in gpus)
+    for config in subject.configs:
+        needed = training_gib(config)
+        share = config.trainer.verl.gpus if config.trainer.name == "verl" else 1
+        if needed is None:
+            yield warning("gpu memory", f"{config.model.name}: unknown size", "see that it fits")
+        elif needed / share > smallest:
+            text = f"{config.model.name} needs at least {rounded(needed / share)} a GPU, there is {rounded(smallest)}"
+            yield error("gpu memory", text, "a smaller model, larger GPUs, or trainer=verl over more of them")
+
+
+def _without_gpu(subject: Subject, large: bool) -> Finding:
+    if subject.first.machine.device == "cuda":
+        return error("gpus", "machine.device=cuda, and nvidia-smi shows no GPU", "machine.device=auto, or a driver")
+    if any(config.trainer.name == "verl" for config in subject.configs):
+        return error("gpus", "trainer=verl wants GPUs, and nvidia-smi shows none", "launcher=slurm_a800x4")
+    if large:
+        return warning("gpus", "none: a model of this size takes days a step on a CPU", "launcher=slurm_a800x4")
+    return ok("gpus", "none; the tiny policy needs none")
+
+
+def file_system(path: Path) -> str:
+    """The type of the file system that a path lies on, as the kernel names it."""
+    kind, longest = "unknown", -1
+    for line in MOUNTS.read_text().splitlines():
+        _, point, name, *_ = line.split(" ")
+        mounted = point.replace("\\040", " ")
+        if path.resolve().is_relative_to(mounted) and len(mounted) >= longest:
+            kind, longest = name, len(mounted)
+    return kind
+
+
+def _try_out(place: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=place, prefix=".doctor-") as folder:
+        path = Path(folder) / "record"
+        write_bytes(path, b"written, synced and renamed\n")
+        with path.open("rb+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _existing(path: Path) -> Path:
+    """The folder itself or, before the first run, the nearest one above that is there."""
+    path = path.absolute()
+    return next(one for one in (path, *path.parents) if one.is_dir())
+
+
+def _slots(subject: Subject) -> int:
+    return min(subject.runs, len(slots_for([subject.first] * subject.runs)))
+
+
+def _cpu_quota() -> float | None:
+    try:
+        quota, period = (CGROUP / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        return None
+    return None if quota == "max" else int(quota) / int(period)
+
+
+def _free_memory_gib() -> float:
+    lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
+    free = int(lines["MemAvailable"].split()[0]) * 1024
+    with contextlib.suppress(OSError, ValueError):  # no container, or one whose limit is the word "max"
+        limit = int((CGROUP / "memory.max").read_text())
+        free = min(free, limit - int((CGROUP / "memory.current").read_text()))
+    return free / GIB
+
+
+def _gpus() -> list[tuple[str, float]]:
+    """Name and total memory (GiB) of each GPU, as the driver tells them."""
+    command = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    rows = [line.rsplit(",", 1) for line in done.stdout.splitlines() if "," in line]
+    return [(name.strip(), float(mib) / 1024) for name, mib in rows] if done.returncode == 0 else []

@@ -1,0 +1,92 @@
+"""Python and the packages that the configuration needs, against pyproject.toml and constraints.txt."""
+
+import importlib.metadata
+import platform
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from scpo.schema import RunConfig
+from sweeps.doctor.finding import Finding, error, ok, warning
+from sweeps.doctor.subject import Subject
+from sweeps.provenance import REPOSITORY
+
+
+def check_packages(subject: Subject, root: Path = REPOSITORY) -> Iterator[Finding]:
+    """Python, every package of the core and of the extras that are needed, and the tested versions."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    yield _python(project["requires-python"])
+    extras = needed_extras(subject)
+    wrong = [*_missing_or_old("", project["dependencies"])]
+    for extra in extras:
+        wrong += _missing_or_old(extra, project["optional-dependencies"][extra])
+    yield from wrong
+    if not wrong:
+        yield ok("packages", f"all there for: core, {', '.join(extras)}")
+    yield from _against_constraints(root / "constraints.txt")
+
+
+def needed_extras(subject: Subject) -> list[str]:
+    """The extras of pyproject.toml that this configuration runs with."""
+    needed = {extra for config in subject.configs for extra in _of_run(config)}
+    return sorted(needed | ({"search"} if subject.search else set()))
+
+
+def _of_run(config: RunConfig) -> Iterator[str]:
+    yield config.env.name.removesuffix("_paper")
+    yield "agents" if config.model.kind == "api" else config.trainer.name
+    if config.scorer.kind in ("bi_encoder", "cross_encoder"):
+        yield "local"  # the scorers' torch and transformers
+    if config.wandb.mode != "disabled":
+        yield "track"
+    if config.launcher.name == "slurm":
+        yield "slurm"
+
+
+def _python(allowed: str) -> Finding:
+    version = platform.python_version()
+    if Version(version) in SpecifierSet(allowed):
+        return ok("python", f"{version} (allowed: {allowed})")
+    return error("python", f"{version}; allowed: {allowed}", "make setup PYTHON=<a newer python>")
+
+
+def _missing_or_old(extra: str, requirements: list[str]) -> Iterator[Finding]:
+    for requirement in map(Requirement, requirements):
+        if requirement.marker is not None and not requirement.marker.evaluate():
+            continue
+        install = f"pip install -c constraints.txt 'scpo[{extra}]'" if extra else "make setup"
+        version = _version(requirement.name)
+        if version is None:
+            yield error("packages", f"{requirement.name} is not installed", install)
+        elif not requirement.specifier.contains(version, prereleases=True):
+            yield error("packages", f"{requirement.name} {version}; allowed: {requirement.specifier}", install)
+
+
+def _against_constraints(path: Path) -> Iterator[Finding]:
+    """Other versions than the tested ones may work, and may not reproduce."""
+    if not path.exists():
+        yield warning("constraints", f"there is no {path.name}", "run from a checkout of the project")
+        return
+    pins = [Requirement(line) for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    differing = []
+    for pin in pins:
+        version = _version(pin.name)
+        if version is not None and not pin.specifier.contains(version, prereleases=True):
+            differing.append(f"{pin.name} {version} (tested: {str(pin.specifier).lstrip('=')})")
+    if differing:
+        yield warning("constraints", ", ".join(differing), "pip install -c constraints.txt <package>, or make setup")
+    else:
+        yield ok("constraints", "tested versions: " + ", ".join(str(pin) for pin in pins if _version(pin.name)))
+
+
+def _version(name: str) -> str | None:
+    try:
+        found: Any = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return str(found)

@@ -1,0 +1,71 @@
+"""What a run calls over the network: W&B and the endpoints of models behind an API. No key is shown or sent."""
+
+import netrc
+import os
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from scpo.schema import ApiModel
+from sweeps.doctor.finding import Finding, error, ok, warning
+from sweeps.doctor.subject import Subject
+
+WANDB_URL = "https://api.wandb.ai"
+TIMEOUT_S = 5.0
+OFFLINE = "wandb.mode=offline (`wandb sync` later)"
+
+
+def check_wandb(subject: Subject) -> Iterator[Finding]:
+    """The mode and, online, the key and whether the server answers. W&B is a mirror: nothing here stops a run."""
+    mode = subject.first.wandb.mode
+    if mode != "online":
+        yield ok("wandb", {"offline": "offline: written beside the records", "disabled": "disabled"}[mode])
+        return
+    url = os.environ.get("WANDB_BASE_URL", WANDB_URL)
+    if not _has_key(urlsplit(url).hostname or ""):
+        yield warning("wandb", f"online, and no key for {url}", f"wandb login, or {OFFLINE}")
+    unreachable = _unreachable(url)
+    if unreachable:
+        yield warning("wandb", f"online, and {url} does not answer: {unreachable}", f"a proxy, or {OFFLINE}")
+    else:
+        yield ok("wandb", f"online: {url} answers")
+
+
+def check_endpoints(subject: Subject) -> Iterator[Finding]:
+    """Key and reachability of every model that is behind an API."""
+    for model in {config.model.name: config.model for config in subject.configs}.values():
+        if isinstance(model, ApiModel):
+            yield from _endpoint(model)
+
+
+def _endpoint(model: ApiModel) -> Iterator[Finding]:
+    check = f"model {model.name}"
+    if model.key_variable is not None and not os.environ.get(model.key_variable):
+        yield error(check, f"{model.key_variable} is not set", f"export {model.key_variable}=<your key>")
+    unreachable = _unreachable(model.base_url)
+    if unreachable:
+        yield error(
+            check, f"{model.base_url} does not answer: {unreachable}", "model.base_url=<one that does>, a proxy"
+        )
+    else:
+        yield ok(check, f"{model.base_url} answers; key in {model.key_variable or 'no variable'}")
+
+
+def _has_key(host: str) -> bool:
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc().authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def _unreachable(url: str) -> str | None:
+    """Why no connection to the address comes about, None if one does."""
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80}.get(parts.scheme, 443)
+    try:
+        with socket.create_connection((parts.hostname or "", port), timeout=TIMEOUT_S):
+            return None
+    except OSError as failure:
+        return failure.strerror or str(failure) or type(failure).__name__

@@ -1,0 +1,112 @@
+"""The cluster: Slurm's commands, its accounting, and whether the partition has what a job asks for."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from scpo.errors import ConfigError
+from scpo.schema import SlurmLauncher
+from sweeps.doctor.finding import Finding, error, ok, warning
+from sweeps.doctor.subject import Subject
+from sweeps.site import Site, read_site
+from sweeps.submission import by_limit
+
+COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
+TIMEOUT_S = 20
+FIELDS = "%P|%a|%l|%c|%G"  # partition (* marks the default), availability, time limit, cores, GPUs
+
+
+def check_slurm(subject: Subject) -> Iterator[Finding]:
+    """Nothing for other launchers."""
+    launcher = subject.first.launcher
+    if not isinstance(launcher, SlurmLauncher):
+        return
+    missing = [name for name in COMMANDS if shutil.which(name) is None]
+    if missing:
+        yield error("slurm", f"not found: {', '.join(missing)}", "run this on a login node, or launcher=local")
+        return
+    yield from _accounting()
+    try:
+        site = read_site(Path(launcher.site))
+        limits = by_limit({str(place): config for place, config in enumerate(subject.configs)}, launcher, site)
+    except ConfigError as failure:
+        yield error("slurm job", str(failure), "launcher.site=<your copy of slurm/site.yaml>, launcher.time_h=<hours>")
+        return
+    yield from _partition(launcher, site, max(limits) / 60)
+
+
+def _accounting() -> Iterator[Finding]:
+    """Without it, killed and cancelled jobs would stay unknown for ever."""
+    code, output = _call("sacct", "--noheader", "--starttime", "now-1minutes")
+    if code == 0:
+        yield ok("slurm accounting", "sacct answers")
+    else:
+        mend = "the site's administrators: slurmdbd; until then, jobs that die without a word stay UNKNOWN"
+        yield error("slurm accounting", f"sacct: {output or f'exit status {code}'}", mend)
+
+
+def _partition(launcher: SlurmLauncher, site: Site, asked_h: float) -> Iterator[Finding]:
+    name = site.partition
+    code, output = _call("sinfo", "--noheader", *(["--partition", name] if name else []), "--format", FIELDS)
+    rows = [line.split("|") for line in output.splitlines() if line.count("|") == FIELDS.count("|")]
+    if code != 0:
+        yield error("slurm", f"sinfo: {output or f'exit status {code}'}", "is slurmctld up? ask the administrators")
+        return
+    if name is None:
+        rows = [row for row in rows if row[0].endswith("*")] or rows
+    check = f"partition {name or '(default)'}"
+    if not rows:
+        yield error(
+            check, "the cluster has no such partition", f"partition: <one that sinfo shows>, in {launcher.site}"
+        )
+        return
+    yield from _fits(check, launcher, asked_h, rows)
+
+
+def _fits(check: str, launcher: SlurmLauncher, asked_h: float, rows: list[list[str]]) -> Iterator[Finding]:
+    if all(available != "up" for _, available, *_ in rows):
+        yield error(check, f"is {rows[0][1]}", "another partition, or wait")
+        return
+    wrong = False
+    cores, gpus = max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows), max(_gpus_in(row[4]) for row in rows)
+    if cores < launcher.cpus:
+        wrong = True
+        yield error(check, f"nodes have {cores} cores, a job asks for {launcher.cpus}", f"launcher.cpus={cores}")
+    if gpus < launcher.gpus:
+        wrong = True
+        yield error(
+            check, f"nodes have {gpus} GPUs, a job asks for {launcher.gpus}", "another partition or launcher.gpus"
+        )
+    longest = max(_hours(row[2]) for row in rows)
+    if asked_h > longest:
+        wrong = True
+        yield warning(check, f"allows {longest:g} h, a job asks for {asked_h:g} h", f"launcher.time_h={longest:g}")
+    if not wrong:
+        yield ok(check, f"up, {cores} cores and {gpus} GPUs a node, {longest:g} h")
+
+
+def _gpus_in(resources: str) -> int:
+    """``gpu:a800:4(S:0-1)`` has 4."""
+    return sum(int(count) for count in re.findall(r"gpu(?::[^:,()]+)?:(\d+)", resources))
+
+
+def _hours(limit: str) -> float:
+    """``1-12:00:00`` is 36; ``infinite`` is infinite."""
+    if not re.fullmatch(r"(\d+-)?[\d:]+", limit):
+        return float("inf")
+    days, _, clock = limit.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    hours, minutes, seconds = [0] * (3 - len(parts)) + parts
+    return int(days or 0) * 24 + hours + minutes / 60 + seconds / 3600
+
+
+def _call(*command: str) -> tuple[int, str]:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return 1, f"no answer within {TIMEOUT_S} s"
+    if done.returncode == 0:
+        return 0, done.stdout.strip()
+    return done.returncode, "".join(done.stderr.strip().splitlines()[-1:])  # the last line says what was fatal

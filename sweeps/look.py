@@ -1,0 +1,62 @@
+"""One look at runs and their jobs: the scheduler is asked once for all, and twice before a run is called lost."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from scpo.tracking import RunFolder
+from sweeps import store
+from sweeps.jobs import Job, read_job, write_job
+from sweeps.reconcile import JobState, Observed
+from sweeps.scheduler import Scheduler, Seen
+
+SECOND_LOOK_S = 1.0  # a job that ends is gone from squeue a moment before its last words are on a shared disk
+
+
+class Look:
+    """How runs stand now. The scheduler is asked before the records are read, and only if some run ever had a job."""
+
+    def __init__(self, scheduler: Scheduler, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.scheduler = scheduler
+        self._sleep = sleep
+        self._seen: Mapping[str, Seen] | None = None
+        self._asked = 0
+
+    def at(self, folder: RunFolder) -> Observed:
+        """How a run stands; RecordError if its records are damaged."""
+        observed = self._once(folder)
+        if observed.shown == "LOST" and observed.job is JobState.ENDED and self._asked == 1:
+            self._sleep(SECOND_LOOK_S)
+            self._ask()
+            observed = self._once(folder)
+        return observed
+
+    def remark(self, folder: RunFolder, observed: Observed) -> str:
+        """What a person would want to know of the run's job."""
+        job = read_job(folder)
+        if job is None or observed.job is None:
+            return ""
+        counted = {"timed out": job.timeouts, "preempted": job.preemptions}
+        words = [f"job {job.job_id or job.name}", *(f"{n}x {what}" for what, n in counted.items() if n)]
+        found = job.found_in(self._seen or {})
+        if found and self._seen and observed.job is JobState.QUEUED and self._seen[found].why != "None":
+            words.append(f"waits: {self._seen[found].why}")
+        if observed.shown == "LOST":
+            ended = self.scheduler.ends([job.job_id]) if job.job_id else {}
+            words.append(f"ended: {ended.get(job.job_id or '', 'the scheduler does not know it')}")
+        return ", ".join(words)
+
+    def adopt(self, folder: RunFolder) -> Job | None:
+        """Write down the id of a job whose driver died before it could."""
+        job = read_job(folder)
+        found = job.found_in(self._seen or {}) if job else None
+        return write_job(folder, job.model_copy(update={"job_id": found})) if job and found else None
+
+    def _once(self, folder: RunFolder) -> Observed:
+        job = read_job(folder)
+        if job is not None and not self._asked:
+            self._ask()
+        return store.observe(folder, None if job is None else job.state(self._seen))
+
+    def _ask(self) -> None:
+        self._seen = self.scheduler.jobs()
+        self._asked += 1

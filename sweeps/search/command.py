@@ -1,0 +1,92 @@
+"""``python sweep.py +search=<name>``: run a search or show what it would do; ``python -m sweeps search``: sum it up."""
+
+import argparse
+import fnmatch
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from scpo.errors import ConfigError, RecordWriteError, ScpoError
+from sweeps.console import ProgressBoard
+from sweeps.dispatch import EXIT_ELSEWHERE, split_words
+from sweeps.entry import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.launchers import launcher_for
+from sweeps.search import records, show
+from sweeps.search.driver import Driver
+from sweeps.search.plan import Plan, make_plan
+from sweeps.search.study import Study, read_trials
+
+NEEDED = ("optuna", "matplotlib", "sklearn", "scipy")
+
+
+def command(console: Console, words: Sequence[str], train_script: Path) -> int:
+    """Answer the command line; returns the exit status. Goes on where an earlier call was stopped or killed."""
+    name, rest, dry_run = split_words(words, "search")
+    _load_optuna()
+    plan = make_plan(name, rest)
+    if dry_run:
+        show.preview(console, plan)
+        return EXIT_DONE
+    records.write_plan(plan)
+    study = Study(plan)
+    try:
+        show.opening(console, plan, study.trials())
+        completed = _drive(console, plan, study, train_script)
+        elsewhere = study.under_way() if completed else []
+    finally:
+        study.close()
+    show.ending(console, plan, study.trials(), records.write_results(plan, study.trials()))
+    if not completed:
+        console.print("Stopped; the same command goes on, runs from their checkpoints.")
+        return EXIT_INTERRUPTED
+    if elsewhere:
+        console.print(f"{len(elsewhere)} trials are another driver's.")
+        return EXIT_ELSEWHERE
+    return EXIT_DONE if any(trial.state.name == "COMPLETE" for trial in study.trials()) else EXIT_FAILED
+
+
+def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:
+    with ProgressBoard(console) as board:
+        launcher = launcher_for([plan.base] * plan.trials * len(plan.seeds), train_script, board)
+        try:
+            return Driver(plan, study, launcher, lambda line: show.line(console, line)).run()
+        except OSError as error:  # Optuna's: ours name themselves
+            if isinstance(error, ScpoError):
+                raise
+            text = f"cannot write the search's records in {plan.folder}: {error.strerror}. Make room, then go on"
+            raise RecordWriteError(error.errno or 0, text) from error
+
+
+def summarise(console: Console, arguments: argparse.Namespace) -> int:
+    """Write the summary of a search that has ended, or as far as it has come."""
+    _load_optuna()
+    known = records.search_folders(arguments.runs_dir)
+    chosen = [folder for folder in known if fnmatch.fnmatch(folder.name, arguments.pattern)]
+    if not chosen:
+        names = ", ".join(folder.name for folder in known) or "none"
+        raise ConfigError(f"no search in {arguments.runs_dir} matches {arguments.pattern!r}; there are: {names}")
+    for folder in chosen:
+        plan = records.read_plan(folder)
+        trials = read_trials(plan)
+        show.ending(console, plan, trials, records.write_results(plan, trials))
+    return EXIT_DONE
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The words of ``python -m sweeps search``."""
+    parser = commands.add_parser("search", help=summarise.__doc__)
+    parser.add_argument("pattern", nargs="?", default="*", help="names of searches' folders, with * and ?")
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs"))
+    parser.set_defaults(run=summarise)
+
+
+def _load_optuna() -> None:
+    """Now, and with it whatever the summary will need: not after hours of training."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"a search needs {', '.join(missing)}; pip install 'scpo[search]'")
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # its news of every trial are ours to tell

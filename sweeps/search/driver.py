@@ -1,0 +1,157 @@
+"""Drives a search: makes trials while there is room, starts their runs, tells the study how they end."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from scpo.errors import RecordError, RecordWriteError
+from scpo.schema import RunConfig
+from scpo.tracking import JsonLines, RunFolder, State
+from sweeps import store
+from sweeps.cluster import cancel
+from sweeps.look import Look
+from sweeps.process import Outcome
+from sweeps.reconcile import JobState
+from sweeps.scheduler import Scheduler, Slurm
+from sweeps.search.plan import Plan
+from sweeps.search.show import shown
+from sweeps.search.study import ATTEMPTS, Study
+from sweeps.search.verdict import TrialRun, Verdict, judge, mean_curve
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+POLL_S = {"local": 0.5, "slurm": 20.0}  # squeue is asked once each time
+
+
+class Launcher(Protocol):
+    """Starts runs one by one; entered, it catches the stop signals and counts them."""
+
+    signals: int
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    @property
+    def free(self) -> int: ...
+    def start(self, folder: RunFolder, config: RunConfig) -> None: ...
+    def poll(self) -> dict[str, Outcome]: ...
+    def stop(self) -> None: ...
+
+
+@dataclass
+class Driver:
+    """One driver of a study. All that it needs to know is on disk: another one may go on where it was killed."""
+
+    plan: Plan
+    study: Study
+    launcher: Launcher
+    say: Callable[[str], None]
+    scheduler: Scheduler = field(default_factory=Slurm)
+    _look: Look = field(init=False)
+    _under_way: set[str] = field(default_factory=set)
+    _never_started: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> bool:
+        """Until nothing is left to do here: True; False if a signal stopped it."""
+        with self.launcher as launcher:
+            while self.step() or self._under_way:
+                if launcher.signals:
+                    launcher.stop()
+                    return False
+                time.sleep(POLL_S[self.plan.base.launcher.name])
+        return True
+
+    def step(self) -> bool:
+        """Look at everything once; False if no trial of this driver is under way."""
+        self._look = Look(self.scheduler)
+        for run_id, outcome in self.launcher.poll().items():
+            self._under_way.discard(run_id)
+            if outcome.state is State.FAILED:
+                self._never_started[run_id] = outcome.reason or "could not be started"
+        for trial in self.study.mine():
+            self._follow(trial)
+        self._start_waiting()
+        while self.launcher.free and self._make_trial():
+            self._start_waiting()
+        return bool(self.study.mine())
+
+    def _make_trial(self) -> bool:
+        parallel = self.plan.search.parallel
+        if self.launcher.signals or (parallel is not None and len(self.study.mine()) >= parallel):
+            return False
+        trial = self.study.next_trial()
+        if trial is not None:
+            self.say(f"trial {trial.number}: {shown(trial.params)}")
+            for run_id in self._runs(trial):
+                self._never_started.pop(run_id, None)
+        return trial is not None
+
+    def _start_waiting(self) -> None:
+        """Start what waits, the oldest trial first; no sweep on the same runs looks or starts meanwhile."""
+        with store.driver_lock(Path(self.plan.base.machine.runs_dir)):
+            for trial in self.study.mine():
+                for run in self._look_at_runs(trial):
+                    waits = run.startable and run.run_id not in self._under_way
+                    if waits and self.launcher.free and not self.launcher.signals:
+                        self._start(run.run_id, self._runs(trial)[run.run_id])
+
+    def _start(self, run_id: str, config: RunConfig) -> None:
+        try:
+            folder = store.ensure(config)
+        except (RecordError, RecordWriteError) as error:
+            self._never_started[run_id] = str(error)
+            return
+        self._under_way.add(run_id)
+        self.launcher.start(folder, config)
+
+    def _follow(self, trial: "FrozenTrial") -> None:
+        runs = self._look_at_runs(trial)
+        hopeless = self.study.report(trial, mean_curve(runs))
+        verdict, reason = judge(runs)
+        if verdict is Verdict.COMPLETE:
+            value = math.fsum(run.last for run in runs) / len(runs)
+            self.study.complete(trial, value, {run.seed: run.last for run in runs})
+            self.say(f"trial {trial.number}: {value:.3f} (" + ", ".join(f"{run.last:.3f}" for run in runs) + ")")
+        elif verdict is Verdict.FAILED:
+            self.study.fail(trial, reason or "")
+            self.say(f"trial {trial.number}: FAILED, {reason}")
+        elif verdict is Verdict.PRUNED or hopeless:
+            self._prune(trial)
+
+    def _prune(self, trial: "FrozenTrial") -> None:
+        """The runs first: a driver killed in between finds them PRUNED and tells the study then."""
+        reason = f"pruned with trial {trial.number} of {self.plan.study_id}"
+        for config in self._runs(trial).values():
+            cancel(store.ensure(config), self.scheduler, State.PRUNED, reason)
+        self.study.prune(trial)
+        self.say(f"trial {trial.number}: pruned")
+
+    def _look_at_runs(self, trial: "FrozenTrial") -> list[TrialRun]:
+        return [self._look_at(run_id, config, trial) for run_id, config in self._runs(trial).items()]
+
+    def _look_at(self, run_id: str, config: RunConfig, trial: "FrozenTrial") -> TrialRun:
+        folder = RunFolder(Path(config.machine.runs_dir) / run_id)
+        if run_id in self._never_started:
+            return TrialRun(run_id, config.seed, "FAILED", True, {}, self._never_started[run_id])
+        if not folder.path.exists():
+            return TrialRun(run_id, config.seed, "NEW", False, {})
+        try:
+            status, seen = folder.read_status(), self._look.at(folder)
+            if seen.job is JobState.ORPHANED:
+                self._look.adopt(folder)
+            records = JsonLines(folder.metrics).records()
+        except RecordError as error:
+            return TrialRun(run_id, config.seed, "DAMAGED", True, {}, str(error))
+        metric = self.plan.metric
+        curve = {record["step"]: float(record[metric]) for record in records if record.get(metric) is not None}
+        fresh = status.attempt > trial.user_attrs[ATTEMPTS][run_id]
+        return TrialRun(run_id, config.seed, seen.shown, fresh, curve, status.reason)
+
+    def _runs(self, trial: "FrozenTrial") -> dict[str, RunConfig]:
+        return self.plan.runs(trial.params)

@@ -1,0 +1,156 @@
+"""One search at one scale: which runs a trial stands for."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from scpo.errors import ConfigError
+from scpo.schema import RunConfig, Scale, Search
+from sweeps.compose import compose_raw, parse, resolve
+from sweeps.explain import explain_validation
+from sweeps.identity import digest, identity, run_id
+from sweeps.matrix import key_of, seeded_runs
+from sweeps.search.space import Params, key_of_params, point_of
+
+SEARCHES = "searches"  # beside the run folders
+HASH_LENGTH = 8
+FREE = ("title", "fresh_seeds", "trials", "parallel", "retries", "storage")  # may change while a search goes on
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A search at one scale, in one environment, with one model. ``words`` make its runs, without a trial's values."""
+
+    search: Search
+    scale: Scale
+    words: tuple[str, ...]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Each trial runs on these."""
+        return at_scale(self.search.seeds, self.scale)
+
+    @property
+    def trials(self) -> int:
+        """How many settings are tried."""
+        return at_scale(self.search.trials, self.scale)
+
+    @property
+    def metric(self) -> str:
+        """The key in metrics.jsonl whose mean over the seeds is maximised."""
+        return f"val/{at_scale(self.search.panel, self.scale)}/success_rate"
+
+    @functools.cached_property
+    def base(self) -> RunConfig:
+        """The configuration that the trials vary, at the first seed."""
+        return next(seeded_runs(list(self.words), self.seeds[:1]))
+
+    @property
+    def study_id(self) -> str:
+        """For example ``scpo-alfworld-tiny-1f0c37aa``: another space, objective or setting is another study."""
+        spec = {key: value for key, value in self.search.model_dump(mode="json").items() if key not in FREE}
+        fixed = {key: value for key, value in identity(self.base).items() if key != "seed"}
+        whole = digest({"search": spec, "seeds": self.seeds, "metric": self.metric, "config": fixed})
+        return f"{self.search.name}-{self.base.env.name}-{self.base.model.name.lower()}-{whole[:HASH_LENGTH]}"
+
+    @property
+    def folder(self) -> Path:
+        """Where the study's records and summary lie."""
+        return Path(self.base.machine.runs_dir) / SEARCHES / self.study_id
+
+    def default(self) -> Params | None:
+        """The values of the configuration as it is without a search, None if they lie outside of the space."""
+        return point_of(self.search.space, self.base)
+
+    def runs(self, params: Params) -> dict[str, RunConfig]:
+        """Run id -> configuration of a trial, a function of its values alone: one run for each seed."""
+        key = key_of_params(params)
+        if key not in self._composed:
+            values = {dimension.key: params[name] for name, dimension in self.search.space.items()}
+            configs = seeded_runs(list(self.words), self.seeds, values)
+            self._composed[key] = {run_id(config): config for config in configs}
+        return self._composed[key]
+
+    @functools.cached_property
+    def _composed(self) -> dict[str, dict[str, RunConfig]]:
+        return {}
+
+
+def at_scale(value: T | dict[Scale, T], scale: Scale) -> T:
+    """The value for a scale, where it depends on that; ConfigError if there is none."""
+    if not isinstance(value, dict):
+        return value
+    if scale not in value:
+        raise ConfigError(f"the search has a value for {', '.join(value)} here ({value}) and none for scale={scale}")
+    return value[scale]
+
+
+def make_plan(name: str, words: Sequence[str]) -> Plan:
+    """Compose a search from its file and the words of the command line.
+
+    ``search.<key>=value`` changes the search; ``env``, ``model`` and ``seeds`` its runs' setting, as in an experiment;
+    any other word applies to every run.
+
+    Raises:
+        ConfigError: A word is wrong, or sets a key that the search varies.
+    """
+    of_search = [word for word in words if key_of(word).startswith("search.") or key_of(word) == "scale"]
+    raw = resolve(compose_raw((f"+search={name}", *of_search)))
+    section = raw["search"] | {key: value for key, value in _axes(words).items() if value is not None}
+    try:
+        search = Search.model_validate(section)
+    except ValidationError as error:
+        raise ConfigError(f"conf/search/{name}.yaml:\n{explain_validation(error, Search)}") from error
+    scale: Scale = raw["scale"]
+    rest = [word for word in words if word not in of_search and key_of(word) not in ("env", "model", "seeds", "seed")]
+    model = at_scale(search.model, scale)
+    fixed = (f"scale={scale}", f"env={search.env}", f"model={model}", *search.overrides, *rest)
+    plan = Plan(search, scale, fixed)
+    _refuse_contradictions(search, [*search.overrides, *rest])
+    _check_panel(plan)
+    _check_seeds(plan)
+    return plan
+
+
+def _axes(words: Sequence[str]) -> dict[str, Any]:
+    chosen = {}
+    for word in words:
+        key = key_of(word)
+        if key == "seed":
+            raise ConfigError(f"{word}: a trial runs on several seeds: 'seeds=[...]'")
+        if key in ("env", "model", "seeds"):
+            chosen[key] = parse(word).value()
+    return chosen
+
+
+def _refuse_contradictions(search: Search, words: Sequence[str]) -> None:
+    for word in words:
+        for name, dimension in search.space.items():
+            if key_of(word) == dimension.key:
+                raise ConfigError(
+                    f"{word}: the search varies {dimension.key} itself. Leave it out, or take it out of the space: "
+                    f"'~search.space.{name}'"
+                )
+
+
+def _check_panel(plan: Plan) -> None:
+    panel = plan.metric.split("/")[1]
+    allowed = plan.base.env.validation_panels
+    if panel not in allowed:
+        raise ConfigError(
+            f"search.panel: env={plan.base.env.name} has no validation panel {panel!r} at scale={plan.scale}; "
+            f"allowed: {', '.join(allowed)}"
+        )
+
+
+def _check_seeds(plan: Plan) -> None:
+    if shared := sorted(set(plan.seeds) & set(plan.search.fresh_seeds)):
+        raise ConfigError(
+            f"seeds {shared} are in seeds and in search.fresh_seeds: a winner is never reported on the seeds it was "
+            "chosen on. Name others"
+        )

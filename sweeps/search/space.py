@@ -1,0 +1,128 @@
+"""The space of a search: as Optuna's distributions, as a grid, and as overrides of a run's configuration."""
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from scpo.errors import ConfigError
+from scpo.schema import Choice, Dimension, LogRange, RunConfig, StepRange
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+Space = Mapping[str, Dimension]
+Params = dict[str, Any]
+
+LOG_DIGITS = 3  # significant digits of what is drawn from a LogRange: more would only blur the records
+STEP_DECIMALS = 10  # 0.3 + 6 * 0.05 is 0.6 in a record, not 0.6000000000000001
+LARGEST_GRID = 100_000
+
+
+def distributions(space: Space) -> dict[str, "BaseDistribution"]:
+    """What Optuna draws from."""
+    return {name: _distribution(dimension) for name, dimension in space.items()}
+
+
+def _distribution(dimension: Dimension) -> "BaseDistribution":
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(dimension, Choice):
+        return CategoricalDistribution(dimension.values)
+    if isinstance(dimension, LogRange):
+        return FloatDistribution(dimension.low, dimension.high, log=True)
+    low, high, step = dimension.low, dimension.high, dimension.step
+    if isinstance(low, int) and isinstance(high, int) and isinstance(step, int):
+        return IntDistribution(low, high, step=step)
+    return FloatDistribution(low, values(dimension)[-1], step=step)
+
+
+def values(dimension: Dimension) -> list[Any]:
+    """The values that a grid takes of a dimension, in order."""
+    if isinstance(dimension, Choice):
+        return list(dimension.values)
+    if isinstance(dimension, LogRange):
+        ratio = math.log(dimension.high / dimension.low) / (dimension.points - 1)
+        return [_tidy(dimension, dimension.low * math.exp(ratio * point)) for point in range(dimension.points)]
+    steps = math.floor((dimension.high - dimension.low) / dimension.step + 1e-9)
+    return [_tidy(dimension, dimension.low + point * dimension.step) for point in range(steps + 1)]
+
+
+def grid(space: Space, seed: int) -> Iterator[Params]:
+    """All points of the grid, in an order that the seed decides.
+
+    Raises:
+        ConfigError: It has more than LARGEST_GRID points.
+    """
+    axes = {name: values(dimension) for name, dimension in space.items()}
+    size = math.prod(map(len, axes.values()))
+    if size > LARGEST_GRID:
+        raise ConfigError(
+            f"a grid of {size} points is none that can be searched; allowed: {LARGEST_GRID}. "
+            "Widen the steps, or take search.sampler.name=tpe"
+        )
+    points = list(itertools.product(*axes.values()))
+    random.Random(seed).shuffle(points)
+    return (dict(zip(axes, point, strict=True)) for point in points)
+
+
+def key_of_params(params: Params) -> str:
+    """Equal for equal values."""
+    return json.dumps(params, sort_keys=True)
+
+
+def tidy(space: Space, params: Params) -> Params:
+    """Drawn values as they go into records and run ids: without the noise of binary fractions."""
+    return {name: _tidy(dimension, params[name]) for name, dimension in space.items()}
+
+
+def _tidy(dimension: Dimension, value: Any) -> Any:
+    if isinstance(dimension, StepRange):
+        return round(value, STEP_DECIMALS)
+    if isinstance(dimension, LogRange):
+        return min(max(float(f"{value:.{LOG_DIGITS}g}"), dimension.low), dimension.high)
+    return value
+
+
+def describe(dimension: Dimension) -> str:
+    """The values in words."""
+    if isinstance(dimension, Choice):
+        return ", ".join(map(str, dimension.values))
+    by = f"in steps of {dimension.step}" if isinstance(dimension, StepRange) else "logarithmic"
+    return f"{dimension.low} to {dimension.high} {by}"
+
+
+def overrides(space: Space, params: Params) -> list[str]:
+    """The words that set a trial's values in a run's configuration."""
+    return [f"{dimension.key}={_word(params[name])}" for name, dimension in space.items()]
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def point_of(space: Space, config: RunConfig) -> Params | None:
+    """The values that a configuration has in the space; None if one of them lies outside of it."""
+    data = config.model_dump(mode="json")
+    found = {name: _look_up(data, dimension.key) for name, dimension in space.items()}
+    for name, distribution in distributions(space).items():
+        try:
+            inside = distribution._contains(distribution.to_internal_repr(found[name]))
+        except (TypeError, ValueError):
+            inside = False
+        if not inside:
+            return None
+    return tidy(space, found)
+
+
+def _look_up(data: Any, key: str) -> Any:
+    for part in key.split("."):
+        if not isinstance(data, dict) or part not in data:
+            raise ConfigError(
+                f"search.space: {key} is no key of this configuration; "
+                "allowed: what `python train.py` takes, such as method.shaper.theta"
+            )
+        data = data[part]
+    return data

@@ -1,0 +1,147 @@
+"""The trials of a search, as one driver sees and changes them."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scpo.errors import RecordError
+from scpo.tracking import RunFolder
+from sweeps.search.claims import Claims
+from sweeps.search.plan import Plan
+from sweeps.search.proposals import Proposal, propose
+from sweeps.search.space import distributions
+from sweeps.search.storage import naming_damage, open_study
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial, Trial
+
+OWNER, RETRY_OF, ATTEMPTS, BY_SEED, REASON = "owner", "retry_of", "attempts", "by_seed", "reason"
+
+
+def read_trials(plan: Plan) -> "list[FrozenTrial]":
+    """The trials of a study, for whoever does not drive it."""
+    study = open_study(plan)
+    with naming_damage(plan.folder):
+        return study.get_trials()
+
+
+class Study:
+    """A driver's hold of a study.
+
+    A trial is created in one write, with all its values and its owner, and only its owner tells how it ended: nothing
+    is half asked or told twice, whoever dies. The trials of a dead driver go to whichever comes next.
+
+    Raises:
+        ConfigError: The study has its records in another storage.
+        RecordError: The records cannot be read.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._claims = Claims(plan.folder)
+        with self._claims.turn():
+            self._study = open_study(plan)
+
+    def close(self) -> None:
+        """Let go of the trials that this driver owns."""
+        self._claims.close()
+
+    def trials(self) -> "list[FrozenTrial]":
+        """All trials, by number."""
+        with naming_damage(self.plan.folder):
+            return self._study.get_trials()
+
+    def under_way(self) -> "list[FrozenTrial]":
+        """The trials that have no end yet, whoever owns them."""
+        return [trial for trial in self.trials() if trial.state.name == "RUNNING"]
+
+    def mine(self) -> "list[FrozenTrial]":
+        """The trials under way that this driver owns, after it has taken over those of dead drivers."""
+        running = self.under_way()
+        if all(self._claims.alive(trial.user_attrs[OWNER]) for trial in running):
+            return [trial for trial in running if trial.user_attrs[OWNER] == self._claims.me]
+        with self._claims.turn():
+            for trial in self.under_way():
+                if not self._claims.alive(trial.user_attrs[OWNER]):
+                    self._handle(trial).set_user_attr(OWNER, self._claims.me)
+        return self.mine()
+
+    def next_trial(self) -> "FrozenTrial | None":
+        """Make the next trial, None if nothing is left to be tried."""
+        with self._claims.turn():
+            trials = self.trials()
+            proposal = propose(self.plan, trials)
+            if proposal is None:
+                return None
+            self._add(proposal)
+            return self.trials()[len(trials)]
+
+    def report(self, trial: "FrozenTrial", curve: Mapping[int, float]) -> bool:
+        """Record intermediate values by training step; True if the trial is not worth going on with."""
+        handle = self._handle(trial)
+        with _unless_ended():
+            for step in sorted(curve.keys() - trial.intermediate_values.keys()):
+                handle.report(curve[step], step)
+        return bool(curve) and handle.should_prune()
+
+    def complete(self, trial: "FrozenTrial", value: float, by_seed: Mapping[int, float]) -> None:
+        """Tell the objective, and what it is the mean of."""
+        with _unless_ended():
+            self._handle(trial).set_user_attr(BY_SEED, {str(seed): one for seed, one in by_seed.items()})
+        self._study.tell(trial.number, value, skip_if_finished=True)
+
+    def prune(self, trial: "FrozenTrial") -> None:
+        """Tell that the trial was stopped early; Optuna takes its last intermediate value."""
+        from optuna.trial import TrialState
+
+        self._study.tell(trial.number, state=TrialState.PRUNED, skip_if_finished=True)
+
+    def fail(self, trial: "FrozenTrial", reason: str) -> None:
+        """Tell that the trial came to no value; its settings may be tried again by a trial of their own."""
+        from optuna.trial import TrialState
+
+        with _unless_ended():
+            self._handle(trial).set_user_attr(REASON, reason)
+        self._study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+
+    def _add(self, proposal: Proposal) -> None:
+        import optuna
+
+        attributes: dict[str, Any] = {OWNER: self._claims.me, ATTEMPTS: self._attempts(proposal)}
+        if proposal.retry_of is not None:
+            attributes[RETRY_OF] = proposal.retry_of
+        self._study.add_trial(
+            optuna.create_trial(
+                state=optuna.trial.TrialState.RUNNING,
+                params=proposal.params,
+                distributions=distributions(self.plan.search.space),
+                user_attrs=attributes,
+            )
+        )
+
+    def _attempts(self, proposal: Proposal) -> dict[str, int]:
+        """Of each run of the trial the attempts so far: what failed before is no failure of this trial."""
+        runs_dir = Path(self.plan.base.machine.runs_dir)
+        return {run_id: _attempts_of(RunFolder(runs_dir / run_id)) for run_id in self.plan.runs(proposal.params)}
+
+    def _handle(self, trial: "FrozenTrial") -> "Trial":
+        from optuna.trial import Trial
+
+        return Trial(self._study, trial._trial_id)
+
+
+def _attempts_of(folder: RunFolder) -> int:
+    try:
+        return folder.read_status().attempt if folder.path.exists() else 0
+    except RecordError:
+        return 0  # the driver looks at the run next, finds the damage and fails the trial with its reason
+
+
+@contextlib.contextmanager
+def _unless_ended() -> Iterator[None]:
+    """Where hosts do not see each other's locks, another driver may have been first; it had the same to say."""
+    from optuna.exceptions import UpdateFinishedTrialError
+
+    with contextlib.suppress(UpdateFinishedTrialError):
+        yield

@@ -1,0 +1,67 @@
+"""How a trial stands: a function of how its runs stand."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+DEAD = ("FAILED", "LOST", "CANCELLED", "DAMAGED")
+STARTABLE = ("NEW", "PENDING", "INTERRUPTED", "FAILED", "LOST")
+
+
+class Verdict(StrEnum):
+    """GOES_ON, or how the trial has ended."""
+
+    GOES_ON = "goes on"
+    COMPLETE = "complete"
+    PRUNED = "pruned"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class TrialRun:
+    """One run of a trial. ``shown`` is its state as `status` shows it, ``curve`` the metric by training step.
+
+    ``fresh``: it has made an attempt since the trial began; an older failure is no failure of this trial.
+    """
+
+    run_id: str
+    seed: int
+    shown: str
+    fresh: bool
+    curve: Mapping[int, float]
+    reason: str | None = None
+
+    @property
+    def dead(self) -> bool:
+        """It failed, or its process died, in this trial."""
+        return self.shown == "DAMAGED" or (self.fresh and self.shown in DEAD)
+
+    @property
+    def startable(self) -> bool:
+        """Nobody runs it, and it may be started or resumed."""
+        return self.shown in STARTABLE and not self.dead
+
+    @property
+    def last(self) -> float:
+        """The metric at the last step, NaN if it was never measured."""
+        return self.curve[max(self.curve)] if self.curve else math.nan
+
+
+def judge(runs: Sequence[TrialRun]) -> tuple[Verdict, str | None]:
+    """The verdict, and the reason of a failure."""
+    if dead := [run for run in runs if run.dead]:
+        return Verdict.FAILED, f"{dead[0].run_id} {dead[0].shown}: {dead[0].reason or 'its process died'}"
+    if any(run.shown == "PRUNED" for run in runs):
+        return Verdict.PRUNED, None
+    if any(run.shown != "DONE" for run in runs):
+        return Verdict.GOES_ON, None
+    if empty := [run for run in runs if math.isnan(run.last)]:
+        return Verdict.FAILED, f"{empty[0].run_id} is DONE without a value of the objective in its metrics.jsonl"
+    return Verdict.COMPLETE, None
+
+
+def mean_curve(runs: Sequence[TrialRun]) -> dict[int, float]:
+    """The mean over the seeds, at the steps that all of them have reached."""
+    common = set.intersection(*(set(run.curve) for run in runs))
+    return {step: math.fsum(run.curve[step] for run in runs) / len(runs) for step in sorted(common)}

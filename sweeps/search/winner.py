@@ -1,0 +1,74 @@
+"""The best setting of a search as an experiment, beside the one it started from, on seeds that no trial has seen."""
+
+from pathlib import Path
+from typing import Any
+
+from scpo.schema import MACHINE_SECTIONS
+from scpo.tracking.atomic import write_bytes
+from sweeps.matrix import key_of
+from sweeps.search.plan import Plan
+from sweeps.search.results import Result
+from sweeps.search.space import overrides
+
+WINNER = "best.yaml"
+AXES = ("scale", "env", "model")
+
+
+def write_winner(plan: Plan, best: Result, default: Result | None) -> Path:
+    """Write ``best.yaml`` into the search's folder."""
+    path = plan.folder / WINNER
+    write_bytes(path, _text(plan, best, default).encode())
+    return path
+
+
+def command(plan: Plan) -> str:
+    """What runs it; settings of the machine come from the command line, as ever."""
+    machine = [word for word in plan.words if _is_of_machine(word)]
+    words = [f"+experiment={plan.folder / WINNER}", f"scale={plan.scale}", *machine]
+    return " ".join(["python sweep.py", *(f"'{word}'" if set(word) & set("[]{}$ ") else word for word in words)])
+
+
+def experiment_name(plan: Plan) -> str:
+    """A name that an experiment may have."""
+    return "best_of_" + "".join(letter if letter.isalnum() else "_" for letter in plan.study_id.lower())
+
+
+def _text(plan: Plan, best: Result, default: Result | None) -> str:
+    import yaml
+
+    head = (
+        f"# @package _global_\n# The best of {plan.study_id}: trial {best.number}, mean {best.summary.mean:.4f} of "
+        f"{plan.metric} over seeds {', '.join(map(str, plan.seeds))}.\n"
+        "# Chosen on those seeds, it is reported on others, beside the setting that the search started from.\n"
+    )
+    return head + yaml.safe_dump({"experiment": _experiment(plan, best, default)}, sort_keys=False, width=120)
+
+
+def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, Any]:
+    rows = [_row(plan, "tuned", f"tuned (trial {best.number})", overrides(plan.search.space, best.params))]
+    if default is not None and default.number != best.number:
+        rows.insert(0, _row(plan, "untuned", "as configured", []))
+    return {
+        "name": experiment_name(plan),
+        "title": f"The best of a search over {plan.search.title}, on fresh seeds",
+        "axes": {
+            "env": [_value(plan, "env")],
+            "model": [_value(plan, "model")],
+            "seeds": list(plan.search.fresh_seeds),
+        },
+        "rows": rows,
+    }
+
+
+def _row(plan: Plan, name: str, label: str, values: list[str]) -> dict[str, Any]:
+    kept = [word for word in plan.words if not _is_of_machine(word) and key_of(word) not in AXES]
+    return {"name": name, "label": label, "overrides": [*kept, *values], "scales": [plan.scale]}
+
+
+def _is_of_machine(word: str) -> bool:
+    return key_of(word).partition(".")[0] in MACHINE_SECTIONS
+
+
+def _value(plan: Plan, key: str) -> str:
+    """The last of the words that choose a file of a config group."""
+    return next(word.partition("=")[2] for word in reversed(plan.words) if key_of(word) == key)

@@ -1,0 +1,326 @@
+"""Promises of a sweep on a scheduler with a clock of its own: what dies, is preempted or times out."""
+
+import contextlib
+import errno
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from scpo.errors import RecordWriteError
+from scpo.tracking import State
+from sweeps import cluster, control, dispatch, store
+from sweeps.jobs import read_job
+from sweeps.look import Look
+from sweeps.matrix import expand
+from sweeps.reconcile import JobState
+from tests.fake_runs import QUICK, steps
+from tests.fake_slurm import FakeSlurm, Killed, quick_records
+
+HOUR = 3600.0
+SLURM = ("launcher=slurm_a800x4", "launcher.time_h=1", "launcher.warn_s=600", "launcher.max_timeouts=2")
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    return expand("ablation_monotonicity", [*QUICK, *SLURM, "seeds=[0,1]"])
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return expand("ablation_monotonicity", [*QUICK, *SLURM, "seeds=[0]"])
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """An empty place for runs: the matrix' runs_dir is relative."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slurm").symlink_to(store.Path(__file__).parents[2] / "slurm")
+    with quick_records():
+        yield FakeSlurm()
+
+
+def sweep(matrix, slurm):
+    """One call of sweep.py; what it printed."""
+    out = StringIO()
+    assert dispatch.submit(Console(file=out, width=200), matrix, slurm, slurm) == 0
+    return out.getvalue()
+
+
+def folders():
+    return store.run_folders(store.Path("runs"))
+
+
+def shown(slurm):
+    look = Look(slurm, slurm.sleep)
+    return Counter(look.at(folder).shown for folder in folders())
+
+
+def die():
+    raise Killed
+
+
+def no_run_has_two_jobs(slurm):
+    return all(count == 1 for count in Counter(job.folder.run_id for job in slurm.queue.values()).values())
+
+
+def test_a_sweep_submits_and_leaves_and_a_second_one_submits_nothing(matrix, slurm):
+    assert "submitted 4 runs as jobs 100 (4 runs)" in sweep(matrix, slurm)
+    assert shown(slurm) == {"QUEUED": 4}
+    assert "4 queued" in sweep(matrix, slurm)
+    slurm.run_all()
+    assert "4 finished before" in sweep(matrix, slurm)
+    assert len(slurm.submitted) == 4
+    assert all(steps(folder) == [0, 1, 2, 3, 4] for folder in folders())
+
+
+def test_a_driver_that_dies_before_sbatch_has_submitted_nothing(matrix, slurm):
+    slurm.before_submit = die
+    with pytest.raises(Killed):
+        sweep(matrix, slurm)
+    slurm.before_submit = lambda: None
+    assert "submitted 4 runs" in sweep(matrix, slurm)
+
+
+def test_jobs_of_a_driver_that_died_after_sbatch_are_adopted_not_doubled(matrix, slurm):
+    slurm.after_submit = die
+    with pytest.raises(Killed):
+        sweep(matrix, slurm)
+    slurm.after_submit = lambda: None
+    assert {read_job(folder).job_id for folder in folders()} == {None}
+    assert shown(slurm) == {"QUEUED": 4}
+    assert "4 submitted by a call that died before it could record the job" in sweep(matrix, slurm)
+    assert {read_job(folder).job_id for folder in folders()} == set(slurm.queue)
+    slurm.run_all()
+    assert (shown(slurm), len(slurm.submitted)) == ({"DONE": 4}, 4)
+
+
+def test_a_scheduler_that_does_not_answer_gets_nothing_twice(matrix, slurm):
+    sweep(matrix, slurm)
+    slurm.answers = False
+    assert shown(slurm) == {"UNKNOWN": 4}
+    assert "4 the scheduler does not say whether its job lives" in sweep(matrix, slurm)
+    assert len(slurm.submitted) == 4
+
+
+def test_a_dead_job_is_lost_and_submitted_again(matrix, slurm):
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+
+    def dies(_job, step, _supervisor):
+        if step == 3:
+            raise Killed
+
+    folder = slurm.queue[job_id].folder
+    slurm.run_until_killed(job_id, dies)
+    assert (folder.read_status().state, shown(slurm)["LOST"]) == (State.RUNNING, 1)
+    assert "submitted 1 runs" in sweep(matrix, slurm)
+    slurm.run_all()
+    assert steps(folder) == [0, 1, 2, 3, 4]
+    assert (shown(slurm), slurm.submitted.count(folder.run_id)) == ({"DONE": 4}, 2)
+
+
+def test_a_preempted_run_checkpoints_is_requeued_and_goes_on(matrix, slurm):
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+
+    def preempted(job, step, supervisor):
+        if step == 3 and not read_job(folder).preemptions:
+            job.preempted = True
+            supervisor.warn()
+
+    assert slurm.run(job_id, preempted) is State.INTERRUPTED
+    assert (folder.read_status().reason, folder.complete_checkpoints()[-1]) == ("preempted", 3)
+    assert slurm.queue[job_id].state is JobState.QUEUED
+    assert "4 queued" in sweep(matrix, slurm)
+    assert slurm.run(job_id, preempted) is State.DONE
+    assert (read_job(folder).preemptions, read_job(folder).timeouts) == (1, 0)
+    assert slurm.submitted.count(folder.run_id) == 1
+
+
+def test_timeouts_are_counted_apart_and_beyond_their_limit_the_run_has_failed(matrix, slurm):
+    slurm.step_s = 0.8 * HOUR  # a step and a half in each hour
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+    preemptions = iter([True, False, False, False])
+    states = []
+    for preempted in preemptions:
+
+        def warned(job, _step, supervisor, preempted=preempted):
+            job.preempted = preempted
+            supervisor.warn()
+
+        states.append(slurm.run(job_id, warned))
+    assert states == [State.INTERRUPTED] * 3 + [State.FAILED]
+    assert (read_job(folder).preemptions, read_job(folder).timeouts) == (1, 3)
+    assert "cut off by its time limit of 1 h 3 times, launcher.max_timeouts is 2" in folder.read_status().reason
+    assert steps(folder) == [0, 1, 2, 3]
+    assert job_id not in slurm.queue
+
+
+def test_a_step_that_outlasts_the_warning_is_cut_off_in_time_to_be_requeued(matrix, slurm):
+    slurm.step_s = 0.3 * HOUR
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+
+    def hangs(_job, step, supervisor):
+        if step == 2:
+            supervisor.warn()
+            supervisor.look()
+            slurm.now_s += HOUR
+
+    assert slurm.run(job_id, hangs) is State.INTERRUPTED
+    assert (folder.read_status().reason, slurm.queue[job_id].state) == ("time limit", JobState.QUEUED)
+    assert folder.complete_checkpoints() == [0]
+    slurm.step_s = 60.0
+    assert slurm.run(job_id) is State.DONE
+    assert steps(folder) == [0, 1, 2, 3, 4]
+
+
+def test_a_run_is_requeued_as_soon_as_a_restarted_controller_answers(matrix, slurm):
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+
+    def warned_while_down(_job, step, supervisor):
+        if step == 1:
+            slurm.answers = False
+            supervisor.warn()
+
+    sleep = slurm.sleep
+
+    def back_after_a_while(seconds):
+        sleep(seconds)
+        slurm.answers = slurm.answers or slurm.now_s > 150
+
+    slurm.sleep = back_after_a_while
+    assert slurm.run(job_id, warned_while_down) is State.INTERRUPTED
+    assert slurm.queue[job_id].state is JobState.QUEUED
+
+
+def test_a_bare_sigterm_leaves_the_decision_to_slurm(matrix, slurm):
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+
+    def terminated(_job, step, supervisor):
+        if step == 1:
+            supervisor.terminate()
+
+    assert slurm.run(job_id, terminated) is State.INTERRUPTED
+    assert folder.complete_checkpoints()[-1] == 1
+    assert slurm.now_s >= HOUR  # still there when its time is up: Slurm may have wanted to requeue it
+    assert (read_job(folder).timeouts, read_job(folder).preemptions) == (0, 0)
+
+
+def test_on_a_full_disk_a_preempted_run_is_told_by_a_signal_and_goes_on_once_there_is_room(matrix, slurm, monkeypatch):
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+
+    def full(*_):
+        raise RecordWriteError(errno.ENOSPC, "No space left on device")
+
+    def preempted(job, step, supervisor):
+        if step == 1:
+            job.preempted = True
+            supervisor.warn()
+
+    with monkeypatch.context() as disk:
+        disk.setattr("sweeps.job.write_job", full)
+        assert slurm.run(job_id, preempted) is State.INTERRUPTED
+    assert folder.complete_checkpoints()[-1] == 1
+    assert slurm.run(job_id) is State.DONE
+
+
+def test_of_two_sweeps_at_once_one_submits(matrix, slurm):
+    with ThreadPoolExecutor(2) as pool:
+        printed = list(pool.map(lambda _: sweep(matrix, slurm), range(2)))
+    assert sorted("submitted 4 runs" in text for text in printed) == [False, True]
+    assert len(slurm.submitted) == 4
+
+
+def test_a_cancelled_run_leaves_the_queue_and_stays_away(matrix, slurm):
+    sweep(matrix, slurm)
+    first, second = folders()[:2]
+    assert cluster.cancel(first, slurm)
+    assert len(slurm.queue) == 3
+
+    def cancelled(job, step, _supervisor):
+        if job.folder.run_id == second.run_id and step == 1:
+            cluster.cancel(second, slurm, State.PRUNED, "worse than the median")
+
+    slurm.run_all(cancelled)
+    assert shown(slurm) == {"CANCELLED": 1, "PRUNED": 1, "DONE": 2}
+    sweep(matrix, slurm)
+    assert len(slurm.submitted) == 4
+    control.retry(first)
+    assert "submitted 1 runs as jobs 104 (1 runs)" in sweep(matrix, slurm)
+    slurm.run_all()
+    assert shown(slurm) == {"PRUNED": 1, "DONE": 3}
+
+
+def test_who_decides_run_by_run_submits_as_jobs_end(matrix, slurm):
+    launcher = dispatch.launcher_of(matrix).model_copy(update={"parallelism": 2})
+    waiting, ended = dict(matrix.runs), {}
+    with cluster.Cluster(launcher, store.Path("runs"), slurm, slurm, sleep=slurm.sleep) as pool:
+        while len(ended) < 4:
+            while pool.free and waiting:
+                _, config = waiting.popitem()
+                pool.start(store.ensure(config), config)
+            assert len(slurm.queue) <= 2
+            slurm.run(next(iter(slurm.queue)))
+            ended |= pool.poll()
+    assert {one.state for one in ended.values()} == {State.DONE}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_is_interrupted_each_run_is_done_once_with_the_same_bytes(pair, slurm, seed):
+    chance = random.Random(seed)
+
+    def fate(job, _step, supervisor):
+        event = chance.random()
+        if event < 0.08:
+            raise Killed
+        if event < 0.16:
+            job.preempted = chance.random() < 0.8
+            supervisor.warn()
+
+    def maybe_die():
+        if chance.random() < 0.3:
+            raise Killed
+
+    slurm.before_submit = slurm.after_submit = maybe_die
+    for _ in range(200):
+        slurm.answers = chance.random() < 0.9
+        with contextlib.suppress(Killed):
+            sweep(pair, slurm)
+        slurm.answers = True
+        assert no_run_has_two_jobs(slurm)
+        queued = [key for key, job in slurm.queue.items() if job.state is JobState.QUEUED]
+        if queued:
+            slurm.run_until_killed(chance.choice(queued), fate, node_fails=chance.random() < 0.5)
+        for folder in folders():
+            at = steps(folder)
+            assert at == list(range(len(at)))
+            if folder.complete_checkpoints():
+                assert at[-1] >= folder.complete_checkpoints()[-1]
+        if shown(slurm) == {"DONE": 2}:
+            break
+        for folder in folders():  # a person looks at what has timed out too often
+            if folder.read_status().state is State.FAILED:
+                control.retry(folder)
+    assert shown(slurm) == {"DONE": 2}
+    slurm.before_submit = slurm.after_submit = lambda: None
+    submitted = len(slurm.submitted)
+    sweep(pair, slurm)
+    assert len(slurm.submitted) == submitted
+    for folder in folders():
+        config = folder.read_config()
+        lines = [f'{{"step": {n}, "train/success_rate": {n / 7 + config.seed}}}\n' for n in range(5)]
+        assert folder.metrics.read_text() == "".join(lines)

@@ -1,0 +1,175 @@
+"""A real Slurm on this machine (`make test-slurm` brings it up): an array of 4-GPU jobs to which everything happens."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scpo.tracking import JsonLines, RunFolder
+from sweeps import store, verify
+from sweeps.jobs import read_job
+from tests.e2e.local_run import OVERRIDES
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(
+    "SCPO_SLURM" not in os.environ, reason="needs a Slurm of its own: `make test-slurm` (root, Debian) brings one up"
+)
+STEPS = 10
+# Seconds a step, by order and seed: long enough to act on a run while it is under way, on a busy machine too.
+PACE = {"balanced-1": 1.5, "balanced-2": 1.5, "chronological-0": 11.0, "chronological-1": 6.0}
+SECRETS = {"WANDB_API_KEY": "0123456789abcdef" * 2 + "planted0", "OPENAI_API_KEY": "sk-planted-0123456789abcdef0123"}
+
+
+class Cluster:
+    """`sweep.py` and `python -m sweeps` of one checkout, on the test's Slurm."""
+
+    def __init__(self, home: Path, checkout: Path, *words: str) -> None:
+        self.home, self.checkout, self.words = home, checkout, words
+        self.runs = home / "runs"
+        site = yaml.safe_load((ROOT / "slurm" / "site.yaml").read_text())
+        (home / "site.yaml").write_text(yaml.safe_dump(site))
+
+    def call(self, *words: str) -> str:
+        env = {**os.environ, **SECRETS, "STEP_S": json.dumps(PACE), "PYTHONPATH": ""}
+        command = [sys.executable, *words]
+        done = subprocess.run(command, cwd=self.checkout, env=env, capture_output=True, text=True, check=False)
+        print(f"$ {' '.join(words[:4])}\n{done.stdout}{done.stderr}", flush=True)  # noqa: T201 (shown on failure)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def sweep(self, *words: str) -> str:
+        machine = [f"machine.runs_dir={self.runs}", f"machine.cache_dir={self.home / 'cache'}"]
+        launcher = ["launcher=slurm_a800x4", f"launcher.site={self.home / 'site.yaml'}"]
+        return self.call("sweep.py", *self.words, *machine, *launcher, *words)
+
+    def sweeps(self, command: str, *words: str) -> str:
+        return self.call("-m", "sweeps", command, *words, "--runs-dir", str(self.runs))
+
+    def states(self) -> dict[str, str]:
+        return {one["run_id"]: one["state"] for one in json.loads(self.sweeps("status", "--json"))}
+
+    def run(self, row: str, seed: int) -> RunFolder:
+        (found,) = self.runs.glob(f"*-{row}s{seed}-*")
+        return RunFolder(found)
+
+
+def slurm(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def wait_until(true, seconds: float = 150) -> None:
+    limit = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < limit, slurm("squeue") + slurm("sacct", "-X")
+        time.sleep(0.3)
+
+
+def steps(folder: RunFolder) -> list[int]:
+    return [record["step"] for record in JsonLines(folder.metrics).records()]
+
+
+def under_way(folder: RunFolder) -> bool:
+    return folder.read_status().state == "RUNNING" and len(steps(folder)) > 1
+
+
+def preempt() -> None:
+    """An urgent job takes the node for a moment."""
+    slurm("sbatch", "--partition=urgent", "--gpus-per-node=4", "--output=/dev/null", "--wrap=sleep 3")
+
+
+def restart_controller() -> None:
+    pid_file = Path(os.environ["SCPO_SLURM"]) / "run" / "slurmctld.pid"
+    subprocess.run(["scontrol", "shutdown", "slurmctld"], check=True, capture_output=True)
+    wait_until(lambda: not pid_file.exists() or not Path(f"/proc/{pid_file.read_text().strip()}").exists(), 30)
+    with contextlib.suppress(KeyError):
+        slurm("setpriv", "--reuid=slurm", "--regid=slurm", "--init-groups", "slurmctld")
+    wait_until(lambda: subprocess.run(["scontrol", "ping"], capture_output=True, check=False).returncode == 0, 30)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of the code whose train.py is the stand-in."""
+    for part in ("scpo", "sweeps", "conf"):
+        shutil.copytree(ROOT / part, tmp_path / "checkout" / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "sweep.py", tmp_path / "checkout")
+    shutil.copy(Path(__file__).with_name("train.py"), tmp_path / "checkout")
+    return tmp_path / "checkout"
+
+
+@pytest.mark.timeout(480)
+def test_preempted_killed_timed_out_and_cancelled_jobs_leave_one_done_for_each_run(tmp_path, checkout):
+    words = ("+experiment=ablation_order", f"trainer.steps={STEPS}", "trainer.checkpoint_every=2")
+    cluster = Cluster(tmp_path, checkout, *words, "wandb.mode=disabled", "launcher.time_h=0.033", "launcher.warn_s=30")
+    assert "submitted 6 runs" in cluster.sweep()
+    assert "submitted" not in cluster.sweep()  # whoever calls again finds them queued
+
+    preempted, killed = cluster.run("scpo-", 1), cluster.run("scpo-", 2)
+    timed_out, cancelled = cluster.run("chronological-", 0), cluster.run("chronological-", 1)
+    wait_until(lambda: under_way(preempted))
+    preempt()
+    wait_until(lambda: under_way(killed))
+    os.kill(killed.read_status().pid, signal.SIGKILL)
+    wait_until(lambda: killed.read_status().state == "FAILED")
+    restart_controller()
+    wait_until(lambda: under_way(cancelled))
+    cluster.sweeps("cancel", cancelled.run_id)
+    wait_until(lambda: not slurm("squeue", "--noheader").strip(), 240)
+
+    states = cluster.states()
+    assert states.pop(killed.run_id) == "FAILED"
+    assert states.pop(cancelled.run_id) == "CANCELLED"
+    assert set(states.values()) == {"DONE"}, states
+    assert (read_job(preempted).preemptions, read_job(preempted).timeouts) == (1, 0)
+    assert (read_job(timed_out).preemptions, read_job(timed_out).timeouts) == (0, 1)
+
+    assert "submitted 1 runs" in cluster.sweep()
+    wait_until(lambda: killed.read_status().state == "DONE")
+    assert "submitted" not in cluster.sweep()
+    assert list(cluster.states().values()).count("DONE") == 5
+    for folder in store.run_folders(cluster.runs):
+        assert not verify.problems(folder)
+        if folder.run_id != cancelled.run_id:
+            assert steps(folder) == list(range(STEPS + 1))
+        assert set((folder.path / "starts").read_text().split()) == {"0,1,2,3"}
+    assert not found_in(tmp_path, SECRETS.values())
+
+
+def found_in(home: Path, secrets) -> list[Path]:
+    """Files under ``home`` that hold any of the secrets."""
+    files = [path for path in home.rglob("*") if path.is_file()]
+    return [path for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)]
+
+
+@pytest.mark.timeout(480)
+def test_the_mini_trainer_ends_with_the_same_bytes_after_a_preemption(tmp_path):
+    pytest.importorskip("alfworld", reason="needs the alfworld extra")
+    pytest.importorskip("torch", reason="needs the local extra")
+    words = [word for word in OVERRIDES if not word.startswith("method=")]
+    row = ("+experiment=ablation_order", "seeds=[0]")
+    cluster = Cluster(tmp_path, ROOT, *row, *words, "launcher.time_h=0.5", "launcher.warn_s=60")
+    cluster.sweep()
+    preempted = cluster.run("scpo-", 0)
+    cluster.sweeps("cancel", cluster.run("chronological-", 0).run_id)
+    wait_until(lambda: under_way(preempted), 200)
+    preempt()
+    wait_until(lambda: preempted.read_status().state == "DONE", 200)
+    assert set(cluster.states().values()) == {"DONE", "CANCELLED"}
+    assert read_job(preempted).preemptions == 1
+    undisturbed = tmp_path / "undisturbed"
+    command = [
+        "train.py",
+        "method=scpo",
+        *words,
+        f"machine.runs_dir={undisturbed}",
+        f"machine.cache_dir={tmp_path / 'cache'}",
+    ]
+    cluster.call(*command)
+    assert (undisturbed / preempted.run_id / "metrics.jsonl").read_bytes() == preempted.metrics.read_bytes()

@@ -1,0 +1,34 @@
+"""train.py with a trainer that learns nothing; STEP_S holds {seed: seconds a step}, as JSON. It stands in a copy of the
+repository: jobs find it in their snapshot where train.py is.
+"""
+
+import json
+import os
+import sys
+import time
+
+from scpo.tracking import RunFolder, Tracker
+from scpo.tracking.folder import CHECKPOINT_MARKER
+from sweeps import entry
+
+
+def train(config, folder, should_stop):
+    with (folder.path / "starts").open("a") as file:
+        file.write(os.environ["CUDA_VISIBLE_DEVICES"] + "\n")
+    pace = json.loads(os.environ["STEP_S"]).get(f"{config.method.shaper.order}-{config.seed}", 0.1)
+    done = folder.complete_checkpoints()
+    with Tracker(folder, config) as tracker:
+        tracker.resume_at(done[-1] if done else -1)
+        for step in range(done[-1] + 1 if done else 0, config.trainer.steps + 1):
+            time.sleep(pace)
+            tracker.log(step, {"train/success_rate": step / 7 + config.seed}, {"step_s": pace})
+            stop = should_stop()
+            if stop or step % config.trainer.checkpoint_every == 0:
+                folder.checkpoint(step).mkdir(parents=True, exist_ok=True)
+                (folder.checkpoint(step) / CHECKPOINT_MARKER).touch()
+            if stop:
+                return
+
+
+if __name__ == "__main__":
+    sys.exit(entry.run(RunFolder(sys.argv[1]), train, int(sys.argv[3])))
