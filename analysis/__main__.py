@@ -1,14 +1,14 @@
-"""``python -m analysis figures [--runs runs] [--out paper_figures]``: every table and figure from run folders."""
+"""``python -m analysis figures``: every table and figure from run folders, W&B's offline folders and W&B projects."""
 
 import argparse
 import logging
 import sys
-from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
-from analysis.build import Report, build_all
+from analysis.build import Report, build_from
+from analysis.command_line import add_places, collected
 from scpo.errors import ScpoError
 
 
@@ -16,9 +16,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Entry point; 0 when at least one output was built."""
     options = _parser().parse_args(arguments)
     console = Console(soft_wrap=True, highlight=False)
-    logging.getLogger("fontTools").setLevel(logging.WARNING)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("analysis").setLevel(logging.INFO)  # where a W&B project was read from
     try:
-        report = build_all(options.runs, options.out)
+        report = build_from(collected(options), options.out)
     except ScpoError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
         return 1
@@ -30,17 +31,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m analysis", description="From run records to tables and figures.")
     commands = parser.add_subparsers(dest="command", required=True)
     figures = commands.add_parser("figures", help="rebuild every table and figure")
-    figures.add_argument("--runs", type=Path, default=Path("runs"), help="folder of run folders (default: runs)")
-    figures.add_argument(
-        "--out", type=Path, default=Path("paper_figures"), help="output folder (default: paper_figures)"
-    )
+    add_places(figures)
     return parser
 
 
 def _tell(console: Console, report: Report) -> None:
     for output in report.outputs:
         files = ", ".join(str(path) for path in output.files)
-        console.print(f"[green]built[/]    {output.name} from {len(output.runs)} runs: {escape(files)}")
+        verb = "[green]built[/]    " if output.made is not None else "[green]as it was[/]"
+        console.print(f"{verb} {output.name} from {len(output.runs)} runs: {escape(files)}")
     for failure in report.failures:
         console.print(f"[yellow]missing[/]  {failure.name}: {escape(failure.reason)}")
         console.print(*(f"           {line}" for line in failure.remedy.splitlines()), sep="\n", markup=False)

@@ -1,15 +1,13 @@
 """Build every table and figure that the records allow; say what is missing for the others.
 
-A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data) -> Table | Figure``. It is
-called once for each scale; the paper's scale gets the plain name, so that no paper includes a mini-scale file by it.
+A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)`` that gives a Table, a Figure
+or a Drawing (a figure with numbers). It is called once for each scale; the paper's scale gets the plain name, so that
+no paper includes a mini-scale file by it.
 """
 
-import hashlib
 import importlib
-import json
 import pkgutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,23 +20,27 @@ import analysis.tables
 from analysis.collect import Collected, collect, write_parquet
 from analysis.missing import MissingRunsError
 from analysis.outputs import write_atomically
+from analysis.project import Settings
+from analysis.provenance import Sources
 from analysis.records import Problem
-from analysis.style import figure_files
+from analysis.style import Drawing, figure_files
 from analysis.table import Table
 from scpo.errors import RecordError
 
-Builder = Callable[[Collected], Table | Figure]
+Made = Table | Figure | Drawing
+Builder = Callable[[Collected], Made]
 DEFAULT_COMMAND = "python sweep.py +experiment=ablation"
 
 
 @dataclass(frozen=True)
 class Output:
-    """One table or figure that was written, with what it was made from."""
+    """One table or figure, with what it was made from; ``made`` is None for a figure that stands as it was."""
 
     name: str
     files: tuple[Path, ...]
     runs: tuple[str, ...]
     sources: dict[str, Any]
+    made: Made | None
 
 
 @dataclass(frozen=True)
@@ -70,71 +72,57 @@ def builders() -> dict[str, Builder]:
     return found
 
 
-def build_all(runs_dir: Path, out: Path) -> Report:
-    """Collect ``runs_dir`` and write every output into ``out``, with ``sources.json`` and the parquet tables."""
+def build_all(
+    folders: Path | Iterable[Path], out: Path, *, projects: Iterable[str] = (), settings: Settings | None = None
+) -> Report:
+    """Collect the sources and write every output into ``out``, with ``sources.json`` and the parquet tables."""
+    return build_from(collect(folders, projects, settings), out)
+
+
+def build_from(data: Collected, out: Path) -> Report:
+    """The same from what is collected already."""
     mpl.use("agg")
-    data = collect(runs_dir)
-    results = list(_results(data, out))
+    sources = Sources(out)
+    results = list(_results(data, sources))
     outputs = [result for result in results if isinstance(result, Output)]
     failures = [result for result in results if isinstance(result, Failure)]
     write_parquet(data, out)
-    _write_sources(out, outputs)
+    sources.write({output.name: output.sources for output in outputs})
     unfinished, commands = _unfinished(data)
     return Report(tuple(outputs), tuple(failures), data.problems, unfinished, commands)
 
 
-def _results(data: Collected, out: Path) -> Iterator[Output | Failure]:
+def _results(data: Collected, known: Sources) -> Iterator[Output | Failure]:
     for name, build in builders().items():
         if not data.scales:
             yield Failure(name, "no experiment is recorded", DEFAULT_COMMAND)
         for scale in data.scales:
-            yield _build_one(name if scale == "paper" else f"{name}_{scale}", build, data.at_scale(scale), out)
+            yield _build_one(name if scale == "paper" else f"{name}_{scale}", build, data.at_scale(scale), known)
 
 
-def _build_one(name: str, build: Builder, data: Collected, out: Path) -> Output | Failure:
+def _build_one(name: str, build: Builder, data: Collected, known: Sources) -> Output | Failure:
+    """Figures take seconds and stand if nothing of theirs has changed; tables are made anew, it takes no time."""
+    if name.startswith("fig_") and (before := known.unchanged(name, data)):
+        return Output(name, tuple(known.out / file for file in before["files"]), tuple(before["runs"]), before, None)
     try:
         made = build(data)
     except MissingRunsError as missing:
         return Failure(name, f"no {missing.needed}", missing.command)
     except RecordError as error:
         return Failure(name, str(error), "mend or delete the record, then build again")
-    contents = made.files() if isinstance(made, Table) else figure_files(made)
-    paths = tuple(out / f"{name}.{ending}" for ending in contents)
-    for path, content in zip(paths, contents.values(), strict=True):
-        write_atomically(path, content)
-    runs = tuple(sorted({run for run, _ in data.used}))
-    return Output(name, paths, runs, _sources(data, runs, paths))
+    contents = {f"{name}.{ending}": content for ending, content in _contents(made).items()}
+    for file, content in contents.items():
+        write_atomically(known.out / file, content)
+    entry = known.entry(data, contents)
+    return Output(name, tuple(known.out / file for file in contents), tuple(entry["runs"]), entry, made)
 
 
-def _sources(data: Collected, runs: tuple[str, ...], paths: tuple[Path, ...]) -> dict[str, Any]:
-    rows = data.runs.set_index("id").loc[list(runs)]
-    read = {(run, "config.yaml") for run in runs} | data.used
-    inputs = {f"{run}/{name}": data.runs_dir / run / name for run, name in sorted(read)}
-    return {
-        "files": [path.name for path in paths],
-        "runs": list(runs),
-        "seeds": int(rows["seed"].nunique()),
-        "run_commits": sorted({str(commit) for commit in rows["commit"].dropna()}),
-        "inputs": {name: _sha256(path) for name, path in inputs.items() if path.is_file()},
-    }
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _write_sources(out: Path, outputs: list[Output]) -> None:
-    text = {"commit": _commit(), "outputs": {output.name: output.sources for output in outputs}}
-    write_atomically(out / "sources.json", (json.dumps(text, indent=2, sort_keys=True) + "\n").encode())
-
-
-def _commit() -> str | None:
-    """The commit of the code that draws; None outside a git checkout."""
-    command = ["git", "-C", str(Path(__file__).resolve().parent), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
+def _contents(made: Made) -> dict[str, bytes]:
+    if isinstance(made, Table):
+        return made.files()
+    if isinstance(made, Drawing):
+        return figure_files(made.figure) | made.numbers.files()
+    return figure_files(made)
 
 
 def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:

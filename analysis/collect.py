@@ -1,35 +1,42 @@
-"""Run folders -> one long-format table (run, step, metric, value) and one table of runs; written as parquet.
+"""Records of runs -> one long-format table (run, step, metric, value) and one table of runs; written as parquet.
 
 Every builder reads its numbers through ``Collected``, which notes the files that were read: so the sources of a table
 or figure are known without its builder saying so.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from analysis.records import DONE, Problem, Run, read_experiments, read_metrics, read_runs
+from analysis.lines import read_lines
+from analysis.project import Settings
+from analysis.records import DONE, Problem, Run
 from analysis.rows import Section, sections
+from analysis.sources import read_sources
 from analysis.stats import Series, make_series
-
-METRIC_FILES = ("metrics.jsonl", "timing.jsonl")
 
 
 @dataclass(frozen=True)
 class Collected:
-    """All that was recorded: ``runs`` and ``metrics`` are the parquet tables, ``used`` the (run, file) pairs read."""
+    """All that was recorded: ``runs`` and ``metrics`` are the parquet tables.
 
-    runs_dir: Path
+    ``used`` notes the (run, file) pairs that an output is made of, ``seen`` those it could choose from.
+    """
+
+    by_id: Mapping[str, Run]
     runs: pd.DataFrame
     metrics: pd.DataFrame
     sections: tuple[Section, ...]
     problems: tuple[Problem, ...]
+    index: "_Index" = field(repr=False)
     used: set[tuple[str, str]] = field(default_factory=set)
+    seen: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def scales(self) -> tuple[str, ...]:
@@ -37,44 +44,88 @@ class Collected:
         return tuple(sorted({section.scale for section in self.sections}))
 
     def at_scale(self, scale: str) -> "Collected":
-        """The same data with the sections of one scale, and a fresh note of the files used: what a builder is given."""
-        return replace(self, sections=tuple(part for part in self.sections if part.scale == scale), used=set())
+        """The same data with the sections of one scale and fresh notes: what a builder is given."""
+        parts = tuple(part for part in self.sections if part.scale == scale)
+        return replace(self, sections=parts, used=set(), seen=set())
 
     def series(self, run: str, metric: str) -> Series:
         """One metric of one run; empty if it was never logged."""
-        self.used.update((run, name) for name in METRIC_FILES)
-        return self._series.get((run, metric), Series())
+        if run in self.by_id:
+            self.used.update((run, name) for name in self.by_id[run].logs)
+        return self.index.series(run, metric)
+
+    def metric_names(self, run: str) -> tuple[str, ...]:
+        """The metrics that a run logged, sorted."""
+        return self.index.names.get(run, ())
 
     def panels(self, run: str) -> tuple[str, ...]:
-        """Names of the run's validation panels that were evaluated."""
-        names = (key.split("/")[1] for known, key in self._series if known == run and key.startswith("val/"))
+        """Names of the run's validation panels that were evaluated, sorted."""
+        names = (name.split("/")[1] for name in self.metric_names(run) if name.startswith("val/"))
         return tuple(dict.fromkeys(names))
+
+    def config(self, run: str) -> dict[str, Any]:
+        """The run's whole configuration, in the words of the trainer that wrote it."""
+        return self.by_id[run].config
 
     def diagnostics(self, run: str, pattern: str) -> tuple[Path, ...]:
         """The run's sampled diagnostics whose names match; to be noted with ``use`` by who draws them."""
-        return tuple(sorted((self.runs_dir / run / "diagnostics").glob(pattern)))
+        paths = tuple(sorted((self.by_id[run].folder / "diagnostics").glob(pattern)))
+        self.seen.update((run, self._inside(run, path)) for path in paths)
+        return paths
 
     def use(self, run: str, path: Path) -> None:
         """Note a file of the run as a source."""
-        self.used.add((run, str(path.relative_to(self.runs_dir / run))))
+        self.used.add((run, self._inside(run, path)))
 
-    @cached_property
-    def _series(self) -> dict[tuple[str, str], Series]:
-        grouped = self.metrics.groupby(["run", "metric"], observed=True, sort=False)
-        return {key: make_series(zip(part["step"], part["value"], strict=True)) for key, part in grouped}
+    def _inside(self, run: str, path: Path) -> str:
+        return str(path.relative_to(self.by_id[run].folder))
 
 
-def collect(runs_dir: Path) -> Collected:
-    """Read every run folder and experiment record under ``runs_dir``; what cannot be read is in ``problems``."""
-    runs, unreadable = read_runs(runs_dir)
-    experiments, broken = read_experiments(runs_dir)
-    parts, conflicts = sections(experiments, runs)
+class _Index:
+    """Finds a run's metric in the long table, which is sorted by run, metric and step."""
+
+    def __init__(self, metrics: pd.DataFrame) -> None:
+        self._steps, self._values = metrics["step"].to_numpy(), metrics["value"].to_numpy()
+        run, metric = metrics["run"].cat, metrics["metric"].cat
+        runs, codes = run.codes.to_numpy(), metric.codes.to_numpy()
+        changes = np.flatnonzero((np.diff(runs) != 0) | (np.diff(codes) != 0)) + 1
+        bounds = pairwise(np.unique([0, *changes, len(metrics)]))
+        self._slices = {
+            (run.categories[runs[start]], metric.categories[codes[start]]): slice(start, end) for start, end in bounds
+        }
+        names: dict[str, list[str]] = {}
+        for known, name in self._slices:
+            names.setdefault(known, []).append(name)
+        self.names = {known: tuple(found) for known, found in names.items()}
+
+    def series(self, run: str, metric: str) -> Series:
+        place = self._slices.get((run, metric), slice(0, 0))
+        return make_series(zip(self._steps[place].tolist(), self._values[place].tolist(), strict=True))
+
+
+def collect(
+    folders: Path | Iterable[Path], projects: Iterable[str] = (), settings: Settings | None = None
+) -> Collected:
+    """Read every run of the sources; what cannot be read is in ``problems``.
+
+    Args:
+        folders: Folders of run folders or of W&B's offline folders.
+        projects: W&B projects, ``entity/project``.
+        settings: How projects are read: the local copy, whether to ask W&B again.
+
+    Raises:
+        RecordError: A project cannot be read at all.
+    """
+    found = read_sources([folders] if isinstance(folders, Path) else folders, projects, settings)
+    parts, conflicts = sections(found.experiments, found.runs)
+    metrics = _metrics_table(found.runs)
     return Collected(
-        runs_dir=runs_dir,
-        runs=_runs_table(runs, parts),
-        metrics=_metrics_table(runs),
+        by_id=found.runs,
+        runs=_runs_table(found.runs, parts),
+        metrics=metrics,
         sections=parts,
-        problems=unreadable + broken + conflicts,
+        problems=found.problems + conflicts,
+        index=_Index(metrics),
     )
 
 
@@ -91,15 +142,15 @@ def write_parquet(data: Collected, folder: Path) -> tuple[Path, Path]:
 def _metrics_table(runs: Mapping[str, Run]) -> pd.DataFrame:
     columns: dict[str, list[Any]] = {"run": [], "step": [], "metric": [], "value": []}
     for run in runs.values():
-        for name in METRIC_FILES:
-            for entry in read_metrics(run.folder / name):
-                numbers = [(key, float(value)) for key, value in entry.items() if key != "step" and _is_number(value)]
-                columns["run"] += [run.id] * len(numbers)
-                columns["step"] += [entry["step"]] * len(numbers)
-                columns["metric"] += [key for key, _ in numbers]
-                columns["value"] += [value for _, value in numbers]
-    table = pd.DataFrame(columns).astype({"step": "int64", "value": "float64"})
-    return table.astype({"run": "category", "metric": "category"})
+        for line in read_lines(run):
+            numbers = {key: float(value) for key, value in line.items() if key != "step" and _is_number(value)}
+            columns["run"] += [run.id] * len(numbers)
+            columns["step"] += [line["step"]] * len(numbers)
+            columns["metric"] += numbers
+            columns["value"] += numbers.values()
+    table = pd.DataFrame(columns).astype({"step": "int64", "value": "float64", "run": "category", "metric": "category"})
+    # Stable: of two values at one step the later written stays the later one.
+    return table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True)
 
 
 def _is_number(value: Any) -> bool:

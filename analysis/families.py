@@ -1,13 +1,7 @@
 """Names of the benchmark's task families and panels, as they are logged and as they are printed."""
 
-FAMILIES = {
-    "Pick": "pick_and_place_simple",
-    "Look": "look_at_obj_in_light",
-    "Clean": "pick_clean_then_place_in_recep",
-    "Heat": "pick_heat_then_place_in_recep",
-    "Cool": "pick_cool_then_place_in_recep",
-    "Pick2": "pick_two_obj_and_place",
-}
+from scpo.schema import FAMILIES
+
 ALL = "All"
 COLUMNS = (*FAMILIES, ALL)
 
@@ -16,6 +10,7 @@ PANELS = {
     TRAINED_ON: "games trained on",
     "valid_seen": "held out, seen rooms",
     "valid_unseen": "held out, unseen rooms",
+    "test": "held out",
 }
 
 MINI_NOTE = (

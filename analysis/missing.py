@@ -1,6 +1,11 @@
 """What a builder says when there is nothing to build from."""
 
+from collections.abc import Sequence
+
+from analysis.rows import Section
 from scpo.errors import ScpoError
+
+DEFAULT = "ablation"
 
 
 class MissingRunsError(ScpoError, LookupError):
@@ -10,3 +15,14 @@ class MissingRunsError(ScpoError, LookupError):
         super().__init__(f"no {needed}. Make them with:\n{command}")
         self.needed = needed
         self.command = command
+
+
+def missing_runs(needed: str, parts: Sequence[Section], *experiments: str) -> MissingRunsError:
+    """The error with the commands of these experiments; of none, of the recorded ones that are not finished.
+
+    What W&B lacks (diagnostics are not sent there) only an experiment of ours can make.
+    """
+    recorded = [name for part in parts for name in part.sweeps]
+    names = experiments or tuple(dict.fromkeys(recorded)) or (DEFAULT,)
+    scale = " scale=paper" if parts and parts[0].scale == "paper" else ""
+    return MissingRunsError(needed, "\n".join(f"python sweep.py +experiment={name}{scale}" for name in names))

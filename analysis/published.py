@@ -1,6 +1,7 @@
 """The paper's printed numbers, from ``paper_figures/published/*.csv``."""
 
 import csv
+from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.table import Number
@@ -13,6 +14,38 @@ def ablation(folder: Path = FOLDER) -> dict[tuple[str, str], Number]:
     """The ablation table: (row name, column) -> number."""
     return {
         (line["variant"], line["column"]): Number(line["mean"], line["std"]) for line in _lines(folder / "ablation.csv")
+    }
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One printed number, and whether the paper quotes it from another one."""
+
+    number: Number
+    quoted: bool
+
+
+def main_table(folder: Path = FOLDER) -> dict[tuple[str, str, str, str], Printed]:
+    """The main table: (size, method, environment, column) -> number."""
+    return {
+        (line["size"], line["method"], line["env"], line["column"]): Printed(
+            Number(line["mean"], line["std"]), line["quoted"] == "yes"
+        )
+        for line in _lines(folder / "main.csv")
+    }
+
+
+def cost(folder: Path = FOLDER) -> dict[tuple[str, str, str], str]:
+    """Cost of the shaper on ALFWorld at 1.5B: (method, quantity, statistic) -> number."""
+    lines = (line for line in _lines(folder / "cost.csv") if (line["size"], line["env"]) == ("1.5B", "ALFWorld"))
+    return {(line["method"], line["column"], line["statistic"]): line["mean"] for line in lines}
+
+
+def credit(folder: Path = FOLDER) -> dict[tuple[str, str, str], float]:
+    """Credit and its neighbourhood on ALFWorld at 1.5B: (variant, quantity, statistic) -> number."""
+    return {
+        (line["variant"], line["column"], line["statistic"]): float(line["mean"])
+        for line in _lines(folder / "credit.csv")
     }
 
 

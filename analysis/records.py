@@ -1,4 +1,4 @@
-"""Reading run folders: what a run is, how far it came, what it logged. No pandas, so that `sweep.py` may use it.
+"""Reading run folders: what a run is and how far it came. No pandas, so that `sweep.py` may use it.
 
 Readers here are tolerant where a crash may have happened (a torn last line, a status that was never written) and
 lenient about configs of other versions: only the keys that analysis needs are read, so old runs can still be drawn.
@@ -6,7 +6,6 @@ lenient about configs of other versions: only the keys that analysis needs are r
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +17,8 @@ from scpo.errors import RecordError
 from scpo.schema import MACHINE_SECTIONS
 
 EXPERIMENTS = "experiments"
+LOGS = ("metrics.jsonl", "timing.jsonl")
+WANDB = "W&B "  # begins the name of an experiment that a W&B project stands for
 DONE = "DONE"
 PENDING = "PENDING"
 Scale = Literal["mini", "paper"]
@@ -75,16 +76,20 @@ class ExperimentRecord(_Lenient):
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder, its metrics aside (see ``read_metrics``)."""
+    """One run, its metrics aside (see ``analysis.lines``)."""
 
     id: str
     folder: Path
     head: RunHead
+    config: dict[str, Any]  # all of it, in the words of the trainer that wrote it
     setting: str  # hash of all that the rows of one table must share
     state: str
     step: int | None
     commit: str | None
     panels: dict[str, dict[str, Any]] = field(default_factory=dict)
+    logs: tuple[str, ...] = LOGS  # in ``folder``
+    foreign: bool = False  # logged by verl-agent, in its own words
+    project: str | None = None  # of a run that was read from W&B
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,9 @@ def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
     runs: dict[str, Run] = {}
     problems = []
     for folder in sorted(runs_dir.iterdir()) if runs_dir.is_dir() else ():
-        if folder.name == EXPERIMENTS or folder.name.startswith(".") or not folder.is_dir():
+        if not folder.is_dir() or folder.name == EXPERIMENTS or folder.name.startswith("."):
+            continue
+        if any(folder.glob("*.wandb")):  # W&B's: analysis.sources reads it
             continue
         try:
             runs[folder.name] = read_run(folder)
@@ -125,10 +132,11 @@ def read_run(folder: Path) -> Run:
         id=folder.name,
         folder=folder,
         head=head,
-        setting=_setting(config, panels),
+        config=config,
+        setting=setting_of(config, panels),
         state=str(status.get("state", "UNKNOWN")),
         step=status.get("step"),
-        commit=_json_or_empty(folder / "provenance.json").get("commit"),
+        commit=status.get("commit"),
         panels=panels,
     )
 
@@ -142,20 +150,6 @@ def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tupl
         except (ValidationError, OSError) as error:
             problems.append(Problem(f"{EXPERIMENTS}/{path.name}", f"not an experiment record: {error}"))
     return tuple(sorted(records, key=lambda record: (record.experiment, record.scale))), tuple(problems)
-
-
-def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a ``.jsonl`` file that carry a step; a line torn by a crash is skipped."""
-    if not path.is_file():
-        return
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(entry, dict) and isinstance(entry.get("step"), int):
-                yield entry
 
 
 def _read_config(path: Path) -> Any:
@@ -176,7 +170,7 @@ def _json_or_empty(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _setting(config: dict[str, Any], panels: dict[str, Any]) -> str:
+def setting_of(config: dict[str, Any], panels: dict[str, Any]) -> str:
     """Hash of the panels and of the config without seed, method and machine: equal for runs that may be compared."""
     shared = {key: value for key, value in config.items() if key not in ("seed", "method", *MACHINE_SECTIONS)}
     hashes = {name: panel.get("sha256") for name, panel in panels.items() if isinstance(panel, dict)}

@@ -7,7 +7,7 @@ in method and seed only. Runs that differ in anything else (training steps, pane
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from analysis.records import DONE, PENDING, ExperimentRecord, PlannedRun, Problem, Run
+from analysis.records import DONE, PENDING, WANDB, ExperimentRecord, PlannedRun, Problem, Run
 
 NOT_APPLICABLE = "n/a"
 
@@ -57,10 +57,18 @@ class Section:
     rows: tuple[Row, ...]
 
     @property
+    def sweeps(self) -> tuple[str, ...]:
+        """The experiments of ours that it comes from; a W&B project is none."""
+        return tuple(name for name in self.experiments if not name.startswith(WANDB))
+
+    @property
     def command(self) -> str:
         """The command that makes the missing runs."""
         scale = "" if self.scale == "mini" else f" scale={self.scale}"
-        return "\n".join(f"python sweep.py +experiment={name}{scale}" for name in self.experiments)
+        ours = [f"python sweep.py +experiment={name}{scale}" for name in self.sweeps]
+        theirs = [name.removeprefix(WANDB) for name in self.experiments if name.startswith(WANDB)]
+        asked = [f"python -m analysis figures --wandb {name} --refresh" for name in theirs if "/" in name]
+        return "\n".join([*ours, *asked])
 
 
 def record_rows(record: ExperimentRecord, runs: Mapping[str, Run], env: str, model: str) -> tuple[Row, ...]:

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.families import COLUMNS, MINI_NOTE, PANELS, panel_order, success_metric
+from analysis.lines import read_metrics
 from analysis.published import ablation
-from analysis.records import ExperimentRecord, PlannedRow, Run, read_experiments, read_metrics, read_runs
+from analysis.records import ExperimentRecord, PlannedRow, Run, read_experiments, read_runs
 from analysis.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
 from analysis.stats import Series, Summary, make_series, summarise
 from scpo.errors import RecordError
@@ -42,7 +43,7 @@ def experiment_table(runs_dir: Path, experiment: str) -> str | None:
             _print_benchmark(console, record, runs, (env, model))
         if record.scale == "mini":
             console.print(MINI_NOTE)
-        if experiment.startswith("ablation"):
+        if experiment.startswith("ablation") and any(env == "alfworld" for env, _ in benchmarks(record)):
             _print_published(console, record)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip() + "\n"
 
@@ -118,7 +119,7 @@ def _print_published(console: Console, record: ExperimentRecord) -> None:
     except RecordError as error:
         console.print(str(error))
         return
-    console.print("\nPublished: success on valid_seen, %, Qwen2.5-1.5B at paper scale, three seeds")
+    console.print("\nPublished: ALFWorld, success on valid_seen, %, Qwen2.5-1.5B at paper scale, three seeds")
     if record.scale != "paper":
         console.print("(another model and another scale: not comparable with the numbers above)")
     console.print()

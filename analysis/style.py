@@ -3,22 +3,33 @@
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import cycle
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from analysis.steady import SteadyCanvas
+from analysis.table import Table
 
 COLUMN_WIDTH = 3.25  # inches, one column of the paper
 PAGE_WIDTH = 6.75  # inches, both columns
 PNG_DPI = 300
 
-# Okabe and Ito's palette, told apart with any colour vision; yellow left out, since it vanishes on white.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES = ("-", (0, (4, 1.2)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (6, 1)), (0, (2, 1)), (0, (3, 1, 1, 1, 1, 1)))
+# Okabe and Ito's palette, told apart with any colour vision; grey for yellow, which vanishes on white.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+DASHES = (
+    *("-", (0, (4, 1.2)), (0, (1, 1)), (0, (4, 1, 1, 1))),
+    *((0, (6, 1)), (0, (2, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 1, 2, 1))),
+)
 ACCENT = "#D55E00"
+SUCCESS, CREDITED, FAILED = (
+    "#009E73",
+    "#0072B2",
+    "#D55E00",
+)  # steps of successes, and of failures with and without credit
+REMARK = "#444444"  # lines that say what the numbers are
 SEQUENTIAL = "Blues"  # one hue, monotone in lightness; the accent stands out on every shade
 
 STYLE: dict[str, Any] = {
@@ -48,6 +59,14 @@ STYLE: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with the numbers that belong into its caption; they are written beside it as a table."""
+
+    figure: Figure
+    numbers: Table
+
+
 @contextmanager
 def house_style() -> Iterator[None]:
     """The style inside a ``with``; settings of the user's matplotlibrc do not leak in."""
@@ -58,17 +77,24 @@ def house_style() -> Iterator[None]:
 
 
 def line_styles(names: list[str]) -> dict[str, dict[str, Any]]:
-    """Colour, marker and dashes for each name: told apart in grey print too."""
-    kinds = cycle(zip(PALETTE, MARKERS, DASHES, strict=True))
+    """Colour, marker and dashes for each name: told apart in grey print too.
+
+    From the ninth name on a colour comes again, with another marker and other dashes.
+    """
+    n = len(PALETTE)
     return {
-        name: {"color": color, "marker": marker, "linestyle": dash}
-        for name, (color, marker, dash) in zip(names, kinds, strict=False)
+        name: {
+            "color": PALETTE[i % n],
+            "marker": MARKERS[(i + 3 * (i // n)) % n],
+            "linestyle": DASHES[(i + i // n) % n],
+        }
+        for i, name in enumerate(names)
     }
 
 
 def figure_files(figure: Figure) -> dict[str, bytes]:
     """PDF and PNG of a figure, without dates or versions, so that equal figures give equal bytes."""
-    FigureCanvasAgg(figure)
+    SteadyCanvas(figure)
     return {
         "pdf": _saved(figure, "pdf", {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None}),
         "png": _saved(figure, "png", {"Software": None}),

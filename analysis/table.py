@@ -2,12 +2,21 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from analysis.stats import Summary
 
 _ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "…": r"\ldots{}",
     "“": "``",
     "”": "''",
     "&": r"\&",
@@ -18,6 +27,19 @@ _ESCAPES = {
     "±": r"$\pm$",
     "–": "--",
     "→": r"$\to$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "‖": r"$\Vert$",
+    "θ": r"$\theta$",
+    "λ": r"$\lambda$",
+    "α": r"$\alpha$",
+    "γ": r"$\gamma$",
+    "τ": r"$\tau$",
+    "π": r"$\pi$",
+    "Π": r"$\Pi$",
+    "Δ": r"$\Delta$",
+    "≥": r"$\geq$",
+    "∅": r"$\varnothing$",
 }
 
 
@@ -27,6 +49,7 @@ class Number:
 
     mean: str
     std: str = ""
+    bold: bool = False  # the best of its column
 
     @property
     def text(self) -> str:
@@ -37,11 +60,32 @@ class Number:
 NONE = Number("–")
 
 
-def percent(summary: Summary) -> Number:
+def percent(summary: Summary, *, sign: bool = False) -> Number:
     """A share as a percentage with one decimal; a dash without seeds, no deviation for one seed."""
+    return number(summary, 100, 1, sign=sign)
+
+
+def number(summary: Summary, factor: float = 1, digits: int = 2, *, sign: bool = False) -> Number:
+    """A summary with so many digits; ``sign`` shows a plus too, for differences."""
     if summary.n == 0:
         return NONE
-    return Number(f"{100 * summary.mean:.1f}", f"{100 * summary.std:.1f}" if summary.n > 1 else "")
+    mean = f"{factor * summary.mean:{'+' if sign else ''}.{digits}f}".replace("-", "−" if sign else "-")
+    return Number(mean, f"{factor * summary.std:.{digits}f}" if summary.n > 1 else "")
+
+
+def with_best_in_bold(rows: Sequence[tuple[str | Number, ...]]) -> tuple[tuple[str | Number, ...], ...]:
+    """The same rows, the highest number of each column in bold (every one of equals)."""
+    columns = [
+        [cell for cell in column if isinstance(cell, Number) and cell != NONE] for column in zip(*rows, strict=True)
+    ]
+    best = [max((float(cell.mean) for cell in column), default=None) for column in columns]
+    return tuple(
+        tuple(
+            replace(cell, bold=True) if isinstance(cell, Number) and cell != NONE and float(cell.mean) == top else cell
+            for cell, top in zip(row, best, strict=True)
+        )
+        for row in rows
+    )
 
 
 @dataclass(frozen=True)
@@ -61,11 +105,13 @@ class Table:
     blocks: tuple[Block, ...]
     caption: str
     label: str
+    widths: tuple[float, ...] = ()  # of the columns ``words`` where they hold whole texts: shares of the page's width
 
     def tex(self) -> str:
         """A ``table*`` float that needs only the package booktabs."""
         columns = (*self.words, *self.numbers)
-        layout = "l" * len(self.words) + "c" * len(self.numbers)
+        texts = "".join(rf"p{{{width}\textwidth}}" for width in self.widths) or "l" * len(self.words)
+        layout = texts + "c" * len(self.numbers)
         lines = [r"\begin{table*}[t]", r"\centering", r"\footnotesize", r"\setlength{\tabcolsep}{3pt}"]
         lines += [rf"\begin{{tabular}}{{@{{}}{layout}@{{}}}}", r"\toprule", _tex_row(columns)]
         for block in self.blocks:
@@ -107,11 +153,18 @@ def _tex_row(cells: Iterable[str | Number]) -> str:
 
 
 def _tex_number(number: Number) -> str:
-    return rf"{number.mean}$_{{\pm {number.std}}}$" if number.std else _escape(number.mean)
+    mean = rf"\textbf{{{_escape(number.mean)}}}" if number.bold else _escape(number.mean)
+    return rf"{mean}$_{{\pm {number.std}}}$" if number.std else mean
 
 
 def _md_row(cells: Iterable[str | Number]) -> str:
-    return "| " + " | ".join(cell.text if isinstance(cell, Number) else cell for cell in cells) + " |"
+    return "| " + " | ".join(_md_cell(cell) for cell in cells) + " |"
+
+
+def _md_cell(cell: str | Number) -> str:
+    if isinstance(cell, str):
+        return cell.replace("|", r"\|")
+    return f"**{cell.text}**" if cell.bold else cell.text
 
 
 def _flat(row: Iterable[str | Number]) -> list[str]:

@@ -13,7 +13,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from analysis.collect import Collected
-from analysis.missing import MissingRunsError
+from analysis.missing import missing_runs
 from analysis.probe import PATTERN, Pair, Probe, read_probe
 from analysis.style import ACCENT, PAGE_WIDTH, SEQUENTIAL, house_style
 
@@ -49,8 +49,7 @@ def _choose(data: Collected) -> tuple[str, list[Probe]]:
         if best is None or _pairs(probes) > _pairs(best[1]):
             best = run, probes
     if best is None or _pairs(best[1]) == 0:
-        command = "\n".join(part.command for part in data.sections) or "python sweep.py +experiment=ablation"
-        raise MissingRunsError("finished run whose probe found a success and a failure", command)
+        raise missing_runs("finished run whose probe found a success and a failure", data.sections)
     for probe in best[1]:
         data.use(best[0], probe.path)
     return best

@@ -1,47 +1,67 @@
-"""Ablation table: success by task family, published beside measured, before training and at the last checkpoint."""
+"""Ablation table and our controls: success by task family, published and measured, before training and at the end."""
 
 from collections.abc import Iterable
 
 from analysis.collect import Collected
 from analysis.families import ALL, COLUMNS, MINI_NOTE, panel_label, panel_order, success_metric
-from analysis.missing import MissingRunsError
+from analysis.methods import ABLATION, CONTROLS
+from analysis.missing import missing_runs
 from analysis.published import ablation
 from analysis.rows import Row, Section
-from analysis.stats import summarise
+from analysis.stats import paired_difference, summarise
 from analysis.table import NONE, Block, Number, Table, percent
 
-PREFIX = "ablation"
-BEST = "All, best"
+EXPERIMENT = "ablation"
+DEFAULT = ABLATION[0]
+NAMES = (*ABLATION, *CONTROLS)
+PRINTED = "All minus default"  # the difference as the published numbers name it
+BEST, DIFFERENCE = "All, best", "Δ All"
 CAPTION = (
     "Ablation on ALFWorld: success rate (%) by task family and overall, mean ± standard deviation over the finished "
     "seeds (seeds: finished/planned). Comparisons use the last checkpoint; the column “All, best” takes each run's "
-    "best checkpoint instead and is optimistic."
+    "best checkpoint instead and is optimistic. “Δ All” is the difference to the default, paired by seed."
 )
 
 
 def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no ablation run has finished."""
-    parts = [part for part in data.sections if any(name.startswith(PREFIX) for name in part.experiments)]
-    ready = [part for part in parts if any(row.finished for row in part.rows)]
+    parts = [part for part in data.sections if part.env == "alfworld" and _is_ablation(part)]
+    ready = [part for part in parts if any(row.finished for row in _rows(part))]
     if not ready:
-        command = "\n".join(dict.fromkeys(part.command for part in parts)) or "python sweep.py +experiment=ablation"
-        raise MissingRunsError("finished ablation runs", command)
+        raise missing_runs("finished ablation runs", parts or data.sections, *(() if parts else ("ablation",)))
     scale = ready[0].scale
     measured = [block for part in ready for block in _measured(data, part, distinct=len(ready) > 1)]
     return Table(
         words=("Variant", "Checkpoint", "Seeds"),
-        numbers=(*COLUMNS, BEST),
+        numbers=(*COLUMNS, BEST, DIFFERENCE),
         blocks=(_published(ready, scale), *measured),
         caption=f"{CAPTION} {MINI_NOTE}" if scale == "mini" else CAPTION,
         label=f"tab:ablation-{scale}",
     )
 
 
+def _rows(part: Section) -> tuple[Row, ...]:
+    return tuple(row for row in part.rows if row.name in NAMES)
+
+
+def _is_ablation(part: Section) -> bool:
+    """By its experiment; one that was read from W&B by what it has beside the default and the host."""
+    named = any(name.startswith(EXPERIMENT) or name == "controls" for name in part.experiments)
+    return named or any(row.name not in (DEFAULT, "gigpo") for row in _rows(part))
+
+
 def _published(parts: Iterable[Section], scale: str) -> Block:
     numbers = ablation()
-    labels = {row.name: row.label for part in parts for row in part.rows}
+    labels = {row.name: row.label for part in parts for row in _rows(part)}
     rows = (
-        (label, "as printed", "3", *(numbers[name, column] for column in COLUMNS), NONE)
+        (
+            label,
+            "as printed",
+            "3",
+            *(numbers[name, column] for column in COLUMNS),
+            NONE,
+            numbers.get((name, PRINTED), NONE),
+        )
         for name, label in labels.items()
         if (name, ALL) in numbers
     )
@@ -50,21 +70,32 @@ def _published(parts: Iterable[Section], scale: str) -> Block:
 
 
 def _measured(data: Collected, part: Section, *, distinct: bool) -> Iterable[Block]:
-    runs = [run for row in part.rows for run in row.finished]
+    runs = [run for row in _rows(part) for run in row.finished]
     setting = f", setting {part.setting}" if distinct else ""
     for panel in panel_order({panel for run in runs for panel in data.panels(run)}):
         title = f"Measured, {part.scale} scale, {part.env}, {part.model}{setting}: {panel_label(panel)}"
-        rows = [line for row in part.rows for line in _before_and_last(data, row, panel)]
+        rows = [line for row in _rows(part) for line in _before_and_last(data, part, row, panel)]
         yield Block(f"{title}{_episodes(data, runs, panel)}", tuple(rows))
 
 
-def _before_and_last(data: Collected, row: Row, panel: str) -> Iterable[tuple[str | Number, ...]]:
+def _before_and_last(data: Collected, part: Section, row: Row, panel: str) -> Iterable[tuple[str | Number, ...]]:
     series = {name: [data.series(run, success_metric(panel, name)) for run in row.finished] for name in COLUMNS}
     before = [percent(summarise(one.at(0) for one in series[name])) for name in COLUMNS]
     last = [percent(summarise(one.last for one in series[name])) for name in COLUMNS]
     best = percent(summarise(one.best for one in series[ALL]))
-    yield (row.label, "before training", row.count, *before, NONE)
-    yield (row.label, "last", row.count, *last, best)
+    yield (row.label, "before training", row.count, *before, NONE, NONE)
+    yield (row.label, "last", row.count, *last, best, _difference(data, part, row, panel))
+
+
+def _difference(data: Collected, part: Section, row: Row, panel: str) -> Number:
+    default = next((one for one in part.rows if one.name == DEFAULT), None)
+    if default is None or row.name == DEFAULT:
+        return NONE
+    last = [
+        {run.seed: data.series(run.id, success_metric(panel)).last for run in one.runs if run.id in one.finished}
+        for one in (row, default)
+    ]
+    return percent(paired_difference(*last), sign=True)
 
 
 def _episodes(data: Collected, runs: Iterable[str], panel: str) -> str:

@@ -1,12 +1,13 @@
 """What `make demo` promises, checked on the runs it left behind (CI runs this after the demo)."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MANIFEST = ROOT / "runs" / "experiments" / "ablation_monotonicity.json"
+MANIFEST = ROOT / "runs" / "experiments" / "ablation_monotonicity-mini.json"
 
 pytestmark = pytest.mark.skipif(not MANIFEST.exists(), reason="no demo was run here: make demo")
 
@@ -39,5 +40,23 @@ def test_groups_were_active_and_credit_was_given():
 
 
 def test_table_and_figures_are_there():
-    for name in ("tab_ablation_mini.md", "fig_learning_mini.png", "fig_credit_heatmap_mini.png"):
+    for name in (
+        *("tab_ablation_mini.md", "tab_shaper_mini.tex", "tab_cost_mini.csv", "fig_learning_mini.png"),
+        *("fig_credit_heatmap_mini.png", "fig_credit_trend_mini.pdf", "fig_credit_tsne_mini.md"),
+    ):
         assert (ROOT / "paper_figures" / name).stat().st_size > 500
+
+
+def test_the_report_shows_the_runs_and_why_steps_got_credit():
+    text = (ROOT / "paper_figures" / "report.html").read_text()
+    shown = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    assert {folder.name for folder in runs()} <= {run["id"] for run in shown["runs"]}
+    for folder in runs():
+        credited = [
+            cell
+            for step in shown["groups"]["runs"][folder.name]
+            for group in step["groups"]
+            for match in group["matches"]
+            for cell in match["credited"]
+        ]
+        assert credited

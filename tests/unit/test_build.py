@@ -9,9 +9,17 @@ import pytest
 from analysis.__main__ import main
 from analysis.build import build_all, builders
 from scpo.errors import RecordWriteError
-from tests.run_records import ROOT, write_ablation, write_experiment, write_run
+from tests.run_records import ROOT, write_ablation, write_experiment, write_groups, write_probe, write_run
 
-MINI = ("tab_ablation_mini", "fig_learning_mini", "fig_credit_heatmap_mini")
+FIGURES = ("fig_credit_heatmap", "fig_learning")
+MINI = tuple(f"{name}_mini" for name in ("tab_ablation", *FIGURES))
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """One table and two figures: what a build does around its builders does not depend on how many there are."""
+    chosen = {name: build for name, build in builders().items() if f"{name}_mini" in MINI}
+    monkeypatch.setattr("analysis.build.builders", lambda: chosen)
 
 
 def build_in_another_process(runs_dir, out):
@@ -28,18 +36,20 @@ def test_every_module_of_tables_and_figures_is_a_builder():
     assert set(builders()) == modules
 
 
-def test_two_builds_and_two_processes_give_the_same_bytes(tmp_path):
-    write_ablation(tmp_path / "runs", seeds=(0, 1), probes=(0, 20, 40))
+def test_builds_of_two_processes_give_the_same_bytes(tmp_path):
+    ids = write_ablation(tmp_path / "runs", seeds=(0, 1), probes=(0, 20, 40))
+    write_groups(tmp_path / "runs" / ids["scpo"][0], 5)
     build_all(tmp_path / "runs", tmp_path / "a")
     time.sleep(1.1)  # a date in a file would differ by now
-    build_all(tmp_path / "runs", tmp_path / "b")
-    other = build_in_another_process(tmp_path / "runs", tmp_path / "c")
+    other = build_in_another_process(tmp_path / "runs", tmp_path / "b")
     assert other.returncode == 0, other.stdout + other.stderr
-    assert contents(tmp_path / "a") == contents(tmp_path / "b") == contents(tmp_path / "c")
-    assert {f"{name}.{kind}" for name in MINI[1:] for kind in ("pdf", "png")} < set(contents(tmp_path / "a"))
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    figures = [name for name in builders() if name.startswith("fig_") and "tsne" not in name]
+    drawn = {name for name in contents(tmp_path / "a") if name.startswith("fig_") and name.endswith(".png")}
+    assert drawn == {f"{name}_mini.png" for name in figures} - {"fig_sensitivity_mini.png"}  # it needs a sweep
 
 
-def test_sources_name_runs_seeds_and_inputs(tmp_path):
+def test_sources_name_runs_seeds_and_inputs(few, tmp_path):
     ids = write_ablation(tmp_path / "runs", seeds=(0, 1), probes=(40,))
     build_all(tmp_path / "runs", tmp_path / "out")
     sources = json.loads((tmp_path / "out" / "sources.json").read_text())
@@ -53,7 +63,7 @@ def test_sources_name_runs_seeds_and_inputs(tmp_path):
     assert sources["outputs"]["fig_credit_heatmap_mini"]["runs"] == [ids["scpo"][0]]
 
 
-def test_no_date_and_no_path_in_a_figure(tmp_path):
+def test_no_date_and_no_path_in_a_figure(few, tmp_path):
     write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
     build_all(tmp_path / "runs", tmp_path / "out")
     for path in (tmp_path / "out").glob("fig_*"):
@@ -61,7 +71,7 @@ def test_no_date_and_no_path_in_a_figure(tmp_path):
         assert str(tmp_path).encode() not in path.read_bytes()
 
 
-def test_what_is_missing_is_said_and_the_rest_is_built(tmp_path, capsys):
+def test_what_is_missing_is_said_and_the_rest_is_built(few, tmp_path, capsys):
     write_ablation(tmp_path / "runs", seeds=(0,))
     assert main(["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
@@ -71,7 +81,7 @@ def test_what_is_missing_is_said_and_the_rest_is_built(tmp_path, capsys):
     assert not (tmp_path / "out" / "fig_credit_heatmap_mini.pdf").exists()
 
 
-def test_unfinished_runs_are_listed_with_the_command(tmp_path, capsys):
+def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
     write_experiment(
         tmp_path / "runs",
         {"scpo": [write_run(tmp_path / "runs"), write_run(tmp_path / "runs", seed=1, state="FAILED")]},
@@ -87,7 +97,7 @@ def test_no_runs_at_all_is_an_answer(tmp_path, capsys):
     assert "python sweep.py +experiment=ablation" in capsys.readouterr().out
 
 
-def test_a_foreign_folder_and_a_torn_probe_stop_nothing(tmp_path, capsys):
+def test_a_foreign_folder_and_a_torn_probe_stop_nothing(few, tmp_path, capsys):
     ids = write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
     (tmp_path / "runs" / "holiday").mkdir()
     (tmp_path / "runs" / ids["scpo"][0] / "diagnostics" / "probe_step_00040.npz").write_bytes(b"PK")
@@ -97,18 +107,51 @@ def test_a_foreign_folder_and_a_torn_probe_stop_nothing(tmp_path, capsys):
     assert "probe_step_00040.npz" in said
 
 
-def test_scales_are_written_into_files_of_their_own(tmp_path):
+def test_scales_are_written_into_files_of_their_own(few, tmp_path):
     write_ablation(tmp_path / "runs", seeds=(0,))
     paper = {"scpo": [write_run(tmp_path / "runs", scale="paper", steps=150)]}
     write_experiment(tmp_path / "runs", paper, name="ablation", scale="paper")
     report = build_all(tmp_path / "runs", tmp_path / "out")
     runs = {output.name: set(output.runs) for output in report.outputs}
     assert {"tab_ablation", "tab_ablation_mini", "fig_learning", "fig_learning_mini"} == set(runs)
-    assert not runs["tab_ablation"] & runs["tab_ablation_mini"]
+    assert not set().union(*(ids for name, ids in runs.items() if "mini" in name)) & runs["fig_learning"]
 
 
-def test_an_output_folder_that_cannot_be_written_is_named(tmp_path):
+def test_an_output_folder_that_cannot_be_written_is_named(few, tmp_path):
     write_ablation(tmp_path / "runs", seeds=(0,))
     (tmp_path / "out").write_text("a file")
     with pytest.raises(RecordWriteError, match="out"):
         build_all(tmp_path / "runs", tmp_path / "out")
+
+
+def outputs(report):
+    return {output.name: output.made is not None for output in report.outputs}
+
+
+def test_figures_that_did_not_change_are_not_drawn_again(few, tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
+    first = build_all(tmp_path / "runs", tmp_path / "out")
+    before = contents(tmp_path / "out")
+    again = build_all(tmp_path / "runs", tmp_path / "out")
+    assert all(outputs(first).values())
+    assert {name for name, drawn in outputs(again).items() if not drawn} == {f"{name}_mini" for name in FIGURES}
+    assert contents(tmp_path / "out") == before
+
+
+def test_what_changed_is_drawn_again(few, tmp_path):
+    ids = write_ablation(tmp_path / "runs", seeds=(0,), probes=(20, 40))
+    build_all(tmp_path / "runs", tmp_path / "out")
+    write_probe(tmp_path / "runs" / ids["no_monotonicity"][0], 20)  # looked at, not drawn: it might be by now
+    (tmp_path / "out" / "fig_learning_mini.png").unlink()
+    drawn = outputs(build_all(tmp_path / "runs", tmp_path / "out"))
+    assert drawn["fig_credit_heatmap_mini"]
+    assert drawn["fig_learning_mini"]
+
+
+def test_a_new_run_or_a_damaged_sources_file_draws_all_again(few, tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
+    build_all(tmp_path / "runs", tmp_path / "out")
+    write_ablation(tmp_path / "runs", seeds=(1,))
+    assert all(outputs(build_all(tmp_path / "runs", tmp_path / "out")).values())
+    (tmp_path / "out" / "sources.json").write_text("{")
+    assert all(outputs(build_all(tmp_path / "runs", tmp_path / "out")).values())

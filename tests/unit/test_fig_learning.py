@@ -1,7 +1,8 @@
 import pytest
 
 from analysis.collect import collect
-from analysis.figures.fig_learning import build, curve
+from analysis.curves import curve
+from analysis.figures.fig_learning import build
 from analysis.missing import MissingRunsError
 from analysis.style import PAGE_WIDTH
 from tests.run_records import write_ablation, write_experiment, write_run
@@ -53,9 +54,9 @@ def test_a_curve_ends_where_a_seed_has_no_value(tmp_path):
     path = tmp_path / ids[1] / "metrics.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-5]))
     data = collect(tmp_path).at_scale("mini")
-    steps, summaries = curve(data, data.sections[0].rows[0], "val/valid_seen/success_rate")
-    assert steps == [0, 10, 20, 30]
-    assert {summary.n for summary in summaries} == {2}
+    made = curve(data, data.sections[0].rows[0], "val/valid_seen/success_rate")
+    assert made.steps == [0, 10, 20, 30]
+    assert {summary.n for summary in made.summaries} == {2}
 
 
 def test_different_numbers_of_seeds_stand_beside_the_rows(tmp_path):

@@ -48,6 +48,13 @@ def test_other_experiments_show_no_published_ablation(tmp_path):
     assert "Published" not in experiment_table(tmp_path, "main_table")
 
 
+def test_webshop_has_no_published_ablation(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, overrides=("env=webshop",))]})
+    text = experiment_table(tmp_path, "ablation_monotonicity")
+    assert "webshop, tiny" in text
+    assert "Published" not in text
+
+
 def test_a_run_of_another_scale_enters_no_mean(tmp_path):
     runs = [write_run(tmp_path), write_run(tmp_path, seed=1, scale="paper") | {"model": "tiny"}]
     write_experiment(tmp_path, {"scpo": runs})

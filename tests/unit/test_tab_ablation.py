@@ -111,10 +111,27 @@ def test_latex_is_escaped_and_balanced(tmp_path):
     assert r"93.7$_{\pm 4.1}$" in text
     assert text.isascii()
     rows_of_text = [line for line in text.splitlines() if line.count("&")]
-    assert {line.count("&") for line in rows_of_text} == {10}
+    assert {line.count("&") for line in rows_of_text} == {11}
 
 
 def test_markdown_rows_are_as_wide_as_their_heading(tmp_path):
     write_ablation(tmp_path)
     lines = [line for line in table(tmp_path).md().splitlines() if line.startswith("|")]
-    assert {line.count("|") for line in lines} == {12}
+    assert {line.count("|") for line in lines} == {13}
+
+
+def test_the_difference_to_the_default_is_paired_by_seed(tmp_path):
+    default = [fixed_run(tmp_path, 0, 0.2, 0.5), fixed_run(tmp_path, 1, 0.2, 0.7)]
+    changed = [
+        fixed_run(tmp_path, 0, 0.2, 0.4, row="no_monotonicity"),
+        fixed_run(tmp_path, 1, 0.2, 0.4, row="no_monotonicity"),
+    ]
+    write_experiment(tmp_path, {"scpo": default, "no_monotonicity": changed})
+    last = rows(table(tmp_path))[-1]
+    assert (last["Δ All mean"], last["Δ All std"]) == ("−20.0", "14.1")
+
+
+def test_controls_stand_in_the_ablation_table(tmp_path):
+    control = write_run(tmp_path, "random_match", overrides=("method.shaper.allocation=random_match",))
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)], "random_match": [control]}, name="controls")
+    assert {row["Variant"] for row in rows(table(tmp_path))} == {"SCPO (default)", "random_match"}

@@ -1,0 +1,28 @@
+"""Where credited steps lie: steps of successes, credited and uncredited steps of failures, in one t-SNE plane."""
+
+from matplotlib.figure import Figure
+
+from analysis.collect import Collected
+from analysis.neighbourhood import neighbourhood_table
+from analysis.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish
+from analysis.style import COLUMN_WIDTH, CREDITED, FAILED, SUCCESS, Drawing, house_style
+
+HEIGHT = 3.0  # inches
+
+
+def build(data: Collected) -> Drawing:
+    """One run of one scale; MissingRunsError if no finished run has sampled step texts with credit."""
+    run, scale, steps, shown, point_n2 = chosen_run(data)
+    success_n, credited_n = steps.success_N[shown], (steps.credit_N[shown] > 0) & ~steps.success_N[shown]
+    clouds = [
+        Cloud("failure, no credit", ~success_n & ~credited_n, FAILED, "x"),
+        Cloud("success", success_n, SUCCESS, "o"),
+        Cloud("failure, credited", credited_n, CREDITED, "^", alpha=0.9),
+    ]
+    with house_style():
+        figure = Figure(figsize=(COLUMN_WIDTH, HEIGHT))
+        axis = figure.subplots()
+        draw_density(axis, point_n2[success_n])
+        draw_clouds(axis, point_n2, clouds)
+        finish(figure, axis, f"{scale} scale · {run} · {steps.batches} batches")
+    return Drawing(figure, neighbourhood_table(steps, scale=scale, run=run))

@@ -1,0 +1,232 @@
+"""The method on one logged example: rollout group, similarities, matching with credit, returns and advantages."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from analysis.collect import Collected
+from analysis.families import MINI_NOTE
+from analysis.missing import missing_runs
+from analysis.report.groups import PATTERN, read_groups
+from analysis.rows import Section
+from analysis.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, SEQUENTIAL, SUCCESS, Drawing, house_style
+from analysis.table import Block, Number, Table
+
+HEIGHT = 2.2  # inches
+DEFAULT = "scpo"
+WIDEST = 24  # steps that are legible in a quarter of the page
+WALK = "#1a1a1a"
+HALO = [withStroke(linewidth=1.8, foreground="white")]
+CAPTION = (
+    "SCPO on a rollout group of training step {step} (task: {task}), as logged. (1) The siblings' steps in time order; "
+    "the reference is framed, steps that the filter leaves out are faint. (2) Similarity of every reference step to "
+    "every step of one failed sibling. (3) Its matching: cells at or above θ = {theta:g} are shaded, the walk of j is "
+    "drawn in processing order, credited cells are framed. (4) What the credit adds to the returns of its steps "
+    "(α = {alpha:g}), and their advantages without and with it. Steps of failed rollouts have no reward of their own."
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One failed sibling of one logged group."""
+
+    part: Section
+    run: str
+    step: int
+    group: dict[str, Any]
+    match: dict[str, Any]
+    theta: float
+    alpha: float
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """The failed sibling's filtered steps in time order: the group's columns at the match's rows."""
+        steps = {name: np.array(values) for name, values in self.group["steps"].items()}
+        mine = steps["trajectory"] == self.match["trajectory"]
+        kept = np.isin(steps["step"], self.match["steps"])
+        return {name: values[mine & kept] for name, values in steps.items()}
+
+
+def build(data: Collected) -> Drawing:
+    """One example of one scale; MissingRunsError if no finished run has sampled a group with credit."""
+    example = _choose(data)
+    with house_style():
+        figure = Figure(figsize=(PAGE_WIDTH, HEIGHT))
+        group, similarity, matching, last = figure.subplots(1, 4, width_ratios=(1.05, 1, 1, 1.25))
+        bonus, advantage = _split(figure, last)
+        _draw_group(group, example)
+        _draw_similarity(similarity, example)
+        _draw_matching(matching, example)
+        _draw_bonus(bonus, example)
+        _draw_advantages(advantage, example)
+        title = f"{example.part.scale} scale · {example.run} · training step {example.step} · {example.group['task']}"
+        figure.suptitle(title, fontsize=6.5, color=REMARK)
+    return Drawing(figure, _pairs(example))
+
+
+def _choose(data: Collected) -> Example:
+    """The default's first seed with credit; of its samples the match with most credited steps, then the smallest."""
+    rows = [(part, row) for part in data.sections for row in part.rows]
+    for part, row in sorted(rows, key=lambda item: item[1].name != DEFAULT):
+        for run in row.finished:
+            if found := list(_examples(data, part, run)):
+                best = max(found, key=_worth)
+                (path,) = data.diagnostics(run, f"groups_step_{best.step:05d}.json.gz")
+                data.use(run, path)
+                return best
+    raise missing_runs("finished run that has sampled a group with credit", data.sections)
+
+
+def _examples(data: Collected, part: Section, run: str) -> Iterator[Example]:
+    for path in data.diagnostics(run, PATTERN):
+        record = read_groups(path)
+        shaper = data.config(run)["method"]["shaper"]
+        for group in record["groups"]:
+            for match in group["matches"]:
+                if match["credited"] and len(match["steps"]) <= WIDEST:
+                    yield Example(part, run, record["step"], group, match, shaper["theta"], shaper["alpha"])
+
+
+def _worth(example: Example) -> tuple[int, int, int]:
+    size = len(example.match["steps"]) * len(example.group["reference"]["steps"])
+    return len(example.match["credited"]), -size, example.step
+
+
+def _split(figure: Figure, axis: Axes) -> Sequence[Axes]:
+    parts = axis.get_subplotspec().subgridspec(2, 1, hspace=0.08)
+    axis.remove()
+    top = figure.add_subplot(parts[0])
+    return top, figure.add_subplot(parts[1], sharex=top)
+
+
+def _draw_group(axis: Axes, example: Example) -> None:
+    steps, siblings = example.group["steps"], example.group["siblings"]
+    ranks = {sibling["trajectory"]: place for place, sibling in enumerate(siblings)}
+    won = {sibling["trajectory"]: sibling["success"] for sibling in siblings}
+    for trajectory, step, kept in zip(steps["trajectory"], steps["step"], steps["kept"], strict=True):
+        color = SUCCESS if won[trajectory] else FAILED
+        axis.add_patch(
+            Rectangle(
+                (step - 0.42, ranks[trajectory] - 0.3), 0.84, 0.6, color=color, alpha=0.75 if kept else 0.2, linewidth=0
+            )
+        )
+    for trajectory, color in ((example.group["reference"]["trajectory"], WALK), (example.match["trajectory"], ACCENT)):
+        length = siblings[ranks[trajectory]]["steps"]
+        axis.add_patch(
+            Rectangle((-0.6, ranks[trajectory] - 0.42), length + 0.2, 0.84, fill=False, edgecolor=color, linewidth=1)
+        )
+    axis.set_xlim(-1, max(sibling["steps"] for sibling in siblings))
+    axis.set_ylim(len(siblings) - 0.4, -0.6)
+    names = {example.group["reference"]["trajectory"]: "reference", example.match["trajectory"]: "failure"}
+    axis.set_yticks(range(len(siblings)), [names.get(sibling["trajectory"], "") for sibling in siblings])
+    axis.tick_params(axis="y", length=0)
+    axis.grid(visible=False)
+    axis.set_xlabel("step")
+    axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axis.set_title("(1) rollout group")
+
+
+def _draw_similarity(axis: Axes, example: Example) -> None:
+    image = axis.imshow(
+        np.array(example.match["similarity"]), cmap=SEQUENTIAL, vmin=0, vmax=1, origin="lower", aspect="auto"
+    )
+    axis.figure.colorbar(
+        image, ax=axis, location="bottom", aspect=14, pad=0.02, ticks=[0, 0.5, 1]
+    ).outline.set_linewidth(0.6)
+    axis.set_title("(2) similarity M")
+    _dress_matrix(axis)
+
+
+def _draw_matching(axis: Axes, example: Example) -> None:
+    similarity = np.array(example.match["similarity"])
+    axis.imshow(similarity >= example.theta, cmap=SEQUENTIAL, vmin=0, vmax=4, origin="lower", aspect="auto")
+    points = [(failed, j) for failed, j in example.match["walk"] if j >= 0]
+    for (left, low), (right, high) in pairwise(points):
+        dash, width = ("-", 0.8) if right > left else (":", 0.6)
+        axis.plot([left, right], [low, high], color=WALK, linestyle=dash, linewidth=width, path_effects=HALO, zorder=2)
+    for u, v, _, _ in example.match["credited"]:
+        axis.add_patch(Rectangle((v - 0.5, u - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=1.3, zorder=3))
+    axis.set_title("(3) matching and credit")
+    _dress_matrix(axis)
+
+
+def _dress_matrix(axis: Axes) -> None:
+    axis.grid(visible=False)
+    axis.set_xlabel("failed step")
+    axis.set_ylabel("reference step")
+    axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def _draw_bonus(axis: Axes, example: Example) -> None:
+    columns = example.columns
+    places = np.arange(len(columns["credit"]))
+    axis.bar(places, example.alpha * columns["credit"], color=ACCENT, width=0.8)
+    axis.set_title("(4) its effect")
+    axis.set_ylabel("added to R")
+    axis.tick_params(labelbottom=False)
+    axis.yaxis.set_major_locator(MaxNLocator(3))
+    axis.set_ylim(0, 1.15 * max(example.alpha * columns["credit"].max(), 1e-6))
+
+
+def _draw_advantages(axis: Axes, example: Example) -> None:
+    columns = example.columns
+    places = np.arange(len(columns["credit"]))
+    axis.vlines(places, columns["unshaped_advantage"], columns["advantage"], color=CREDITED, linewidth=0.8)
+    axis.plot(
+        places,
+        columns["unshaped_advantage"],
+        "o",
+        color=CREDITED,
+        fillstyle="none",
+        markersize=2.6,
+        markeredgewidth=0.7,
+    )
+    axis.plot(places, columns["advantage"], "o", color=CREDITED, markersize=2.4)
+    axis.set_xlabel("failed step\n○ before, ● after")
+    axis.set_ylabel("advantage")
+    axis.margins(y=0.15)
+    axis.yaxis.set_major_locator(MaxNLocator(4))
+    axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def _pairs(example: Example) -> Table:
+    """The credited pairs in words."""
+    group, match = example.group, example.match
+    texts, steps = group["texts"], group["steps"]
+
+    def words(trajectory: int, step: int) -> str:
+        row = next(
+            i
+            for i, place in enumerate(zip(steps["trajectory"], steps["step"], strict=True))
+            if place == (trajectory, step)
+        )
+        return f"{texts[steps['action'][row]]} → {texts[steps['observation'][row]]}"
+
+    rows = tuple(
+        (
+            words(group["reference"]["trajectory"], group["reference"]["steps"][u]),
+            words(match["trajectory"], match["steps"][v]),
+            Number(f"{similarity:.2f}"),
+            Number(f"{credit:.2f}"),
+        )
+        for u, v, similarity, credit in sorted(match["credited"])
+    )
+    caption = CAPTION.format(step=example.step, task=group["task"], theta=example.theta, alpha=example.alpha)
+    mini = example.part.scale == "mini"
+    return Table(
+        words=("Reference step", "Failed step"),
+        numbers=("Similarity", "Credit"),
+        blocks=(Block(f"Credited pairs, {example.run}", rows),),
+        caption=f"{caption} {MINI_NOTE}" if mini else caption,
+        label=f"tab:pipeline-{example.part.scale}",
+        widths=(0.4, 0.4),
+    )

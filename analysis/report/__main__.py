@@ -1,0 +1,68 @@
+"""``python -m analysis.report``: tables, figures, and one page that shows all that was recorded."""
+
+import argparse
+import logging
+import sys
+import webbrowser
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from analysis.build import build_from
+from analysis.command_line import add_places, collected
+from analysis.outputs import write_atomically
+from analysis.report.contents import MEGABYTE, contents
+from analysis.report.page import page
+from scpo.errors import ScpoError
+
+NAME = "report.html"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point; 0 when the page was written."""
+    options = _parser().parse_args(arguments)
+    console = Console(soft_wrap=True, highlight=False)
+    logging.getLogger("fontTools").setLevel(logging.WARNING)
+    try:
+        data = collected(options)
+        if data.runs.empty:
+            console.print(
+                "[bold red]error:[/] no runs were found: make some with `make demo`, or name others with --runs"
+            )
+            return 1
+        shown = contents(data, build_from(data, options.out), group_bytes=int(options.megabytes * MEGABYTE))
+        path = options.out / NAME
+        write_atomically(path, page(shown).encode())
+    except ScpoError as error:
+        console.print(f"[bold red]error:[/] {escape(str(error))}")
+        return 1
+    _tell(console, path, shown["groups"])
+    if options.open and not webbrowser.open(path.resolve().as_uri()):
+        console.print("no browser was found here: open the file yourself")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis.report", description="One self-contained page with everything that was recorded."
+    )
+    add_places(parser)
+    parser.add_argument(
+        "--megabytes", type=float, default=6.0, help="room for sampled groups in the page, in MB (default: 6)"
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    return parser
+
+
+def _tell(console: Console, path: Path, groups: dict[str, object]) -> None:
+    console.print(f"[green]wrote[/] {escape(str(path))}, {path.stat().st_size / MEGABYTE:.1f} MB")
+    if groups["shown"] != groups["recorded"]:
+        console.print(
+            f"{groups['shown']} of {groups['recorded']} sampled training steps fit into the page; "
+            "--megabytes makes more room"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""What the page shows, as JSON: the collected runs and metrics, the tables and figures as built, the sampled groups."""
+
+import base64
+import csv
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from analysis.build import Output, Report
+from analysis.collect import Collected
+from analysis.families import MINI_NOTE, PANELS, panel_order, success_metric
+from analysis.report.groups import GroupSample, sample_groups
+from analysis.rows import Section
+from analysis.stats import Series
+from analysis.style import PNG_DPI
+from analysis.table import NONE, Number, Table
+
+MEGABYTE = 1_000_000
+CURVE_BYTES = 4 * MEGABYTE
+POINTS = (400, 200, 100, 50, 25)  # of a curve; the largest number with which all curves fit
+CREDIT_COLUMNS = {
+    "credit/steps": ("credited steps", "credited steps a failed trajectory of an active group"),
+    "credit/aux_mean": ("auxiliary reward", "mean α·credit over all steps"),
+    "credit/effective": ("effective credit", "share of the credit on steps that share their anchor state"),
+}
+SCREEN_DPI = 150  # shows figures one and a half times as large as printed
+PNG_WIDTH = slice(16, 20)  # where a PNG holds its width in pixels
+SHAPER_SETTINGS = (
+    "theta",
+    "soft_base",
+    "alpha",
+    "matcher",
+    "monotonic",
+    "reference",
+    "order",
+    "allocation",
+    "step_text",
+)
+
+
+def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, Any]:
+    """Everything that the page's script reads; see the script's files for how each part is shown."""
+    sample = sample_groups(data, group_bytes)
+    points, curves = _curves(data)
+    return {
+        "notes": [MINI_NOTE] if "mini" in set(data.runs["scale"]) else [],
+        "runs": _runs(data),
+        "columns": _columns(data),
+        "curves": curves,
+        "points": points,
+        "tables": [_table(output) for output in built.outputs if isinstance(output.made, Table)],
+        "figures": [_figure(output) for output in built.outputs if not isinstance(output.made, Table)],
+        "missing": [{"name": one.name, "reason": one.reason, "remedy": one.remedy} for one in built.failures],
+        "problems": [{"path": one.path, "reason": one.reason} for one in (*built.problems, *sample.problems)],
+        "unfinished": list(built.unfinished),
+        "groups": _groups(data, sample),
+    }
+
+
+def _runs(data: Collected) -> list[dict[str, Any]]:
+    """In the order of the tables' rows; runs of no experiment last."""
+    labels = _labels(data.sections)
+    place = {run: k for k, run in enumerate(labels)}
+    rows = sorted(data.runs.to_dict("records"), key=lambda row: place.get(row["id"], len(place)))
+    return [_run(data, row, labels) for row in rows]
+
+
+def _run(data: Collected, row: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
+    run = row["id"]
+    last = {metric: _short(data.series(run, metric).last) for metric in _validations(data, [run])}
+    means = {metric: _short(data.series(run, metric).mean) for metric in CREDIT_COLUMNS}
+    step = row["last_step"]
+    return {
+        **{name: row[name] for name in ("id", "env", "model", "method", "state", "scale")},
+        "label": labels.get(run, row["method"]),
+        "seed": int(row["seed"]),
+        "step": None if step is None or math.isnan(step) else int(step),
+        "values": {name: value for name, value in (last | means).items() if value is not None},
+    }
+
+
+def _labels(sections: Iterable[Section]) -> dict[str, str]:
+    """The printed name of the row that a run belongs to; of several, the first."""
+    labels: dict[str, str] = {}
+    for section in sections:
+        for row in section.rows:
+            for run in row.runs:
+                labels.setdefault(run.id, row.label)
+    return labels
+
+
+def _validations(data: Collected, runs: Iterable[str]) -> list[str]:
+    return [success_metric(panel) for panel in panel_order({panel for run in runs for panel in data.panels(run)})]
+
+
+def _columns(data: Collected) -> list[dict[str, str]]:
+    """The numbers of the run table: success at the last validation, and the credit's means over the training steps."""
+    validations = _validations(data, data.runs["id"])
+    names = {metric: metric.split("/")[1] for metric in validations}
+    success = [
+        {"metric": metric, "title": f"success, {name}", "note": f"{PANELS.get(name, name)}; last validation, %"}
+        for metric, name in names.items()
+    ]
+    credit = [
+        {"metric": metric, "title": title, "note": f"{metric}: {note}; mean over the training steps"}
+        for metric, (title, note) in CREDIT_COLUMNS.items()
+    ]
+    return success + credit
+
+
+def _curves(data: Collected) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Every metric of every run, with as many points as fit; steps are named by index, since most curves share them."""
+    series = {(run, name): data.series(run, name) for run in data.by_id for name in data.metric_names(run)}
+    for points in POINTS:
+        curves = _thinned(series, points)
+        if len(json.dumps(curves)) <= CURVE_BYTES:
+            break
+    return points, curves
+
+
+def _thinned(series: dict[tuple[str, str], Series], points: int) -> dict[str, dict[str, Any]]:
+    steps: dict[tuple[int, ...], int] = {}
+    runs: dict[str, dict[str, Any]] = {}
+    for (run, metric), one in series.items():
+        chosen = _evenly(len(one.steps), points)
+        place = steps.setdefault(tuple(one.steps[k] for k in chosen), len(steps))
+        runs.setdefault(run, {})[metric] = [place, [_short(one.values[k]) for k in chosen]]
+    return {"steps": [list(line) for line in steps], "runs": runs}
+
+
+def _evenly(count: int, points: int) -> list[int]:
+    """At most ``points`` of ``0..count-1``, both ends among them."""
+    if count <= points:
+        return list(range(count))
+    return [round(k * (count - 1) / (points - 1)) for k in range(points)]
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(f"{value:.4g}")
+
+
+def _table(output: Output) -> dict[str, Any]:
+    table = output.made
+    return {
+        "name": output.name,
+        "caption": table.caption,
+        "words": list(table.words),
+        "numbers": list(table.numbers),
+        "blocks": [
+            {"title": block.title, "rows": [[_cell(cell) for cell in row] for row in block.rows]}
+            for block in table.blocks
+        ],
+    }
+
+
+def _cell(cell: str | Number) -> Any:
+    """A text, None for no number, or ``{"best": text}`` for the best of its column."""
+    if isinstance(cell, str) or cell == NONE:
+        return cell if isinstance(cell, str) else None
+    return {"best": cell.text} if cell.bold else cell.text
+
+
+def _figure(output: Output) -> dict[str, Any]:
+    """With the text and the numbers of its caption, where it has them in files of their own."""
+    files = {path.suffix: path for path in output.files}
+    caption = files[".md"].read_text(encoding="utf-8").rstrip().rpartition("\n")[2] if ".md" in files else None
+    picture = files[".png"].read_bytes()
+    pixels = int.from_bytes(picture[PNG_WIDTH], "big")
+    return {
+        "name": output.name,
+        "runs": len(output.runs),
+        "source": f"data:image/png;base64,{base64.b64encode(picture).decode()}",
+        "width": round(pixels * SCREEN_DPI / PNG_DPI),
+        "caption": caption,
+        "numbers": _numbers(files[".csv"]) if ".csv" in files else None,
+    }
+
+
+def _numbers(path: Path) -> dict[str, Any]:
+    """The rows of a table's CSV, mean and standard deviation in one column again."""
+    head, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
+    kept = [k for k, name in enumerate(head) if not name.endswith(" std")]
+
+    def cell(row: list[str], k: int) -> str:
+        std = row[k + 1] if head[k].endswith(" mean") else ""
+        return f"{row[k]} ± {std}" if std else row[k]
+
+    return {
+        "head": [head[k].removesuffix(" mean") for k in kept],
+        "rows": [[cell(row, k) for k in kept] for row in rows],
+    }
+
+
+def _groups(data: Collected, sample: GroupSample) -> dict[str, Any]:
+    settings = {run: _settings(data.config(run)["method"]) for run in sample.steps}
+    return {"runs": sample.steps, "settings": settings, "shown": sample.shown, "recorded": sample.recorded}
+
+
+def _settings(method: dict[str, Any]) -> dict[str, Any]:
+    """What the inspector's sentences need of a method with a shaper."""
+    shaper, estimator = method["shaper"], method["estimator"]
+    return {
+        **{name: shaper[name] for name in SHAPER_SETTINGS},
+        "host": estimator["name"],
+        "normalisation": estimator.get("normalisation"),
+    }

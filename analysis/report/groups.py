@@ -1,0 +1,89 @@
+"""The sampled rollout groups that the credit inspector shows, as many as a page should carry."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from analysis.collect import Collected
+from analysis.records import Problem
+from scpo.errors import RecordError
+
+PATTERN = "groups_step_*.json.gz"
+DIGITS = 4  # of a similarity; what the page prints
+_KEYS = {"step", "groups_in_batch", "active_groups", "groups"}
+
+
+@dataclass(frozen=True)
+class GroupSample:
+    """Sampled training steps by run, in order of their steps; what the page had no room for, and what was broken."""
+
+    steps: Mapping[str, list[dict[str, Any]]]
+    shown: int
+    recorded: int
+    problems: tuple[Problem, ...]
+
+
+def sample_groups(data: Collected, limit: int) -> GroupSample:
+    """Read sampled steps until they fill ``limit`` bytes of JSON.
+
+    Runs take turns, and a run's first, last and middle steps come before the others; so do the first, last and middle
+    runs. A page too small for all shows some of every run, or of runs of every kind.
+    """
+    files = {run: data.diagnostics(run, PATTERN) for run in data.runs["id"]}
+    steps: dict[str, list[dict[str, Any]]] = {}
+    problems, used = [], 0
+    for run, path in _taking_turns(files):
+        try:
+            record = read_groups(path)
+        except RecordError as error:
+            problems.append(Problem(f"{run}/{path.name}", str(error)))
+            continue
+        used += len(json.dumps(record, ensure_ascii=False).encode())
+        if used > limit:
+            break
+        steps.setdefault(run, []).append(record)
+    for records in steps.values():
+        records.sort(key=lambda record: int(record["step"]))
+    shown = sum(map(len, steps.values()))
+    ordered = {run: steps[run] for run in files if run in steps}
+    return GroupSample(ordered, shown, sum(map(len, files.values())), tuple(problems))
+
+
+def read_groups(path: Path) -> dict[str, Any]:
+    """Read ``diagnostics/groups_step_<n>.json.gz``; a broken one raises RecordError."""
+    try:
+        record = json.loads(gzip.decompress(path.read_bytes()))
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise RecordError(
+            f"{path.name} is no record of groups ({error}). Delete it; a run writes it again only when it is repeated."
+        ) from error
+    if not isinstance(record, dict) or not record.keys() >= _KEYS:
+        raise RecordError(f"{path.name} is no record of groups: it lacks one of {', '.join(sorted(_KEYS))}. Delete it.")
+    for group in record["groups"]:
+        for match in group["matches"]:
+            match["similarity"] = [[round(value, DIGITS) for value in row] for row in match["similarity"]]
+    return record
+
+
+def _taking_turns(files: Mapping[str, Sequence[Path]]) -> Iterator[tuple[str, Path]]:
+    runs = [list(files)[k] for k in _ends_and_middles(len(files))]
+    turns = [[(run, files[run][k]) for k in _ends_and_middles(len(files[run]))] for run in runs]
+    for turn in zip_longest(*turns):
+        yield from (place for place in turn if place is not None)
+
+
+def _ends_and_middles(count: int) -> list[int]:
+    """``0..count-1``: both ends, then the middle of each gap, the widest gaps first."""
+    order = dict.fromkeys((0, count - 1) if count else ())
+    gaps = [(0, count - 1)]
+    for low, high in gaps:
+        if high - low > 1:
+            middle = (low + high) // 2
+            order.setdefault(middle)
+            gaps += [(low, middle), (middle, high)]
+    return list(order)

@@ -1,0 +1,41 @@
+// Building the page. Texts become text nodes, never markup.
+
+const SVG = 'http://www.w3.org/2000/svg';
+
+function element(tag, attributes = {}, ...children) {
+  return dressed(document.createElement(tag), attributes, children);
+}
+
+function drawn(tag, attributes = {}, ...children) {
+  return dressed(document.createElementNS(SVG, tag), attributes, children);
+}
+
+// Attributes whose value is null or false are left out; a function is a listener; styles go through the CSSOM, since
+// the page's policy refuses style attributes.
+function dressed(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === 'function') node.addEventListener(name, value);
+    else if (name === 'style') Object.entries(value).forEach(([key, one]) => node.style.setProperty(key, one));
+    else node.setAttribute(name, value === true ? '' : value);
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+function refill(node, ...children) {
+  node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+}
+
+// choices: [value, text] pairs.
+function choose(select, choices, chosen) {
+  refill(
+    select,
+    choices.map(([value, text]) => element('option', { value }, text)),
+  );
+  select.value = chosen;
+}
+
+function labelled(text, control) {
+  return element('label', { class: 'control' }, element('span', {}, text), control);
+}

@@ -1,0 +1,82 @@
+// The tables and figures, as `python -m analysis figures` builds them.
+
+function tablesView(data) {
+  return {
+    title: 'Tables',
+    node: element('section', {}, data.tables.map(outputTable), missing(data, 'tab_', data.tables)),
+    update() {},
+  };
+}
+
+function outputTable(table) {
+  const head = [
+    ...table.words.map((name) => element('th', { scope: 'col' }, name)),
+    ...table.numbers.map((name) => element('th', { scope: 'col', class: 'number' }, name)),
+  ];
+  const bodies = table.blocks.map((block) =>
+    element(
+      'tbody',
+      {},
+      element('tr', { class: 'block' }, element('th', { colspan: head.length, scope: 'rowgroup' }, block.title)),
+      block.rows.map((row) =>
+        element(
+          'tr',
+          {},
+          row.map((cell, k) => element('td', { class: k < table.words.length ? null : 'number' }, tableCell(cell))),
+        ),
+      ),
+    ),
+  );
+  return element(
+    'figure',
+    { id: table.name },
+    element('h2', {}, table.name),
+    element(
+      'div',
+      { class: 'wide', tabindex: '0' },
+      element('table', {}, element('thead', {}, element('tr', {}, head)), bodies),
+    ),
+    element('figcaption', {}, table.caption),
+  );
+}
+
+function tableCell(cell) {
+  return cell?.best ? element('b', {}, cell.best) : (cell ?? '–');
+}
+
+function figuresView(data) {
+  return {
+    title: 'Figures',
+    node: element('section', {}, data.figures.map(outputFigure), missing(data, 'fig_', data.figures)),
+    update() {},
+  };
+}
+
+function outputFigure({ name, runs, source, width, caption, numbers }) {
+  const drawnFrom = `Drawn from ${runs} ${runs === 1 ? 'run' : 'runs'}.`;
+  return element(
+    'figure',
+    { id: name },
+    element('h2', {}, name),
+    element('img', { src: source, alt: `Figure ${name}, drawn from ${runs} runs`, loading: 'lazy', width }),
+    element('figcaption', {}, caption ? `${caption} ${drawnFrom}` : drawnFrom),
+    numbers ? captionNumbers(numbers) : null,
+  );
+}
+
+function captionNumbers({ head, rows }) {
+  const table = simpleTable(head, rows, { class: 'numbers', words: head.length });
+  const scrolling = element('div', { class: 'wide', tabindex: '0' }, table);
+  return element('details', {}, element('summary', {}, 'Numbers'), scrolling);
+}
+
+function missing(data, prefix, built) {
+  const lines = data.missing.filter(({ name }) => name.startsWith(prefix));
+  const none = built.length ? null : element('p', {}, 'None could be built from these runs.');
+  return [
+    none,
+    ...lines.map(({ name, reason, remedy }) =>
+      element('p', { class: 'note' }, `${name} is missing: ${reason}. `, element('code', {}, remedy)),
+    ),
+  ];
+}

@@ -1,0 +1,46 @@
+"""Rendering to pixels with the same bytes every time.
+
+Matplotlib multiplies its transforms with BLAS, whose last bit depends on where in memory the matrices happen to lie.
+A vertex on the edge of a subpixel then falls on this side or that one, and a PNG differs in the shade of some pixels.
+Matrices are therefore rounded before anything is drawn. Vector formats round to 6 digits themselves.
+"""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.transforms import Affine2D
+
+DIGITS = 6  # of a pixel: far below what can be seen, far above the last bit
+
+
+class SteadyCanvas(FigureCanvasAgg):
+    """An Agg canvas that draws with rounded transforms."""
+
+    def get_renderer(self) -> RendererAgg:
+        """A renderer for the figure's present size, always a new one."""
+        width, height = self.figure.bbox.size
+        self.renderer = _SteadyRenderer(width, height, self.figure.dpi)
+        return self.renderer
+
+
+class _SteadyRenderer(RendererAgg):
+    def _update_methods(self) -> None:
+        super()._update_methods()  # puts the methods of the compiled renderer into place
+        draw_markers, draw_collection = self.draw_markers, self.draw_path_collection
+
+        def markers(gc: Any, marker: Any, own: Any, path: Any, *rest: Any) -> None:
+            draw_markers(gc, marker, _rounded(own), path, _rounded(rest[0]), *rest[1:])
+
+        def collection(gc: Any, transform: Any, *rest: Any) -> None:
+            *items, shift = rest[:4]  # paths, their transforms, offsets; and the transform of the offsets
+            draw_collection(gc, _rounded(transform), *items, _rounded(shift), *rest[4:])
+
+        self.draw_markers, self.draw_path_collection = markers, collection
+
+    def draw_path(self, gc: Any, path: Any, transform: Any, rgbFace: Any = None) -> None:
+        super().draw_path(gc, path, _rounded(transform), rgbFace)
+
+
+def _rounded(transform: Any) -> Affine2D:
+    return Affine2D(np.round(transform.get_matrix(), DIGITS))

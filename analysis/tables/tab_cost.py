@@ -1,0 +1,113 @@
+"""What the shaper costs: seconds of each sub-stage, seconds and share it adds to a training step, peak memory."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from analysis.collect import Collected
+from analysis.families import MINI_NOTE
+from analysis.missing import missing_runs
+from analysis.published import cost
+from analysis.rows import Row, Section
+from analysis.stats import Summary, summarise
+from analysis.table import NONE, Block, Number, Table, number
+
+SHAPED, HOST = "scpo", "gigpo"
+STEP, MEMORY = "timing_s/step", "perf/max_memory_allocated_gb"
+STAGES = {
+    "scoring": "scorer on reference–failed pairs",
+    "self_similarity": "reference self-similarity",
+    "text": "step texts",
+    "matching": "matching",
+    "accumulation": "reward accumulation",
+    "metrics": "metrics",
+}
+SUM, ADDED, PEAK = "sum of the medians", "added to a training step (mean)", "peak GPU memory"
+CAPTION = (
+    "Cost of the shaper: median seconds of each sub-stage over the training steps, and what a training step with SCPO "
+    "takes longer than one of its host GiGPO (mean over the steps; runs share machine type and setting, not the hour). "
+    "Mean ± standard deviation over the finished seeds (SCPO/GiGPO: finished/planned). Shares: of the sub-stages, and "
+    "of the host's step."
+)
+
+
+def build(data: Collected) -> Table:
+    """The table of one scale; MissingRunsError if no run has timed a shaper."""
+    parts = [part for part in data.sections if _stage(data, _row(part, SHAPED), "matching").n]
+    if not parts:
+        raise missing_runs("finished run with a timed shaper", data.sections, "cost")
+    scale = parts[0].scale
+    measured = (_measured(data, part, distinct=len(parts) > 1) for part in parts)
+    return Table(
+        words=("Quantity", "Unit", "Seeds"),
+        numbers=("Value", "Share (%)"),
+        blocks=(_published(scale), *measured),
+        caption=f"{CAPTION} {MINI_NOTE}" if scale == "mini" else CAPTION,
+        label=f"tab:cost-{scale}",
+    )
+
+
+def _row(part: Section, name: str) -> Row:
+    return next((row for row in part.rows if row.name == name), Row("", "", ()))
+
+
+def _published(scale: str) -> Block:
+    numbers = cost()
+
+    def cells(quantity: str, statistic: str) -> tuple[Number, Number]:
+        share = numbers.get(("SCPO", quantity, "share"))
+        return Number(numbers["SCPO", quantity, statistic]), Number(share) if share else NONE
+
+    stages = [(label, "s", "", *cells(name, "median")) for name, label in STAGES.items()]
+    memory = [
+        (f"{PEAK}, {name}", "GB", "", Number(numbers[name, "peak GPU memory", "peak"]), NONE)
+        for name in ("GiGPO", "SCPO")
+    ]
+    total = (SUM, "s", "", *cells("all stages", "sum of medians"))
+    added = (ADDED, "s", "", *cells("added per training step", "mean"))
+    remark = "" if scale == "paper" else ": another model, another scorer, another scale"
+    return Block(f"Published, Qwen2.5-1.5B on ALFWorld, 4 × A800{remark}", (*stages, total, added, *memory))
+
+
+def _measured(data: Collected, part: Section, *, distinct: bool) -> Block:
+    shaped, host = _row(part, SHAPED), _row(part, HOST)
+    stages = {name: _stage(data, shaped, name) for name in STAGES}
+    total = sum(stage.mean for stage in stages.values() if stage.n)
+    rows = [
+        (label, "s", shaped.count, _seconds(stages[name]), _share(stages[name].mean, total, stages[name].n))
+        for name, label in STAGES.items()
+    ]
+    rows.append((SUM, "s", shaped.count, _seconds(Summary(total, float("nan"), 1)), NONE))
+    setting = f", setting {part.setting}" if distinct else ""
+    title = f"Measured, {part.scale} scale, {part.env}, {part.model}{setting}"
+    return Block(title, (*rows, *_step_rows(data, shaped, host)))
+
+
+def _stage(data: Collected, row: Row, name: str) -> Summary:
+    """Median over a run's steps, summarised over seeds: the first step, which loads the scorer, weighs nothing."""
+    series = [data.series(run, f"timing_s/scpo/{name}").values for run in row.finished]
+    return summarise(median(values) if values else None for values in series)
+
+
+def _step_rows(data: Collected, shaped: Row, host: Row) -> Iterator[tuple[str | Number, ...]]:
+    counts = f"{shaped.count}; {host.count}" if host.runs else shaped.count
+    step = {row.name: summarise(data.series(run, STEP).mean for run in row.finished) for row in (shaped, host)}
+    for row in (host, shaped):
+        if row.runs:
+            yield (f"training step, {row.label}", "s", row.count, _seconds(step[row.name]), NONE)
+    if host.finished and shaped.finished:
+        added = step[shaped.name].mean - step[host.name].mean
+        share = Number(f"{100 * added / step[host.name].mean:.1f}")
+        yield (ADDED, "s", counts, Number(f"{added:.2f}"), share)
+    for row in (host, shaped):
+        peaks = summarise(max(data.series(run, MEMORY).values, default=None) for run in row.finished)
+        if peaks.n:
+            yield (f"{PEAK}, {row.label}", "GB", row.count, number(peaks, 1, 1), NONE)
+
+
+def _seconds(summary: Summary) -> Number:
+    """Two digits, more for what takes less than a tenth of a second."""
+    return number(summary, 1, 2 if summary.n == 0 or summary.mean >= 0.1 else 4)
+
+
+def _share(part: float, total: float, n: int) -> Number:
+    return Number(f"{100 * part / total:.2f}") if n and total else NONE

@@ -1,0 +1,57 @@
+"""Training hyper-parameters, read from the configurations of the runs that finished, beside the paper's."""
+
+from collections.abc import Callable
+from typing import Any
+
+from analysis.collect import Collected
+from analysis.configs import Config, Entry, finished_parts, settings_table
+from analysis.rows import Section
+from analysis.table import Table
+
+PLACE = "tab:hparams"
+CAPTION = "Training hyper-parameters of the finished runs, as their records hold them, and the paper's."
+
+
+def build(data: Collected) -> Table:
+    """The table of one scale; MissingRunsError if nothing has finished."""
+    return settings_table(data, ENTRIES, finished_parts(data, shaped=False), caption=CAPTION, label=PLACE)
+
+
+def _trainer(path: str) -> Callable[[Config], Any]:
+    return lambda config: config.at(f"trainer.{path}")
+
+
+def _validation_episodes(data: Collected, part: Section) -> str:
+    runs = [run for row in part.rows for run in row.finished]
+    counts = {
+        f"{panel}: {episodes:.0f}"
+        for run in runs
+        for panel in data.panels(run)
+        if (episodes := data.series(run, f"val/{panel}/episodes").last)
+    }
+    return ", ".join(sorted(counts))
+
+
+ENTRIES = (
+    Entry("Base model", "Qwen2.5-1.5B/7B-Instruct", lambda config: config.at("model.path") or config.at("model.name")),
+    Entry("Trainer", "verl-agent", _trainer("name")),
+    Entry("Group size", "8", _trainer("group_size")),
+    Entry("Train batch size (tasks/step)", "16", _trainer("groups")),
+    Entry("Validation episodes", "128", None, from_runs=_validation_episodes),
+    Entry("PPO mini-batch size (rows)", "256", _trainer("mini_batch_rows")),
+    Entry("PPO micro-batch (rows)", "32 (1.5B) / 8 (7B)", _trainer("micro_batch_rows")),
+    Entry("Learning rate", "1e-6", _trainer("optimizer.learning_rate")),
+    Entry("KL coefficient", "0.01", _trainer("loss.kl_coefficient")),
+    Entry("Discount γ", "0.95", lambda config: config.at("method.estimator.gamma")),
+    Entry("Invalid-action penalty", "0.1", lambda config: config.at("method.estimator.invalid_penalty")),
+    Entry("Max prompt length (tokens)", "2048", _trainer("max_prompt_tokens")),
+    Entry("Max response length (tokens)", "512", _trainer("max_response_tokens")),
+    Entry("History context K", "2", lambda config: config.at("env.history_length")),
+    Entry("Horizon (steps)", "50 (ALFWorld) / 15 (WebShop)", lambda config: config.at("env.horizon")),
+    Entry("Training iterations", "150", _trainer("steps")),
+    Entry("Validation frequency (steps)", "5", _trainer("validation.every")),
+    Entry("Save frequency (steps)", "5", _trainer("checkpoint_every")),
+    Entry("Rollout temperature", "1.0", _trainer("temperature")),
+    Entry("Validation temperature", "0.4", _trainer("validation.temperature")),
+    Entry("Random seeds", "0, 1, 2", lambda config: config.at("seed")),
+)

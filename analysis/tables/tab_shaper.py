@@ -1,0 +1,53 @@
+"""Settings of the shaper, read from the configurations of the runs that finished, beside the paper's."""
+
+from collections.abc import Callable
+from typing import Any
+
+from analysis.collect import Collected
+from analysis.configs import Config, Entry, finished_parts, settings_table
+from analysis.table import Table
+
+PLACE = "tab:shaper"
+CAPTION = (
+    "Settings of the shaper in the finished runs, as their records hold them, and the paper's. Where rows of one table "
+    "differ (ablations, sweeps), every value that ran is given, the default's first."
+)
+
+
+def build(data: Collected) -> Table:
+    """The table of one scale; MissingRunsError if no run with a shaper has finished."""
+    return settings_table(data, ENTRIES, finished_parts(data, shaped=True), caption=CAPTION, label=PLACE)
+
+
+def _shaper(name: str) -> Callable[[Config], Any]:
+    return lambda config: config.at(f"method.shaper.{name}")
+
+
+def _scorer(config: Config) -> Any:
+    return config.at("scorer.path") or config.at("scorer.name")
+
+
+def _filter(config: Config) -> str:
+    no_ops = config.at("method.shaper.step_filter.no_op_observations") or []
+    unchanged = ["page unchanged"] if config.at("method.shaper.step_filter.no_op_if_unchanged") else []
+    return ", ".join(["invalid", "empty", *(f"“{text}”" for text in no_ops), *unchanged])
+
+
+ENTRIES = (
+    Entry("Match threshold θ", "0.6", _shaper("theta")),
+    Entry("Soft base λ", "0.4", _shaper("soft_base")),
+    Entry("Auxiliary weight α", "0.5 (ALFWorld) / 1.0 (WebShop)", _shaper("alpha")),
+    Entry("Success threshold τ", "0.0 (ALFWorld) / 9.0 (WebShop)", lambda config: config.at("env.success_threshold")),
+    Entry("Reference Π", "longest success", _shaper("reference")),
+    Entry("Matcher", "monotonic semantic credit", _shaper("matcher")),
+    Entry("Monotonic", "yes; disabled in one ablation", _shaper("monotonic")),
+    Entry("Processing order π", "reordered; temporal in one ablation", _shaper("order")),
+    Entry("Ranks of the order", "4 GPUs", _shaper("order_ranks")),
+    Entry("Allocation of the credit", "where it was matched", _shaper("allocation")),
+    Entry("Filtered steps", "invalid, no-op and empty observations", _filter),
+    Entry("Step text", "action ‖ observation", _shaper("step_text")),
+    Entry("Scorer", "BGE-Reranker-v2-m3", _scorer),
+    Entry("Scorer's batch (pairs)", "64", lambda config: config.at("scorer.batch_size")),
+    Entry("Host estimator", "GiGPO", lambda config: config.at("method.estimator.name")),
+    Entry("Step weight ω", "–", lambda config: config.at("method.estimator.omega")),
+)

@@ -1,0 +1,156 @@
+"""A W&B server on the loopback interface: it answers the queries that wandb 0.31 sends to list and read runs.
+
+Faults are a list of functions, each used up by one answer: ``fail(503)``, ``slow(2)``, ``truncated``; see ``Server``.
+"""
+
+import base64
+import contextlib
+import json
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+KEY = "0123456789abcdef" * 2 + "01234567"  # 40 characters, as W&B's keys
+
+
+@dataclass
+class HostedRun:
+    """One run: its history is one dict a step."""
+
+    id: str
+    config: dict
+    history: list
+    state: str = "finished"
+
+    def answer(self, wanted, variables):
+        """The node of this run with the fields that a query wants."""
+        made = {
+            "id": base64.b64encode(self.id.encode()).decode(),
+            "name": self.id,
+            "displayName": self.id,
+            "state": self.state,
+            "createdAt": "2026-01-01T00:00:00",
+            "heartbeatAt": "2026-01-01T00:00:00",
+            "historyLineCount": len(self.history),
+            "user": {"name": "me", "username": "me"},
+            "config": json.dumps({key: {"value": value} for key, value in self.config.items()}),
+            "summaryMetrics": "{}",
+            "systemMetrics": "{}",
+            "historyKeys": {"lastStep": self.history[-1]["_step"] if self.history else -1, "keys": {}},
+            "projectId": "1",
+        }
+        if "parquetHistory" in wanted:
+            made["parquetHistory"] = {"parquetUrls": [], "liveData": []}
+        if "history(" in wanted:
+            first, end = int(variables["minStep"]), int(variables["maxStep"])
+            made["history"] = [json.dumps(row) for row in self.history if first <= row["_step"] < end]
+        return made
+
+
+@dataclass
+class Server:
+    """Runs of one project and the faults to come; ``requests`` counts what was asked, by operation."""
+
+    runs: list
+    faults: dict = field(default_factory=dict)  # operation -> [fault, ...]
+    requests: dict = field(default_factory=dict)
+    url: str = ""
+
+    def answer(self, query, variables):
+        name = re.search(r"query\s+(\w+)", query)[1]
+        self.requests[name] = self.requests.get(name, 0) + 1
+        if name in ("Viewer", "GetDefaultEntity"):
+            return {"viewer": {"id": "1", "entity": "me", "username": "me", "flags": "{}", "teams": {"edges": []}}}
+        if name == "Runs":
+            return {"project": self._page(query, variables)}
+        wanted = variables.get("name") or variables.get("run") or variables.get("runName")
+        run = next((run for run in self.runs if run.id == wanted), None)
+        return {"project": {"run": run and run.answer(query, variables)}}
+
+    def _page(self, query, variables):
+        if variables["project"] != "demo":
+            return None
+        first = int(variables["cursor"] or 0)
+        chosen = self.runs[first : first + int(variables["perPage"])]
+        end = first + len(chosen)
+        edges = [{"node": run.answer(query, variables), "cursor": str(end)} for run in chosen]
+        page = {"endCursor": str(end), "hasNextPage": end < len(self.runs)}
+        head = {"internalId": "1", "readOnly": False, "runCount": len(self.runs)}
+        return head | {"runs": {"edges": edges, "pageInfo": page, "totalCount": len(self.runs)}}
+
+    def next_fault(self, query):
+        name = (re.search(r"query\s+(\w+)", query) or [None, ""])[1]
+        waiting = self.faults.get(name) or self.faults.get("any") or []
+        return waiting.pop(0) if waiting else None
+
+
+def fail(status):
+    """An answer with this HTTP status."""
+    return lambda body: (status, b'{"error": "as the test wants it"}')
+
+
+def slow(seconds):
+    """A right answer, late."""
+
+    def wait(body):
+        time.sleep(seconds)
+        return 200, body
+
+    return wait
+
+
+def truncated(body):
+    """Half an answer."""
+    return 200, body[: len(body) // 2]
+
+
+@contextlib.contextmanager
+def serve(*runs):
+    """A running server; its address is in ``url``."""
+    server = Server(list(runs))
+    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
+    http.daemon_threads = True
+    server.url = f"http://127.0.0.1:{http.server_address[1]}"
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
+
+
+def _handler(server):
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            pass
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if self.path != "/graphql":
+                return self._send(200, b"{}")  # telemetry
+            if self.headers.get("Authorization") != _basic(KEY):
+                return self._send(401, b'{"errors": [{"message": "user is not logged in"}]}')
+            asked = json.loads(body)
+            data = json.dumps({"data": server.answer(asked["query"], asked.get("variables") or {})}).encode()
+            fault = server.next_fault(asked["query"])
+            return self._send(*(fault(data) if fault else (200, data)))
+
+        def _send(self, status, body):
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # who asked may be gone by now
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+    return Handler
+
+
+def _basic(key):
+    return "Basic " + base64.b64encode(f"api:{key}".encode()).decode()
