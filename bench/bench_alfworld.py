@@ -19,10 +19,11 @@ from typing import Any
 
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine import Engine, Limits
-from scpo.envs.alfworld.games import FAMILIES, Game, GameSource
+from scpo.envs.alfworld.games import Game, GameSource
 from scpo.envs.alfworld.generated import GeneratedGames
 from scpo.envs.alfworld.official import OfficialGames
 from scpo.envs.alfworld.translations import TranslationStore
+from scpo.schema import FAMILIES
 from scpo.schema.env import GeneratedGames as Sizes
 
 REPETITIONS = 100  # a cached step takes less than the clock's noise

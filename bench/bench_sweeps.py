@@ -1,0 +1,85 @@
+"""How fast a sweep is described: the paper's whole matrix, and a second call on runs that are all finished.
+
+    python -m bench.bench_sweeps
+
+Composing is what costs time. A sample of the same runs is composed one by one as well, each reading conf/ anew, as a
+process that runs one run does; their ids must be in the table, so the ratio cannot come from a shortcut. Seconds are
+CPU seconds of one thread: on a busy machine the clock would measure its other users.
+"""
+
+import itertools
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from scpo.tracking import State
+from sweeps import compose, dispatch, store
+from sweeps.identity import run_id
+from sweeps.matrix import expand
+
+MATRIX_GOAL_S, SECOND_CALL_GOAL_S = 3.0, 2.0
+SAMPLE = [
+    ["scale=paper", f"env={env}", f"model={model}", f"method={method}"]
+    for env, model, method in itertools.product(
+        ("alfworld", "webshop"), ("qwen2_5_1_5b", "qwen2_5_7b"), ("scpo", "gigpo", "grpo")
+    )
+]
+
+
+def main() -> None:
+    """Measure and print."""
+    compose.compose_run([])  # what is imported once belongs to no run
+    _forget()
+    seconds, table = _timed(lambda: expand("main_table", ["scale=paper"]))
+    alone_s = sum(_timed(lambda words=words: _alone(words, table.runs))[0] for words in SAMPLE) / len(SAMPLE)
+    print(
+        f"the paper's main table, {len(table.runs)} runs: {seconds:.2f} s  (goal for over 100 runs: {MATRIX_GOAL_S} s)"
+    )
+    print(f"one run by itself: {alone_s:.3f} s; in the table: {alone_s * len(table.runs) / seconds:.0f}x faster")
+    with tempfile.TemporaryDirectory() as folder:
+        seconds, count = _second_call(Path(folder))
+    print(f"a second call on {count} finished runs: {seconds:.2f} s  (goal for 200 runs: {SECOND_CALL_GOAL_S} s)")
+
+
+def _forget() -> None:
+    compose.compose_raw.cache_clear()
+    compose.forget_files()
+
+
+def _alone(words: list[str], table: Any) -> None:
+    _forget()
+    name = run_id(compose.compose_run(words))
+    if name not in table:
+        raise SystemExit(f"{name} is not in the table: nothing is measured")
+
+
+def _second_call(runs_dir: Path) -> tuple[float, int]:
+    """What ``sweep.py`` does when all is done already: expand, look, decide."""
+    words = [f"machine.runs_dir={runs_dir}", f"seeds={[*range(50)]}"]
+    for config in expand("ablation", words).runs.values():
+        store.ensure(config).update_status(state=State.DONE)
+    _forget()
+    quiet = Console(file=open(os.devnull, "w"))  # noqa: SIM115 (for the life of this process)
+
+    def call() -> int:
+        return dispatch.dispatch(quiet, expand("ablation", words), Path("train.py"))
+
+    seconds, code = _timed(call)
+    if code != 0:
+        raise SystemExit("the second call found something to do: nothing is measured")
+    return seconds, len(store.run_folders(runs_dir))
+
+
+def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    started = time.process_time()
+    answer = call()
+    return time.process_time() - started, answer
+
+
+if __name__ == "__main__":
+    main()
