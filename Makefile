@@ -1,18 +1,20 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv first.
 PYTHON ?= python3
 VENV ?= .venv
-EXTRAS ?= alfworld,webshop,local,agents,track,analysis,dev
+EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
 # A package index that serves the torch build you want, e.g. the CPU or CUDA one named on pytorch.org; empty: pip's own.
 TORCH_INDEX ?=
+VERL_VENV ?= .venv-verl
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+VERL_STAMP := $(VERL_VENV)/.installed-$(shell cat pyproject.toml constraints-verl.txt | cksum | cut -d' ' -f1)
 INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: setup demo test test-slow lint figures bench clean
+.PHONY: setup demo test test-slow test-slurm test-browser test-verl lint figures report bench bench-shaper clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(STAMP) ## virtual environment in .venv with everything a laptop needs
 
@@ -35,10 +37,27 @@ demo: setup ## SCPO against its ablation on real ALFWorld-engine games, table an
 	$(BIN)/python -m analysis figures
 
 test: setup ## the tests (under 10 minutes)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not browser"
 
 test-slow: setup ## the long tests too
 	$(BIN)/python -m pytest
+
+test-slurm: setup ## the tests on a real one-node Slurm, brought up and taken down again (root, Debian; under 8 minutes)
+	bash -c 'trap "slurm/one_node.sh down" EXIT; set -e; slurm/one_node.sh up; eval "$$(slurm/one_node.sh env)"; \
+	  $(BIN)/python -m pytest tests/slurm -p no:cacheprovider'
+
+test-browser: setup ## the report in a real Chromium (Debian: apt-get install chromium), skipped where there is none
+	$(INSTALL) -e '.[browser]'
+	$(BIN)/python -m pytest tests/browser
+
+$(VERL_STAMP): pyproject.toml constraints-verl.txt
+	$(PYTHON) -m venv $(VERL_VENV)
+	$(VERL_VENV)/bin/pip install --disable-pip-version-check --quiet -c constraints-verl.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(VERL_VENV)/bin/pip install --disable-pip-version-check --quiet -c constraints-verl.txt -e '.[alfworld,local,verl-cpu]'
+	@touch $@
+
+test-verl: $(VERL_STAMP) ## real verl, Ray and FSDP2 on the CPU, in .venv-verl (under 10 minutes; a crash may hang: stopped then)
+	timeout --kill-after=30 1200 $(VERL_VENV)/bin/python -m pytest tests/verl --timeout 900
 
 lint: setup ## style, types and layers
 	$(BIN)/ruff check .
@@ -49,11 +68,20 @@ lint: setup ## style, types and layers
 figures: setup ## every table and figure, from the runs in runs/
 	$(BIN)/python -m analysis figures
 
+report: setup ## one page with runs, curves, tables, figures and the credit inspector, from the runs in runs/
+	$(BIN)/python -m analysis.report --open
+
 bench: setup ## speeds, as ratios measured in one run
 	$(BIN)/python -m bench.bench_alfworld
 	$(BIN)/python -m bench.bench_returns
 	$(BIN)/python -m bench.bench_webshop
-	$(BIN)/python -m bench.bench_returns
+	$(BIN)/python -m bench.bench_sweeps
+	$(BIN)/python -m bench.bench_report
+	$(BIN)/python -m bench.bench_shaper
+	$(BIN)/python -m bench.bench_figures
+
+bench-shaper: setup ## the shaper's scoring, dense as in the paper against ours: pairs, seconds, credit
+	$(BIN)/python -m bench.bench_shaper
 
 clean: ## what was built; runs/ and .cache/ stay
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VERL_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
