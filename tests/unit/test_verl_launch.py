@@ -2,6 +2,7 @@
 
 import threading
 import time
+from importlib import metadata
 
 import pytest
 
@@ -18,6 +19,15 @@ def test_without_a_gpu_only_the_cpu_trainer_is_allowed(tmp_path):
         with pytest.raises(ConfigError, match="torch sees no CUDA device here; allowed without one: trainer=verl_cpu"):
             prepare(compose_run([*words, "machine.device=cpu"]), RunFolder(tmp_path), lambda: False)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_cpu_build_of_vllm_is_allowed_and_no_other(monkeypatch):
+    config = compose_run(["trainer=verl_cpu", "trainer.verl.engine=vllm"])
+    monkeypatch.setattr(metadata, "version", lambda _: "0.31.0+cpu")
+    _check_engine(config, on_cpu=True)
+    monkeypatch.setattr(metadata, "version", lambda _: "0.31.0")
+    with pytest.raises(ConfigError, match="with the CPU build of vLLM also trainer=verl_cpu"):
+        _check_engine(config, on_cpu=True)
 
 
 def test_on_a_gpu_the_engine_for_the_cpu_is_refused():

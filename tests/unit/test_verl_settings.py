@@ -1,5 +1,6 @@
 """Our configuration in verl's words: the paper's table, value by value, and what verl cannot express."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,11 +93,18 @@ def test_ppo_plays_128_tasks_once_and_trains_a_critic():
 
 
 def test_every_value_says_where_it_comes_from_and_no_key_is_set_twice():
-    everything = settings(compose_run(["scale=paper", "method=ppo"]), FILES)
-    assert all(setting.source for setting in everything)
-    everything += cpu_settings()
-    keys = [setting.key for setting in everything]
-    assert len(set(keys)) == len(keys)
+    for engine in ("hf", "vllm"):
+        everything = settings(compose_run(["scale=paper", "method=ppo"]), FILES) + cpu_settings(engine)
+        assert all(setting.source for setting in everything)
+        keys = [setting.key for setting in everything]
+        assert len(set(keys)) == len(keys)
+
+
+def test_a_word_level_policy_takes_its_tokenizer_to_vllm():
+    key = f"{ROLLOUT}.engine_kwargs.vllm.tokenizer"
+    files = replace(FILES, tokenizer="/policy/tokenizer")
+    assert chosen(files=files)[key].value == "/policy/tokenizer"
+    assert key not in chosen()
 
 
 def test_words_survive_hydras_grammar():

@@ -8,6 +8,6 @@ def on_the_cpu():
     """What verl reads when it is imported, in this process and in those that tests start."""
     from scpo.trainers.verl.cpu.settings import cpu_environment
 
-    os.environ.update(cpu_environment())
+    os.environ.update(cpu_environment("hf"))
     os.environ.pop("RAY_ADDRESS", None)  # a cluster of Ray of its own
     os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"})

@@ -71,11 +71,12 @@ def test_the_engine_is_told_a_global_batch_of_as_many_rows_as_the_paper_says(wor
     assert trainer._get_required_batch_multiple(dp_size=4) == rows
 
 
-def test_what_the_cpu_adds_is_known_to_verl():
+@pytest.mark.parametrize("engine", ["hf", "vllm"])
+def test_what_the_cpu_adds_is_known_to_verl(engine):
     from scpo.trainers.verl.launch import compose_verl
 
     config = compose_run(["trainer=verl_cpu"])
-    words = [setting.word for setting in (*settings(config, FILES), *cpu_settings())]
+    words = [setting.word for setting in (*settings(config, FILES), *cpu_settings(engine))]
     assert compose_verl(words).trainer.device == "cpu"
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import yaml
 
+from scpo.trainers.verl.launch import is_vllm_for_cpu
+
 pytest.importorskip("ray", reason="needs verl: make test-verl")
 pytest.importorskip("alfworld", reason="needs the alfworld extra")
 torch = pytest.importorskip("torch")
@@ -31,11 +33,14 @@ LIMIT_S = 500
 """For one start of the run: a crash of the rollout engine may hang verl."""
 
 
-@pytest.fixture(scope="module")
-def stopped_and_resumed(tmp_path_factory):
+NO_VLLM = pytest.mark.skipif(not is_vllm_for_cpu(), reason="needs vLLM's CPU build: make test-verl-vllm")
+
+
+@pytest.fixture(scope="module", params=["hf", pytest.param("vllm", marks=NO_VLLM)])
+def stopped_and_resumed(tmp_path_factory, request):
     """The run folder at its end, and the bytes of its metrics when it was stopped after its first step or second."""
     runs = tmp_path_factory.mktemp("runs")
-    process = start(runs)
+    process = start(runs, request.param)
     while logged(runs) < 2 and process.poll() is None:
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
@@ -47,14 +52,14 @@ def stopped_and_resumed(tmp_path_factory):
     step = json.loads(stopped.splitlines()[-1])["step"]
     assert checkpoints == [f"step_{step:05d}"]
     weights = load_weights(folder, step)
-    assert finish(start(runs)) == 0, log(runs)
+    assert finish(start(runs, request.param)) == 0, log(runs)
     return folder, stopped, weights
 
 
-def start(runs):
+def start(runs, engine):
     cache = os.environ.get("SCPO_CACHE", str(ROOT / ".cache" / "scpo"))
     machine = [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}", "machine.device=cpu"]
-    command = [sys.executable, str(ROOT / "train.py"), *WORDS, *machine]
+    command = [sys.executable, str(ROOT / "train.py"), *WORDS, f"trainer.verl.engine={engine}", *machine]
     with (runs / "output.log").open("a") as output:
         return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
 

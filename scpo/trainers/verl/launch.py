@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,8 +61,9 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     files = _files(place, should_stop)
     chosen = settings(config, files)
     if on_cpu:
-        os.environ.update(cpu_environment())
-        chosen += cpu_settings()
+        engine = _trainer(config).verl.engine
+        os.environ.update(cpu_environment(engine))
+        chosen += cpu_settings(engine)
     extra = list(_trainer(config).verl.overrides)
     _write_down(folder, chosen, extra)
     return [*(setting.word for setting in chosen), *extra]
@@ -79,11 +81,20 @@ def _check_engine(config: RunConfig, *, on_cpu: bool) -> None:
             "trainer.verl.engine=hf is Hugging Face generate, for the CPU only; on a GPU use trainer=verl "
             "(trainer.verl.engine=vllm), or machine.device=cpu"
         )
-    if on_cpu and (verl.gpus > 1 or verl.engine != "hf"):
+    if on_cpu and (verl.gpus > 1 or (verl.engine == "vllm" and not is_vllm_for_cpu())):
         raise ConfigError(
             f"trainer={config.trainer.name} with trainer.verl.gpus={verl.gpus} trainer.verl.engine={verl.engine}, but "
-            "torch sees no CUDA device here; allowed without one: trainer=verl_cpu"
+            "torch sees no CUDA device here; allowed without one: trainer=verl_cpu, and with the CPU build of vLLM "
+            "also trainer=verl_cpu trainer.verl.engine=vllm (make test-verl-vllm installs one)"
         )
+
+
+def is_vllm_for_cpu() -> bool:
+    """The installed vLLM is a build for the CPU."""
+    try:
+        return metadata.version("vllm").endswith("+cpu")
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:

@@ -47,7 +47,7 @@ def settings(config: RunConfig, files: Files) -> list[Setting]:
         *_loss(trainer),
         *_optimizer(config, trainer),
         *(_critic(config, trainer, files) if "value" in required(config.method) else ()),
-        *_rollout(config, trainer),
+        *_rollout(config, trainer, files),
         *_run(config, trainer, files),
     ]
 
@@ -147,9 +147,11 @@ def _critic(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
     yield Setting("critic.ppo_micro_batch_size_per_gpu", *micro_batch(trainer))
 
 
-def _rollout(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
+def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
     rollout, verl = "actor_rollout_ref.rollout", trainer.verl
     yield Setting(f"{rollout}.name", verl.engine, "trainer.verl.engine")
+    if files.tokenizer and verl.engine == "vllm":
+        yield Setting(f"{rollout}.engine_kwargs.vllm.tokenizer", files.tokenizer, "as the policy", added=True)
     yield Setting(f"{rollout}.n", siblings(config), "trainer.group_size; method.sampling")
     yield Setting(f"{rollout}.temperature", trainer.temperature, "trainer.temperature")
     yield Setting(f"{rollout}.val_kwargs.temperature", trainer.validation.temperature, "trainer.validation.temperature")

@@ -7,20 +7,25 @@ from collections.abc import Iterator
 from scpo.trainers.words import Setting
 
 PLATFORM = "scpo.trainers.verl.cpu.platform"
-ENGINE = "scpo.trainers.verl.cpu.hf_rollout"
+HF_ROLLOUT = "scpo.trainers.verl.cpu.hf_rollout"
+VLLM_WORKER = "scpo.trainers.verl.cpu.vllm_worker.CpuWorkerExtension"
 LOGICAL_CPUS = 16
 """Ray's account of the machine; verl reserves more logical cores than a laptop has real ones."""
 STORE_BYTES = 200_000_000
 
 
-def cpu_environment() -> dict[str, str]:
-    """Environment variables of every process; verl reads them when it is imported."""
-    return {"VERL_USE_EXTERNAL_MODULES": PLATFORM, "VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda"}
+def cpu_environment(engine: str) -> dict[str, str]:
+    """Environment variables of every process; verl and vLLM read them when they are imported."""
+    verl = {"VERL_USE_EXTERNAL_MODULES": PLATFORM, "VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda"}
+    if engine != "vllm":
+        return verl
+    # GB of cache for keys and values; no thread bound to a core, which a container may not own
+    return {**verl, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 
 
-def cpu_settings() -> list[Setting]:
+def cpu_settings(engine: str) -> list[Setting]:
     """Verl's words, after those of the run."""
-    return [*_machine(), *_model(), *_engine()]
+    return [*_machine(), *_model(), *_rollout(), *(_vllm() if engine == "vllm" else _hf())]
 
 
 def _machine() -> Iterator[Setting]:
@@ -43,11 +48,19 @@ def _model() -> Iterator[Setting]:
         yield Setting(f"{part}.mixed_precision.param_dtype", "fp32", "as above", added=True)
 
 
-def _engine() -> Iterator[Setting]:
+def _rollout() -> Iterator[Setting]:
     rollout = "actor_rollout_ref.rollout"
     yield Setting(f"{rollout}.dtype", "float32", "as the update")
     yield Setting(f"{rollout}.enforce_eager", True, "CUDA graphs need a GPU")
     yield Setting(f"{rollout}.enable_sleep_mode", False, "memory is not shared with an update on a GPU", added=True)
     yield Setting(f"{rollout}.max_num_seqs", 64, "a laptop's memory")
     yield Setting(f"{rollout}.checkpoint_engine.update_weights_bucket_megabytes", 16, "a small model")
-    yield Setting("actor_rollout_ref.model.external_lib", ENGINE, "registers the engine hf where verl looks for it")
+
+
+def _hf() -> Iterator[Setting]:
+    yield Setting("actor_rollout_ref.model.external_lib", HF_ROLLOUT, "registers the engine hf where verl looks for it")
+
+
+def _vllm() -> Iterator[Setting]:
+    kwargs = "actor_rollout_ref.rollout.engine_kwargs.vllm"
+    yield Setting(f"{kwargs}.worker_extension_cls", VLLM_WORKER, "takes the update's weights", added=True)
