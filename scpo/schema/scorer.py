@@ -70,33 +70,23 @@ ScorerConfig = Annotated[
     ExactScorer | LexicalScorer | BiEncoderScorer | CrossEncoderScorer, Field(discriminator="kind")
 ]
 
-Choice = Literal["auto", "always", "never"]
-
 
 class ScorerRuntime(Strict):
     """Where the scorer runs and what a failure of its process means. The scores are the same in either place.
 
-    ``process``: in one of its own. Its start and each answer have a deadline. When a request ends the process
-    ``crashes`` times in a row, training stops, or with ``skip_shaping`` goes on without credit in this step and says so
-    in the log and in ``scpo/shaping_skipped``. ``speculate``: score some pairs before a walk asks for them, for fewer
-    and larger batches. ``auto`` means cross-encoders, for both.
+    ``process``: in one of its own; auto: for cross-encoders. Its start and each answer have a deadline. When a request
+    ends the process ``crashes`` times in a row, training stops, or with ``skip_shaping`` goes on without credit in this
+    step and says so in the log and in ``scpo/shaping_skipped``. ``speculate``: score some pairs before a walk asks for
+    them, for fewer and larger batches.
     """
 
-    process: Choice
+    process: Literal["auto", "always", "never"]
     start_deadline_s: PositiveFloat
     deadline_s: PositiveFloat
     crashes: PositiveInt
     on_scorer_failure: Literal["stop", "skip_shaping"]
-    speculate: Choice
+    speculate: bool
 
     def apart(self, scorer: ScorerConfig) -> bool:
         """Whether this scorer runs in a process of its own."""
-        return _chosen(self.process, scorer)
-
-    def ahead(self, scorer: ScorerConfig) -> bool:
-        """Whether this scorer is asked ahead of the walks."""
-        return _chosen(self.speculate, scorer)
-
-
-def _chosen(choice: Choice, scorer: ScorerConfig) -> bool:
-    return choice == "always" or (choice == "auto" and scorer.kind == "cross_encoder")
+        return self.process == "always" or (self.process == "auto" and scorer.kind == "cross_encoder")

@@ -25,7 +25,7 @@ SILENT = ("hang", "hang-in-c", "endless")  # only the deadline notices these
 
 def runtime(**changes):
     deadlines = {"start_deadline_s": 60, "deadline_s": 30}
-    values = {"process": "always", "crashes": 3, "on_scorer_failure": "stop", "speculate": "never"}
+    values = {"process": "always", "crashes": 3, "on_scorer_failure": "stop", "speculate": False}
     return ScorerRuntime(**(deadlines | values | changes))
 
 

@@ -9,7 +9,7 @@ from tests.rerankers import SENTENCES, config, save_reranker
 
 EXACT = ExactScorer(kind="exact", name="exact")
 RUNTIME = ScorerRuntime(
-    process="auto", start_deadline_s=120, deadline_s=60, crashes=1, on_scorer_failure="stop", speculate="auto"
+    process="auto", start_deadline_s=120, deadline_s=60, crashes=1, on_scorer_failure="stop", speculate=False
 )  # one crash is one too many here
 PAIRS = [(first, second) for first in SENTENCES for second in SENTENCES]
 
@@ -78,10 +78,3 @@ def test_a_reranker_gets_a_process_unless_that_is_forbidden(tmp_path):
     tiny = config(save_reranker(tmp_path, "xlm_r"))
     assert isinstance(open_scorer(tiny, RUNTIME).scorer, ScorerProcess)
     assert not isinstance(open_scorer(tiny, RUNTIME.model_copy(update={"process": "never"})).scorer, ScorerProcess)
-
-
-def test_only_cross_encoders_are_asked_ahead_unless_the_configuration_says_otherwise(tmp_path):
-    assert RUNTIME.ahead(config(tmp_path))
-    assert not RUNTIME.ahead(EXACT)
-    assert RUNTIME.model_copy(update={"speculate": "always"}).ahead(EXACT)
-    assert not RUNTIME.model_copy(update={"speculate": "never"}).ahead(config(tmp_path))

@@ -38,7 +38,7 @@ def estimate(
     """Ask ``scpo.credit`` for the advantages; ``generations`` are the responses of the batch's rows."""
     seed = (config.seed, step)
     if resolve(config.method).level == "row" or critic is None:
-        speculate = config.machine.scorer.ahead(config.scorer)
+        speculate = config.machine.scorer.speculate
         return Estimate(*assign(batch, scorer, config.method, seed=seed, speculate=speculate))
     value_NL = values(critic, generations, config.trainer.micro_batch_rows)
     mask_NL = response_mask(generations)

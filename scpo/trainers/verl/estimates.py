@@ -58,7 +58,7 @@ def estimate(rows: Rows, columns: Columns, config: RunConfig, step: int, *, scor
         measured=_measured(rows, columns, config),
     )
     if resolve(config.method).level == "row":
-        speculate = config.machine.scorer.ahead(config.scorer)
+        speculate = config.machine.scorer.speculate
         advantage_N, diagnostics = assign(batch, scorer, config.method, seed=seed, speculate=speculate)
         shared = [
             np.full(length, value, dtype=np.float32)

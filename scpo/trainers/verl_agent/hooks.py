@@ -81,7 +81,7 @@ class Hooks:
                 self.scorer,
                 self.config.method,
                 seed=(self.config.seed, self.step),
-                speculate=self.config.machine.scorer.ahead(self.config.scorer),
+                speculate=self.config.machine.scorer.speculate,
             )
             self._record(batch, diagnostics)
             if estimator.name not in OF_THE_FORK:
