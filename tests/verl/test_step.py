@@ -61,11 +61,14 @@ class Engine:
     """Answers each episode with its script, word by word."""
 
     def __init__(self, tokenizer):
-        self.tokenizer, self.turns, self.empty = tokenizer, {}, False
+        self.tokenizer, self.turns, self.empty, self.dead = tokenizer, {}, False, False
 
     async def generate(self, request_id, prompt_ids, sampling_params, **_):
+        from ray.exceptions import RayTaskError
         from verl.workers.rollout.replica import TokenOutput
 
+        if self.dead:
+            raise RayTaskError("generate", "its stack", RuntimeError("no core")).as_instanceof_cause()
         turn, words = self.turns.setdefault(request_id, [0, SCRIPTS[len(self.turns) % SIBLINGS].split()])
         self.turns[request_id][0] += 1
         ids = [] if self.empty else self.tokenizer(words[turn % len(words)], add_special_tokens=False)["input_ids"]
@@ -236,6 +239,15 @@ def test_an_empty_response_is_no_row_and_no_silence(run):
     with pytest.raises(RolloutError, match="empty response"):
         play(made)
     assert not made.queue.fields
+
+
+def test_what_a_dead_engine_died_of_is_recorded_without_the_stacks_of_its_process(run):
+    made = run("method=scpo")
+    made.engine.dead = True
+    with pytest.raises(RuntimeError, match="its stack"):
+        play(made)
+    reasons = {line["reason"] for line in JsonLines(made.place.failures.path).records()}
+    assert reasons == {"RuntimeError: no core"}
 
 
 def test_a_dataloader_that_stands_at_another_step_stops_the_run(run):

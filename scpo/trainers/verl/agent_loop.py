@@ -6,6 +6,7 @@ import logging
 from typing import Any
 from uuid import uuid4
 
+from ray.exceptions import RayTaskError
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from scpo.envs.base import Task
@@ -47,7 +48,8 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
             self._check_schedule(entry, kwargs["global_steps"])
             turns = await play(place.environment, entry["panel"], slot, ask, retries=place.config.env.failure_retries)
         except Exception as error:  # whatever it is, verl would go on without this episode's rows
-            reason = f"{type(error).__name__}: {error}"
+            cause = error.cause if isinstance(error, RayTaskError) else error  # its own text holds every stack
+            reason = f"{type(cause).__name__}: {cause}"
             place.failures.append({"step": int(kwargs["global_steps"]), "task": slot.task.id, "reason": reason})
             raise
         return _outputs(turns)
