@@ -2,14 +2,13 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from scpo.tracking import RunFolder, Tracker
-from scpo.tracking.folder import CHECKPOINT_MARKER
+from scpo.tracking import RunFolder
 from sweeps import entry
+from tests.faults.counting import count
 
 OBJECTIVE = "val/train_games/success_rate"
 
@@ -22,23 +21,14 @@ def success(config, step):
 
 
 def train(config, folder, should_stop):
-    """Validate at every step, checkpoint every ``checkpoint_every`` steps and when asked to stop."""
-    with (folder.path / "starts").open("a") as file:
-        file.write(f"{os.getpid()}\n")
-    if os.environ.get("FAKE_FAIL_THETA") == str(config.method.shaper.theta):
-        raise ValueError("this theta fails on purpose")
-    done = folder.complete_checkpoints()
-    with Tracker(folder, config) as tracker:
-        tracker.resume_at(done[-1] if done else -1)
-        for step in range(done[-1] + 1 if done else 0, config.trainer.steps + 1):
-            time.sleep(float(os.environ.get("FAKE_STEP_S", "0")))
-            tracker.log(step, {OBJECTIVE: success(config, step)}, {})
-            stop = should_stop()
-            if stop or step % config.trainer.checkpoint_every == 0:
-                folder.checkpoint(step).mkdir(parents=True, exist_ok=True)
-                (folder.checkpoint(step) / CHECKPOINT_MARKER).touch()
-            if stop:
-                return
+    """Validate at every step."""
+
+    def values(step):
+        if os.environ.get("FAKE_FAIL_THETA") == str(config.method.shaper.theta):
+            raise ValueError("this theta fails on purpose")
+        return {OBJECTIVE: success(config, step)}, {}
+
+    count(config, folder, should_stop, values)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,28 @@
+"""What the stand-ins for train.py share: training that only counts its steps, with records and checkpoints as real."""
+
+import os
+import time
+
+from scpo.tracking import Tracker
+from scpo.tracking.folder import CHECKPOINT_MARKER
+
+
+def count(config, folder, should_stop, values):
+    """Log ``values(step)``, metrics and timing; checkpoint every ``checkpoint_every`` steps and when asked to stop.
+
+    FAKE_STEP_S is how long a step takes. Each start leaves its process id in the file ``starts``.
+    """
+    with (folder.path / "starts").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    done = folder.complete_checkpoints()
+    with Tracker(folder, config) as tracker:
+        tracker.resume_at(done[-1] if done else -1)
+        for step in range(done[-1] + 1 if done else 0, config.trainer.steps + 1):
+            time.sleep(float(os.environ.get("FAKE_STEP_S", "0")))
+            tracker.log(step, *values(step))
+            stop = should_stop()
+            if stop or step % config.trainer.checkpoint_every == 0:
+                folder.checkpoint(step).mkdir(parents=True, exist_ok=True)
+                (folder.checkpoint(step) / CHECKPOINT_MARKER).touch()
+            if stop:
+                return
