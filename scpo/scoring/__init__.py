@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-from scpo.schema.scorer import ScorerConfig, ScorerRuntime
+from scpo.schema.scorer import BiEncoderScorer, CrossEncoderScorer, ScorerConfig, ScorerRuntime
 from scpo.scoring.bi_encoder import BiEncoder
 from scpo.scoring.cache import PairCache
 from scpo.scoring.cross_encoder import load_cross_encoder
 from scpo.scoring.exact import Exact
 from scpo.scoring.lexical import Lexical
+from scpo.scoring.pretrained import find_pretrained
 from scpo.scoring.process import ScorerProcess
 from scpo.shaping.drive import Scorer
 
-__all__ = ["SCORERS", "PairCache", "make_scorer", "open_scorer"]
+__all__ = ["SCORERS", "PairCache", "find_scorer", "make_scorer", "open_scorer"]
 
 SCORERS: dict[str, Callable[[Any, str], Scorer]] = {
     "exact": lambda config, device: Exact(config),
@@ -29,6 +30,16 @@ def make_scorer(config: ScorerConfig, *, device: str = "cpu") -> Scorer:
         ScorerError: The scorer's model or packages are missing; says what to install.
     """
     return SCORERS[config.kind](config, device)
+
+
+def find_scorer(config: ScorerConfig) -> None:
+    """Make sure that the configured scorer's model is there, without loading it.
+
+    Raises:
+        ScorerError: It is not; says what to do.
+    """
+    if isinstance(config, BiEncoderScorer | CrossEncoderScorer):
+        find_pretrained(config.path)
 
 
 def open_scorer(config: ScorerConfig, runtime: ScorerRuntime, *, device: str = "cpu") -> PairCache:

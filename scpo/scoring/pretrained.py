@@ -20,6 +20,19 @@ def pretrained(path: str, auto_class: str, **settings: Any) -> tuple[Any, Any]:
     Raises:
         ScorerError: torch and transformers are not installed, or there is no such model; says how to get it.
     """
+    return _load(path, "AutoTokenizer"), _load(path, auto_class, **settings)
+
+
+def find_pretrained(path: str) -> None:
+    """Make sure that there is a model, without its weights; of one on the hub, only the configuration is downloaded.
+
+    Raises:
+        ScorerError: As :func:`pretrained`.
+    """
+    _load(path, "AutoConfig")
+
+
+def _load(path: str, auto_class: str, **settings: Any) -> Any:
     try:
         import transformers
     except ImportError as error:
@@ -27,11 +40,9 @@ def pretrained(path: str, auto_class: str, **settings: Any) -> tuple[Any, Any]:
     source = package_folder(path.removeprefix(_PACKAGE)) if path.startswith(_PACKAGE) else path
     local = Path(source).is_dir()
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=local)
-        model = getattr(transformers, auto_class).from_pretrained(source, local_files_only=local, **settings)
+        return getattr(transformers, auto_class).from_pretrained(source, local_files_only=local, **settings)
     except (OSError, ValueError) as error:
         raise ScorerError(_missing(path, local, error)) from error
-    return tokenizer, model
 
 
 def _missing(path: str, local: bool, error: Exception) -> str:

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from scpo.errors import ConfigError
+from scpo.scoring import find_scorer
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
@@ -35,11 +36,15 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
     Raises:
         ConfigError: A package is not installed; nothing was loaded yet.
+        ScorerError: The scorer's model is not there; neither was anything.
     """
     if config.method.agent is not None:
         _load(EVALUATION, config).train(config, folder, should_stop)
         return
-    _load(TRAINERS[config.trainer.name], config).train(config, folder, should_stop)
+    module = _load(TRAINERS[config.trainer.name], config)
+    if config.method.shaper:
+        find_scorer(config.scorer)  # else it is missed at its first use only, after the warm start and a rollout
+    module.train(config, folder, should_stop)
 
 
 def _load(module: str, config: RunConfig) -> ModuleType:

@@ -1,8 +1,9 @@
+import importlib
 import sys
 
 import pytest
 
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, ScorerError
 from scpo.schema import PROVIDES
 from scpo.trainers import TRAINERS, train
 from sweeps.compose import compose_run
@@ -18,3 +19,15 @@ def test_a_package_that_is_not_installed_is_named_with_what_installs_it(monkeypa
         monkeypatch.delitem(sys.modules, loaded)
     with pytest.raises(ConfigError, match=r"package torch is not installed; pip install 'scpo\[alfworld,local\]'"):
         train(compose_run(["method=scpo"]), None, lambda: False)
+
+
+def test_a_missing_reranker_is_said_before_anything_else_is_done(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    (tmp_path / "empty").mkdir()
+    local = importlib.import_module(TRAINERS["local"])
+    monkeypatch.setattr(local, "train", lambda *_: pytest.fail("the training began"))
+    words = ["scorer=bge_reranker_v2_m3", f"scorer.path={tmp_path / 'empty'}"]
+    with pytest.raises(ScorerError, match=r"needs config\.json, weights, tokenizer"):
+        train(compose_run(["method=scpo", *words]), None, lambda: False)
+    with pytest.raises(pytest.fail.Exception, match="the training began"):
+        train(compose_run(["method=gigpo", *words]), None, lambda: False)  # never asks a scorer
