@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scpo.errors import ScorerUnavailable
 from scpo.shaping.probe import dense_probe
 from scpo.tracking.atomic import write_bytes
 
@@ -19,6 +23,17 @@ if TYPE_CHECKING:
     from scpo.tracking import RunFolder
 
 TEXT_BATCHES = 5  # the paper's t-SNE embeds five early batches (appendix D.2)
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def spared(sample: str, step: int) -> Iterator[None]:
+    """A sample for the figures is left out where the configuration lets training go on without the scorer."""
+    try:
+        yield
+    except ScorerUnavailable as error:
+        logger.error("no %s of step %d: %s", sample, step, error)
 
 
 def save_probe(
@@ -39,13 +54,18 @@ def save_probe(
 
 
 def save_step_texts(folder: RunFolder, step: int, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
-    """``diagnostics/step_texts_step_<n>.npz``, only for the first five batches that have an active group."""
+    """``diagnostics/step_texts_step_<n>.npz``, only for the first five batches that have an active group.
+
+    Nothing to do where the filter left no step in.
+    """
     if not diagnostics.metrics.get("credit/active_groups") or diagnostics.shaped is None:
         return
     earlier = [path for path in folder.diagnostics.glob("step_texts_step_*.npz") if int(path.stem[-5:]) < step]
     if len(earlier) >= TEXT_BATCHES:
         return
     records = diagnostics.steps(batch)
+    if not records:
+        return
     columns = {name: np.array([record[name] for record in records]) for name in records[0]}
     _save(folder, f"step_texts_step_{step:05d}.npz", columns)
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from scpo.errors import ConfigError, StepBatchError
+from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
 from scpo.schema import ExactScorer
 from scpo.scoring.exact import Exact
 from scpo.tracking import JsonLines, RunFolder
@@ -200,6 +200,17 @@ def test_credit_is_recorded_by_the_forks_own_step(hooked, tmp_path):
     assert line["step"] == 1
     assert (RunFolder(tmp_path).diagnostics / "groups_step_00001.json.gz").exists()
     assert line["credit/active_groups"] == 1.0
+    assert line["credit/steps"] == 1.0
+
+
+def test_a_scorer_that_gives_out_on_a_sample_costs_the_sample_and_not_the_step(hooked, tmp_path, monkeypatch):
+    def gone(task, scorer):
+        raise ScorerUnavailable("the process of scorer exact failed")
+
+    monkeypatch.setattr("scpo.trainers.group_records.dense_similarity", gone)
+    trainer = hooked("method=scpo", "machine.scorer.on_scorer_failure=skip_shaping")
+    assert not torch.equal(trainer.data.batch["step_rewards"], trainer.before)
+    (line,) = JsonLines(RunFolder(tmp_path).metrics).records()
     assert line["credit/steps"] == 1.0
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from scpo.credit import assign
-from scpo.errors import RolloutError
+from scpo.errors import RolloutError, ScorerUnavailable
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer
 from scpo.scoring.exact import Exact
@@ -213,6 +213,18 @@ def test_what_a_method_measures_comes_from_verls_own_columns(run):
     made = run("method=empg")
     _, _, rows = advantages(made, play(made), 1, entropy=0.5)
     assert any((row != 0).any() for row in rows)
+
+
+def test_a_scorer_that_gives_out_on_a_sample_costs_the_sample_and_not_the_step(run, monkeypatch):
+    def gone(task, scorer):
+        raise ScorerUnavailable("the process of scorer exact failed")
+
+    monkeypatch.setattr("scpo.trainers.group_records.dense_similarity", gone)
+    made = run("method=scpo", "machine.scorer.on_scorer_failure=skip_shaping")
+    _, metrics, rows = advantages(made, play(made), 1)
+    assert metrics["credit/steps"] > 0
+    assert any((row != 0).any() for row in rows)
+    assert not list(made.place.folder.diagnostics.glob("groups_*"))
 
 
 def test_a_lost_row_stops_the_step(run):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scpo.credit import CreditDiagnostics
 from scpo.envs import make_environment
 from scpo.envs.base import Environment, PlanningEnvironment, Task
-from scpo.errors import ScorerError, ScorerUnavailable
+from scpo.errors import ScorerError
 from scpo.progress import progress
 from scpo.rollout import Generation, Slot, Trajectory, group_slots, rollout, step_batch
 from scpo.schema import required
@@ -43,7 +43,7 @@ from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.update import UpdateBatch, update
 from scpo.trainers.local.validation import validate
 from scpo.trainers.precision import credit_precision
-from scpo.trainers.samples import save_probe, save_step_texts
+from scpo.trainers.samples import save_probe, save_step_texts, spared
 from scpo.trainers.tasks import AGAIN, CRITIC, PRECISION, PROBE, ROLLOUT, SHUFFLE, training_tasks
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict
                 reference=session.reference,
             )
         save_step_texts(folder, step, batch, estimated.diagnostics)
-    with clock("samples"), _spared("groups", step):
+    with clock("samples"), spared("groups", step):
         save_groups(folder, step, batch, estimated.diagnostics, config=config, scorer=session.scorer)
     with clock("precision"):
         precision = _precision(session, sampled.kept, batch, estimated.diagnostics, step)
@@ -219,15 +219,6 @@ def _estimate(
     except ScorerError:
         _save(session, folder, step - 1)
         raise
-
-
-@contextmanager
-def _spared(sample: str, step: int) -> Iterator[None]:
-    """A sample for the figures is left out where the configuration lets training go on without the scorer."""
-    try:
-        yield
-    except ScorerUnavailable as error:
-        logger.error("no %s of step %d: %s", sample, step, error)
 
 
 def _precision(
@@ -319,5 +310,5 @@ def _probe(session: Session, step: int, folder: RunFolder) -> None:
         success_threshold=config.env.success_threshold,
         position_N=_positions(config, trajectories),
     )
-    with _spared("probe", step):
+    with spared("probe", step):
         save_probe(folder, step, batch, session.scorer, shaper, seed=(config.seed, step))

@@ -5,10 +5,7 @@ Registered as ``scpo`` in the process that imports this module: that of the task
 
 from __future__ import annotations
 
-import logging
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,14 +18,13 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
 from scpo.envs.base import PlanningEnvironment
-from scpo.errors import ScorerUnavailable
 from scpo.rollout import step_batch
 from scpo.schema import required
 from scpo.tracking import Tracker
 from scpo.trainers.group_records import save_groups
 from scpo.trainers.precision import credit_precision
 from scpo.trainers.ray_scorer import open_ray_scorer
-from scpo.trainers.samples import save_probe, save_step_texts
+from scpo.trainers.samples import save_probe, save_step_texts, spared
 from scpo.trainers.tasks import PRECISION
 from scpo.trainers.verl.checkpoints import mark_complete
 from scpo.trainers.verl.data import PROBE
@@ -45,8 +41,6 @@ from scpo.trainers.verl.rows import Rows, read_rows
 from scpo.trainers.verl.settings import MODE
 from scpo.trainers.verl.versions import check_signatures
 from scpo.trainers.verl.workplace import workplace_of
-
-logger = logging.getLogger(__name__)
 
 TOKEN_COLUMNS = {"entropy": "entropy", "value": "values"}
 """What a method may require of each token -> verl's name of it."""
@@ -150,9 +144,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _diagnostics(self, rows: Rows, estimated: Estimate) -> dict[str, float]:
         run, step = self.place.config, self.global_steps
         save_step_texts(self.place.folder, step, estimated.batch, estimated.diagnostics)
-        with _spared("groups", step):
+        with spared("groups", step):
             save_groups(self.place.folder, step, estimated.batch, estimated.diagnostics, config=run, scorer=self.scorer)
-        save_groups(self.place.folder, step, estimated.batch, estimated.diagnostics, config=run, scorer=self.scorer)
         metrics = rollout_metrics(rows, estimated.trajectories) | estimated.diagnostics.metrics
         shaped = estimated.diagnostics.shaped
         if (
@@ -190,7 +183,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         run, step = self.place.config, self.global_steps
         assert run.method.shaper is not None and self.scorer is not None  # noqa: S101, PT018 (asked by the caller)
         batch = step_batch(rows.trajectories, success_threshold=run.env.success_threshold)
-        with _spared("probe", step):
+        with spared("probe", step):
             save_probe(self.place.folder, step, batch, self.scorer, run.method.shaper, seed=(run.seed, step))
 
     def _finished(self, metrics: dict[str, Any], step: int) -> None:
@@ -201,15 +194,6 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             mark_complete(self.place.folder, step, keep=self.place.config.trainer.keep_checkpoints)
         if self.place.stop_file.exists():
             self.total_training_steps = step  # verl's loop ends here
-
-
-@contextmanager
-def _spared(sample: str, step: int) -> Iterator[None]:
-    """A sample for the figures is left out where the configuration lets training go on without the scorer."""
-    try:
-        yield
-    except ScorerUnavailable as error:
-        logger.error("no %s of step %d: %s", sample, step, error)
 
 
 def _jagged(rows: list[Any]) -> torch.Tensor:

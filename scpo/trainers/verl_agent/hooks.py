@@ -15,7 +15,7 @@ from scpo.shaping.drive import Scorer
 from scpo.steps import FloatArray, StepBatch
 from scpo.tracking import JsonLines, RunFolder
 from scpo.trainers.group_records import save_groups
-from scpo.trainers.samples import save_step_texts
+from scpo.trainers.samples import save_step_texts, spared
 from scpo.trainers.verl_agent.recording import Recorder
 from scpo.trainers.verl_agent.rows import step_batch
 
@@ -100,7 +100,8 @@ class Hooks:
     def _record(self, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
         """Credit of this step; lines from a later step than this are of an attempt that was not kept."""
         save_step_texts(self.folder, self.step, batch, diagnostics)
-        save_groups(self.folder, self.step, batch, diagnostics, config=self.config, scorer=self.scorer)
+        with spared("groups", self.step):
+            save_groups(self.folder, self.step, batch, diagnostics, config=self.config, scorer=self.scorer)
         for path, values in ((self.folder.metrics, diagnostics.metrics), (self.folder.timing, diagnostics.timings)):
             if path.name not in self._logs:
                 self._logs[path.name] = JsonLines(path)
