@@ -18,7 +18,7 @@ from scpo.trainers import train
 from scpo.trainers.verl_agent.hooks import Hooks, install
 from scpo.trainers.verl_agent.recording import ACTION, ANSWER, SLOT, STEP, WON
 from scpo.trainers.verl_agent.rows import step_batch
-from scpo.trainers.verl_agent.settings import settings
+from scpo.trainers.verl_agent.settings import command_line, settings
 from sweeps.compose import compose_run
 
 torch = pytest.importorskip("torch")
@@ -105,6 +105,7 @@ class RayPPOTrainer:
         mask = torch.ones(len(rows), L)
         self.data = SimpleNamespace(non_tensor_batch=columns, batch={"response_mask": mask})
         self.data.batch["step_rewards"] = torch.linspace(-1, 1, len(rows))
+        self.data.batch["attention_mask"] = torch.arange(9) < torch.tensor([[4 + step] for step in columns[STEP]])
         self.before = self.data.batch["step_rewards"].clone()
         entropy = torch.arange(len(rows) * L).reshape(len(rows), L) / 10
         trainer_module.agg_loss(loss_mat=entropy, loss_mask=mask, loss_agg_mode="token-mean")
@@ -183,6 +184,20 @@ def test_matching_reads_the_forks_order_of_rows(hooked):
     assert sorted(batch.trajectory_N[batch.original_N].tolist()) == [0] * 3 + [1] * 3 + [2] + [3] * 3
 
 
+def test_by_length_the_longest_row_comes_first_whatever_the_forks_order_and_ties_are_in_time_order(hooked):
+    columns = hooked("method=gigpo", copies=(), order=[9, 0, 1, 2, 3, 4, 5, 6, 7, 8]).data.non_tensor_batch
+    batch = step_batch(columns, success_threshold=0.0, length_N=np.array([7, 1, 5, 9, 5, 5, 1, 1, 1, 1]))
+    assert batch.position_N.tolist() == [1, 5, 2, 0, 3, 4, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(("order", "credited"), [("balanced", [(1, 0), (1, 1), (3, 1)]), ("length", [(1, 1), (3, 1)])])
+def test_the_order_by_length_reads_the_rows_tokens(hooked, order, credited):
+    """Rows grow with time here: in the fork's order "a" comes before "c", by length "c" claims the reference's end."""
+    trainer = hooked("method=scpo", "method.shaper.matcher=forward", f"method.shaper.order={order}", copies=())
+    columns, moved = trainer.data.non_tensor_batch, trainer.data.batch["step_rewards"] - trainer.before
+    assert [(columns[SLOT][row], columns[STEP][row]) for row in np.flatnonzero(moved.numpy())] == credited
+
+
 @pytest.mark.parametrize("method", ["hgpo", "g2po", "empg"])
 def test_estimators_that_the_fork_has_not_take_its_place(hooked, method):
     trainer = hooked(f"method={method}")
@@ -257,6 +272,53 @@ def test_what_the_fork_cannot_run_is_refused():
         words("env=webshop_paper")
     with pytest.raises(ConfigError, match=r"trainer=local model=tiny; verl-agent needs"):
         settings(compose_run([]), RunFolder("/runs/x").path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("method.estimator.singletons=group_step", "knows zero only; trainer=local and verl have more"),
+        ("method.estimator.statistics=trajectories", "knows rows only"),
+        ("trainer.verl.engine=hf", "knows vllm only"),
+        ("env.prompt=compact", "knows verl_agent only"),
+    ],
+)
+def test_a_value_that_the_fork_has_not_is_refused_by_its_key(change, reason):
+    with pytest.raises(ConfigError, match=f"{change}: verl-agent {reason}"):
+        words("method=scpo", change)
+
+
+def test_what_the_fork_estimates_by_our_estimators_has_all_their_values():
+    assert words("method=hgpo", "method.estimator.statistics=trajectories")
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "value"),
+    [
+        ("trainer.temperature=0.7", "actor_rollout_ref.rollout.temperature", 0.7),
+        ("trainer.epochs=2", "actor_rollout_ref.actor.ppo_epochs", 2),
+        ("trainer.loss.dual_clip=5.0", "actor_rollout_ref.actor.clip_ratio_c", 5.0),
+        ("trainer.optimizer.weight_decay=0.1", "actor_rollout_ref.actor.optim.weight_decay", 0.1),
+        ("trainer.optimizer.gradient_clip=0.5", "actor_rollout_ref.actor.grad_clip", 0.5),
+        ("trainer.optimizer.warmup_steps=3", "actor_rollout_ref.actor.optim.lr_warmup_steps", 3),
+    ],
+)
+def test_no_value_of_the_training_protocol_is_left_to_the_forks_default(change, key, value):
+    assert words(change)[key] == value != words()[key]
+
+
+def test_the_normalisation_of_grpo_and_the_critics_optimiser_reach_the_fork():
+    assert (
+        words("method=grpo", "method.estimator.normalisation=mean_norm")["algorithm.norm_adv_by_std_in_grpo"] is False
+    )
+    assert words("method=ppo", "trainer.optimizer.weight_decay=0.1")["critic.optim.weight_decay"] == 0.1
+    assert words("method=ppo", "trainer.optimizer.gradient_clip=0.5")["critic.grad_clip"] == 0.5
+
+
+def test_words_of_the_configuration_come_after_ours_and_typed_ones_last():
+    config = run('trainer.verl.overrides=["env.seed=7"]')
+    line = command_line(config, settings(config, RunFolder("/runs/x").path), ["env.seed=8"])
+    assert [word for word in line if word.startswith("env.seed=")] == ["env.seed=0", "env.seed=7", "env.seed=8"]
 
 
 def test_starting_it_here_says_what_to_type_in_the_forks_environment(tmp_path):

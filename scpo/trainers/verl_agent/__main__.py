@@ -18,7 +18,7 @@ from scpo.errors import ConfigError, ScpoError
 from scpo.tracking import RunFolder
 from scpo.trainers.ray_scorer import open_ray_scorer
 from scpo.trainers.verl_agent.hooks import Hooks, install
-from scpo.trainers.verl_agent.settings import settings
+from scpo.trainers.verl_agent.settings import command_line, settings
 
 logger = logging.getLogger(__name__)
 
@@ -47,12 +47,13 @@ def hooked_runner(task_runner: Any) -> Any:
 def main(words: list[str]) -> None:
     """Generate the words and hand over to the fork."""
     folder = RunFolder(Path(words[0]).resolve())
-    chosen = settings(folder.read_config(), folder.path)
+    run = folder.read_config()
+    chosen = settings(run, folder.path)
     for setting in chosen:
         logger.info("%s    (%s)", setting.word, setting.source)
     from verl.trainer import main_ppo
 
-    config = compose_fork(Path(main_ppo.__file__).with_name("config"), [*(one.word for one in chosen), *words[1:]])
+    config = compose_fork(Path(main_ppo.__file__).with_name("config"), command_line(run, chosen, words[1:]))
     main_ppo.TaskRunner = hooked_runner(main_ppo.TaskRunner)
     main_ppo.run_ppo(config)
 

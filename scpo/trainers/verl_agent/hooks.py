@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from scpo.credit import CreditDiagnostics, assign
-from scpo.schema import RunConfig, required
+from scpo.schema import RunConfig, ShaperConfig, required
 from scpo.shaping.drive import Scorer
-from scpo.steps import FloatArray, StepBatch
+from scpo.steps import FloatArray, IntArray, StepBatch
 from scpo.tracking import JsonLines, RunFolder
 from scpo.trainers.group_records import save_groups
 from scpo.trainers.samples import save_step_texts, spared
@@ -75,6 +75,7 @@ class Hooks:
                 data.non_tensor_batch,
                 success_threshold=self.config.env.success_threshold,
                 entropy_N=self.entropy_N,
+                length_N=_lengths(data, self.config.method.shaper),
             )
             advantage_N, diagnostics = assign(
                 batch,
@@ -107,6 +108,14 @@ class Hooks:
                 self._logs[path.name] = JsonLines(path)
                 self._logs[path.name].truncate_after(self.step - 1)
             self._logs[path.name].append({"step": self.step, **values})
+
+
+def _lengths(data: Any, shaper: ShaperConfig | None) -> IntArray | None:
+    """Tokens of each row, as the fork's balancing counts them; None: nothing is ordered by them."""
+    if shaper is None or shaper.order != "length":
+        return None
+    length_N: IntArray = data.batch["attention_mask"].sum(-1).cpu().numpy()
+    return length_N
 
 
 def _add(data: Any, bonus_N: FloatArray) -> None:

@@ -9,14 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.errors import StepBatchError
-from scpo.steps import FloatArray, StepBatch
+from scpo.shaping.order import positions
+from scpo.steps import FloatArray, IntArray, StepBatch
 from scpo.trainers.verl_agent.recording import ACTION, ANSWER, SLOT, STEP, WON
 
 NEEDED = ("uid", "anchor_obs", "rewards", "episode_rewards", "is_action_valid", SLOT, STEP, ACTION, ANSWER, WON)
 
 
 def step_batch(
-    columns: Mapping[str, NDArray[Any]], *, success_threshold: float, entropy_N: FloatArray | None = None
+    columns: Mapping[str, NDArray[Any]],
+    *,
+    success_threshold: float,
+    entropy_N: FloatArray | None = None,
+    length_N: NDArray[np.int64] | None = None,
 ) -> StepBatch:
     """Rows in the fork's order, which is the processing order; rows that it copied are marked.
 
@@ -24,6 +29,7 @@ def step_batch(
         columns: ``non_tensor_batch``.
         success_threshold: tau_succ; a return above it is a success for the shaper.
         entropy_N: Mean token entropy of each row, where the estimator requires it.
+        length_N: Tokens of each row, where they are the processing order: longest first, ties in time order.
 
     Raises:
         StepBatchError: A column is missing, or a row breaks the data contract.
@@ -48,10 +54,17 @@ def step_batch(
         episode_return_N=_floats(columns["episode_rewards"]),
         success_N=_floats(columns["episode_rewards"]) > np.float32(success_threshold),
         won_N=_ever(columns[WON], slot_N),
-        position_N=np.arange(len(slot_N)),
+        position_N=np.arange(len(slot_N)) if length_N is None else _by_length(length_N, slot_N, step_N),
         is_copy_N=_repeated(slot_N, step_N),
         entropy_N=entropy_N,
     )
+
+
+def _by_length(length_N: NDArray[np.int64], slot_N: NDArray[np.int64], step_N: NDArray[np.int64]) -> IntArray:
+    in_time = np.lexsort((step_N, slot_N))
+    position_N = np.empty_like(in_time)
+    position_N[in_time] = positions(length_N[in_time], "length", 1)
+    return position_N
 
 
 def _floats(column: NDArray[Any]) -> FloatArray:
