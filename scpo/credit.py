@@ -205,7 +205,11 @@ def _batch_metrics(batch: StepBatch, config: MethodConfig, seed: Seed) -> dict[s
 def _effect_metrics(
     batch: StepBatch, credit_N: FloatArray, shift_N: FloatArray, host: EstimatorConfig
 ) -> dict[str, float]:
-    """Whether the credit reached the advantages, over credited rows without copies."""
+    """The share of the credit that can reach an advantage, and how far it shifts them, over rows without copies.
+
+    Dividing by a deviation leaves two rows nothing but their order, so credit in a group of two may shift neither: it
+    counts as effective all the same (ledger 29).
+    """
     anchor_N = host_anchor_groups(batch, host)
     original_N = batch.original_N
     shared_N = np.bincount(anchor_N[original_N])[anchor_N] >= 2

@@ -85,6 +85,14 @@ def test_every_diagnostic_of_a_hand_worked_batch():
     json.dumps(metrics | told.timings, allow_nan=False)
 
 
+@pytest.mark.parametrize(("outcome", "shift"), [(10, 0.0), (0.1, np.sqrt(2))])
+def test_of_two_normalised_rows_only_the_order_reaches_the_advantage_whatever_counts_as_effective(outcome, shift):
+    batch = make_batch((0, 0, "a b", outcome), (0, 1, "a c", 0))  # anchor start: 0.95 * outcome against 0 + 0.5
+    _, told = assign(batch, EqualityScorer(), SCPO)
+    assert told.metrics["credit/effective"] == 1
+    assert told.metrics["credit/shift"] == pytest.approx(shift, abs=1e-4)
+
+
 def test_inexact_matches_lower_the_exact_share():
     scorer = TableScorer({("a || now a", "x || now x"): 0.9, ("b || now b", "a || now a"): 0.9})
     _, told = assign(BATCH, scorer, SCPO)
