@@ -67,6 +67,15 @@ def test_the_critic_learns_its_targets_and_leaves_the_policy_alone():
     assert all(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
 
 
+def test_targets_that_are_not_finite_leave_the_critic_as_it_was():
+    policy, generations = played()
+    critic = critic_of(policy)
+    value_NL = values(critic, generations, 4)
+    targets = Targets(value_NL, np.full_like(value_NL, np.inf))
+    update_critic(critic, generations, targets, trainer_config(), rng=np.random.default_rng(0))
+    assert (values(critic, generations, 4) == value_NL).all()
+
+
 def test_advantages_of_a_fresh_critic_are_the_whitened_scores():
     _, generations = played()
     mask_NL = response_mask(generations)

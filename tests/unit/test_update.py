@@ -79,6 +79,20 @@ def test_only_tokens_with_an_advantage_move_the_policy():
     assert not torch.equal(still, moved)
 
 
+def test_a_mini_batch_without_a_finite_gradient_changes_no_weight_and_the_others_still_do(caplog):
+    policy = tiny_policy()
+    batch = sampled(policy)
+    broken = UpdateBatch(batch.generations, np.where(np.arange(len(batch.advantage)) == 0, np.inf, batch.advantage))
+    before = torch.cat([parameter.detach().flatten() for parameter in policy.model.parameters()])
+    whole, metrics = updated_weights(broken, policy)
+    assert torch.equal(whole, before)
+    assert not np.isfinite(metrics["actor/grad_norm"])
+    assert "changes no weight" in caplog.text
+    halves, _ = updated_weights(broken, policy, mini_batch_rows=8)
+    assert torch.isfinite(halves).all()
+    assert not torch.equal(halves, before)
+
+
 def test_first_update_is_on_policy():
     policy = tiny_policy()
     _, metrics = updated_weights(sampled(policy), policy)

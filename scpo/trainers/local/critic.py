@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from scpo.rollout import Generation
 from scpo.trainers.local.batches import MicroBatch, micro_batches, mini_batches, response_mask, token_pairs
+from scpo.trainers.local.descent import descend
 from scpo.trainers.local.policy import LocalPolicy, positions
 
 if TYPE_CHECKING:
@@ -112,9 +113,7 @@ def update_critic(
         for rows in mini_batches(len(generations), config.mini_batch_rows, rng):
             critic.optimizer.zero_grad()
             sums["critic/loss"] += _accumulate(critic, generations, rows, targets, config)
-            norm = torch.nn.utils.clip_grad_norm_(critic.model.parameters(), config.optimizer.gradient_clip)
-            critic.optimizer.step()
-            sums["critic/grad_norm"] += float(norm)
+            sums["critic/grad_norm"] += descend(critic.model, critic.optimizer, config.optimizer.gradient_clip)
             steps += 1
     mask_NL = response_mask(generations)
     means = {"critic/value": targets.value_NL[mask_NL].mean(), "critic/return": targets.return_NL[mask_NL].mean()}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from scpo.rollout import Generation
 from scpo.trainers.local.batches import micro_batches, mini_batches, token_pairs
+from scpo.trainers.local.descent import descend
 from scpo.trainers.local.loss import policy_loss
 from scpo.trainers.local.policy import LocalPolicy
 
@@ -55,9 +56,7 @@ def update(
             count = sum(len(batch.generations[row].response_ids) for row in rows)
             for name, value in _accumulate(policy, batch, rows, config, tokens=count, reference=reference):
                 sums[name] += value
-            norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), config.optimizer.gradient_clip)
-            optimizer.step()
-            sums["actor/grad_norm"] += float(norm)
+            sums["actor/grad_norm"] += descend(policy.model, optimizer, config.optimizer.gradient_clip)
             tokens, steps = tokens + count, steps + 1
     per_step = {"actor/grad_norm", "actor/loss"}
     means = {name: value / (steps if name in per_step else tokens) for name, value in sorted(sums.items())}
