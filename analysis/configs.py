@@ -75,6 +75,7 @@ def settings_table(
         blocks=(Block(f"Finished runs of {scale} scale", rows),),
         caption=caption,
         label=f"{label}-{scale}",
+        repeated=2,
     )
 
 
@@ -91,4 +92,4 @@ def _value(data: Collected, entry: Entry, part: Section, rows: tuple[Row, ...]) 
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return str(value).replace("e-0", "e-") if isinstance(value, float) else str(value)

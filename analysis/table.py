@@ -2,45 +2,14 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from analysis.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
 from analysis.stats import Summary
 
-_ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "…": r"\ldots{}",
-    "“": "``",
-    "”": "''",
-    "&": r"\&",
-    "%": r"\%",
-    "_": r"\_",
-    "#": r"\#",
-    "−": "$-$",
-    "±": r"$\pm$",
-    "–": "--",
-    "→": r"$\to$",
-    "×": r"$\times$",
-    "·": r"$\cdot$",
-    "‖": r"$\Vert$",
-    "θ": r"$\theta$",
-    "λ": r"$\lambda$",
-    "α": r"$\alpha$",
-    "γ": r"$\gamma$",
-    "τ": r"$\tau$",
-    "π": r"$\pi$",
-    "Π": r"$\Pi$",
-    "Δ": r"$\Delta$",
-    "≥": r"$\geq$",
-    "∅": r"$\varnothing$",
-}
+BESIDE = 3  # columns of texts that are legible beside the repeated ones
+TEXT_SHARE = 0.93  # of the text's width; the rest lies between the columns
 
 
 @dataclass(frozen=True)
@@ -106,20 +75,33 @@ class Table:
     caption: str
     label: str
     widths: tuple[float, ...] = ()  # of the columns ``words`` where they hold whole texts: shares of the page's width
+    repeated: int = 0  # leading columns of a table of texts alone; LaTeX repeats them where it spreads the others
 
     def tex(self) -> str:
-        """A ``table*`` float that needs only the package booktabs."""
+        """``table*`` floats that need the packages booktabs and graphicx."""
+        return floats(self._grids(), escape(self.caption), self.label)
+
+    def _grids(self) -> Iterator[Grid]:
         columns = (*self.words, *self.numbers)
-        texts = "".join(rf"p{{{width}\textwidth}}" for width in self.widths) or "l" * len(self.words)
-        layout = texts + "c" * len(self.numbers)
-        lines = [r"\begin{table*}[t]", r"\centering", r"\footnotesize", r"\setlength{\tabcolsep}{3pt}"]
-        lines += [rf"\begin{{tabular}}{{@{{}}{layout}@{{}}}}", r"\toprule", _tex_row(columns)]
-        for block in self.blocks:
-            title = _escape(block.title)
-            lines += [r"\midrule", rf"\multicolumn{{{len(columns)}}}{{@{{}}l}}{{\textit{{{title}}}}} \\"]
-            lines += [_tex_row(row) for row in block.rows]
-        lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{_escape(self.caption)}}}"]
-        return _joined([*lines, rf"\label{{{self.label}}}", r"\end{table*}"])
+        if not self.repeated:
+            yield self._grid(columns, self.widths, range(len(columns)))
+            return
+        beside = min(BESIDE, len(columns) - self.repeated)
+        width = round(TEXT_SHARE / (self.repeated + beside), 3)
+        for first in range(self.repeated, len(columns), beside):
+            chosen = (*range(self.repeated), *range(first, min(first + beside, len(columns))))
+            yield self._grid(columns, (width,) * len(chosen), chosen)
+
+    def _grid(self, columns: Sequence[str], widths: Sequence[float], chosen: Sequence[int]) -> Grid:
+        """These columns of every row; the first ``len(widths)`` hold texts."""
+        texts = "".join(rf"p{{{width}\textwidth}}" for width in widths) or "l" * len(self.words)
+        parts = (
+            Part(escape(block.title), tuple(_tex_row([cells[i] for i in chosen], widths) for cells in block.rows))
+            for block in self.blocks
+        )
+        head, _ = _tex_row([columns[i] for i in chosen], widths)
+        numbers = 0 if self.repeated else len(self.numbers)
+        return Grid(texts + "c" * numbers, head, len(chosen), tuple(parts))
 
     def md(self) -> str:
         """A Markdown table for each block, the caption last."""
@@ -148,12 +130,19 @@ class Table:
         return {ending: write().encode() for ending, write in writers.items()}
 
 
-def _tex_row(cells: Iterable[str | Number]) -> str:
-    return " & ".join(_tex_number(cell) if isinstance(cell, Number) else _escape(cell) for cell in cells) + r" \\"
+def _tex_row(cells: Sequence[str | Number], widths: Sequence[float]) -> tuple[str, int]:
+    """The row, and the lines that it takes."""
+    texts = [cell.text if isinstance(cell, Number) else cell for cell in cells]
+    shown = (
+        _tex_number(cell) if isinstance(cell, Number) else text_cell(cell) if i < len(widths) else escape(cell)
+        for i, cell in enumerate(cells)
+    )
+    return row_of(shown), lines_of(texts, widths)
 
 
 def _tex_number(number: Number) -> str:
-    mean = rf"\textbf{{{_escape(number.mean)}}}" if number.bold else _escape(number.mean)
+    mean = escape(number.mean.replace("-", "−"))
+    mean = rf"\textbf{{{mean}}}" if number.bold else mean
     return rf"{mean}$_{{\pm {number.std}}}$" if number.std else mean
 
 
@@ -163,7 +152,7 @@ def _md_row(cells: Iterable[str | Number]) -> str:
 
 def _md_cell(cell: str | Number) -> str:
     if isinstance(cell, str):
-        return cell.replace("|", r"\|")
+        return " ".join(cell.split()).replace("|", r"\|")
     return f"**{cell.text}**" if cell.bold else cell.text
 
 
@@ -172,10 +161,6 @@ def _flat(row: Iterable[str | Number]) -> list[str]:
     for cell in row:
         cells += [cell.mean if cell != NONE else "", cell.std] if isinstance(cell, Number) else [cell]
     return cells
-
-
-def _escape(text: str) -> str:
-    return "".join(_ESCAPES.get(character, character) for character in text)
 
 
 def _joined(lines: Iterable[str]) -> str:

@@ -1,0 +1,171 @@
+"""LaTeX of tables: floats for ``booktabs`` and ``graphicx`` that fit onto a page, from cells that are LaTeX already."""
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "[": "{[}",  # after the end of a row, a bare one would open its optional argument
+    "*": "{*}",  # and a bare star would be the one of \\*
+    "$": r"\$",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "&": r"\&",
+    "%": r"\%",
+    "_": r"\_",
+    "#": r"\#",
+    "…": r"\ldots{}",
+    "“": "``",
+    "”": "''",
+    "‘": "`",
+    "’": "'",
+    "–": "--",
+    "—": "---",
+    "•": r"$\bullet$",
+    "®": r"\textregistered{}",
+    "©": r"\textcopyright{}",
+    "°": r"$^\circ$",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "→": r"$\to$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "‖": r"$\Vert$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "∅": r"$\emptyset$",
+    **{
+        letter: rf"$\{name}$"
+        for letter, name in (
+            *(("α", "alpha"), ("β", "beta"), ("γ", "gamma"), ("δ", "delta"), ("ε", "varepsilon"), ("η", "eta")),
+            *(("θ", "theta"), ("λ", "lambda"), ("μ", "mu"), ("π", "pi"), ("ρ", "rho"), ("σ", "sigma"), ("τ", "tau")),
+            *(("φ", "varphi"), ("ω", "omega"), ("Δ", "Delta"), ("Π", "Pi"), ("Σ", "Sigma"), ("Ω", "Omega")),
+        )
+    },
+}
+ACCENTS = {"\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u030a": "r ", "\u0327": "c "}
+BREAKABLE = re.compile(r"(?<=\w)(\\_|/)(?=\w)")  # a line may end here if there is no space to end it at
+UNKNOWN = "?"  # a character that pdflatex has no glyph for
+MOST_LINES = 54  # of \footnotesize that stand above a long caption on a page of nine inches
+TITLE_LINES = 2  # what a title takes with its rule
+LETTERS = 100  # of \footnotesize in the text's width
+LONG_TITLE = 100  # letters
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows under one title; each with the lines that it takes."""
+
+    title: str
+    rows: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Columns with their headline, and what stands in them."""
+
+    layout: str
+    head: str
+    columns: int
+    parts: tuple[Part, ...]
+
+
+def escape(text: str) -> str:
+    """Plain text as ASCII that pdflatex prints as it is."""
+    return "".join(ESCAPES.get(character) or _letter(character) for character in " ".join(text.split()))
+
+
+def text_cell(text: str) -> str:
+    """A text in a column of a given width: ragged, and lines may end within names and paths."""
+    return r"\raggedright " + BREAKABLE.sub(r"\1\\penalty500 ", escape(text))
+
+
+def _letter(character: str) -> str:
+    if character.isascii():
+        return character
+    base, *marks = unicodedata.normalize("NFD", character)
+    if base.isascii() and len(marks) == 1 and marks[0] in ACCENTS:
+        return rf"\{ACCENTS[marks[0]]}{{{base}}}"
+    near = (one for one in unicodedata.normalize("NFKD", character) if one.isascii())
+    return "".join(ESCAPES.get(one, one) for one in near) or UNKNOWN
+
+
+def row_of(cells: Iterable[str]) -> str:
+    """One line of a table."""
+    return " & ".join(cells) + r" \tabularnewline"
+
+
+def lines_of(texts: Sequence[str], widths: Sequence[float]) -> int:
+    """How many lines a row of such texts takes in columns of these shares of the text's width."""
+    wrapped = (len(text) / (LETTERS * width) for text, width in zip(texts, widths, strict=False))
+    return max((math.ceil(lines) for lines in wrapped), default=1) or 1
+
+
+def floats(grids: Iterable[Grid], caption: str, label: str) -> str:
+    """One ``table*``, or several where a page is too short; the first has the caption, the others name it."""
+    pages = [(grid, parts) for grid in grids for parts in _pages(grid.parts)]
+    lines: list[str] = []
+    for page, (grid, parts) in enumerate(pages):
+        lines += [r"\begin{table*}[tp]", r"\centering", r"\footnotesize", r"\setlength{\tabcolsep}{3pt}"]
+        lines += _shrunk(_tabular(grid, parts))
+        said = rf"\caption{{{caption}}}", rf"\label{{{label}}}"
+        lines += said if page == 0 else [r"\par\medskip", rf"Table~\ref{{{label}}}, continued."]
+        lines.append(r"\end{table*}")
+    return "\n".join(lines) + "\n"
+
+
+def _pages(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Parts that stand on one page; one that is longer than what is left begins on the next, or is cut."""
+    page: list[Part] = []
+    left = MOST_LINES
+    for part in parts:
+        needed = TITLE_LINES + sum(lines for _, lines in part.rows)
+        if page and needed > left:
+            yield page
+            page, left = [], MOST_LINES
+        *whole, last = _pieces(part)
+        for piece in whole:
+            yield [piece]
+        page.append(last)
+        left -= TITLE_LINES + sum(lines for _, lines in last.rows)
+    if page:
+        yield page
+
+
+def _pieces(part: Part) -> list[Part]:
+    pieces: list[list[tuple[str, int]]] = [[]]
+    left = MOST_LINES - TITLE_LINES
+    for one in part.rows:
+        if pieces[-1] and one[1] > left:
+            pieces.append([])
+            left = MOST_LINES - TITLE_LINES
+        pieces[-1].append(one)
+        left -= one[1]
+    titles = [part.title, *[f"{part.title} (continued)"] * (len(pieces) - 1)]
+    return [Part(title, tuple(rows)) for title, rows in zip(titles, pieces, strict=True)]
+
+
+def _tabular(grid: Grid, parts: Iterable[Part]) -> Iterator[str]:
+    yield rf"\begin{{tabular}}{{@{{}}{grid.layout}@{{}}}}"
+    yield from (r"\toprule", grid.head)
+    for part in parts:
+        layout = r"@{}p{\textwidth}@{}" if len(part.title) > LONG_TITLE else "@{}l"
+        title = rf"\raggedright\textit{{{part.title}}}"
+        yield from (r"\midrule", rf"\multicolumn{{{grid.columns}}}{{{layout}}}{{{title}}} \tabularnewline")
+        yield from (text for text, _ in part.rows)
+    yield from (r"\bottomrule", r"\end{tabular}")
+
+
+def _shrunk(lines: Iterable[str]) -> list[str]:
+    """The lines in a box that is made smaller if it is wider than the text."""
+    first, *rest = lines
+    fit = r"\ifdim\wd0>\textwidth\resizebox{\textwidth}{!}{\usebox0}\else\usebox0\fi"
+    return [rf"\sbox0{{{first}", *rest[:-1], f"{rest[-1]}}}", fit]
