@@ -13,13 +13,13 @@ from analysis.families import PANELS, panel_order, success_metric
 from analysis.methods import compared
 from analysis.missing import missing_runs
 from analysis.rows import Row, Section
-from analysis.style import PAGE_WIDTH, house_style, line_styles
+from analysis.style import PAGE_WIDTH, REMARK, house_style, line_styles
 
 TRAINING = "train/success_rate"
 ROW_HEIGHT, MARGIN = 1.45, 0.75  # inches
 LEGEND_CHARACTERS = 122  # that fit into the page width at the legend's font size, keys included
-REMARK = "Mean ± std over seeds (finished/planned{counts})."
-MINI_REMARK = f"Mini scale. {REMARK} One or two seeds do not separate the methods; not comparable with the paper."
+HEADLINE = "Mean ± std over seeds (finished/planned{counts})."
+MINI_HEADLINE = f"Mini scale, not comparable with the paper. {HEADLINE} One or two seeds do not separate methods."
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def _legend(
     texts = [labels[name] if common else f"{labels[name]}, {counts[name]}" for name in styles]
     columns = max(1, min(len(texts), LEGEND_CHARACTERS // (max(map(len, texts)) + 9)))
     figure.legend(handles, texts, loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.4)
-    remark = MINI_REMARK if parts[0][0].scale == "mini" else REMARK
-    figure.suptitle(remark.format(counts=f": {common}" if common else ""), fontsize=7, color="#444444")
+    headline = MINI_HEADLINE if parts[0][0].scale == "mini" else HEADLINE
+    figure.suptitle(headline.format(counts=f": {common}" if common else ""), fontsize=6.5, color=REMARK)
 
 
 def _counts(parts: list[tuple[Section, tuple[Row, ...]]], name: str) -> str:

@@ -138,6 +138,7 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: dict[str, dict[str, A
     axis.set_xlim(0, 1.15 * last or 1)
     if not last:
         axis.set_xticks([])
+        axis.grid(visible=False)
         axis.text(0.5, 0.5, f"no seed reaches {100 * LEVELS[0]:.0f} %", ha="center", transform=axis.transAxes)
     keys = [axis.plot([], [], "o", color=REMARK, fillstyle=filled, markersize=4)[0] for filled in ("full", "none")]
     texts = [f"{100 * level:.0f} %" for level in LEVELS]
@@ -153,7 +154,7 @@ def _numbers(part: Section, lines: Sequence[Line]) -> Table:
     rows = []
     for line in lines:
         low, high = line.iqm_of_seeds.interval()
-        interval = f"{100 * low:.1f} to {100 * high:.1f}" if line.iqm_of_seeds.n > 1 else "–"
+        interval = f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−") if line.iqm_of_seeds.n > 1 else "–"
         steps = (number(summarise(line.reached[level]), 1, 0) for level in LEVELS)
         counts = ", ".join(f"{summarise(line.reached[level]).n}/{len(line.reached[level])}" for level in LEVELS)
         rows.append((line.row.label, line.row.count, interval, counts, percent(Summary(line.iqm, 0.0, 1)), *steps))

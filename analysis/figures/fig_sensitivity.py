@@ -19,6 +19,8 @@ from analysis.table import NONE, Block, Table, percent
 HEIGHT = 1.95  # inches
 DEFAULT = "scpo"
 DODGE = 0.012
+MARGIN = 0.08  # of a panel's width, on either side
+NARROWEST = 0.3  # range that a panel is at least as wide as
 KNOBS = {"theta": "match threshold θ", "soft_base": "soft base λ"}
 EXPERIMENTS = ("sweep_theta", "sweep_lambda")
 CHECKPOINTS = {"last": ("-", "o"), "best": ((0, (2, 1.2)), "s")}
@@ -26,7 +28,7 @@ JUDGED = {"paper": "valid_seen", "mini": "train_games"}  # a tiny policy moves o
 CAPTION = (
     "Sensitivity to one knob at a time, success rate (%) on {panel}: the last checkpoint (solid) and each run's best "
     "one (dashed), which is what the paper plots. Points are means over the finished seeds, with ± one standard "
-    "deviation where there are several; the default is red. {bias}"
+    "deviation where there are several; the default is orange. {bias}"
 )
 
 
@@ -45,7 +47,7 @@ def build(data: Collected) -> Drawing:
     part, points = _choose(data)
     with house_style():
         figure = Figure(figsize=(COLUMN_WIDTH, HEIGHT))
-        axes = figure.subplots(1, len(KNOBS), sharey=True)
+        axes = figure.subplots(1, len(KNOBS), sharey=True, width_ratios=[_span(points[knob]) for knob in KNOBS])
         for axis, (knob, label) in zip(axes, KNOBS.items(), strict=True):
             _draw(axis, points[knob])
             axis.set_xlabel(label)
@@ -112,8 +114,14 @@ def _draw(axis: Axes, points: list[Point]) -> None:
             axis.errorbar(
                 value, 100 * one.mean, yerr=spread, color=color, marker=mark, capsize=2, linewidth=1, zorder=3
             )
-    axis.set_xticks([point.value for point in points])
-    axis.margins(x=0.12)
+    axis.set_xticks([point.value for point in points], [f"{point.value:g}" for point in points])
+    axis.margins(x=MARGIN)
+
+
+def _span(points: list[Point]) -> float:
+    """The range of the values: panels as wide as their ranges have ticks equally far apart."""
+    values = [point.value for point in points]
+    return max(max(values, default=0) - min(values, default=0), NARROWEST)
 
 
 def _numbers(data: Collected, part: Section, points: dict[str, list[Point]]) -> Table:

@@ -1,4 +1,5 @@
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from analysis.collect import collect
 from analysis.curves import curve
@@ -78,3 +79,13 @@ def test_nothing_finished_names_the_command(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, state="FAILED")]})
     with pytest.raises(MissingRunsError, match=r"python sweep\.py \+experiment=ablation_monotonicity"):
         build(collect(tmp_path).at_scale("mini"))
+
+
+def test_the_headline_is_not_cut(tmp_path):
+    write_ablation(tmp_path, seeds=(0,))
+    figure = build(collect(tmp_path).at_scale("mini"))
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    extent = figure._suptitle.get_window_extent(renderer)
+    assert extent.x0 > 0.02 * figure.bbox.width
+    assert extent.x1 < 0.98 * figure.bbox.width

@@ -1,7 +1,9 @@
 import csv
 import io
+from itertools import pairwise
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from analysis.collect import collect
 from analysis.figures.fig_sensitivity import build
@@ -47,7 +49,7 @@ def test_last_and_best_checkpoint_are_both_drawn(swept):
     assert default[3:] == ("70.0", "14.1", "75.0", "21.2")
 
 
-def test_the_default_is_red_with_an_error_bar(swept):
+def test_the_default_is_orange_with_an_error_bar(swept):
     figure = build(collect(swept).at_scale("mini")).figure
     bars = [bar for bar in figure.axes[0].containers if bar.has_yerr]
     assert len(bars) == 2  # last and best of the default; the others have one seed
@@ -63,3 +65,17 @@ def test_the_default_alone_names_both_commands(tmp_path):
     write_experiment(tmp_path, {"scpo": [run_at(tmp_path)]}, name="sweep_theta")
     with pytest.raises(MissingRunsError, match=r"sweep_theta\n.*sweep_lambda"):
         build(collect(tmp_path).at_scale("mini"))
+
+
+def test_values_a_tenth_apart_have_labels_with_space_between(tmp_path):
+    default = run_at(tmp_path)
+    thetas = {f"theta_{value}": [run_at(tmp_path, theta=value)] for value in (0.4, 0.5, 0.7, 0.8)}
+    lambdas = {f"lambda_{value}": [run_at(tmp_path, soft_base=value)] for value in (0.0, 0.2, 0.3, 0.5, 0.6)}
+    write_experiment(tmp_path, {"scpo": [default], **thetas}, name="sweep_theta")
+    write_experiment(tmp_path, {"scpo": [default], **lambdas}, name="sweep_lambda")
+    figure = build(collect(tmp_path).at_scale("mini")).figure
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    for axis in figure.axes:
+        labels = [label.get_window_extent(renderer) for label in axis.get_xticklabels()]
+        assert min(right.x0 - left.x1 for left, right in pairwise(labels)) > 0.04 * figure.dpi  # 2.9 points
