@@ -42,7 +42,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
         _load(EVALUATION, config).train(config, folder, should_stop)
         return
     module = _load(TRAINERS[config.trainer.name], config)
-    if config.method.shaper:
+    if config.method.shaper and config.trainer.name != "verl_agent":  # that one runs in an environment of its own
         find_scorer(config.scorer)  # else it is missed at its first use only, after the warm start and a rollout
     module.train(config, folder, should_stop)
 
