@@ -50,6 +50,7 @@ def mirrored_run(
         head=head,
         config=dict(config),
         setting=verl_agent_logs.setting_of(config) if foreign else setting_of(dict(config), {}),
+        any_scorer="" if foreign else setting_of({**config, "scorer": None}, {}),
         state=DONE if planned and (step or 0) >= planned else state,
         step=step,
         commit=None,

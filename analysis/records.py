@@ -83,6 +83,7 @@ class Run:
     head: RunHead
     config: dict[str, Any]  # all of it, in the words of the trainer that wrote it
     setting: str  # hash of all that the rows of one table must share
+    any_scorer: str  # the same apart from the scorer, which is what one row of an experiment may vary
     state: str
     step: int | None
     commit: str | None
@@ -134,6 +135,7 @@ def read_run(folder: Path) -> Run:
         head=head,
         config=config,
         setting=setting_of(config, panels),
+        any_scorer=setting_of(config | {"scorer": None}, panels),
         state=str(status.get("state", "UNKNOWN")),
         step=status.get("step"),
         commit=status.get("commit"),

@@ -1,7 +1,8 @@
 """Which runs make which row of a table, and which of them are missing.
 
 A section is a set of rows that may stand under each other: same scale, environment and model, and configs that differ
-in method and seed only. Runs that differ in anything else (training steps, panels, ...) get sections of their own.
+in method and seed only; one row of an experiment may have a scorer of its own. Runs that differ in anything else
+(training steps, panels, ...) get sections of their own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -95,9 +96,10 @@ def sections(
     merged: dict[tuple[str, str, str, str | None], _Draft] = {}
     problems: list[Problem] = []
     for record in records:
+        settings = _settings(record, runs)
         for row in record.rows:
             for run in row.runs:
-                key = (record.scale, run.env, run.model, _setting_of(run, record, runs))
+                key = (record.scale, run.env, run.model, settings[run.id])
                 problem = _wrong_scale(run, record, runs)
                 if not problem:
                     problem = merged.setdefault(key, _Draft({}, {}, {})).add(record, row.name, row.label, run)
@@ -138,10 +140,26 @@ def _row_run(run: PlannedRun, runs: Mapping[str, Run], scale: str) -> RowRun:
     return RowRun(run.id, run.seed, runs[run.id].state if head.scale == scale else f"of scale {head.scale}")
 
 
-def _setting_of(run: PlannedRun, record: ExperimentRecord, runs: Mapping[str, Run]) -> str | None:
-    """The run's setting; for one that has not started, that of its experiment on the same benchmark."""
-    same = (other.id for row in record.rows for other in row.runs if (other.env, other.model) == (run.env, run.model))
-    return next((runs[known].setting for known in (run.id, *same) if known in runs), None)
+def _settings(record: ExperimentRecord, runs: Mapping[str, Run]) -> dict[str, str | None]:
+    """Each run's setting; for one that has not started, that of its experiment on the same benchmark.
+
+    A row that is alone in its setting, for it has another scorer, is a variant: it stands beside the first row.
+    """
+    planned = [(row.name, run) for row in record.rows for run in row.runs]
+    found: dict[str, str | None] = {}
+    for benchmark in benchmarks(record):
+        here = [(row, run.id) for row, run in planned if (run.env, run.model) == benchmark]
+        known = [(row, runs[run]) for row, run in here if run in runs]
+        rows: dict[str, set[str]] = {}
+        for row, of_row in known:
+            rows.setdefault(of_row.setting, set()).add(row)
+        first = {one.any_scorer: one.setting for _, one in reversed(known) if one.any_scorer}
+        found |= dict.fromkeys((run for _, run in here), known[0][1].setting if known else None)
+        for row, one in known:
+            beside = first.get(one.any_scorer, one.setting)
+            alone = rows[one.setting] == {row} and row not in rows[beside]
+            found[one.id] = beside if alone else one.setting
+    return found
 
 
 def _wrong_scale(run: PlannedRun, record: ExperimentRecord, runs: Mapping[str, Run]) -> Problem | None:

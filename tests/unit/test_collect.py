@@ -133,6 +133,29 @@ def test_runs_of_other_settings_get_their_own_section(tmp_path):
     assert len(collect(tmp_path).sections) == 2
 
 
+def with_scorer(runs_dir, row, seed, scorer):
+    return write_run(runs_dir, row, seed, overrides=(f"scorer={scorer}",))
+
+
+def test_a_row_that_varies_the_scorer_stands_beside_the_default(tmp_path):
+    default = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    exact = [with_scorer(tmp_path, "exact_scorer", seed, "exact") for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": default, "exact_scorer": exact}, name="controls")
+    (section,) = collect(tmp_path).sections
+    assert [(row.name, row.count) for row in section.rows] == [("scpo", "2/2"), ("exact_scorer", "2/2")]
+
+
+def test_a_comparison_under_each_of_two_scorers_stays_apart(tmp_path):
+    rows = {
+        row: [write_run(tmp_path, row), with_scorer(tmp_path, row, 1, "exact")] for row in ("scpo", "chronological")
+    }
+    rows["gigpo"] = [with_scorer(tmp_path, "gigpo", 0, "exact")]
+    write_experiment(tmp_path, rows)
+    sections = collect(tmp_path).sections
+    assert sorted(len(section.rows) for section in sections) == [2, 3]
+    assert not collect(tmp_path).problems
+
+
 def test_runs_on_another_panel_get_their_own_section(tmp_path):
     runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
     write_json(tmp_path / runs[1]["id"] / "panels.json", {"valid_seen": {"sha256": "changed", "tasks": []}})
