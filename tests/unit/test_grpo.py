@@ -57,6 +57,12 @@ def test_copies_weigh_in_over_rows_and_not_over_trajectories():
     assert np.allclose(by_trajectory, [0.5, 0.5, -0.5])
 
 
+def test_a_copied_invalid_step_is_no_further_penalty_over_trajectories():
+    batch = make_batch((0, 0, "a b", 1), (0, 1, "a b", 0), valid_N=[True, False, True, True])
+    copied = advantages(take(batch, [0, 1, 1, 2, 3]), normalisation="mean_norm", statistics="trajectories")
+    assert np.allclose(copied, [0.525, 0.425, 0.425, -0.475, -0.475])  # mean of 0.95 and 0
+
+
 @given(seed=st.integers(0, 10_000), shift=st.floats(-5, 5))
 def test_shifting_all_outcomes_of_a_group_changes_nothing(seed, shift):
     batch = random_batch(seed, groups=2, copies=3)

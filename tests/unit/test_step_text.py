@@ -38,6 +38,11 @@ def test_an_unchanged_page_is_a_no_op_only_where_the_config_says_so():
     assert keeps(observations, anchors=anchors, unchanged=True) == [True, False]
 
 
+def test_where_unchanged_pages_are_no_ops_named_and_empty_answers_stay_so():
+    observations, anchors = ["Nothing happens.", "", "page 1"], ["page 1", "page 1", "page 0"]
+    assert keeps(observations, anchors=anchors, unchanged=True) == [False, False, True]
+
+
 def test_no_rows_no_texts():
     batch = make_batch()
     assert step_texts(batch, "observation_action").shape == (0,)

@@ -101,6 +101,17 @@ def test_first_update_is_on_policy():
     assert metrics["actor/updates"] == 1
 
 
+def test_dropout_is_off_even_for_a_model_in_training_mode():
+    policy = tiny_policy()
+    batch = sampled(policy)
+    for layer in policy.model.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    policy.model.train()
+    optimizer = torch.optim.SGD(policy.model.parameters(), lr=0.1)
+    metrics = update(policy, optimizer, batch, trainer_config(), rng=np.random.default_rng(0))
+    assert metrics["actor/kl_old"] == pytest.approx(0, abs=1e-6)
+
+
 def test_rows_are_cut_into_equal_mini_batches():
     policy = tiny_policy()
     assert updated_weights(sampled(policy), policy, mini_batch_rows=6)[1]["actor/updates"] == 3

@@ -16,7 +16,7 @@ from scpo.scoring.exact import Exact
 from scpo.tracking import JsonLines, RunFolder
 from scpo.trainers import train
 from scpo.trainers.verl_agent.hooks import Hooks, install
-from scpo.trainers.verl_agent.recording import ACTION, ANSWER, SLOT, STEP, WON
+from scpo.trainers.verl_agent.recording import ACTION, ANSWER, SLOT, STEP, WON, Recorder
 from scpo.trainers.verl_agent.rows import step_batch
 from scpo.trainers.verl_agent.settings import command_line, settings
 from sweeps.compose import compose_run
@@ -159,6 +159,18 @@ def test_every_row_knows_its_step_its_action_and_its_answer_the_last_one_include
     ]  # fmt: skip
 
 
+def test_rounds_of_dynamic_sampling_number_their_slots_on_and_the_next_step_begins_anew():
+    recorder = Recorder()
+    once = recorder.vanilla_multi_turn_loop(TrajectoryCollector.vanilla_multi_turn_loop)
+
+    def two_rounds(collector, *, is_train, **arguments):
+        return [episode for _ in range(2) for episode in once(collector, **arguments)[0]]
+
+    for _ in range(2):
+        episodes = recorder.multi_turn_loop(two_rounds)(TrajectoryCollector(), None, None, Environments())
+        assert [{row[SLOT] for row in episode} for episode in episodes] == [{slot} for slot in range(2 * N)]
+
+
 def test_without_a_shaper_every_advantage_keeps_its_bits(hooked):
     trainer = hooked("method=gigpo")
     assert torch.equal(trainer.data.batch["step_rewards"], trainer.before)
@@ -216,6 +228,14 @@ def test_credit_is_recorded_by_the_forks_own_step(hooked, tmp_path):
     assert (RunFolder(tmp_path).diagnostics / "groups_step_00001.json.gz").exists()
     assert line["credit/active_groups"] == 1.0
     assert line["credit/steps"] == 1.0
+
+
+def test_lines_of_an_attempt_that_was_not_kept_are_written_again(hooked, tmp_path):
+    metrics = JsonLines(RunFolder(tmp_path).metrics)
+    for step in (0, 1, 2):
+        metrics.append({"step": step, "of": "the attempt before"})
+    hooked("method=scpo")
+    assert [("of" in line, line["step"]) for line in metrics.records()] == [(True, 0), (False, 1)]
 
 
 def test_a_scorer_that_gives_out_on_a_sample_costs_the_sample_and_not_the_step(hooked, tmp_path, monkeypatch):

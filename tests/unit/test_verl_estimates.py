@@ -51,6 +51,13 @@ def test_the_batch_is_the_one_that_the_local_trainer_would_build():
         assert (getattr(answer.batch, name) == getattr(again, name)).all()
 
 
+def test_by_length_the_row_with_most_tokens_comes_first_and_padding_nowhere():
+    rows, answer = estimated(run("method=scpo", "method.shaper.order=length"))
+    in_order = np.argsort(answer.batch.position_N)
+    assert sorted(answer.batch.position_N.tolist()) == list(range(9))
+    assert LENGTHS[rows.place_N][in_order].tolist() == sorted(LENGTHS[rows.place_N], reverse=True)
+
+
 def test_entropy_is_the_mean_over_the_response_of_each_row():
     column = tokens()
     rows, answer = estimated(run("method=empg"), entropy=column)
