@@ -10,7 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -27,8 +27,8 @@ from analysis.style import Drawing, figure_files
 from analysis.table import Table
 from scpo.errors import RecordError
 
-Made = Table | Figure | Drawing
-Builder = Callable[[Collected], Made]
+Made: TypeAlias = Table | Figure | Drawing
+Builder: TypeAlias = Callable[[Collected], Made]
 DEFAULT_COMMAND = "python sweep.py +experiment=ablation"
 
 

@@ -1,6 +1,7 @@
 """Curves over training: one metric of a row's seeds, as mean and spread at each step that all of them have."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -36,7 +37,7 @@ def curve(data: Collected, row: Row, metric: str, *, window: int = 1, first: int
     return Curve(steps, [summarise(one[step] for one in smooth) for step in steps])
 
 
-def draw(axis: Axes, made: Curve, style: dict[str, object], *, factor: float = 1, marks: int = 6) -> None:
+def draw(axis: Axes, made: Curve, style: dict[str, Any], *, factor: float = 1, marks: int = 6) -> None:
     """Mean as a line with about ``marks`` markers, ± one standard deviation as a band."""
     mean, low, high = made.band(factor)
     axis.plot(made.steps, mean, markevery=max(1, len(made.steps) // max(1, marks)), **style)

@@ -39,7 +39,7 @@ def _encode(texts: tuple[str, ...]) -> np.ndarray:
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging as transformers_logging
 
-    transformers_logging.disable_progress_bar()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the order of sums, and with it the last bit, depends on the number of threads

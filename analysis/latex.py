@@ -91,9 +91,10 @@ def text_cell(text: str) -> str:
 def _letter(character: str) -> str:
     if character.isascii():
         return character
-    base, *marks = unicodedata.normalize("NFD", character)
-    if base.isascii() and len(marks) == 1 and marks[0] in ACCENTS:
-        return rf"\{ACCENTS[marks[0]]}{{{base}}}"
+    parts = unicodedata.normalize("NFD", character)
+    base, marks = parts[0], parts[1:]
+    if base.isascii() and marks in ACCENTS:
+        return rf"\{ACCENTS[marks]}{{{base}}}"
     near = (one for one in unicodedata.normalize("NFKD", character) if one.isascii())
     return "".join(ESCAPES.get(one, one) for one in near) or UNKNOWN
 

@@ -43,8 +43,8 @@ def read_probe(path: Path) -> Probe:
             task = str(file["task"])
             if "found" in file and not bool(file["found"]):
                 return Probe(path, task, None)
-            arrays = [file[name] for name in ("similarity_ml", "matched_l", "order_l", "walk_l")]
-            return Probe(path, task, Pair(*arrays, theta=float(file["theta"])))
+            arrays = {name: file[name] for name in ("similarity_ml", "matched_l", "order_l", "walk_l")}
+            return Probe(path, task, Pair(**arrays, theta=float(file["theta"])))
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise RecordError(
             f"{path.name} is no probe file ({error}). Delete it; the run writes probes again only when it is repeated."

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,8 @@ def _download(name: str, folder: Path, settings: Settings) -> None:
         f"list the runs of {name}", lambda: list(api.runs(name, per_page=RUNS_A_PAGE, lazy=False)), settings
     )
     for run in runs:
-        _attempt(f"download run {run.id} of {name}", lambda run=run: _save(run, folder / run.id, settings), settings)
+        save = partial(_save, run, folder / run.id, settings)
+        _attempt(f"download run {run.id} of {name}", save, settings)
     listed = {"project": name, "runs": [run.id for run in runs]}
     write_atomically(folder / LISTED, json.dumps(listed, indent=1).encode())
 

@@ -5,6 +5,7 @@ A vertex on the edge of a subpixel then falls on this side or that one, and a PN
 Matrices are therefore rounded before anything is drawn. Vector formats round to 6 digits themselves.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from matplotlib.transforms import Affine2D
 DIGITS = 6  # of a pixel: far below what can be seen, far above the last bit
 
 
-class SteadyCanvas(FigureCanvasAgg):
+class SteadyCanvas(FigureCanvasAgg):  # type: ignore[misc]  # see pyproject.toml
     """An Agg canvas that draws with rounded transforms."""
 
     def get_renderer(self) -> RendererAgg:
@@ -24,7 +25,10 @@ class SteadyCanvas(FigureCanvasAgg):
         return self.renderer
 
 
-class _SteadyRenderer(RendererAgg):
+class _SteadyRenderer(RendererAgg):  # type: ignore[misc]
+    draw_markers: Callable[..., None]
+    draw_path_collection: Callable[..., None]
+
     def _update_methods(self) -> None:
         super()._update_methods()  # puts the methods of the compiled renderer into place
         draw_markers, draw_collection = self.draw_markers, self.draw_path_collection

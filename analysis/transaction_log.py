@@ -40,7 +40,7 @@ def read_transaction_log(path: Path) -> LoggedRun:
         RecordError: The file is none of W&B's, cannot be read, or wandb is not installed.
     """
     try:
-        from wandb.proto.wandb_internal_pb2 import Record
+        from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]  # made when it is imported
     except ImportError as error:
         raise RecordError(f"{path.name} is a W&B log; to read it: pip install 'scpo[track]'") from error
     run = LoggedRun()

@@ -63,7 +63,7 @@ def setting_of(config: Mapping[str, Any]) -> str:
 
 def steps_of(config: Mapping[str, Any]) -> int | None:
     """Training steps that were planned."""
-    trainer = config.get("trainer", {})
+    trainer: Mapping[str, int | None] = config.get("trainer", {})
     return trainer.get("total_training_steps") or trainer.get("total_epochs")
 
 
@@ -92,7 +92,7 @@ def _panel(config: Mapping[str, Any]) -> str:
     env = config["env"]
     if str(env["env_name"]).lower().startswith("webshop"):
         return "test"
-    chosen = (env.get("alfworld") or {}).get("eval_dataset", "eval_in_distribution")
+    chosen = str((env.get("alfworld") or {}).get("eval_dataset", "eval_in_distribution"))
     return PANELS.get(chosen, chosen)
 
 

@@ -15,7 +15,7 @@ from analysis.missing import missing_runs
 from analysis.rows import Row, Section
 from analysis.stats import Summary, interquartile_mean, summarise
 from analysis.style import PAGE_WIDTH, REMARK, Drawing, house_style, line_styles
-from analysis.table import Block, Table, number, percent
+from analysis.table import Block, Number, Table, number, percent
 from scpo.schema import FAMILIES
 
 HEIGHT, LINE = 1.35, 0.13  # inches: the figure without rows, and what each row adds
@@ -82,7 +82,8 @@ def _choose(data: Collected) -> tuple[Section, list[Line]]:
 def _lines(data: Collected, part: Section) -> Iterator[Line]:
     panel = JUDGED[part.scale]
     for row in compared([row for row in part.rows if row.finished]):
-        rates, reached = [], {level: [] for level in LEVELS}
+        rates: list[list[float | None]] = []
+        reached: dict[float, list[int | None]] = {level: [] for level in LEVELS}
         for run in row.finished:
             families = [data.series(run, success_metric(panel, name)).last for name in FAMILIES]
             if all(rate is not None for rate in families):
@@ -151,7 +152,7 @@ def _name_rows(axis: Axes, lines: Sequence[Line]) -> None:
 
 
 def _numbers(part: Section, lines: Sequence[Line]) -> Table:
-    rows = []
+    rows: list[tuple[str | Number, ...]] = []
     for line in lines:
         low, high = line.iqm_of_seeds.interval()
         interval = f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−") if line.iqm_of_seeds.n > 1 else "–"

@@ -50,7 +50,7 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
         "columns": _columns(data),
         "curves": curves,
         "points": points,
-        "tables": [_table(output) for output in built.outputs if isinstance(output.made, Table)],
+        "tables": [_table(output.name, output.made) for output in built.outputs if isinstance(output.made, Table)],
         "figures": [_figure(output) for output in built.outputs if not isinstance(output.made, Table)],
         "missing": [{"name": one.name, "reason": one.reason, "remedy": one.remedy} for one in built.failures],
         "problems": [{"path": one.path, "reason": one.reason} for one in (*built.problems, *sample.problems)],
@@ -110,7 +110,7 @@ def _columns(data: Collected) -> list[dict[str, str]]:
     return success + credit
 
 
-def _curves(data: Collected) -> tuple[int, dict[str, dict[str, Any]]]:
+def _curves(data: Collected) -> tuple[int, dict[str, Any]]:
     """Every metric of every run, with as many points as fit; steps are named by index, since most curves share them."""
     series = {(run, name): data.series(run, name) for run in data.by_id for name in data.metric_names(run)}
     for points in POINTS:
@@ -120,7 +120,7 @@ def _curves(data: Collected) -> tuple[int, dict[str, dict[str, Any]]]:
     return points, curves
 
 
-def _thinned(series: dict[tuple[str, str], Series], points: int) -> dict[str, dict[str, Any]]:
+def _thinned(series: dict[tuple[str, str], Series], points: int) -> dict[str, Any]:
     steps: dict[tuple[int, ...], int] = {}
     runs: dict[str, dict[str, Any]] = {}
     for (run, metric), one in series.items():
@@ -141,10 +141,9 @@ def _short(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.4g}")
 
 
-def _table(output: Output) -> dict[str, Any]:
-    table = output.made
+def _table(name: str, table: Table) -> dict[str, Any]:
     return {
-        "name": output.name,
+        "name": name,
         "caption": table.caption,
         "words": list(table.words),
         "numbers": list(table.numbers),

@@ -53,7 +53,7 @@ def _is_ablation(part: Section) -> bool:
 def _published(parts: Iterable[Section], scale: str) -> Block:
     numbers = ablation()
     labels = {row.name: row.label for part in parts for row in _rows(part)}
-    rows = (
+    rows: Iterable[tuple[str | Number, ...]] = (
         (
             label,
             "as printed",

@@ -135,7 +135,7 @@ def _columns() -> Iterator[tuple[str, str]]:
 
 
 def _last_rows(data: Collected, parts: list[Measured]) -> dict[tuple[str, Measured], tuple[str | Number, ...]]:
-    rows = {}
+    rows: dict[tuple[str, Measured], tuple[str | Number, ...]] = {}
     for part in parts:
         for name in part.names:
             method = METHODS[name]
@@ -170,7 +170,7 @@ def _mini_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
 def _panel_blocks(data: Collected, part: Measured, panels: Iterable[tuple[str, str | None]]) -> Iterator[Block]:
     """Measured rows alone, a block for each panel that was evaluated."""
     for pair in panels:
-        rows = []
+        rows: list[tuple[str | Number, ...]] = []
         for name in part.names:
             checkpoints = ("last",) if METHODS[name].kind == PROMPTING else ("last", "best")
             for which in checkpoints:
