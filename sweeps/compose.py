@@ -21,15 +21,29 @@ from yaml import YAMLError
 
 from scpo.errors import ConfigError
 from scpo.schema import HOSTS, Experiment, RunConfig
-from sweeps.explain import explain_host, explain_hydra, explain_option, explain_syntax, explain_validation
+from sweeps.explain import (
+    explain_bare_name,
+    explain_host,
+    explain_hydra,
+    explain_option,
+    explain_sweep_word,
+    explain_syntax,
+    explain_validation,
+)
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 HOST_KEY = "method.host"
+SWEEP_WORDS = ("experiment", "search", "dry_run")
 AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
 
 
 def compose_run(overrides: Sequence[str]) -> RunConfig:
     """The configuration of one run."""
+    for override in overrides:
+        key = str(parse(override).key_or_group)
+        if key in SWEEP_WORDS:
+            check_option(override)
+            raise ConfigError(explain_sweep_word(override, key))
     return validate_run(resolve(compose_raw(tuple(overrides))), overrides)
 
 
@@ -64,7 +78,8 @@ def compose_raw(overrides: tuple[str, ...]) -> DictConfig:
         try:
             raw = compose("config", overrides=[_host_choice(override) for override in overrides])
         except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
-            raise ConfigError(explain_hydra(error, overrides, _plain_keys, RunConfig)) from None
+            choices = tuple(filter(_is_choice, overrides))
+            raise ConfigError(explain_hydra(error, overrides, lambda: _keys_with(choices), RunConfig)) from None
     _refuse_host_without_shaper(raw, overrides)
     return raw
 
@@ -91,7 +106,10 @@ def parse(override: str) -> Override:
     try:
         parsed = OverridesParser.create().parse_override(override)
     except HydraException as error:
-        raise ConfigError(explain_syntax(override, str(error))) from None
+        group = next((group for group in ("experiment", "search") if override in options(group)), None)
+        raise ConfigError(
+            explain_bare_name(override, group) if group else explain_syntax(override, str(error))
+        ) from None
     if parsed.is_sweep_override():
         key = parsed.get_key_element()
         raise ConfigError(f"{override}: one value a key, or a list in quotes: '{key}=[...]'. Axes are {AXES_HINT}")
@@ -133,9 +151,18 @@ def _refuse_host_without_shaper(raw: DictConfig, overrides: Sequence[str]) -> No
         )
 
 
-def _plain_keys() -> dict[str, Any]:
-    """The default configuration, to look misspelt keys up in."""
-    return resolve(compose_raw(()))
+def _is_choice(override: str) -> bool:
+    """Whether the override takes a file of a config group; such decide which keys there are."""
+    group = str(parse(override).key_or_group)
+    return group == HOST_KEY or (CONF / group).is_dir()
+
+
+def _keys_with(choices: tuple[str, ...]) -> dict[str, Any]:
+    """The configuration with these files and nothing else, to look misspelt keys up in."""
+    try:
+        return resolve(compose_raw(choices))
+    except ConfigError:  # a file of these is at fault itself
+        return resolve(compose_raw(()))
 
 
 @contextmanager

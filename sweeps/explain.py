@@ -11,8 +11,20 @@ from pydantic_core import ErrorDetails
 
 def explain_syntax(override: str, message: str) -> str:
     """An override that Hydra's grammar refuses."""
-    cause = message.splitlines()[0]
+    cause = message.splitlines()[0] if "=" in override else "there is no = in it"
     return f"{override!r} is no override ({cause}); write key=value, quoted if it has [ ] {{ }} or spaces"
+
+
+def explain_bare_name(name: str, group: str) -> str:
+    """The name of an experiment or a search without the words that choose it."""
+    return f"{name!r} is no override; the {group} of that name: python sweep.py +{group}={name}"
+
+
+def explain_sweep_word(override: str, key: str) -> str:
+    """A word of sweep.py among those of a single run."""
+    if key == "dry_run":
+        return f"{override}: only experiments and searches have one: python sweep.py +experiment=<name> {override}"
+    return f"{override}: these words are for one run; with +{key}, it is python sweep.py +{override.lstrip('+')}"
 
 
 def explain_option(override: str, group: str, got: str, options: Sequence[str]) -> str:
@@ -44,17 +56,38 @@ def explain_hydra(
 def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) -> str:
     """An override of a key that the configuration does not have."""
     key = override.lstrip("+").partition("=")[0]
+    parent, _, name = key.rpartition(".")
     if override.startswith("+"):
         return f"{override}: {key} is in the configuration already; leave out the +"
     if key in schema_keys(model):
+        fields = _fields_at(_with_tags(parent, default), model)
+        if name not in fields:
+            keys = ", ".join(fields)
+            return f"{override}: {parent} has no such key here, other choices of it do\nkeys of {parent}: {keys}"
+        if parent and parent not in {one.rpartition(".")[0] for one in dotted_keys(default)}:
+            return f"{override}: {key} is not set in this configuration: its section {parent} is null here"
         return f"{override}: {key} is not set in this configuration; +{override} adds it where its section is not null"
-    return _unknown(key, "", [*schema_keys(model), *dotted_keys(default)])
+    present = dotted_keys(default)
+    beside = [one for one in present if _within(one, parent)]
+    return _unknown(key, "", [*schema_keys(model), *present], beside)
 
 
-def _unknown(key: str, got: str, known: Sequence[str]) -> str:
+def _with_tags(key: str, data: Any) -> list[str]:
+    """Where a section is, as pydantic would say it: with what each section on the way there is called."""
+    location = []
+    for part in key.split("."):
+        data = data.get(part) if isinstance(data, dict) else None
+        location.append(part)
+        location += [data[tag] for tag in ("name", "kind") if isinstance(data, dict) and isinstance(data.get(tag), str)]
+    return location
+
+
+def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ()) -> str:
+    """``known``: where a near miss is looked for; ``here``: what stands beside the key, if that is known."""
     parent, _, name = key.rpartition(".")
-    siblings = sorted({one[len(parent) :].lstrip(".").split(".")[0] for one in known if _within(one, parent)})
-    hint = did_you_mean(key, known, [one for one in dict.fromkeys(known) if one.rpartition(".")[2] == name])
+    siblings = sorted({one[len(parent) :].lstrip(".").split(".")[0] for one in (here or known) if _within(one, parent)})
+    others = [one for one in dict.fromkeys(known) if one != key]
+    hint = did_you_mean(key, others, [one for one in others if one.rpartition(".")[2] == name])
     keys = f"\nkeys of {parent or 'the configuration'}: {', '.join(siblings)}" if siblings else ""
     return f"unknown key {key}{got}{hint}{keys}"
 
@@ -100,9 +133,11 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
     key, got = ".".join(map(str, location)), detail["input"]
     if detail["type"] == "extra_forbidden":
         here = [".".join(map(str, [*location[:-1], name])) for name in _fields_at(detail["loc"][:-1], model)]
-        return _unknown(key, f" (got {got!r})", [*here, *schema_keys(model)])
+        return _unknown(key, f" (got {got!r})", [*here, *schema_keys(model)], here)
     if detail["type"] == "value_error":  # a validator of ours, whose message says all there is to say
         return ": ".join(filter(None, [key, str(detail["ctx"]["error"])]))
+    if detail["type"] in ("model_type", "model_attributes_type"):
+        return f"{key}: got {_shorten(got)}; it is a section: set its keys one by one, {key}.<key>=<value>"
     if detail["type"] == "missing":
         return f"{key} is missing"
     expected = str(detail.get("ctx", {}).get("expected") or detail.get("ctx", {}).get("expected_tags") or "")

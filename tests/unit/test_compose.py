@@ -81,13 +81,36 @@ BAD = {
     ),
     "unknown estimator": (["method.estimator.name=gigp"], "'grpo', 'rloo', 'gigpo', 'hgpo', "),
     "removed section": (["~method.shaper"], "method.shaper is missing"),
-    "key of an absent section": (["method=grpo", "method.shaper.theta=1"], "is not set in this configuration"),
+    "key of an absent section": (
+        ["method=grpo", "method.shaper.theta=1"],
+        "method.shaper.theta is not set in this configuration: its section method.shaper is null here",
+    ),
+    "key of another estimator": (
+        ["method=hgpo", "method.estimator.omega=2"],
+        "method.estimator has no such key here, other choices of it do\nkeys of method.estimator: base_group, context",
+    ),
+    "key of another estimator with +": (
+        ["+method.estimator.critic=1"],
+        "unknown key method.estimator.critic (got 1); did you mean method.estimator.statistics?\n"
+        "keys of method.estimator: anchor_similarity, anchors, gamma,",
+    ),
+    "key of another model": (["model.path=/x"], "model has no such key here, other choices of it do"),
+    "misspelt key shows those of the chosen estimator": (
+        ["method=rloo", "method.estimator.gama=1"],
+        "did you mean method.estimator.gamma?\nkeys of method.estimator: gamma, invalid_penalty, name, ",
+    ),
+    "one value for a section": (["method.estimator=hcapo"], "it is a section: set its keys one by one, method.est"),
+    "experiment for one run": (["+experiment=ablation"], "with +experiment, it is python sweep.py +experiment=abl"),
+    "search for one run": (["search=scpo"], "with +search, it is python sweep.py +search=scpo"),
+    "dry run of one run": (["dry_run=true"], "python sweep.py +experiment=<name> dry_run=true"),
+    "bare name of an experiment": (["ablation"], "the experiment of that name: python sweep.py +experiment=ablation"),
+    "bare name of a search": (["scpo_theta_lambda"], "python sweep.py +search=scpo_theta_lambda"),
     "dangling interpolation": (
         ["method.shaper.alpha=${env.alph}"],
         "method.shaper.alpha: Interpolation key 'env.alph'",
     ),
     "Hydra's own sweep": (["seed=0,1"], "one value a key, or a list in quotes"),
-    "no value": (["seed"], "'seed' is no override"),
+    "no value": (["seed"], "'seed' is no override (there is no = in it)"),
     "open bracket": (["seed=[0"], "'seed=[0' is no override"),
 }
 
