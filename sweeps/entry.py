@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 
-from scpo.errors import ConfigError, ScpoError
+from scpo.errors import CatalogueError, ChatError, ConfigError, GameError, ScorerError, ScpoError
 from scpo.schema import RunConfig
 from scpo.tracking import JsonLines, RunFolder, State, Status
 from scpo.tracking.folder import now
@@ -22,6 +22,8 @@ Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 75, 130
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SAYS_ALL = (ConfigError, GameError, CatalogueError, ScorerError, ChatError)
+"""Errors that a user can mend: the message says how, a traceback would only hide it."""
 
 
 class Stop:
@@ -105,7 +107,7 @@ def _attempt(folder: RunFolder, config: RunConfig, before: Status, number: int, 
             return _end_early(folder, "stopped in the middle of a step")
         except Exception as error:  # noqa: BLE001 (the boundary of a run: whatever it died of is recorded)
             stop.over = True
-            logger.error("%s", traceback.format_exc())
+            logger.error("%s", error if isinstance(error, SAYS_ALL) else traceback.format_exc())
             return _end(folder, State.FAILED, _one_line(error))
         if done < config.trainer.steps:
             return _end_early(folder, f"asked to stop after step {done}")

@@ -39,6 +39,8 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
     """Read a folder's configuration; RecordError if its records disagree with its name, each other or ``want``."""
     if not folder.path.is_dir():
         raise RecordError(f"there is no run folder {folder.path}; `python -m sweeps status` lists those there are")
+    if not folder.identity.exists() and not folder.status.exists():
+        raise RecordError(f"{folder.path} is no run folder; `python -m sweeps status` lists those there are")
     hashed = read_yaml(folder.identity)
     config = folder.read_config()
     _same(folder.path, "config.yaml", identity(config), "identity.yaml", hashed)

@@ -87,7 +87,11 @@ class RunFolder:
         try:
             return RunConfig.model_validate(data)
         except ValidationError as error:
-            raise RecordError(f"{self.config} is no valid run configuration: {_first(error)}") from error
+            raise RecordError(
+                f"{self.config} is no valid run configuration: {_first(error)}. It was edited, or written by another "
+                f"version of the code (its commit is in {self.provenance.name}): restore one or the other, or move "
+                "the folder away"
+            ) from error
 
     def write_config(self, config: RunConfig) -> None:
         """Store the full configuration."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from scpo.errors import ConfigError
@@ -35,21 +35,21 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     ``should_stop`` is asked after every training step; when it says yes, a checkpoint is written and the call returns.
 
     Raises:
-        ConfigError: A package is not installed; nothing was loaded yet.
-        ScorerError: The scorer's model is not there; neither was anything.
+        ConfigError: A package is not installed.
+        ScorerError: The scorer's model is not there; nothing was loaded yet.
     """
-    if config.method.agent is not None:
-        _load(EVALUATION, config).train(config, folder, should_stop)
-        return
-    module = _load(TRAINERS[config.trainer.name], config)
-    if config.method.shaper and config.trainer.name != "verl_agent":  # that one runs in an environment of its own
-        find_scorer(config.scorer)  # else it is missed at its first use only, after the warm start and a rollout
-    module.train(config, folder, should_stop)
+    with _missing_packages_named(config):
+        module = import_module(TRAINERS[config.trainer.name] if config.method.agent is None else EVALUATION)
+        if config.method.shaper and config.trainer.name != "verl_agent":  # that one runs in an environment of its own
+            find_scorer(config.scorer)  # else it is missed at its first use only, after the warm start and a rollout
+        module.train(config, folder, should_stop)
 
 
-def _load(module: str, config: RunConfig) -> ModuleType:
+@contextmanager
+def _missing_packages_named(config: RunConfig) -> Iterator[None]:
+    """Some packages are only imported once they are used, in the middle of a rollout: those too."""
     try:
-        return import_module(module)
+        yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "scpo":
             raise

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from scpo.errors import RecordError
+from scpo.errors import GameError, RecordError
 from scpo.tracking import State, StopRequest, Tracker
 from scpo.tracking.atomic import read_json
 from sweeps import entry, provenance, store
@@ -37,6 +37,17 @@ def test_an_exception_is_a_one_line_reason_with_the_traceback_in_the_log(folder)
     assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
     assert folder.read_status().attempt == 2
     assert folder.latest.resolve() == folder.attempt(2).resolve()
+
+
+def test_a_mistake_of_the_user_is_told_without_a_traceback(folder):
+    def without_games(_config, _folder, _stop):
+        raise GameError("no games\nrun alfworld-download")
+
+    assert entry.run(folder, without_games) == entry.EXIT_FAILED
+    assert folder.read_status().reason == "GameError: no games"
+    log = folder.attempt_log(1).read_text()
+    assert "no games\nrun alfworld-download" in log
+    assert "Traceback" not in log
 
 
 def test_a_trainer_that_returns_early_has_failed(folder):

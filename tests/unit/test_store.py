@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from scpo.errors import RecordError
-from scpo.tracking import State
+from scpo.tracking import RunFolder, State
 from scpo.tracking.atomic import write_yaml
 from sweeps import store
 from sweeps.compose import compose_run
@@ -48,6 +48,18 @@ def test_an_edited_config_is_refused_with_key_old_new_and_remedy(tmp_path):
     folder.write_config(config.model_copy(update={"seed": 7}))
     with pytest.raises(RecordError, match=r"seed is 7 in config\.yaml and 0 in identity\.yaml.*delete"):
         store.ensure(config)
+
+
+def test_a_folder_that_is_no_run_is_refused_as_such(tmp_path):
+    with pytest.raises(RecordError, match=r"is no run folder; `python -m sweeps status` lists those"):
+        store.check(RunFolder(tmp_path))
+
+
+def test_a_configuration_of_another_version_is_refused_with_what_to_do(tmp_path):
+    folder = store.ensure(compose(tmp_path))
+    folder.config.write_text(folder.config.read_text().replace("theta: 0.6", "theta: of old"))
+    with pytest.raises(RecordError, match=r"shaper\.theta.*written by another version.*move the folder away"):
+        store.check(folder)
 
 
 def test_a_folder_of_another_configuration_is_refused(tmp_path):

@@ -21,6 +21,16 @@ def test_a_package_that_is_not_installed_is_named_with_what_installs_it(monkeypa
         train(compose_run(["method=scpo"]), None, lambda: False)
 
 
+def test_a_package_that_is_missed_in_the_middle_of_a_rollout_is_named_too(monkeypatch):
+    def without_nltk(*_):
+        raise ModuleNotFoundError("No module named 'nltk'", name="nltk")
+
+    pytest.importorskip("torch")
+    monkeypatch.setattr(importlib.import_module(TRAINERS["local"]), "train", without_nltk)
+    with pytest.raises(ConfigError, match=r"package nltk is not installed; pip install 'scpo\[webshop,local\]'"):
+        train(compose_run(["env=webshop", "method=gigpo"]), None, lambda: False)
+
+
 def test_a_missing_reranker_is_said_before_anything_else_is_done(tmp_path, monkeypatch):
     pytest.importorskip("transformers")
     (tmp_path / "empty").mkdir()

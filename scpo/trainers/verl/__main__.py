@@ -8,16 +8,18 @@ none of this: `python train.py trainer=verl ...` prepares the data and writes th
 
 from __future__ import annotations
 
+import sys
+
 import hydra
 from omegaconf import DictConfig
 
+from scpo.errors import ConfigError
 from scpo.trainers.verl.versions import check_signatures, check_version
 
 
 @hydra.main(config_path="pkg://verl.trainer.config", config_name="ppo_trainer", version_base=None)
 def main(config: DictConfig) -> None:
     """Train as verl's configuration says."""
-    check_version()
     check_signatures()
     from scpo.trainers.verl.runner import run
     from scpo.trainers.verl.workplace import workplace_of
@@ -27,4 +29,8 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
+    try:
+        check_version()  # before Hydra looks for verl's configuration
+    except ConfigError as error:
+        sys.exit(str(error))
     main()
