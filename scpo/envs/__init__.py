@@ -32,5 +32,6 @@ def make_environment(
         alfworld_data: Folder of the official ALFWorld games, if the user has them.
         webshop_data: Folder of the official WebShop files, if the user has them.
     """
-    data = {"alfworld_data": alfworld_data} if config.name == "alfworld" else {"webshop_data": webshop_data}
+    alfworld, webshop = {"alfworld_data": alfworld_data}, {"webshop_data": webshop_data}
+    data = {"alfworld": alfworld, "webshop": webshop, "webshop_paper": webshop}.get(config.name, {})
     return ENVIRONMENTS[config.name](config, cache_dir=cache_dir, **data)
