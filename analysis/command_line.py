@@ -5,6 +5,10 @@ from pathlib import Path
 
 from analysis.collect import Collected, collect
 from analysis.project import Settings
+from scpo.errors import RecordError
+
+RUNS = Path("runs")
+MEND = "make some, `make demo` or `python sweep.py +experiment=ablation`, or name others with --runs or --wandb"
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +30,13 @@ def collected(options: argparse.Namespace) -> Collected:
     """Read every run of the sources that were asked for.
 
     Raises:
-        RecordError: A W&B project cannot be read at all.
+        RecordError: A folder is not there, a W&B project cannot be read at all, or no run was found anywhere.
     """
-    settings = Settings(cache=options.cache, refresh=options.refresh)
-    return collect(options.runs or [Path("runs")], options.wandb, settings)
+    folders = options.runs or ([RUNS] if RUNS.is_dir() or not options.wandb else [])
+    missing = [str(folder) for folder in folders if not folder.is_dir()]
+    if missing:
+        raise RecordError(f"no runs: there is no folder {', '.join(missing)}; {MEND}")
+    data = collect(folders, options.wandb, Settings(cache=options.cache, refresh=options.refresh))
+    if data.runs.empty:
+        raise RecordError(f"no runs were found in {', '.join([*map(str, folders), *options.wandb])}; {MEND}")
+    return data

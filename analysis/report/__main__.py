@@ -26,11 +26,6 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("fontTools").setLevel(logging.WARNING)
     try:
         data = collected(options)
-        if data.runs.empty:
-            console.print(
-                "[bold red]error:[/] no runs were found: make some with `make demo`, or name others with --runs"
-            )
-            return 1
         shown = contents(data, build_from(data, options.out), group_bytes=int(options.megabytes * MEGABYTE))
         path = options.out / NAME
         write_atomically(path, page(shown).encode())

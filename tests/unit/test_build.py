@@ -92,9 +92,13 @@ def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
     assert "is FAILED" in said
 
 
-def test_no_runs_at_all_is_an_answer(tmp_path, capsys):
-    assert main(["figures", "--runs", str(tmp_path / "none"), "--out", str(tmp_path / "out")]) == 1
-    assert "python sweep.py +experiment=ablation" in capsys.readouterr().out
+@pytest.mark.parametrize(("folder", "said"), [("none", "there is no folder"), ("empty", "no runs were found in")])
+def test_no_runs_at_all_is_said_once_with_what_makes_some(tmp_path, capsys, folder, said):
+    (tmp_path / "empty").mkdir()
+    assert main(["figures", "--runs", str(tmp_path / folder), "--out", str(tmp_path / "out")]) == 1
+    told = capsys.readouterr().out
+    assert told.count(said) == told.count("python sweep.py +experiment=ablation") == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_foreign_folder_and_a_torn_probe_stop_nothing(few, tmp_path, capsys):
