@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from hydra import compose, initialize_config_dir
+from hydra import initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
+from hydra._internal.defaults_list import create_defaults_list
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -74,12 +76,11 @@ def compose_raw(overrides: tuple[str, ...]) -> DictConfig:
     """What Hydra makes of the overrides, interpolations unresolved. Cached (40 ms each): not to be written to."""
     for override in overrides:
         check_option(override)
-    with _hydra():
-        try:
-            raw = compose("config", overrides=[_host_choice(override) for override in overrides])
-        except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
-            choices = tuple(filter(_is_choice, overrides))
-            raise ConfigError(explain_hydra(error, overrides, lambda: _keys_with(choices), RunConfig)) from None
+    try:
+        raw = _compose([parse(_host_choice(override)) for override in overrides])
+    except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
+        choices = tuple(filter(_is_choice, overrides))
+        raise ConfigError(explain_hydra(error, overrides, lambda: _keys_with(choices), RunConfig)) from None
     _refuse_host_without_shaper(raw, overrides)
     return raw
 
@@ -90,6 +91,19 @@ def resolve(raw: DictConfig) -> dict[str, Any]:
         return dict(OmegaConf.to_container(raw, resolve=True))  # type: ignore[arg-type]
     except OmegaConfBaseException as error:
         raise ConfigError(f"{error.full_key or 'a value'}: {str(error).splitlines()[0]}") from None
+
+
+def refers_to(raw: DictConfig, word: str) -> bool:
+    """Whether an interpolation has the word in it; also true of the same word in another section."""
+    return any("${" in text and word in text for text in _texts(OmegaConf.to_container(raw, resolve=False)))
+
+
+def _texts(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict | list):
+        for value in data.values() if isinstance(data, dict) else data:
+            yield from _texts(value)
 
 
 def validate_run(data: dict[str, Any], overrides: Sequence[str] = ()) -> RunConfig:
@@ -165,13 +179,23 @@ def _keys_with(choices: tuple[str, ...]) -> dict[str, Any]:
         return resolve(compose_raw(()))
 
 
+def _compose(overrides: list[Override]) -> DictConfig:
+    """What ``hydra.compose`` answers, in half its time: it also composes Hydra's own section, and then drops it."""
+    with _loader() as loader:
+        found = create_defaults_list(loader.repository, "config", overrides, prepend_hydra=False, skip_missing=False)
+        raw = loader._compose_config_from_defaults_list(found.defaults, loader.repository)
+        OmegaConf.set_struct(raw, True)
+        loader._apply_overrides_to_config(found.config_overrides, raw)
+    return raw
+
+
 @contextmanager
-def _hydra() -> Iterator[None]:
+def _loader() -> Iterator[ConfigLoaderImpl]:
     GlobalHydra.instance().clear()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         loader: Any = GlobalHydra.instance().config_loader()
         loader.repository = _files_read_once(loader.repository)
-        yield
+        yield loader
 
 
 class _SharedRepository(CachingConfigRepository):

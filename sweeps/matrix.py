@@ -5,11 +5,20 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from scpo.errors import ConfigError
 from scpo.schema import MACHINE_SECTIONS, Experiment, ExperimentRow, RunConfig
-from sweeps.compose import AXES_HINT, check_option, compose_experiment, compose_raw, parse, resolve, validate_run
+from sweeps.compose import (
+    AXES_HINT,
+    check_option,
+    compose_experiment,
+    compose_raw,
+    parse,
+    refers_to,
+    resolve,
+    validate_run,
+)
 from sweeps.identity import run_id
 
 AXIS_KEYS = {"env": "env", "model": "model", "seeds": "seed"}  # axis -> the configuration key that it sets
@@ -88,15 +97,28 @@ def _row_runs(row: ExperimentRow, axes: dict[str, list[Any]], overrides: Sequenc
 def seeded_runs(words: list[str], seeds: Iterable[Any], values: Mapping[str, Any] | None = None) -> Iterator[RunConfig]:
     """A run's configuration at each seed (None: the seed that the words give), with ``values`` in its dotted keys.
 
-    One composition serves them all: composing is what costs time.
+    One composition serves them all, and one resolution where nothing refers to the seed: these are what costs time.
     """
-    raw = compose_raw(tuple(words)).copy()
-    for key, value in (values or {}).items():
-        OmegaConf.update(raw, key, value)
+    raw = _with(compose_raw(tuple(words)), values or {})
+    data = resolve(raw)
+    alike = not refers_to(raw, "seed")
     for seed in seeds:
-        if seed is not None:
-            OmegaConf.update(raw, "seed", seed)
-        yield validate_run(resolve(raw))
+        if seed is None:
+            yield validate_run(data)
+        elif alike:
+            yield validate_run({**data, "seed": seed})
+        else:
+            yield validate_run(resolve(_with(raw, {"seed": seed})))
+
+
+def _with(raw: DictConfig, values: Mapping[str, Any]) -> DictConfig:
+    """A copy, for what is composed is not to be written to."""
+    if not values:
+        return raw
+    raw = raw.copy()
+    for key, value in values.items():
+        OmegaConf.update(raw, key, value)
+    return raw
 
 
 def _split(words: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:

@@ -1,7 +1,8 @@
 import pytest
+from hydra import compose, initialize_config_dir
 
 from scpo.errors import ConfigError
-from sweeps.compose import compose_experiment, compose_run, options
+from sweeps.compose import CONF, compose_experiment, compose_raw, compose_run, options
 
 
 def test_the_default_is_the_mini_scale():
@@ -16,6 +17,22 @@ def test_the_command_line_wins_over_the_scale():
 
 def test_options_are_the_files_of_a_group():
     assert {"grpo", "gigpo", "scpo"} <= set(options("method"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["scale=paper", "env=webshop", "model=qwen2_5_7b"],
+        ["method=hgpo", "seed=3", "~wandb", "+machine.more=[1,{a: 2}]"],
+        ["env=webshop_paper", "method=plain", "model=gpt_4o", "scorer=exact", "trainer=verl"],
+        ["+experiment=sweep_theta", "method.shaper.theta=0.3", "trainer.steps=${seed}", "launcher=slurm_a800x4"],
+    ],
+)
+def test_it_composes_as_hydra_does(words):
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        expected = compose("config", overrides=words)
+    assert compose_raw(tuple(words)) == expected
 
 
 BAD = {

@@ -21,6 +21,11 @@ def test_each_run_has_its_own_seed_and_the_rest_in_common():
     assert len({config.model_copy(update={"seed": 0}).model_dump_json() for config in configs}) == 1
 
 
+def test_a_value_that_refers_to_the_seed_follows_it():
+    runs = expand("ablation_monotonicity", ["env.train_panel.seed=${seed}"]).runs.values()
+    assert [run.env.train_panel.seed for run in runs] == [0, 1, 2, 0, 1, 2]
+
+
 def test_overriding_an_axis_replaces_it():
     assert names(expand("ablation_monotonicity", ["seeds=[5]", "env=alfworld"])) == [
         ("scpo", 5),
