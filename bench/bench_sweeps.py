@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from scpo.tracking import State
-from sweeps import compose, dispatch, store
+from sweeps import compose, dispatch, loader, store
 from sweeps.identity import run_id
 from sweeps.matrix import expand
 
@@ -47,7 +47,7 @@ def main() -> None:
 
 def _forget() -> None:
     compose.compose_raw.cache_clear()
-    compose.forget_files()
+    loader.forget_files()
 
 
 def _alone(words: list[str], runs: set[str]) -> None:
