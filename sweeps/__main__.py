@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from scpo.errors import ScpoError
+from scpo.errors import ConfigError, ScpoError
 from scpo.tracking import RunFolder
 from sweeps import cluster, control, verify
 from sweeps import console as show
@@ -34,6 +34,7 @@ from sweeps.search import command as search
 from sweeps.select import select
 from sweeps.standing import Standing, standings
 
+RUNS = Path("runs")
 MOVING = ("PENDING", "QUEUED", "RUNNING", "UNKNOWN")  # what --watch waits for
 
 
@@ -119,6 +120,8 @@ def _each(console: Console, folders: list[RunFolder], act: Callable[[RunFolder],
 
 
 def _chosen(arguments: argparse.Namespace) -> list[RunFolder]:
+    if arguments.runs_dir != RUNS and not arguments.runs_dir.is_dir():
+        raise ConfigError(f"--runs-dir {arguments.runs_dir}: there is no such folder; default: {RUNS}")
     return select(arguments.runs_dir, arguments.patterns)
 
 
@@ -137,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=run.__doc__)
         patterns = dict(nargs="*", default=["*"]) if everything else dict(nargs="+")
         command.add_argument("patterns", metavar="pattern", help="run ids or experiments, with * and ?", **patterns)
-        command.add_argument("--runs-dir", type=Path, default=Path("runs"))
+        command.add_argument("--runs-dir", type=Path, default=RUNS)
         command.set_defaults(run=run)
     search.add_parser(commands)
     doctor.add_parser(commands)

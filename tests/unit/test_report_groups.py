@@ -60,7 +60,9 @@ def test_a_damaged_file_is_named_and_the_others_are_shown(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"[]"), gzip.compress(b'{"step": 1}')]
+    "content",
+    [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"[]"), gzip.compress(b'{"step": 1}')],
+    ids=["empty", "no gzip", "cut", "list", "half a record"],
 )
 def test_what_is_no_record_is_refused_with_the_files_name(content, tmp_path):
     path = tmp_path / "groups_step_00001.json.gz"

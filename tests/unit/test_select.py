@@ -1,5 +1,6 @@
 import pytest
 
+import sweeps.__main__
 from scpo.errors import ConfigError
 from sweeps import manifest, store
 from sweeps.matrix import expand
@@ -38,3 +39,10 @@ def test_a_pattern_without_a_match_is_refused_with_what_there_is(runs_dir):
 
 def test_no_runs_at_all_are_no_mistake(tmp_path):
     assert select(tmp_path, ["*"]) == []
+
+
+def test_a_folder_that_is_not_there_is_told_apart_from_one_without_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert sweeps.__main__.main(["status"]) == 0
+    assert sweeps.__main__.main(["status", "--runs-dir", "typo"]) == 2
+    assert "there is no such folder" in capsys.readouterr().err
