@@ -6,15 +6,16 @@
     python -m bench.bench_shaper --large --docs docs  # also write the table and the plot of docs/scoring.md
 
 Dense scores every failed step against every reference step, and every reference against itself above the diagonal.
-Ours asks for what the walks read, each pair once. Each side starts every batch with a cold scorer and pays for the same
-reranker with random weights (batches of 8 rows); which steps match is decided by all-MiniLM-L6-v2. The credit of all
-is compared. "Ahead" is ours with machine.scorer.speculate.
+Ours asks for what the walks read, each pair once. Each starts every batch with a cold scorer and pays for the same
+reranker with random weights, 512 tokens a pass; which steps match is decided by all-MiniLM-L6-v2. The credit of all is
+compared. "Ahead" is ours with machine.scorer.speculate; "in the run" is ours with what a run remembers: the pairs and
+tokens of the source's earlier batches.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +24,11 @@ from typing import TypeVar
 import numpy as np
 
 from bench.playing import fresh_batches
-from bench.reranker_cost import large_cost
+from bench.reranker_cost import BATCH_TOKENS, large_cost
 from bench.rerankers import SMALL, XLM_R_LARGE, Paid, Weights, clock_of
 from bench.shaper_report import print_cost, print_results, write_docs
 from scpo.scoring import PairCache, make_scorer
-from scpo.scoring.canonical import canonical_batches
-from scpo.shaping.drive import MatchTask, TextPair, credit_batch
+from scpo.shaping.drive import MatchTask, Scorer, TextPair, credit_batch
 from scpo.shaping.matcher import MatchRule, match_dense
 from scpo.shaping.shaper import shape
 from scpo.steps import FloatArray, StepBatch
@@ -37,7 +37,6 @@ from tests.step_batches import ROLLOUTS, recorded
 
 RECORDED = ("gigpo_s0", "scpo_minilm_s0")
 T = TypeVar("T")
-OURS, PAPERS = 8, 64  # rows of a padded batch: conf/scorer/bge_reranker_v2_m3.yaml, and the paper's
 
 
 @dataclass(frozen=True)
@@ -57,18 +56,18 @@ class Side:
 class Result:
     """One batch; ``step`` is the training step it was recorded at, or its number.
 
-    ``read``: cells that the walks read; ``new``: pairs of ours that no earlier batch of the source had; ``equal``: the
-    credit is the same bit for bit.
+    ``read``: cells that the walks read; ``equal``: the credit is the same bit for bit; ``ahead``: ours with
+    speculation; ``in_run``: ours with what the source's earlier batches left in memory.
     """
 
     source: str
     step: int
     read: int
-    new: int
     equal: bool
     dense: Side
     ours: Side
     ahead: Side
+    in_run: Side
 
 
 def main() -> None:
@@ -88,7 +87,7 @@ def main() -> None:
     print_results(results)
     cost = None
     if arguments.large or arguments.device == "cuda":
-        cost = large_cost(weights if arguments.device == "cuda" else Weights.random(XLM_R_LARGE, "cpu"), OURS, PAPERS)
+        cost = large_cost(weights if arguments.device == "cuda" else Weights.random(XLM_R_LARGE, "cpu"))
         print_cost(cost, results)
     if arguments.docs:
         write_docs(arguments.docs, results, cost)
@@ -109,48 +108,49 @@ def compare(weights: Weights, batches: Iterator[tuple[str, int, StepBatch]]) -> 
     config = compose_run([]).method.shaper
     rule = MatchRule(config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match)
     meaning = PairCache(make_scorer(compose_run(["scorer=minilm"]).scorer))
-    weights.cold(OURS).score([("warm", "up")])
-    seen: dict[str, set[TextPair]] = defaultdict(set)
+    weights.cold(BATCH_TOKENS).score([("warm", "up")])
+    runs: dict[str, tuple[Paid, PairCache]] = {}
     results = []
     for source, step, batch in batches:
         tasks = [one.task for one in shape(batch, meaning, config, (0, step)).matches]
         pairs = every_pair(tasks)
         if pairs:
             answers = dict(zip(pairs, meaning.score(pairs), strict=True))
-            scorers = [Paid(weights.cold(OURS), answers) for _ in range(3)]
-            results.append(_result((source, step), tasks, scorers, rule, seen[source]))
+            cold = [Paid(weights.cold(BATCH_TOKENS), answers) for _ in range(3)]
+            if source not in runs:
+                paid = Paid(weights.cold(BATCH_TOKENS), {})
+                runs[source] = paid, PairCache(paid)
+            runs[source][0].answers, runs[source][0].calls = answers, []
+            results.append(_result((source, step), tasks, cold, runs[source], rule))
     return results
 
 
 def _result(
-    place: tuple[str, int], tasks: list[MatchTask], scorers: list[Paid], rule: MatchRule, seen: set[TextPair]
+    place: tuple[str, int], tasks: list[MatchTask], cold: list[Paid], run: tuple[Paid, Scorer], rule: MatchRule
 ) -> Result:
-    dense, credits = _side(scorers[0], lambda scorer: dense_credits(tasks, scorer, rule))
-    ours, lazy = _side(scorers[1], lambda scorer: credit_batch(tasks, scorer, rule))
-    ahead, speculative = _side(scorers[2], lambda scorer: credit_batch(tasks, scorer, rule, speculate=True))
-    equal = all(
-        np.array_equal(credit_l, trace.credit_l(len(credit_l))) and trace == other
-        for credit_l, trace, other in zip(credits, lazy.traces, speculative.traces, strict=True)
+    dense, credits = _side(cold[0], lambda: dense_credits(tasks, cold[0], rule))
+    ours, lazy = _side(cold[1], lambda: credit_batch(tasks, cold[1], rule))
+    ahead, speculative = _side(cold[2], lambda: credit_batch(tasks, cold[2], rule, speculate=True))
+    in_run, remembered = _side(run[0], lambda: credit_batch(tasks, run[1], rule))
+    equal = lazy.traces == speculative.traces == remembered.traces and all(
+        np.array_equal(credit_l, trace.credit_l(len(credit_l)))
+        for credit_l, trace in zip(credits, lazy.traces, strict=True)
     )
-    asked = {pair for call in scorers[1].calls for pair in call}
-    new = len(asked - seen)
-    seen |= asked
-    return Result(*place, lazy.pairs.asked, new, equal, dense, ours, ahead)
+    return Result(*place, lazy.pairs.asked, equal, dense, ours, ahead, in_run)
 
 
-def _side(scorer: Paid, call: Callable[[Paid], T]) -> tuple[Side, T]:
-    clock = clock_of(scorer.reranker)
+def _side(paid: Paid, call: Callable[[], T]) -> tuple[Side, T]:
+    clock = clock_of(paid.reranker)
     started = clock()
-    outcome = call(scorer)
+    outcome = call()
     seconds = clock() - started
     widths: Counter[int] = Counter()
     passes: Counter[int] = Counter()
-    for pairs in scorer.calls:
-        lengths = [len(encoded.ids) for encoded in scorer.reranker.encode(pairs)]
-        for rows in canonical_batches(lengths, OURS):
+    for pairs in paid.calls:
+        for rows in paid.reranker.batches(paid.reranker.encode(pairs)):
             widths[rows.width] += len(rows.indices)
             passes[rows.width] += 1
-    return Side(sum(map(len, scorer.calls)), seconds, widths, passes), outcome
+    return Side(sum(map(len, paid.calls)), seconds, widths, passes), outcome
 
 
 def every_pair(tasks: Sequence[MatchTask]) -> list[TextPair]:

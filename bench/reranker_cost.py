@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
 from bench.rerankers import XLM_R_LARGE, Weights, alone_and_together, random_model, seconds_a_pass
 from scpo.shaping.drive import TextPair
 
-ON_CPU = {8: (32, 64, 128), 64: (64,)}  # padded lengths by rows: each measured once takes a core a minute
-ON_GPU = dict.fromkeys((8, 64), (16, 32, 64, 128, 256, 512))
+BATCH_TOKENS = 512  # a pass of ours, padding included: conf/scorer/bge_reranker_v2_m3.yaml
+LENGTHS = (16, 32, 64, 128, 256, 512)
+ON_CPU = [(16, 32), (8, 64), (4, 128), (64, 64)]  # rows and padded lengths: each measured once takes a core a minute
+
+
+def ours(width: int) -> int:
+    """Rows of one of our passes at this padded length."""
+    return BATCH_TOKENS // width
+
+
+def papers(_width: int) -> int:
+    """Rows of one of the paper's."""
+    return 64
+
+
+ON_GPU = [(rows(width), width) for rows in (ours, papers) for width in LENGTHS]
 
 
 @dataclass(frozen=True)
@@ -28,32 +43,31 @@ class Cost:
     flips: int
     compared: int
 
-    def of_pass(self, rows: int, width: int) -> float:
-        """Measured, or by the number of tokens from the nearest length that was measured with as many rows."""
-        measured = [known for count, known in self.seconds if count == rows]
+    def of_pass(self, rows_at: Callable[[int], int], width: int) -> float:
+        """Measured, or by the number of tokens from the nearest length that was measured in this way."""
+        measured = [known for known in LENGTHS if (rows_at(known), known) in self.seconds]
         nearest = min(measured, key=lambda known: abs(known - width))
-        return self.seconds[rows, nearest] * width / nearest
+        tokens = rows_at(width) * width / (rows_at(nearest) * nearest)
+        return self.seconds[rows_at(nearest), nearest] * tokens
 
-    def of_passes(self, rows: int, passes: Counter[int]) -> float:
+    def of_passes(self, rows_at: Callable[[int], int], passes: Counter[int]) -> float:
         """Seconds of all these passes."""
-        return sum(count * self.of_pass(rows, width) for width, count in passes.items())
+        return sum(count * self.of_pass(rows_at, width) for width, count in passes.items())
 
 
-def large_cost(weights: Weights, *rows: int) -> Cost:
-    """Measure forward passes with these numbers of rows."""
+def large_cost(weights: Weights) -> Cost:
+    """Measure forward passes, ours first: the peak of memory is theirs."""
     on_cpu = weights.device == "cpu"
-    widths, repetitions = (ON_CPU, 1) if on_cpu else (ON_GPU, 10)
     if not on_cpu:
         _reset_peak()
-    weights.cold(rows[0]).score(_pairs(1))  # warm up
-    seconds = {
-        (count, width): seconds_a_pass(weights.cold(count), width, repetitions)
-        for count in rows
-        for width in widths[count]
-    }
+    weights.cold(BATCH_TOKENS).score(_pairs(1))  # warm up
     pairs = _pairs(8 if on_cpu else 256)
-    difference, flips = alone_and_together(weights.cold(rows[0]), pairs)
-    memory = _counted_memory(rows[0]) if on_cpu else f"Peak GPU memory {_peak_gb():.2f} GB."
+    difference, flips = alone_and_together(weights.cold(BATCH_TOKENS), pairs)
+    seconds, memory = {}, _counted_memory() if on_cpu else ""
+    for rows, width in ON_CPU if on_cpu else ON_GPU:
+        if not memory and rows == papers(width):
+            memory = f"Peak GPU memory of ours {_peak_gb():.2f} GB."
+        seconds[rows, width] = seconds_a_pass(weights, rows, width, 1 if on_cpu else 10)
     return Cost(weights.device, seconds, memory, difference, flips, len(pairs))
 
 
@@ -75,7 +89,7 @@ def _peak_gb() -> float:
     return torch.cuda.max_memory_allocated() / 1e9
 
 
-def _counted_memory(rows: int) -> str:
+def _counted_memory() -> str:
     """What the tensors take on a GPU in two bytes a number: all weights, and the most that a batch holds at a time.
 
     Two layers show the latter: a layer's results are gone when the one after the next begins.
@@ -86,11 +100,11 @@ def _counted_memory(rows: int) -> str:
     with torch.device("meta"):
         weights = 2 * sum(weight.numel() for weight in random_model(XLM_R_LARGE).parameters())
     model = random_model({**XLM_R_LARGE, "num_hidden_layers": 2}).to(torch.bfloat16).eval()
-    ids = torch.full((rows, 512), 5)
+    ids = torch.full((ours(LENGTHS[-1]), LENGTHS[-1]), 5)
     with torch.inference_mode(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
         model(input_ids=ids, attention_mask=torch.ones_like(ids))
     changes = [event.nbytes() for event in trace.profiler.kineto_results.events() if event.name() == "[memory]"]
     return (
-        f"Memory on a GPU in fp16, counted and not measured: weights {weights / 1e9:.2f} GB, the largest batch "
-        f"({rows} rows of 512 tokens) {max(accumulate(changes)) / 1e9:.2f} GB; what CUDA itself takes is not in it."
+        f"Memory on a GPU in fp16, counted and not measured: weights {weights / 1e9:.2f} GB, a pass of one pair of "
+        f"{LENGTHS[-1]} tokens {max(accumulate(changes)) / 1e9:.3f} GB; what CUDA itself takes is not in it."
     )

@@ -40,10 +40,10 @@ class Weights:
         model = random_model(size, tokenizer.pad_token_id)
         return cls(tokenizer, model.to(device, torch.float32 if device == "cpu" else torch.float16), device)
 
-    def cold(self, rows: int) -> CrossEncoder:
+    def cold(self, batch_tokens: int) -> CrossEncoder:
         """A reranker that has read no text yet."""
         settings = {"kind": "cross_encoder", "name": "random", "path": "random weights", "dtype": "auto"}
-        config = CrossEncoderScorer(**settings, batch_size=rows, max_tokens=512)
+        config = CrossEncoderScorer(**settings, batch_tokens=batch_tokens, max_tokens=512)
         return CrossEncoder(config, self.tokenizer, self.model, self.device)
 
 
@@ -79,14 +79,15 @@ def clock_of(reranker: CrossEncoder) -> Callable[[], float]:
     return time.process_time if reranker.device == "cpu" else time.perf_counter
 
 
-def seconds_a_pass(reranker: CrossEncoder, width: int, repetitions: int) -> float:
-    """Best of some forward passes with all rows of one padded length."""
+def seconds_a_pass(weights: Weights, rows: int, width: int, repetitions: int) -> float:
+    """Best of some forward passes with this many rows of one padded length."""
+    reranker = weights.cold(rows * width)
     words = (width - 4) // 2
     pair = ("go " * words, "go " * words)
     clock, best = clock_of(reranker), float("inf")
     for _ in range(repetitions):
         started = clock()
-        reranker.score([pair] * reranker.rows)
+        reranker.score([pair] * rows)
         best = min(best, clock() - started)
     return best
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.style import PAGE_WIDTH, house_style, line_styles
+from bench.reranker_cost import ours, papers
 
 if TYPE_CHECKING:
     from bench.bench_shaper import Result, Side
@@ -19,19 +20,9 @@ PAPER = {
 }  # s a training step, A800 (appendix, shaper timing)
 PAPER_STEP = 281.0  # s
 BEGIN, END = "<!-- bench_shaper: begin -->", "<!-- bench_shaper: end -->"
+WAYS = {"dense": "dense", "ours": "ours", "ahead": "ahead", "in_run": "in the run"}
 PAIRS = (
-    "rollouts",
-    "batches",
-    "dense",
-    "read",
-    "scored",
-    "dense / scored",
-    "scored, ahead",
-    "new to the run",
-    "credit",
-)
-TIMES = (
-    "rollouts", "s dense", "s ours", "s ahead", "dense / ours", "dense / ahead", "passes dense", "ours", "ahead",
+    "rollouts", "batches", "dense", "read", "scored", "dense / scored", "scored, ahead", "scored, in the run", "credit",
 )  # fmt: skip
 
 
@@ -43,7 +34,11 @@ def print_results(results: Sequence[Result]) -> None:
 def _tables(results: Sequence[Result]) -> list[str]:
     by_source = [(name, [one for one in results if one.source == name]) for name in _sources(results)]
     pairs = _markdown(PAIRS, [_pairs(name, of_source) for name, of_source in by_source])
-    return [*pairs, "", *_markdown(TIMES, [_times(name, of_source) for name, of_source in by_source])]
+    first, *others = WAYS.values()
+    columns = ("rollouts", *(f"s {way}" for way in WAYS.values()), *(f"{first} / {way}" for way in others))
+    seconds = _markdown(columns, [_seconds(name, of_source) for name, of_source in by_source])
+    passes = _markdown(("forward passes", *WAYS.values()), [_passes(name, of_source) for name, of_source in by_source])
+    return [*pairs, "", *seconds, "", *passes]
 
 
 def _sources(results: Sequence[Result]) -> list[str]:
@@ -51,22 +46,23 @@ def _sources(results: Sequence[Result]) -> list[str]:
 
 
 def _pairs(name: str, results: Sequence[Result]) -> list[str]:
-    dense, ours, ahead = (sum(side.pairs for side in sides) for sides in _sides(results))
-    read, new = sum(one.read for one in results), sum(one.new for one in results)
-    counts = [f"{count:,}" for count in (dense, read, ours)]
+    dense, ours, ahead, in_run = (sum(side.pairs for side in sides) for sides in _sides(results))
+    counts = [f"{count:,}" for count in (dense, sum(one.read for one in results), ours)]
     equal = "equal" if all(one.equal for one in results) else "DIFFERENT"
-    return [name, str(len(results)), *counts, f"{dense / ours:.1f}", f"{ahead:,}", f"{new:,}", equal]
+    return [name, str(len(results)), *counts, f"{dense / ours:.1f}", f"{ahead:,}", f"{in_run:,}", equal]
 
 
-def _times(name: str, results: Sequence[Result]) -> list[str]:
-    dense, ours, ahead = seconds = [sum(side.seconds for side in sides) for sides in _sides(results)]
-    passes = [sum(side.passes.total() for side in sides) for sides in _sides(results)]
-    ratios = [f"{dense / ours:.1f}", f"{dense / ahead:.1f}"]
-    return [name, *(f"{took:.1f}" for took in seconds), *ratios, *(f"{count:,}" for count in passes)]
+def _seconds(name: str, results: Sequence[Result]) -> list[str]:
+    dense, *others = (sum(side.seconds for side in sides) for sides in _sides(results))
+    return [name, *(f"{took:.1f}" for took in (dense, *others)), *(f"{dense / took:.1f}" for took in others)]
+
+
+def _passes(name: str, results: Sequence[Result]) -> list[str]:
+    return [name, *(f"{sum(side.passes.total() for side in sides):,}" for sides in _sides(results))]
 
 
 def _sides(results: Sequence[Result]) -> list[list[Side]]:
-    return [[getattr(one, side) for one in results] for side in ("dense", "ours", "ahead")]
+    return [[getattr(one, way) for one in results] for way in WAYS]
 
 
 def print_cost(cost: Cost, results: Sequence[Result]) -> None:
@@ -90,31 +86,39 @@ def _cost_lines(cost: Cost) -> list[str]:
 def _projection(cost: Cost, results: Sequence[Result]) -> list[str]:
     """Seconds of scoring in one training step of 16 x 8 rollouts, for the mean fresh batch."""
     fresh = [one for one in results if one.source == "fresh"]
-    count = len(fresh)
-    small, large = sorted({rows for rows, _ in cost.seconds})
-    dense64 = sum((_full_passes(one.dense.widths, large) for one in fresh), Counter())
-    share = {
-        name: sum(getattr(one, name).pairs for one in fresh) / sum(one.dense.pairs for one in fresh)
-        for name in ("ours", "ahead")
-    }
-    here = {name: sum(cost.of_passes(small, getattr(one, name).passes) for one in fresh) for name in share}
+    dense, *sides = _sides(fresh)
+    in_64 = [_full_passes(side.widths, papers) for side in dense]
+    here = [sum(cost.of_passes(papers, passes) for passes in in_64)]
+    here += [sum(cost.of_passes(ours, side.passes) for side in way) for way in sides]
+    pairs = [sum(side.pairs for side in way) for way in (dense, *sides)]
+    tokens = [sum(_tokens(papers, passes) for passes in in_64)]
+    tokens += [sum(_tokens(ours, side.passes) for side in way) for way in sides]
     paper = sum(PAPER.values())
-    dense = cost.of_passes(large, dense64) / count
+    by_pairs, by_tokens = ([paper * count / counts[0] for count in counts] for counts in (pairs, tokens))
     rows = [
-        ["A800: the paper's, and projected", f"{paper:.2f}", *(f"{paper * share[name]:.2f}" for name in share)],
-        [f"{cost.device} here, projected", f"{dense:.2f}", *(f"{here[name] / count:.2f}" for name in share)],
+        ["A800: the paper's, and by pairs", *(f"{took:.2f}" for took in by_pairs)],
+        ["A800: the paper's, and by tokens", *(f"{took:.2f}" for took in by_tokens)],
+        [f"{cost.device} here", *(f"{took / len(fresh):.2f}" for took in here)],
     ]
-    of_step = ", ".join(f"{100 * paper * share[name] / PAPER_STEP:.2f} % ({name})" for name in share)
+    shares = [
+        f"{100 * first / PAPER_STEP:.2f} and {100 * second / PAPER_STEP:.2f} % ({way})"
+        for first, second, way in list(zip(by_pairs, by_tokens, WAYS.values(), strict=True))[1:]
+    ]
     return [
-        *_markdown(("s of scoring a training step", "dense", "ours", "ours, ahead"), rows),
+        *_markdown(("s of scoring a training step, projected", *WAYS.values()), rows),
         "",
-        f"Pairs of the mean fresh batch. The A800 line is the paper's time times our share of the pairs: {of_step} "
-        f"of its {PAPER_STEP:g} s a step. The other is passes times their cost: {large} rows dense, {small} rows ours.",
+        f"The mean fresh batch of {len(fresh)}. The A800 lines are the paper's time, times our share of the pairs or "
+        f"of the tokens, padding included: {', '.join(shares)} of its {PAPER_STEP:g} s a step. The last is passes "
+        "times their cost; dense in the paper's batches of 64 pairs.",
     ]
 
 
-def _full_passes(widths: Counter[int], rows: int) -> Counter[int]:
-    return Counter({width: -(-pairs // rows) for width, pairs in widths.items()})
+def _full_passes(widths: Counter[int], rows_at: Callable[[int], int]) -> Counter[int]:
+    return Counter({width: -(-pairs // rows_at(width)) for width, pairs in widths.items()})
+
+
+def _tokens(rows_at: Callable[[int], int], passes: Counter[int]) -> int:
+    return sum(count * rows_at(width) * width for width, count in passes.items())
 
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -153,7 +157,7 @@ def _plot(path: Path, results: Sequence[Result]) -> None:
                 "dense, as in the paper": [one.dense.pairs for one in batches],
                 "read by the walks": [one.read for one in batches],
                 "scored": [one.ours.pairs for one in batches],
-                "scored, new to the run": [one.new for one in batches],
+                "scored, in the run": [one.in_run.pairs for one in batches],
             }
             for label, style in line_styles(list(lines)).items():
                 axis.plot([one.step for one in batches], lines[label], label=label, **style)

@@ -15,7 +15,7 @@ SENTENCES = [
 
 
 def config(path, **changes):
-    values = {"kind": "cross_encoder", "name": "tiny", "path": str(path), "dtype": "auto", "batch_size": 4}
+    values = {"kind": "cross_encoder", "name": "tiny", "path": str(path), "dtype": "auto", "batch_tokens": 256}
     return CrossEncoderScorer(**(values | {"max_tokens": 512} | changes))
 
 

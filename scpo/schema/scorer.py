@@ -49,20 +49,21 @@ class BiEncoderScorer(Strict):
 class CrossEncoderScorer(Strict):
     """Sigmoid of a reranker's logit for two step texts read together.
 
-    ``dtype`` auto is float16 on a GPU and float32 on a CPU. ``max_tokens`` of a pair, special tokens included.
+    ``dtype`` auto is float16 on a GPU and float32 on a CPU. ``max_tokens`` of a pair, special tokens included;
+    ``batch_tokens`` of a forward pass, padding included: 16 pairs of up to 32 tokens, 8 of 64, at least one.
     """
 
     kind: Literal["cross_encoder"]
     name: str
     path: str
     dtype: Literal["auto", "float16", "bfloat16", "float32"]
-    batch_size: PositiveInt
+    batch_tokens: PositiveInt
     max_tokens: Annotated[int, Field(ge=16)]
 
     @property
     def identity(self) -> str:
         """The scorer with all settings that change its answers."""
-        settings = f"dtype={self.dtype}, max_tokens={self.max_tokens}, rows={self.batch_size}"
+        settings = f"dtype={self.dtype}, max_tokens={self.max_tokens}, batch_tokens={self.batch_tokens}"
         return f"{self.name}(path={self.path}, {settings})"
 
 

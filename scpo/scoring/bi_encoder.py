@@ -58,7 +58,7 @@ class BiEncoder:
         limit = self._config.max_tokens
         ids = [self._tokenizer(text, truncation=True, max_length=limit)["input_ids"] for text in texts]
         encoded: dict[str, NDArray[np.float64]] = {}
-        for rows in canonical_batches([len(row) for row in ids], self._config.batch_size):
+        for rows in canonical_batches([len(row) for row in ids], lambda _: self._config.batch_size):
             vectors = self._forward([ids[i] for i in rows.indices], rows)
             encoded.update((texts[i], vector) for i, vector in zip(rows.indices, vectors, strict=False))
         return encoded

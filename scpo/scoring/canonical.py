@@ -1,4 +1,4 @@
-"""Canonical shapes: what a neural scorer is fed is always a fixed number of rows at one of a few padded lengths.
+"""Canonical shapes: what a neural scorer is fed has one of a few padded lengths, and for each a fixed number of rows.
 
 The shape that a row is computed in then depends on the row alone, and with it, on a CPU, every bit of its answer: a
 text or pair scored alone, among others or in another order gets the same number.
@@ -6,7 +6,7 @@ text or pair scored alone, among others or in another order gets the same number
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -31,12 +31,13 @@ class Rows(NamedTuple):
         return torch.tensor(rows + rows[:1] * (self.size - len(rows)), device=device)
 
 
-def canonical_batches(lengths: Sequence[int], size: int) -> Iterator[Rows]:
-    """Cut rows of these lengths, in tokens, into batches of ``size`` rows, bucket by bucket."""
+def canonical_batches(lengths: Sequence[int], rows_at: Callable[[int], int]) -> Iterator[Rows]:
+    """Cut rows of these lengths, in tokens, into batches, bucket by bucket, of ``rows_at(padded length)`` rows."""
     buckets: dict[int, list[int]] = {}
     for i, length in enumerate(lengths):
         width = next((width for width in TOKEN_BUCKETS if width >= length), length)
         buckets.setdefault(width, []).append(i)
     for width, indices in sorted(buckets.items()):
+        size = rows_at(width)
         for start in range(0, len(indices), size):
             yield Rows(width, tuple(indices[start : start + size]), size)

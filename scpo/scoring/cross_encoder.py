@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,20 +35,19 @@ class CrossEncoder:
 
     Attributes:
         counts: Since the start: ``computed`` pairs, and how many of them were ``truncated`` on a side.
-        rows: Of a padded batch.
         device: Where the model is.
     """
 
     def __init__(self, config: CrossEncoderScorer, tokenizer: Any, model: Any, device: str = "cpu") -> None:
         self.name = config.identity
         self.counts: Counter[str] = Counter()
-        self.rows = config.batch_size
         self.device = device
         self._tokenizer = tokenizer
         self._tokenizer.backend_tokenizer.no_truncation()
         self._tokenizer.backend_tokenizer.no_padding()
         self._model = model.eval()
         self._takes_types = "token_type_ids" in tokenizer.model_input_names
+        self._batch_tokens = config.batch_tokens
         self._side = (config.max_tokens - tokenizer.num_special_tokens_to_add(pair=True)) // 2
         self._tokens: LeastRecentlyUsed[str, Tokens] = LeastRecentlyUsed(CACHED_TEXTS)
 
@@ -57,7 +56,7 @@ class CrossEncoder:
         encoded = self.encode(pairs)
         self.counts.update(computed=len(pairs), truncated=sum(self._cut(pair) for pair in pairs))
         scores = np.zeros(len(pairs), dtype=np.float32)
-        for rows in canonical_batches([len(pair.ids) for pair in encoded], self.rows):
+        for rows in self.batches(encoded):
             scores[list(rows.indices)] = self._forward([encoded[i] for i in rows.indices], rows)
         return scores
 
@@ -65,6 +64,10 @@ class CrossEncoder:
         """Both texts' tokens with the special tokens of a pair around them, as the library's ``Encoding``."""
         assemble = self._tokenizer.backend_tokenizer.post_process
         return [assemble(self._tokenise(a).encoding, self._tokenise(b).encoding) for a, b in pairs]
+
+    def batches(self, encoded: Sequence[Any]) -> Iterator[Rows]:
+        """The forward passes of these pairs, each of ``batch_tokens`` padded tokens: long pairs come few at a time."""
+        return canonical_batches([len(pair.ids) for pair in encoded], lambda width: max(1, self._batch_tokens // width))
 
     def _cut(self, pair: tuple[str, str]) -> bool:
         return any(self._tokenise(text).cut for text in pair)

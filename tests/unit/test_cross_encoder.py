@@ -70,15 +70,23 @@ def test_each_text_is_tokenised_once(folder, monkeypatch):
     assert sorted(texts) == sorted(SENTENCES)
 
 
-@pytest.mark.parametrize("batch_size", [4, 16, 64])
-def test_a_pair_has_the_same_bits_alone_among_63_others_and_shuffled(folder, batch_size):
-    scorer = make_scorer(config(folder, batch_size=batch_size))
+@pytest.mark.parametrize("batch_tokens", [256, 512, 4096])
+def test_a_pair_has_the_same_bits_alone_among_63_others_and_shuffled(folder, batch_tokens):
+    scorer = make_scorer(config(folder, batch_tokens=batch_tokens))
     pairs = (PAIRS * 2)[:64]
     together = scorer.score(pairs)
     shuffled = np.random.default_rng(0).permutation(64)
     assert np.array_equal(scorer.score([pairs[i] for i in shuffled]), together[shuffled])
     for i in range(0, 36, 5):
         assert np.array_equal(scorer.score([pairs[i]]), together[i : i + 1])
+
+
+def test_a_pass_has_as_many_tokens_whatever_the_length_of_its_pairs(folder):
+    fresh = make_scorer(config(folder, batch_tokens=256))
+    passes = list(fresh.batches(fresh.encode([("x " * n, "x " * n) for n in (6, 14, 30, 60, 120, 250)] * 10)))
+    shapes = {rows.width: rows.size for rows in passes}
+    assert shapes == {16: 16, 32: 8, 64: 4, 128: 2, 256: 1, 512: 1}
+    assert sorted(i for rows in passes for i in rows.indices) == list(range(60))
 
 
 def test_each_side_is_cut_to_half_and_the_cut_pairs_are_counted(folder):
@@ -94,7 +102,7 @@ def test_each_side_is_cut_to_half_and_the_cut_pairs_are_counted(folder):
 
 
 def test_the_fill_of_a_batch_is_not_counted(folder):
-    fresh = make_scorer(config(folder, batch_size=64))
+    fresh = make_scorer(config(folder, batch_tokens=4096))
     fresh.score(PAIRS[:3])
     assert fresh.counts == {"computed": 3, "truncated": 0}
 
