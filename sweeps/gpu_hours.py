@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from scpo.schema import RunConfig
 
 PAPER_GPUS = 4  # appendix A.2: one node of 4 x A800 80 GB
-PAPER_STEPS = 150  # Table 4
+PAPER_STEPS = 150  # Table 3
 PAPER_HOURS = {  # appendix A.2, one SCPO run
     ("alfworld", "1.5B"): 13.0,
     ("webshop", "1.5B"): 7.0,

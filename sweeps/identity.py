@@ -9,7 +9,7 @@ from scpo.schema import MACHINE_SECTIONS, MethodConfig, RunConfig
 
 HASH_LENGTH = 8
 
-# The shaper's choices of the paper's table 5, and how another one reads in a run id. It stands here and not in conf/,
+# The shaper's choices of the paper's table 4, and how another one reads in a run id. It stands here and not in conf/,
 # so that an id is a function of the configuration alone: a default that changes later renames no run.
 SHAPER_CHOICES: tuple[tuple[str, object, str], ...] = (
     ("matcher", "kmp", "{}"),

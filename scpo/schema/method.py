@@ -128,7 +128,7 @@ class StepFilter(Strict):
 
 
 class ShaperConfig(Strict):
-    """SCPO's shaper (paper section 3, table 5). ``allocation`` is where the matcher's credit lands."""
+    """SCPO's shaper (paper section 3, table 4). ``allocation`` is where the matcher's credit lands."""
 
     matcher: Literal["kmp", "forward"]
     monotonic: bool

@@ -1,4 +1,4 @@
-"""A reranker as scorer, as in the paper: it reads both texts at once (appendix A.5: BGE-Reranker-v2-m3)."""
+"""A reranker as scorer, as in the paper: it reads both texts at once (section 4.1: BGE-Reranker-v2-m3)."""
 
 from __future__ import annotations
 

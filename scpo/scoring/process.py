@@ -1,4 +1,4 @@
-"""A scorer in a process of its own, as in the paper (appendix A.5): it may die without hurting the run."""
+"""A scorer in a process of its own, as in the paper (appendix A.2): it may die without hurting the run."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from scpo.shaping.drive import Scorer, TextPair
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 NEURAL = ("bi_encoder", "cross_encoder")
 FIRST_GPU = "0"
-"""The scorer shares it with the policy, as in the paper (appendix A.5)."""
+"""The scorer shares it with the policy, as in the paper (appendix A.2)."""
 
 
 def open_ray_scorer(config: RunConfig, *, on_gpu: bool) -> PairCache:

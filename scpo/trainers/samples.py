@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scpo.steps import StepBatch
     from scpo.tracking import RunFolder
 
-TEXT_BATCHES = 5  # the paper's t-SNE embeds five early batches (appendix D.2)
+TEXT_BATCHES = 5  # the paper's t-SNE embeds five early batches (appendix C.2)
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from sweeps.compose import compose_run
 
 FILES = Files("Qwen/Qwen2.5-1.5B-Instruct", Path("/data/train.parquet"), Path("/data/val.parquet"), Path("/runs/x"))
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-PAPER = {  # Table 4 and appendix A of the paper; where it is silent, verl-agent's script at 796ed31
+PAPER = {  # Table 3 and appendix A of the paper; where it is silent, verl-agent's script at 796ed31
     "data.train_batch_size": 16,
     f"{ROLLOUT}.n": 8,
     "trainer.total_training_steps": 150,
