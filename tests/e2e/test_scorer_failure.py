@@ -29,7 +29,7 @@ def start(runs, cache, *words):
 
 
 def finish(process):
-    output, _ = process.communicate(timeout=600)
+    output, _ = process.communicate(timeout=1100)
     return process.returncode, output
 
 
