@@ -292,7 +292,7 @@ def _set_learning_rate(optimizer: torch.optim.Optimizer, config: RunConfig, step
 
 
 def _probe(session: Session, step: int, folder: RunFolder) -> None:
-    """Play the probe's game outside training and keep its similarity matrix (METHOD 1, the credit heatmap)."""
+    """Play the probe's game outside training and keep its similarity matrix (the credit heatmap)."""
     config = session.config
     shaper = config.method.shaper
     if shaper is None or (step % config.trainer.probe_every and step != config.trainer.steps):
