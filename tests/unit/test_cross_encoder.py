@@ -48,9 +48,24 @@ def test_a_pair_is_put_together_as_the_tokenizer_would(scorer):
         assert ours.type_ids == theirs["token_type_ids"]
 
 
+def test_what_was_cut_off_two_texts_is_not_put_together(folder):
+    short = make_scorer(config(folder, max_tokens=16))
+    backend, side = (
+        short._tokenizer.backend_tokenizer,
+        (16 - short._tokenizer.num_special_tokens_to_add(pair=True)) // 2,
+    )
+    long = ["cabinet 1 " * 40, "open drawer 3 " * 30]
+    first, second = (backend.encode(text, add_special_tokens=False) for text in long)
+    first.truncate(side)
+    second.truncate(side)
+    theirs = backend.post_process(first, second)
+    assert short.encode([tuple(long)]) == [(theirs.ids, theirs.type_ids)]
+
+
 def test_a_pair_of_xlm_r_has_two_separators_and_one_of_bert_has_one(scorer):
     (pair,) = scorer.encode([("x", "x")])
-    assert " ".join(pair.tokens) in {"[CLS] x [SEP] x [SEP]", "<s> ▁x </s> </s> ▁x </s>"}
+    tokens = scorer._tokenizer.convert_ids_to_tokens(pair.ids)
+    assert " ".join(tokens) in {"[CLS] x [SEP] x [SEP]", "<s> ▁x </s> </s> ▁x </s>"}
 
 
 def test_each_text_is_tokenised_once(folder, monkeypatch):
@@ -58,8 +73,6 @@ def test_each_text_is_tokenised_once(folder, monkeypatch):
     backend, texts = fresh._tokenizer.backend_tokenizer, []
 
     class Counting:
-        post_process = backend.post_process
-
         def encode(self, text, **settings):
             texts.append(text)
             return backend.encode(text, **settings)
@@ -93,7 +106,7 @@ def test_each_side_is_cut_to_half_and_the_cut_pairs_are_counted(folder):
     short = make_scorer(config(folder, max_tokens=16))
     special = short._tokenizer.num_special_tokens_to_add(pair=True)
     sides = [short._tokenise(text) for text in ("cabinet " * 50, "x")]
-    assert [len(side.encoding) for side in sides] == [(16 - special) // 2, 1]
+    assert [len(side.ids) for side in sides] == [(16 - special) // 2, 1]
     assert len(short.encode([("cabinet " * 50, "cabinet " * 50)])[0].ids) <= 16
     beyond = ("cabinet " * 50, "x"), ("cabinet " * 50 + "drawer", "x")
     scores = short.score([*beyond, ("x", "x")])
