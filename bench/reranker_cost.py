@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from bench.rerankers import XLM_R_LARGE, Weights, alone_and_together, random_model, seconds_a_pass
+from scpo.scoring.canonical import TOKEN_BUCKETS
 from scpo.shaping.drive import TextPair
 
 BATCH_TOKENS = 512  # a pass of ours, padding included: conf/scorer/bge_reranker_v2_m3.yaml
-LENGTHS = (16, 32, 64, 128, 256, 512)
+DENSE_TOKENS_ON_GPU = 64 * 64  # the paper's 64 pairs a pass; most have at most 64 tokens
 ON_CPU = [(16, 32), (8, 64), (4, 128), (64, 64)]  # rows and padded lengths: each measured once takes a core a minute
 
 
@@ -25,7 +26,7 @@ def papers(_width: int) -> int:
     return 64
 
 
-ON_GPU = [(rows(width), width) for rows in (ours, papers) for width in LENGTHS]
+ON_GPU = [(rows(width), width) for rows in (ours, papers) for width in TOKEN_BUCKETS]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Cost:
 
     def of_pass(self, rows_at: Callable[[int], int], width: int) -> float:
         """Measured, or by the number of tokens from the nearest length that was measured in this way."""
-        measured = [known for known in LENGTHS if (rows_at(known), known) in self.seconds]
+        measured = [known for known in TOKEN_BUCKETS if (rows_at(known), known) in self.seconds]
         nearest = min(measured, key=lambda known: abs(known - width))
         tokens = rows_at(width) * width / (rows_at(nearest) * nearest)
         return self.seconds[rows_at(nearest), nearest] * tokens
@@ -66,27 +67,35 @@ def large_cost(weights: Weights) -> Cost:
     seconds, memory = {}, _counted_memory() if on_cpu else ""
     for rows, width in ON_CPU if on_cpu else ON_GPU:
         if not memory and rows == papers(width):
-            memory = f"Peak GPU memory of ours {_peak_gb():.2f} GB."
+            memory = _peak()
         seconds[rows, width] = seconds_a_pass(weights, rows, width, 1 if on_cpu else 10)
     return Cost(weights.device, seconds, memory, difference, flips, len(pairs))
 
 
 def _pairs(count: int) -> list[TextPair]:
+    """Different pairs of 27 to 57 tokens: of two padded lengths, and a few of 32 fill theirs."""
     places = ["shelf", "drawer", "cabinet", "fridge"]
-    texts = [f"go to {place} {n} || You arrive at {place} {n}." for n in range(1, 17) for place in places]
-    return [(texts[i % len(texts)], texts[(7 * i + 1) % len(texts)]) for i in range(count)]
+    texts = [
+        f"go to {place} {n} || You arrive at {place} {n}." + " now" * (n - 1) for n in range(1, 17) for place in places
+    ]
+    return [(texts[i % len(texts)], texts[(7 * i + 1 + i // len(texts)) % len(texts)]) for i in range(count)]
 
 
 def _reset_peak() -> None:
     import torch
 
+    torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
 
 
-def _peak_gb() -> float:
+def _peak() -> str:
     import torch
 
-    return torch.cuda.max_memory_allocated() / 1e9
+    allocated, reserved = torch.cuda.max_memory_allocated() / 1e9, torch.cuda.max_memory_reserved() / 1e9
+    return (
+        f"Peak GPU memory of ours: {allocated:.2f} GB of tensors, {reserved:.2f} GB with what torch keeps for later; "
+        "what CUDA itself takes is not in it."
+    )
 
 
 def _counted_memory() -> str:
@@ -100,11 +109,11 @@ def _counted_memory() -> str:
     with torch.device("meta"):
         weights = 2 * sum(weight.numel() for weight in random_model(XLM_R_LARGE).parameters())
     model = random_model({**XLM_R_LARGE, "num_hidden_layers": 2}).to(torch.bfloat16).eval()
-    ids = torch.full((ours(LENGTHS[-1]), LENGTHS[-1]), 5)
+    ids = torch.full((ours(TOKEN_BUCKETS[-1]), TOKEN_BUCKETS[-1]), 5)
     with torch.inference_mode(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
         model(input_ids=ids, attention_mask=torch.ones_like(ids))
     changes = [event.nbytes() for event in trace.profiler.kineto_results.events() if event.name() == "[memory]"]
     return (
         f"Memory on a GPU in fp16, counted and not measured: weights {weights / 1e9:.2f} GB, a pass of one pair of "
-        f"{LENGTHS[-1]} tokens {max(accumulate(changes)) / 1e9:.3f} GB; what CUDA itself takes is not in it."
+        f"{TOKEN_BUCKETS[-1]} tokens {max(accumulate(changes)) / 1e9:.3f} GB; what CUDA itself takes is not in it."
     )

@@ -79,15 +79,19 @@ def clock_of(reranker: CrossEncoder) -> Callable[[], float]:
     return time.process_time if reranker.device == "cpu" else time.perf_counter
 
 
+def pair_of(width: int) -> TextPair:
+    """A pair of this padded length."""
+    words = "go " * ((width - 4) // 2)
+    return words, words
+
+
 def seconds_a_pass(weights: Weights, rows: int, width: int, repetitions: int) -> float:
     """Best of some forward passes with this many rows of one padded length."""
     reranker = weights.cold(rows * width)
-    words = (width - 4) // 2
-    pair = ("go " * words, "go " * words)
     clock, best = clock_of(reranker), float("inf")
     for _ in range(repetitions):
         started = clock()
-        reranker.score([pair] * rows)
+        reranker.score([pair_of(width)] * rows)
         best = min(best, clock() - started)
     return best
 
