@@ -48,7 +48,7 @@ class PairCache:
     It is not written to disk: the scores of another process are never trusted.
 
     Attributes:
-        counts: Since the start: ``asked`` pairs, and how many of them were ``known``.
+        counts: Since the start: ``asked`` pairs that were answered, and how many of them were ``known``.
     """
 
     def __init__(self, scorer: Scorer, capacity: int = CACHED_PAIRS) -> None:
@@ -71,11 +71,11 @@ class PairCache:
         keys = [self._key(pair) for pair in pairs]
         known = {key: score for key in keys if (score := self._scores.find(key)) is not None}
         new = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in known}
-        self.counts.update(asked=len(pairs), known=len(pairs) - len(new))
         if new:
             known.update(zip(new, checked(self.scorer, list(new.values())), strict=True))
             for key in new:
                 self._scores.keep(key, known[key])
+        self.counts.update(asked=len(pairs), known=len(pairs) - len(new))
         return np.array([known[key] for key in keys], dtype=np.float32)
 
     def report(self) -> dict[str, float]:

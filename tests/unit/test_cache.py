@@ -79,6 +79,7 @@ def test_bad_answers_are_refused_and_not_kept():
         with pytest.raises(ScorerError, match="gave nan"):
             cache.score([("a", "b")])
     assert len(cache.scorer.asked) == 2
+    assert cache.report() == {"scpo/pairs_computed": 0}
 
 
 def test_the_report_counts_since_the_last_one():
