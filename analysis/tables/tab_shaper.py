@@ -27,6 +27,11 @@ def _scorer(config: Config) -> Any:
     return config.at("scorer.path") or config.at("scorer.name")
 
 
+def _scorer_batch(config: Config) -> str | None:
+    tokens, texts = config.at("scorer.batch_tokens"), config.at("scorer.batch_size")
+    return f"{tokens} tokens" if tokens else f"{texts} texts" if texts else None
+
+
 def _filter(config: Config) -> str:
     no_ops = config.at("method.shaper.step_filter.no_op_observations") or []
     unchanged = ["page unchanged"] if config.at("method.shaper.step_filter.no_op_if_unchanged") else []
@@ -47,7 +52,7 @@ ENTRIES = (
     Entry("Filtered steps", "invalid, no-op and empty observations", _filter),
     Entry("Step text", "action ‖ observation", _shaper("step_text")),
     Entry("Scorer", "BGE-Reranker-v2-m3", _scorer),
-    Entry("Scorer's batch (pairs)", "64", lambda config: config.at("scorer.batch_size")),
+    Entry("Scorer's batch", "64 pairs", _scorer_batch),
     Entry("Host estimator", "GiGPO", lambda config: config.at("method.estimator.name")),
     Entry("Step weight ω", "–", lambda config: config.at("method.estimator.omega")),
 )

@@ -52,3 +52,11 @@ def test_runs_without_a_shaper_make_no_shaper_table(tmp_path):
     )
     with pytest.raises(MissingRunsError):
         tab_shaper.build(collect(tmp_path).at_scale("mini"))
+
+
+def test_the_scorers_batch_is_given_in_its_own_unit(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, scale="paper", steps=150)]}, scale="paper")
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]}, name="small")
+    data = collect(tmp_path)
+    batches = [values(tab_shaper.build(data.at_scale(scale)))["Scorer's batch"] for scale in ("paper", "mini")]
+    assert batches == [["64 pairs", "512 tokens"], ["64 pairs", "4 texts"]]
