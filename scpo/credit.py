@@ -19,6 +19,7 @@ from scpo.shaping.drive import Pairs, Scorer
 from scpo.shaping.order import Seed, descents, processing_key
 from scpo.shaping.reference import active_groups, trajectories
 from scpo.shaping.shaper import Shaped, shape
+from scpo.shaping.step_text import after_no_op
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
 
 STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "metrics")
@@ -246,12 +247,21 @@ def _credit_metrics(batch: StepBatch, config: MethodConfig, shaped: Shaped | Non
         **_ratio("credit/aux_mean_failed", alpha * credit, int(failed_N.sum())),
         **_ratio("credit/exact", exact, len(cells)),
         **_ratio("credit/above_theta", pairs.above_theta, pairs.scored),
+        **_no_op_anchors(batch, config),
         "scpo/pairs_dense": float(pairs.dense),
         "scpo/pairs_asked": float(pairs.asked),
         "scpo/pairs_scored": float(pairs.scored),
         "scpo/pairs_speculated": float(pairs.speculated),
         "scpo/shaping_skipped": float(config.shaper is not None and shaped is None),
     }
+
+
+def _no_op_anchors(batch: StepBatch, config: MethodConfig) -> dict[str, float]:
+    """The share of rows whose anchor group may mix unlike states (ledger 13)."""
+    if config.shaper is None:
+        return {}
+    no_op_N = after_no_op(batch, config.shaper.step_filter)
+    return _ratio("credit/no_op_anchors", int(no_op_N[batch.original_N].sum()), int(batch.original_N.sum()))
 
 
 def _ratio(name: str, part: float, whole: int) -> dict[str, float]:

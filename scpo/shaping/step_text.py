@@ -35,10 +35,20 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     a no-op as well (WebShop: the page did not change). The filter reads the resulting observation, whatever the text.
     """
     observation_N = _stripped(batch.next_observation_N)
-    no_op_N = np.isin(observation_N, ["", *(text.strip() for text in step_filter.no_op_observations)])
+    no_op_N = np.isin(observation_N, ["", *_no_ops(step_filter)])
     if step_filter.no_op_if_unchanged:
         no_op_N |= observation_N == _stripped(batch.anchor_N)
     return batch.valid_N & ~no_op_N
+
+
+def after_no_op(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
+    """Rows whose anchor state is a no-op observation, which says nothing about the state: unlike states share it."""
+    no_op_N: BoolArray = np.isin(_stripped(batch.anchor_N), _no_ops(step_filter))
+    return no_op_N
+
+
+def _no_ops(step_filter: StepFilter) -> list[str]:
+    return [text.strip() for text in step_filter.no_op_observations]
 
 
 def _stripped(text_N: StrArray) -> StrArray:

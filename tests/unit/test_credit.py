@@ -67,7 +67,7 @@ def test_hand_worked_advantages():
 def test_every_diagnostic_of_a_hand_worked_batch():
     _, told = assign(BATCH, EqualityScorer(), SCPO)
     metrics = told.metrics
-    assert set(metrics) == ALWAYS | RATIOS
+    assert set(metrics) == ALWAYS | RATIOS | {"credit/no_op_anchors"}
     assert metrics["credit/active_groups"] == 0.5
     assert metrics["credit/steps"] == 2 / 2
     assert metrics["credit/steps_all"] == 2 / 3
@@ -113,7 +113,13 @@ def test_a_ratio_without_a_denominator_is_left_out():
     assert {"credit/exact", "credit/effective", "credit/shift"}.isdisjoint(told.metrics)
     assert told.metrics["credit/steps"] == 0
     _, told = assign(make_batch((0, 0, "a", 1)), EqualityScorer(), SCPO)
-    assert set(told.metrics) == ALWAYS - {"credit/steps_all", "credit/aux_mean_failed"}
+    assert set(told.metrics) == ALWAYS - {"credit/steps_all", "credit/aux_mean_failed"} | {"credit/no_op_anchors"}
+
+
+def test_rows_that_stand_on_a_no_op_are_told():
+    anchor_N = np.array(["start", "Nothing happens.", "b", "start", " Nothing happens.\n", "a", "start", "y"], object)
+    batch = take(BATCH, [*range(8), 1], anchor_N=anchor_N[[*range(8), 1]])
+    assert assign(batch, EqualityScorer(), SCPO)[1].metrics["credit/no_op_anchors"] == 2 / 8
 
 
 @pytest.mark.parametrize("estimator", [gigpo_settings(), grpo_settings()])
