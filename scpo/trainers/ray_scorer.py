@@ -15,8 +15,13 @@ from scpo.shaping.drive import Scorer, TextPair
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 NEURAL = ("bi_encoder", "cross_encoder")
-FIRST_GPU = "0"
-"""The scorer shares it with the policy, as in the paper (appendix A.2)."""
+BEFORE_RAY = "SCPO_VISIBLE_DEVICES"
+"""What ``VISIBLE`` was where Ray was started: its processes inherit it, and may find ``VISIBLE`` empty."""
+
+
+def remember_gpus() -> None:
+    """Keep for Ray's processes which GPUs the run was given; called before Ray starts."""
+    os.environ[BEFORE_RAY] = os.environ.get(VISIBLE, "")
 
 
 def open_ray_scorer(config: RunConfig, *, on_gpu: bool) -> PairCache:
@@ -45,10 +50,16 @@ class SeesFirstGpu:
             return self.scorer.score(pairs)
 
 
+def first_gpu() -> str:
+    """The run's first GPU, which the scorer shares with the policy, as in the paper (appendix A.2)."""
+    given = os.environ.get(VISIBLE) or os.environ.get(BEFORE_RAY) or "0"
+    return given.partition(",")[0]
+
+
 @contextmanager
 def _first_gpu_visible() -> Iterator[None]:
     hidden = os.environ.get(VISIBLE)
-    os.environ[VISIBLE] = FIRST_GPU
+    os.environ[VISIBLE] = first_gpu()
     try:
         yield
     finally:

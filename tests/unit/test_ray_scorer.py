@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scpo.scoring.process import ScorerProcess
-from scpo.trainers.ray_scorer import VISIBLE, SeesFirstGpu, open_ray_scorer
+from scpo.trainers.ray_scorer import BEFORE_RAY, VISIBLE, SeesFirstGpu, open_ray_scorer, remember_gpus
 from sweeps.compose import compose_run
 
 
@@ -21,16 +21,32 @@ class Seen:
         return np.ones(len(pairs), dtype=np.float32)
 
 
-@pytest.mark.parametrize("hidden", ["", "2,3", None])
-def test_a_process_that_is_started_sees_the_first_gpu_and_nothing_else_changes(monkeypatch, hidden):
-    if hidden is None:
+@pytest.mark.parametrize(
+    ("given", "hidden", "first"),
+    [
+        (None, None, "0"),
+        (None, "", "0"),
+        ("4,5,6,7", "", "4"),
+        ("4,5,6,7", "4,5,6,7", "4"),
+        ("GPU-a,GPU-b", "", "GPU-a"),
+    ],
+)
+def test_a_process_that_is_started_sees_the_first_gpu_of_the_run_and_nothing_else_changes(
+    monkeypatch, given, hidden, first
+):
+    def see(gpus):
         monkeypatch.delenv(VISIBLE, raising=False)
-    else:
-        monkeypatch.setenv(VISIBLE, hidden)
+        if gpus is not None:
+            monkeypatch.setenv(VISIBLE, gpus)
+
+    monkeypatch.setenv(BEFORE_RAY, "")
+    see(given)
+    remember_gpus()
+    see(hidden)  # as Ray does it
     inner = Seen()
     scorer = SeesFirstGpu(inner)
     assert scorer.score([("a", "b")]).tolist() == [1.0]
-    assert (scorer.name, inner.visible, os.environ.get(VISIBLE)) == ("seen", ["0"], hidden)
+    assert (scorer.name, inner.visible, os.environ.get(VISIBLE)) == ("seen", [first], hidden)
 
 
 def test_a_neural_scorer_runs_apart_on_the_gpu_and_any_other_where_it_is_asked():

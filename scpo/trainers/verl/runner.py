@@ -13,6 +13,8 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 
+from scpo.trainers.ray_scorer import remember_gpus
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TaskRunner = main_ppo.TaskRunnerV1.__ray_metadata__.modified_class
 
@@ -51,6 +53,7 @@ def run(config: Any) -> None:
     validate_config(
         _in_tasks(config), use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
     )
+    remember_gpus()
     main_ppo.run_ppo(config, task_runner_class=KeepsStopSignals())
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from scpo.errors import ConfigError, ScpoError
 from scpo.tracking import RunFolder
-from scpo.trainers.ray_scorer import open_ray_scorer
+from scpo.trainers.ray_scorer import open_ray_scorer, remember_gpus
 from scpo.trainers.verl_agent.hooks import Hooks, install
 from scpo.trainers.verl_agent.settings import command_line, settings
 
@@ -55,6 +55,7 @@ def main(words: list[str]) -> None:
 
     config = compose_fork(Path(main_ppo.__file__).with_name("config"), command_line(run, chosen, words[1:]))
     main_ppo.TaskRunner = hooked_runner(main_ppo.TaskRunner)
+    remember_gpus()
     main_ppo.run_ppo(config)
 
 
