@@ -1,7 +1,8 @@
 """Canonical shapes: what a neural scorer is fed has one of a few padded lengths, and for each a fixed number of rows.
 
 The shape that a row is computed in then depends on the row alone, and with it, on a CPU, every bit of its answer: a
-text or pair scored alone, among others or in another order gets the same number.
+text or pair scored alone, among others or in another order gets the same number. Rows that need no padding go by
+themselves: where nothing is padded, transformers leaves the attention mask out, and a GPU then takes another kernel.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class Rows(NamedTuple):
 
 def canonical_batches(lengths: Sequence[int], rows_at: Callable[[int], int]) -> Iterator[Rows]:
     """Cut rows of these lengths, in tokens, into batches, bucket by bucket, of ``rows_at(padded length)`` rows."""
-    buckets: dict[int, list[int]] = {}
+    buckets: dict[tuple[int, bool], list[int]] = {}
     for i, length in enumerate(lengths):
         width = next((width for width in TOKEN_BUCKETS if width >= length), length)
-        buckets.setdefault(width, []).append(i)
-    for width, indices in sorted(buckets.items()):
+        buckets.setdefault((width, length == width), []).append(i)
+    for (width, _), indices in sorted(buckets.items()):
         size = rows_at(width)
         for start in range(0, len(indices), size):
             yield Rows(width, tuple(indices[start : start + size]), size)

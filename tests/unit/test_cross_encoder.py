@@ -102,6 +102,26 @@ def test_a_pass_has_as_many_tokens_whatever_the_length_of_its_pairs(folder):
     assert sorted(i for rows in passes for i in rows.indices) == list(range(60))
 
 
+def test_neighbours_do_not_decide_whether_a_pass_has_an_attention_mask(folder, monkeypatch):
+    import torch
+
+    attention, masked = torch.nn.functional.scaled_dot_product_attention, []
+
+    def spy(*tensors, attn_mask=None, **settings):
+        masked.append(attn_mask is not None)
+        return attention(*tensors, attn_mask=attn_mask, **settings)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
+    fresh = make_scorer(config(folder))
+    special = fresh._tokenizer.num_special_tokens_to_add(pair=True)
+    full, padded = ("x " * 10, "x " * (22 - special)), ("x " * 10, "x " * (21 - special))
+    assert [len(pair.ids) for pair in fresh.encode([full, padded])] == [32, 31]
+    for pairs, expected in ([full], [False]), ([padded], [True]), ([full, padded, full], [True, False]):
+        masked.clear()
+        fresh.score(pairs)
+        assert masked == [mask for mask in expected for _ in range(fresh._model.config.num_hidden_layers)]
+
+
 def test_each_side_is_cut_to_half_and_the_cut_pairs_are_counted(folder):
     short = make_scorer(config(folder, max_tokens=16))
     special = short._tokenizer.num_special_tokens_to_add(pair=True)
