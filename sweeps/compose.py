@@ -1,6 +1,8 @@
 """From Hydra overrides to a validated RunConfig; whatever is wrong with them becomes a ConfigError that says so."""
 
+import contextlib
 import functools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from sweeps.loader import CONF, compose
 
 HOST_KEY = "method.host"
 SWEEP_WORDS = ("experiment", "search", "dry_run")
+COMPUTED_KEY = re.compile(r"\$\{[^}]*\$\{")
 AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
 
 
@@ -56,7 +59,7 @@ def _section(path: Path) -> Any:
     """The experiment in a file of the user's own, such as the winner of a search."""
     try:
         data = OmegaConf.to_container(OmegaConf.load(path))
-    except (OSError, YAMLError) as error:
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
         raise ConfigError(f"+experiment={path}: cannot be read: {error}") from None
     if not isinstance(data, dict) or "experiment" not in data:
         raise ConfigError(f"+experiment={path}: has no section `experiment`; conf/experiment/ shows how to write one")
@@ -71,8 +74,7 @@ def compose_raw(overrides: tuple[str, ...]) -> DictConfig:
     try:
         raw = compose([parse(_host_choice(override)) for override in overrides])
     except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
-        choices = tuple(filter(_is_choice, overrides))
-        raise ConfigError(explain_hydra(error, overrides, lambda: _keys_with(choices), RunConfig)) from None
+        raise ConfigError(explain_hydra(error, overrides, lambda: _keys_with(overrides), RunConfig)) from None
     _refuse_host_without_shaper(raw, overrides)
     return raw
 
@@ -86,8 +88,9 @@ def resolve(raw: DictConfig) -> dict[str, Any]:
 
 
 def refers_to(raw: DictConfig, word: str) -> bool:
-    """Whether an interpolation has the word in it; also true of the same word in another section."""
-    return any("${" in text and word in text for text in _texts(OmegaConf.to_container(raw, resolve=False)))
+    """Whether an interpolation has the word in it or makes its key up as it goes (``${${...}}``): either may refer."""
+    texts = [text for text in _texts(OmegaConf.to_container(raw, resolve=False)) if "${" in text]
+    return any(word in text or COMPUTED_KEY.search(text) for text in texts)
 
 
 def _texts(data: Any) -> Iterator[str]:
@@ -128,6 +131,8 @@ def check_option(override: str) -> None:
     group, value = str(parsed.key_or_group), parsed.value()
     if group == HOST_KEY and value not in HOSTS:
         raise ConfigError(explain_host(override, str(value), HOSTS))
+    if isinstance(value, list) and (CONF / group).is_dir():
+        raise ConfigError(f"{override}: one {group}, not a list; allowed: {', '.join(options(group))}")
     if (
         not parsed.is_delete()
         and (CONF / group).is_dir()
@@ -163,9 +168,10 @@ def _is_choice(override: str) -> bool:
     return group == HOST_KEY or (CONF / group).is_dir()
 
 
-def _keys_with(choices: tuple[str, ...]) -> dict[str, Any]:
-    """The configuration with these files and nothing else, to look misspelt keys up in."""
-    try:
-        return resolve(compose_raw(choices))
-    except ConfigError:  # a file of these is at fault itself
-        return resolve(compose_raw(()))
+def _keys_with(overrides: tuple[str, ...]) -> dict[str, Any]:
+    """The configuration with the files that these choose and nothing else, to look misspelt keys up in."""
+    choices = tuple(filter(_is_choice, overrides))
+    if choices != overrides:
+        with contextlib.suppress(ConfigError):
+            return resolve(compose_raw(choices))
+    return resolve(compose_raw(()))  # a choice is at fault itself

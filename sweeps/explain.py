@@ -48,14 +48,15 @@ def explain_hydra(
         key = override.lstrip("+~").partition("=")[0]
         if key == "method.host" and "'estimator@method.estimator'" in str(error):
             return f"{override}: this method has no estimator and so no host; method=scpo has one"
-        if f"'{key}'" in str(error):
-            return explain_key(override, default(), model)
-    return str(error).splitlines()[0]
+        if f"'{key}'" in str(error) and f"The value of '{key}'" not in str(error):
+            inside = str(getattr(error.__cause__, "full_key", None))  # of a mapping: method={nme: x}
+            return explain_key(inside if inside.startswith(f"{key}.") else override, default(), model)
+    return ": ".join(str(one).splitlines()[0] for one in (error, error.__cause__) if one is not None)
 
 
 def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) -> str:
     """An override of a key that the configuration does not have."""
-    key = override.lstrip("+").partition("=")[0]
+    key = override.lstrip("+~").partition("=")[0]
     parent, _, name = key.rpartition(".")
     if override.startswith("+"):
         return f"{override}: {key} is in the configuration already; leave out the +"
@@ -66,6 +67,8 @@ def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) 
             return f"{override}: {parent} has no such key here, other choices of it do\nkeys of {parent}: {keys}"
         if parent and parent not in {one.rpartition(".")[0] for one in dotted_keys(default)}:
             return f"{override}: {key} is not set in this configuration: its section {parent} is null here"
+        if override.startswith("~"):
+            return f"{override}: {key} is not set in this configuration"
         return f"{override}: {key} is not set in this configuration; +{override} adds it where its section is not null"
     present = dotted_keys(default)
     beside = [one for one in present if _within(one, parent)]

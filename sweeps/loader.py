@@ -12,6 +12,7 @@ from hydra._internal.defaults_list import create_defaults_list
 from hydra._internal.utils import create_config_search_path
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.types import Override
+from hydra.core.utils import setup_globals
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 
@@ -45,6 +46,7 @@ class _Loader(ConfigLoaderImpl):
 
     def __init__(self) -> None:
         version.setbase("1.3")
+        setup_globals()  # ${now:...} and Hydra's other resolvers
         super().__init__(create_config_search_path(str(CONF)))
         self.files = CachingConfigRepository(self.repository)
         self._placed: dict[tuple[str | None, str | None], bytes] = {}

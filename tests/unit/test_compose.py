@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hydra import compose, initialize_config_dir
 
@@ -26,6 +28,7 @@ def test_options_are_the_files_of_a_group():
         ["scale=paper", "env=webshop", "model=qwen2_5_7b"],
         ["method=hgpo", "seed=3", "~wandb", "+machine.more=[1,{a: 2}]"],
         ["env=webshop_paper", "method=plain", "model=gpt_4o", "scorer=exact", "trainer=verl"],
+        ["~scale/env", "+estimator@method.other=hgpo", "++seed={a: ${seed}}", "machine.runs_dir=${now:%Y}"],
         ["+experiment=sweep_theta", "method.shaper.theta=0.3", "trainer.steps=${seed}", "launcher=slurm_a800x4"],
     ],
 )
@@ -35,10 +38,24 @@ def test_it_composes_as_hydra_does(words):
     assert compose_raw(tuple(words)) == expected
 
 
+def test_what_hydra_can_fill_in_is_filled_in():
+    assert re.fullmatch(r"runs/\d{4}", compose_run(["machine.runs_dir=runs/${now:%Y}"]).machine.runs_dir)
+    assert compose_run(["wandb.project=py${python_version:major}"]).wandb.project == "py3"
+
+
 BAD = {
     "unknown method": (["method=scop"], "no method is called 'scop'; did you mean scpo?\nallowed: dapo, empg, "),
     "no method": (["method=null"], "no method is called 'None'"),
     "unknown experiment": (["+experiment=ablatio"], "did you mean ablation"),
+    "several of which one": (["env=[alfworld,webshop]"], "one env, not a list; allowed: alfworld, webshop"),
+    "group without its place": (["estimator=hgpo"], "unknown key estimator; did you mean method.estimator?"),
+    "group without its place beside a misspelt key": (["stepz=1", "estimator=hgpo"], "unknown key estimator"),
+    "group in a wrong place": (["method@foo=grpo"], "unknown key method@foo; did you mean method?"),
+    "misspelt key in a mapping": (["env={horizn: 5}"], "unknown key env.horizn; did you mean env.horizon?"),
+    "value of another shape": (["machine.scorer=[1]"], "Error merging override machine.scorer=[1]: Cannot merge"),
+    "misspelt deletion": (["~method.shapr"], "unknown key method.shapr; did you mean method.shaper?"),
+    "deletion of another value": (["~method.shaper.theta=0.7"], "'method.shaper.theta' is 0.6 and not 0.7"),
+    "deletion of what is not there": (["method=grpo", "~method.shaper"], "method.shaper is not set in this config"),
     "misspelt key": (["method.shaper.thetta=1"], "unknown key method.shaper.thetta; did you mean method.shaper.theta?"),
     "misspelt key with +": (
         ["+method.shaper.thetta=1"],

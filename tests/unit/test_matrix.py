@@ -21,8 +21,9 @@ def test_each_run_has_its_own_seed_and_the_rest_in_common():
     assert len({config.model_copy(update={"seed": 0}).model_dump_json() for config in configs}) == 1
 
 
-def test_a_value_that_refers_to_the_seed_follows_it():
-    runs = expand("ablation_monotonicity", ["env.train_panel.seed=${seed}"]).runs.values()
+@pytest.mark.parametrize("words", [["env.train_panel.seed=${seed}"], ["env.train_panel.seed='${${wandb.project}}'"]])
+def test_a_value_that_refers_to_the_seed_follows_it(words):
+    runs = expand("ablation_monotonicity", [*words, "wandb.project=seed"]).runs.values()
     assert [run.env.train_panel.seed for run in runs] == [0, 1, 2, 0, 1, 2]
 
 

@@ -111,8 +111,11 @@ def test_an_experiment_file_without_its_section_is_named(tmp_path):
     (tmp_path / "own.yaml").write_text("rows: []\n")
     with pytest.raises(ConfigError, match=r"own\.yaml: has no section `experiment`"):
         expand(str(tmp_path / "own.yaml"))
-    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read"):
-        expand(str(tmp_path / "none.yaml"))
+    (tmp_path / "bytes.yaml").write_bytes(b"experiment: \xff\n")
+    (tmp_path / "open.yaml").write_text("experiment: {name: '${'}\n")
+    for name in ("none", "bytes", "open"):
+        with pytest.raises(ConfigError, match=rf"{name}\.yaml: cannot be read"):
+            expand(str(tmp_path / f"{name}.yaml"))
 
 
 def test_pictures_are_drawn_where_there_are_enough_trials(plan, trials):
