@@ -1,6 +1,7 @@
 """Drives a search: makes trials while there is room, starts their runs, tells the study how they end."""
 
 import math
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -56,6 +57,7 @@ class Driver:
     _look: Look = field(init=False)
     _under_way: set[str] = field(default_factory=set)
     _never_started: dict[str, str] = field(default_factory=dict)
+    _inherited: set[str] = field(default_factory=set)
 
     def run(self) -> bool:
         """Until nothing is left to do here: True; False if a signal stopped it."""
@@ -74,12 +76,17 @@ class Driver:
             self._under_way.discard(run_id)
             if outcome.state is State.FAILED:
                 self._never_started[run_id] = outcome.reason or "could not be started"
+        self._inherited.clear()
         for trial in self.study.mine():
             self._follow(trial)
         self._start_waiting()
-        while self.launcher.free and self._make_trial():
+        while self._room() and self._make_trial():
             self._start_waiting()
         return bool(self.study.mine())
+
+    def _room(self) -> bool:
+        """Whether one more run may be started: what a dead driver left running takes room too."""
+        return self.launcher.free > len(self._inherited)
 
     def _make_trial(self) -> bool:
         parallel = self.plan.search.parallel
@@ -98,7 +105,7 @@ class Driver:
             for trial in self.study.mine():
                 for run in self._look_at_runs(trial):
                     waits = run.startable and run.run_id not in self._under_way
-                    if waits and self.launcher.free and not self.launcher.signals:
+                    if waits and self._room() and not self.launcher.signals:
                         self._start(run.run_id, self._runs(trial)[run.run_id])
 
     def _start(self, run_id: str, config: RunConfig) -> None:
@@ -112,6 +119,7 @@ class Driver:
 
     def _follow(self, trial: "FrozenTrial") -> None:
         runs = self._look_at_runs(trial)
+        self._inherited |= {run.run_id for run in runs if run.takes_room} - self._under_way
         hopeless = self.study.report(trial, mean_curve(runs))
         verdict, reason = judge(runs)
         if verdict is Verdict.COMPLETE:
@@ -151,7 +159,8 @@ class Driver:
         metric = self.plan.metric
         curve = {record["step"]: float(record[metric]) for record in records if record.get(metric) is not None}
         fresh = status.attempt > trial.user_attrs[ATTEMPTS][run_id]
-        return TrialRun(run_id, config.seed, seen.shown, fresh, curve, status.reason)
+        near = seen.job is not None or status.host == socket.gethostname()
+        return TrialRun(run_id, config.seed, seen.shown, fresh, curve, status.reason, near)
 
     def _runs(self, trial: "FrozenTrial") -> dict[str, RunConfig]:
         return self.plan.runs(trial.params)

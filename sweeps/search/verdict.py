@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 DEAD = ("FAILED", "LOST", "CANCELLED", "DAMAGED")
+LIVE = ("QUEUED", "RUNNING", "UNKNOWN")
 STARTABLE = ("NEW", "PENDING", "INTERRUPTED", "FAILED", "LOST")
 
 
@@ -22,7 +23,8 @@ class Verdict(StrEnum):
 class TrialRun:
     """One run of a trial. ``shown`` is its state as `status` shows it, ``curve`` the metric by training step.
 
-    ``fresh``: it has made an attempt since the trial began; an older failure is no failure of this trial.
+    ``fresh``: it has made an attempt since the trial began; an older failure is no failure of this trial. ``near``: it
+    runs, if it does, in a job or on this host.
     """
 
     run_id: str
@@ -31,6 +33,12 @@ class TrialRun:
     fresh: bool
     curve: Mapping[int, float]
     reason: str | None = None
+    near: bool = False
+
+    @property
+    def takes_room(self) -> bool:
+        """It has a job of the scheduler or a slot of this host."""
+        return self.near and self.shown in LIVE
 
     @property
     def dead(self) -> bool:

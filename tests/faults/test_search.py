@@ -125,9 +125,9 @@ def slurm(tmp_path, monkeypatch):
         yield FakeSlurm(measure=lambda config, step: {OBJECTIVE: success(config, step)})
 
 
-def search_on_cluster(slurm, fatal_step=None):
+def search_on_cluster(slurm, *words, fatal_step=None):
     """One driver: a look, then a job ends, and so on. It dies before its ``fatal_step``, or lives to the end."""
-    plan = plan_in("runs", *CLUSTER)
+    plan = plan_in("runs", *CLUSTER, *words)
     study = Study(plan)
     launcher = Cluster(plan.base.launcher, store.Path("runs"), slurm, slurm, sleep=slurm.sleep)
     one = driver.Driver(plan, study, launcher, lambda _: None, slurm)
@@ -151,6 +151,15 @@ def test_on_a_cluster_a_search_goes_on_with_the_jobs_of_its_dead_driver(slurm):
     trials = search_on_cluster(slurm)
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * 3
     assert len(slurm.submitted) == len(set(slurm.submitted)) == 3
+
+
+def test_the_jobs_of_a_dead_driver_count_among_those_that_may_wait_or_run(slurm):
+    at_a_time = []
+    slurm.after_submit = lambda: at_a_time.append(len(slurm.queue))
+    assert search_on_cluster(slurm, "search.trials=5", fatal_step=1) == []
+    trials = search_on_cluster(slurm, "search.trials=5")
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 5
+    assert max(at_a_time) == 2
 
 
 def test_a_job_that_was_submitted_but_not_recorded_is_adopted(slurm):

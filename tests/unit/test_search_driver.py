@@ -1,3 +1,5 @@
+import socket
+
 import pytest
 
 from scpo.tracking import State
@@ -122,6 +124,23 @@ def test_a_stop_signal_leaves_the_trials_to_the_next_call(tmp_path):
     study.close()
     trials, _ = drive(plan)
     assert states(trials) == ["COMPLETE"] * 3
+
+
+@pytest.mark.parametrize(("host", "starts"), [(socket.gethostname(), 0), ("another-host", 1)])
+def test_a_run_that_a_dead_driver_left_on_this_host_keeps_its_slot(tmp_path, host, starts):
+    class OneSlot(InstantLauncher):
+        def start(self, folder, config):
+            super().start(folder, config)
+            self.free = 0
+
+    plan, launcher = plan_in(tmp_path, "seeds=[0]", "search.trials=2"), OneSlot(free=1)
+    study = Study(plan)
+    left = driver.store.ensure(next(iter(plan.runs(study.next_trial().params).values())))
+    left.update_status(state=State.RUNNING, host=host)
+    with driver.store.run_lock(left):
+        driver.Driver(plan, study, launcher, lambda _: None).step()
+    study.close()
+    assert len(launcher.started) == starts
 
 
 def test_a_run_with_damaged_records_fails_its_trial_with_the_reason_and_stops_no_other(tmp_path):
