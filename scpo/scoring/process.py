@@ -25,7 +25,7 @@ from scpo.scoring.frames import Frame, FrameError, Kind, pack_pairs, receive, se
 from scpo.shaping.drive import TextPair
 
 COMMAND = (sys.executable, "-m", "scpo.scoring.serve")
-PAIRS_A_REQUEST = 512
+PAIRS_A_REQUEST = 128
 """Pairs that one deadline is for; more are asked for one request after another."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CRASHES = (OSError, EOFError, FrameError)
