@@ -73,7 +73,7 @@ def compose_raw(overrides: tuple[str, ...]) -> DictConfig:
         check_option(override)
     try:
         raw = compose([parse(_host_choice(override)) for override in overrides])
-    except (HydraException, OmegaConfBaseException, OSError, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
         raise ConfigError(explain_hydra(error, overrides, lambda: _keys_with(overrides), RunConfig)) from None
     _refuse_host_without_shaper(raw, overrides)
     return raw

@@ -51,7 +51,8 @@ def explain_hydra(
         if f"'{key}'" in str(error) and f"The value of '{key}'" not in str(error):
             inside = str(getattr(error.__cause__, "full_key", None))  # of a mapping: method={nme: x}
             return explain_key(inside if inside.startswith(f"{key}.") else override, default(), model)
-    return ": ".join(str(one).splitlines()[0] for one in (error, error.__cause__) if one is not None)
+    where = [" ".join(overrides)] if isinstance(error, TypeError | ValueError) else []  # Python names no override
+    return ": ".join([*where, *(str(one).splitlines()[0] for one in (error, error.__cause__) if one is not None)])
 
 
 def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) -> str:

@@ -53,6 +53,11 @@ BAD = {
     "group in a wrong place": (["method@foo=grpo"], "unknown key method@foo; did you mean method?"),
     "misspelt key in a mapping": (["env={horizn: 5}"], "unknown key env.horizn; did you mean env.horizon?"),
     "value of another shape": (["machine.scorer=[1]"], "Error merging override machine.scorer=[1]: Cannot merge"),
+    "item of a list": (
+        ["~env.step_filter.no_op_observations.0"],
+        "~env.step_filter.no_op_observations.0: list indices must be integers",
+    ),
+    "number of a choice": (["method=5"], "method=5: Config group override must be a string"),
     "misspelt deletion": (["~method.shapr"], "unknown key method.shapr; did you mean method.shaper?"),
     "deletion of another value": (["~method.shaper.theta=0.7"], "'method.shaper.theta' is 0.6 and not 0.7"),
     "deletion of what is not there": (["method=grpo", "~method.shaper"], "method.shaper is not set in this config"),
