@@ -126,9 +126,10 @@ def _contents(made: Made) -> dict[str, bytes]:
 
 
 def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    lines, commands = [], []
+    lines: list[str] = []
+    commands: list[str] = []
     for part in data.sections:
         missing = [(row, run) for row in part.rows for run in row.missing]
         lines += [f"{row.label}, seed {run.seed} ({part.scale} scale): {run.id} is {run.state}" for row, run in missing]
-        commands += part.command.splitlines() if missing else []
+        commands += part.commands
     return tuple(dict.fromkeys(lines)), tuple(dict.fromkeys(commands))

@@ -6,6 +6,8 @@ lenient about configs of other versions: only the keys that analysis needs are r
 
 import hashlib
 import json
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -71,7 +73,18 @@ class ExperimentRecord(_Lenient):
     experiment: str
     title: str
     scale: Scale
+    overrides: tuple[str, ...] = ()
     rows: tuple[PlannedRow, ...]
+
+    def command(self, seeds: Iterable[int]) -> str | None:
+        """What makes its runs of these seeds; None for a W&B project that cannot be asked again."""
+        if self.experiment.startswith(WANDB):
+            project = self.experiment.removeprefix(WANDB)
+            return f"python -m analysis figures --wandb {project} --refresh" if "/" in project else None
+        scale = () if self.scale == "mini" else (f"scale={self.scale}",)
+        others = (word for word in self.overrides if word not in scale)
+        words = (f"+experiment={self.experiment}", *scale, *others, f"seeds=[{','.join(map(str, seeds))}]")
+        return f"python sweep.py {shlex.join(words)}"
 
 
 @dataclass(frozen=True)

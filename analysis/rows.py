@@ -5,7 +5,7 @@ in method and seed only; one row of an experiment may have a scorer of its own. 
 (training steps, panels, ...) get sections of their own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from analysis.records import DONE, PENDING, WANDB, ExperimentRecord, PlannedRun, Problem, Run
@@ -56,20 +56,12 @@ class Section:
     setting: str | None  # None while no run of it has started
     experiments: tuple[str, ...]
     rows: tuple[Row, ...]
+    commands: tuple[str, ...] = ()  # that make the missing runs
 
     @property
     def sweeps(self) -> tuple[str, ...]:
         """The experiments of ours that it comes from; a W&B project is none."""
         return tuple(name for name in self.experiments if not name.startswith(WANDB))
-
-    @property
-    def command(self) -> str:
-        """The command that makes the missing runs."""
-        scale = "" if self.scale == "mini" else f" scale={self.scale}"
-        ours = [f"python sweep.py +experiment={name}{scale}" for name in self.sweeps]
-        theirs = [name.removeprefix(WANDB) for name in self.experiments if name.startswith(WANDB)]
-        asked = [f"python -m analysis figures --wandb {name} --refresh" for name in theirs if "/" in name]
-        return "\n".join([*ours, *asked])
 
 
 def record_rows(record: ExperimentRecord, runs: Mapping[str, Run], env: str, model: str) -> tuple[Row, ...]:
@@ -102,22 +94,27 @@ def sections(
                 key = (record.scale, run.env, run.model, settings[run.id])
                 problem = _wrong_scale(run, record, runs)
                 if not problem:
-                    problem = merged.setdefault(key, _Draft({}, {}, {})).add(record, row.name, row.label, run)
+                    problem = merged.setdefault(key, _Draft({}, {}, {}, {})).add(record, row.name, row.label, run)
                 problems += [problem] if problem else []
     return tuple(draft.section(key, runs) for key, draft in sorted(merged.items(), key=_section_order)), tuple(problems)
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A section under construction: insertion-ordered dicts of labels, runs by row and seed, and experiment names."""
+    """A section under construction: insertion-ordered dicts of labels, runs by row and seed, experiments by name.
+
+    ``asked_by``: the experiment that first asked for a run, by the run's id.
+    """
 
     labels: dict[str, str]
     planned: dict[str, dict[int, PlannedRun]]
-    experiments: dict[str, None]
+    experiments: dict[str, ExperimentRecord]
+    asked_by: dict[str, str]
 
     def add(self, record: ExperimentRecord, name: str, label: str, run: PlannedRun) -> Problem | None:
         self.labels.setdefault(name, label)
-        self.experiments.setdefault(record.experiment)
+        self.experiments.setdefault(record.experiment, record)
+        self.asked_by.setdefault(run.id, record.experiment)
         known = self.planned.setdefault(name, {}).setdefault(run.seed, run)
         if known.id == run.id:
             return None
@@ -126,11 +123,19 @@ class _Draft:
         return Problem(run.id, reason)
 
     def section(self, key: tuple[str, str, str, str | None], runs: Mapping[str, Run]) -> Section:
-        rows = (
+        rows = tuple(
             Row(name, label, tuple(_row_run(run, runs, key[0]) for _, run in sorted(self.planned[name].items())))
             for name, label in self.labels.items()
         )
-        return Section(*key, tuple(self.experiments), tuple(rows))
+        return Section(*key, tuple(self.experiments), rows, tuple(self._commands(rows)))
+
+    def _commands(self, rows: Iterable[Row]) -> Iterator[str]:
+        seeds: dict[str, set[int]] = {}
+        for run in (run for row in rows for run in row.missing):
+            seeds.setdefault(self.asked_by[run.id], set()).add(run.seed)
+        for name, missing in seeds.items():
+            if command := self.experiments[name].command(sorted(missing)):
+                yield command
 
 
 def _row_run(run: PlannedRun, runs: Mapping[str, Run], scale: str) -> RowRun:

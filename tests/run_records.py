@@ -73,11 +73,11 @@ def write_run(
 
 
 def write_experiment(
-    runs_dir, rows, *, name="ablation_monotonicity", scale="mini", title="Ablation: monotonic crediting"
+    runs_dir, rows, *, name="ablation_monotonicity", scale="mini", title="Ablation: monotonic crediting", overrides=()
 ):
     """``runs/experiments/<name>.json`` for {row name: [run, ...]}."""
     listed = [{"name": row, "label": LABELS.get(row, row), "runs": runs} for row, runs in rows.items()]
-    record = {"experiment": name, "title": title, "scale": scale, "rows": listed}
+    record = {"experiment": name, "title": title, "scale": scale, "overrides": overrides, "rows": listed}
     write_json(Path(runs_dir) / "experiments" / f"{name}.json", record)
 
 

@@ -1,4 +1,5 @@
 import json
+import shlex
 
 import pandas as pd
 
@@ -103,10 +104,18 @@ def test_experiments_that_share_runs_are_merged(tmp_path):
     write_experiment(tmp_path, {row: rows[row] for row in ("scpo", "chronological")}, name="ablation_order")
     (section,) = collect(tmp_path).sections
     assert {row.name: row.count for row in section.rows} == dict.fromkeys(rows, "1/1")
-    assert section.command.splitlines() == [
-        "python sweep.py +experiment=ablation_monotonicity",
-        "python sweep.py +experiment=ablation_order",
-    ]
+    assert section.commands == ()
+
+
+def test_missing_runs_are_asked_for_with_the_words_of_their_own_experiment(tmp_path):
+    done, running = write_run(tmp_path), write_run(tmp_path, "chronological", 4, state="RUNNING")
+    write_experiment(tmp_path, {"scpo": [done]})
+    changed = ["trainer.steps=20", "env.catalogue='my own'"]
+    write_experiment(tmp_path, {"scpo": [done], "chronological": [running]}, name="ablation_order", overrides=changed)
+    (section,) = collect(tmp_path).sections
+    (command,) = section.commands
+    words = ["+experiment=ablation_order", *changed, "seeds=[4]"]
+    assert command == f"python sweep.py {shlex.join(words)}"
 
 
 def test_scales_never_share_a_section(tmp_path):
@@ -116,7 +125,7 @@ def test_scales_never_share_a_section(tmp_path):
     data = collect(tmp_path)
     assert data.scales == ("mini", "paper")
     assert [section.scale for section in data.at_scale("paper").sections] == ["paper"]
-    assert data.at_scale("paper").sections[0].command == "python sweep.py +experiment=ablation scale=paper"
+    assert data.at_scale("paper").sections[0].experiments == ("ablation",)
 
 
 def test_a_run_of_another_scale_is_left_out_and_named(tmp_path):
