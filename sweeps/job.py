@@ -16,7 +16,7 @@ from scpo.errors import RecordError, RecordWriteError
 from scpo.tracking import RunFolder, State, StopRequest
 from sweeps import store
 from sweeps.entry import LOG_FORMAT
-from sweeps.jobs import Job, read_job, write_job
+from sweeps.jobs import STARTED, Job, read_job, write_job
 from sweeps.process import Outcome, RunProcess
 from sweeps.scheduler import Scheduler, SchedulerError, Slurm
 
@@ -51,12 +51,17 @@ class Process(Protocol):
 
 @dataclass
 class Supervisor:
-    """Watches the process of one run from its job. ``now`` and ``sleep`` are its clock, in seconds."""
+    """Watches the process of one run from its job. ``now`` and ``sleep`` are its clock, in seconds.
+
+    ``ran_s``: how long the job has had its node already. Slurm lets a step wait while the node is busy with the end of
+    the job before, and a warning that it sends meanwhile reaches nobody.
+    """
 
     folder: RunFolder
     job: Job
     process: Process
     scheduler: Scheduler
+    ran_s: float = 0.0
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     cause: Cause | None = None
@@ -65,7 +70,7 @@ class Supervisor:
     _started: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._started = self.now()
+        self._started = self.now() - self.ran_s
 
     def warn(self, _number: int = 0, _frame: FrameType | None = None) -> None:
         """SIGUSR2: the time limit or the end of a preemption's grace is near."""
@@ -94,7 +99,7 @@ class Supervisor:
     def look(self) -> None:
         """React to what has happened since the last time."""
         elapsed = self.now() - self._started
-        if self.cause is None and (self._warned or elapsed > self.job.limit_s - LAST_S):
+        if self.cause is None and (self._warned or elapsed > self.job.limit_s - self.job.warn_s):
             self._leave(cause_of_warning(self.job, elapsed, self.scheduler.preempted(str(self.job.job_id))))
         if self.cause is None and self._terminated:
             self._leave(Cause.TERMINATION)
@@ -162,7 +167,7 @@ class RunJob:
         config = store.check(folder)
         job = _own_job(folder)
         process = RunProcess.start(folder, config, TRAIN_SCRIPT, {})
-        supervisor = Supervisor(folder, job, process, Slurm())
+        supervisor = Supervisor(folder, job, process, Slurm(), _ran_s())
         signal.signal(signal.SIGUSR2, supervisor.warn)
         signal.signal(signal.SIGTERM, supervisor.terminate)
         logger.info(
@@ -186,6 +191,11 @@ def cause_of_warning(job: Job, elapsed_s: float, preempted: bool | None) -> Caus
         return Cause.PREEMPTION if preempted else Cause.TIMEOUT
     earliest = job.limit_s - job.warn_s - SIGNAL_EARLY_S
     return Cause.TIMEOUT if elapsed_s >= earliest else Cause.PREEMPTION
+
+
+def _ran_s() -> float:
+    started = os.environ.get(STARTED)
+    return max(0.0, time.time() - float(started)) if started else 0.0
 
 
 def _own_job(folder: RunFolder) -> Job:

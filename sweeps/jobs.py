@@ -11,6 +11,9 @@ from scpo.tracking.atomic import read_json, write_json
 from sweeps.reconcile import JobState
 from sweeps.scheduler import Seen
 
+STARTED = "SCPO_JOB_STARTED"
+"""The environment variable in which sbatch's script leaves when it began, in seconds since 1970."""
+
 
 class Job(BaseModel):
     """A run's job. ``name`` is its submission's, which the scheduler knows it by; ``job_id`` None: not known yet.

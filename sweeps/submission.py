@@ -15,7 +15,7 @@ from scpo.errors import ConfigError
 from scpo.schema import RunConfig, SlurmLauncher
 from scpo.tracking import RunFolder
 from sweeps.gpu_hours import hours
-from sweeps.jobs import Job, write_job
+from sweeps.jobs import STARTED, Job, write_job
 from sweeps.site import Site
 from sweeps.snapshot import check_private
 
@@ -149,9 +149,10 @@ def _parameters(submission: Submission) -> dict[str, Any]:
 
 
 def _guard(submission: Submission) -> list[str]:
-    """Shell lines before Python loads the pickle: leave if the folder is not ours alone any more."""
+    """Shell lines before Python loads the pickle: note the time; leave if the folder is not ours alone any more."""
     folder = shlex.quote(str(submission.folder))
     return [
+        f"export {STARTED}=$(date +%s)",
         "umask 077",
         f'if [ ! -O {folder} ] || [ "$(stat -c %a {folder})" != 700 ]; then echo {folder} is not private; exit 77; fi',
         f"export PYTHONPATH={shlex.quote(str(submission.snapshot))}${{PYTHONPATH:+:$PYTHONPATH}}",

@@ -44,9 +44,13 @@ Fate = Callable[[FakeJob, int, Supervisor], None]
 
 @dataclass
 class FakeSlurm:
-    """``answers`` False: slurmctld is down. ``step_s``: how long a training step takes on its clock."""
+    """``answers`` False: slurmctld is down. ``step_s``: how long a training step takes on its clock.
+
+    ``step_waited_s``: how long a job has had its node when its process starts.
+    """
 
     step_s: float = 60.0
+    step_waited_s: float = 0.0
     now_s: float = 0.0
     answers: bool = True
     queue: dict[str, FakeJob] = field(default_factory=dict)
@@ -99,7 +103,9 @@ class FakeSlurm:
         if record.job_id is None:  # as _own_job does
             record = record.model_copy(update={"job_id": job_id})
         process = FakeProcess(self, job, fate)
-        process.supervisor = Supervisor(job.folder, record, process, self, lambda: self.now_s, self.sleep)
+        process.supervisor = Supervisor(
+            job.folder, record, process, self, self.step_waited_s, lambda: self.now_s, self.sleep
+        )
         process.supervisor.run()
         if job_id in self.queue and job.state is JobState.RUNNING:
             del self.queue[job_id]

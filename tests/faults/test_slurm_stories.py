@@ -163,6 +163,18 @@ def test_timeouts_are_counted_apart_and_beyond_their_limit_the_run_has_failed(ma
     assert job_id not in slurm.queue
 
 
+def test_a_warning_that_came_before_the_process_did_is_not_needed(matrix, slurm):
+    slurm.step_waited_s = 0.9 * HOUR  # Slurm warned at 0.83, and lets a step wait for a busy node
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+    assert slurm.run(job_id) is State.INTERRUPTED
+    assert (folder.read_status().reason, folder.complete_checkpoints()) == ("time limit", [0])
+    assert (slurm.queue[job_id].state, read_job(folder).timeouts) == (JobState.QUEUED, 1)
+    slurm.step_waited_s = 0.0
+    assert slurm.run(job_id) is State.DONE
+
+
 def test_a_step_that_outlasts_the_warning_is_cut_off_in_time_to_be_requeued(matrix, slurm):
     slurm.step_s = 0.3 * HOUR
     sweep(matrix, slurm)
