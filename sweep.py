@@ -21,9 +21,9 @@ from rich.console import Console
 from scpo.errors import ScpoError
 from sweeps import console as show
 from sweeps import dispatch
-from sweeps.compose import options
-from sweeps.entry import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_INTERRUPTED
-from sweeps.matrix import expand
+from sweeps.compose.configuration import options
+from sweeps.compose.matrix import expand
+from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_INTERRUPTED
 
 TRAIN_SCRIPT = Path(__file__).resolve().with_name("train.py")
 

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from scpo.errors import ScpoError
 from scpo.schema import RunConfig
 from scpo.tracking import RunFolder
-from sweeps import entry, store
-from sweeps.compose import compose_run
+from sweeps.compose.configuration import compose_run
+from sweeps.records import attempt as entry
+from sweeps.records import run_folders as store
 
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:

@@ -17,12 +17,12 @@ from matplotlib.figure import Figure
 
 import analysis.figures
 import analysis.tables
-from analysis.collect import Collected, collect, write_parquet
+from analysis.built_from import Sources
 from analysis.missing import MissingRunsError
 from analysis.outputs import write_atomically
-from analysis.project import Settings
-from analysis.provenance import Sources
-from analysis.records import Problem
+from analysis.sources.collect import Collected, collect, write_parquet
+from analysis.sources.run_records import Problem
+from analysis.sources.wandb_project import Settings
 from analysis.style import Drawing, figure_files
 from analysis.table import Table
 from scpo.errors import RecordError
@@ -67,8 +67,9 @@ def builders() -> dict[str, Builder]:
     """Every module of ``tables`` and ``figures`` by name, tables first."""
     found: dict[str, Builder] = {}
     for package in (analysis.tables, analysis.figures):
-        for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
-            found[module.name] = importlib.import_module(f"{package.__name__}.{module.name}").build
+        for name in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
+            if name.startswith(("tab_", "fig_")):
+                found[name] = importlib.import_module(f"{package.__name__}.{name}").build
     return found
 
 

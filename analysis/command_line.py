@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from analysis.collect import Collected, collect
-from analysis.project import Settings
+from analysis.sources.collect import Collected, collect
+from analysis.sources.wandb_project import Settings
 from scpo.errors import RecordError
 
 RUNS = Path("runs")

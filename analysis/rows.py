@@ -8,7 +8,7 @@ in method and seed only; one row of an experiment may have a scorer of its own. 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from analysis.records import DONE, PENDING, WANDB, ExperimentRecord, PlannedRun, Problem, Run
+from analysis.sources.run_records import DONE, PENDING, WANDB, ExperimentRecord, PlannedRun, Problem, Run
 
 NOT_APPLICABLE = "n/a"
 

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from analysis.families import COLUMNS, MINI_NOTE, PANELS, panel_order, success_metric
-from analysis.lines import read_metrics
 from analysis.published import ablation
-from analysis.records import ExperimentRecord, PlannedRow, Run, read_experiments, read_runs
 from analysis.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
-from analysis.stats import Series, Summary, make_series, summarise
+from analysis.seed_statistics import Series, Summary, make_series, summarise
+from analysis.sources.logged_lines import read_metrics
+from analysis.sources.run_records import ExperimentRecord, PlannedRow, Run, read_experiments, read_runs
 from scpo.errors import RecordError
 
 WIDTH = 100

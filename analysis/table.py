@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
-from analysis.stats import Summary
+from analysis.seed_statistics import Summary
 
 BESIDE = 3  # columns of texts that are legible beside the repeated ones
 TEXT_SHARE = 0.93  # of the text's width; the rest lies between the columns

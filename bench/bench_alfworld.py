@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from scpo.envs.alfworld.assets import assets
-from scpo.envs.alfworld.engine import Engine, Limits
-from scpo.envs.alfworld.games import Game, GameSource
-from scpo.envs.alfworld.generated import GeneratedGames
-from scpo.envs.alfworld.official import OfficialGames
-from scpo.envs.alfworld.translations import TranslationStore
+from scpo.envs.alfworld.engine.engine import Engine, Limits
+from scpo.envs.alfworld.games.game import Game, GameSource
+from scpo.envs.alfworld.games.generated_games import GeneratedGames
+from scpo.envs.alfworld.games.official_games import OfficialGames
+from scpo.envs.alfworld.planning.translation_cache import TranslationStore
 from scpo.schema import FAMILIES
 from scpo.schema.env import GeneratedGames as Sizes
 

@@ -21,7 +21,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from analysis.build import build_from
-from analysis.collect import collect
+from analysis.sources.collect import collect
 from scpo.schema import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 
 from analysis.report.__main__ import NAME, main
-from scpo.credit import assign
+from scpo.credit.assign import assign
+from scpo.diagnostics.sampled_groups import save_groups
 from scpo.schema import FAMILIES, RunConfig
 from scpo.scoring import make_scorer
 from scpo.steps import StepBatch
 from scpo.tracking import RunFolder
 from scpo.tracking.atomic import write_json
-from scpo.trainers.group_records import save_groups
-from sweeps.compose import compose_run
-from sweeps.identity import run_id
+from sweeps.compose.configuration import compose_run
+from sweeps.compose.identity import run_id
 
 ROWS = {
     "scpo": [],

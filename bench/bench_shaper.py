@@ -34,8 +34,8 @@ from scpo.shaping.drive import MatchTask, Scorer, TextPair, credit_batch
 from scpo.shaping.matcher import MatchRule, match_dense
 from scpo.shaping.shaper import shape
 from scpo.steps import FloatArray, StepBatch
-from sweeps.compose import compose_run
-from tests.step_batches import ROLLOUTS, recorded
+from sweeps.compose.configuration import compose_run
+from tests.support.step_batches import ROLLOUTS, recorded
 
 RECORDED = ("gigpo_s0", "scpo_minilm_s0")
 T = TypeVar("T")

@@ -18,9 +18,12 @@ from typing import Any
 from rich.console import Console
 
 from scpo.tracking import State
-from sweeps import compose, dispatch, loader, store
-from sweeps.identity import run_id
-from sweeps.matrix import expand
+from sweeps import dispatch
+from sweeps.compose import configuration as compose
+from sweeps.compose import loader
+from sweeps.compose.identity import run_id
+from sweeps.compose.matrix import expand
+from sweeps.records import run_folders as store
 
 MATRIX_GOAL_S, SECOND_CALL_GOAL_S = 3.0, 2.0
 PAPER = ("main_table", "ablation", "sweep_theta", "sweep_lambda", "cost")

@@ -11,8 +11,8 @@ import time
 import tracemalloc
 
 from scpo.envs.webshop import Catalogue, WebShop, load_catalogue
-from scpo.envs.webshop.generated import generated_catalogue
-from scpo.envs.webshop.shopper import buy, query_for
+from scpo.envs.webshop.catalogue.generated_catalogue import generated_catalogue
+from scpo.envs.webshop.shop.shopper import buy, query_for
 
 ORIGINAL_STEPS = 61.5
 GOAL_RATIO = 100

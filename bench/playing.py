@@ -12,7 +12,7 @@ from scpo.envs.alfworld.prompts import compact_response
 from scpo.rollout import Slot, Trajectory, group_slots, step_batch
 from scpo.shaping.order import positions
 from scpo.steps import StepBatch
-from sweeps.compose import compose_run
+from sweeps.compose.configuration import compose_run
 
 GROUPS, SIBLINGS, HORIZON = 16, 8, 50  # the paper's batch and episodes
 RANKS = 4

@@ -47,7 +47,7 @@ def panels(config: RunConfig) -> dict[str, Any]:
 
 def files(config: RunConfig) -> dict[str, Any]:
     """Each official file of the shop that is there, with what its checksum says."""
-    from scpo.envs.webshop.data import survey
+    from scpo.envs.webshop.catalogue.official_files import survey
 
     folder = config.machine.webshop_data
     if not isinstance(config.env, WebshopConfig) or folder is None:

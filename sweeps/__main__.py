@@ -24,14 +24,16 @@ from rich.live import Live
 
 from scpo.errors import ConfigError, ScpoError
 from scpo.tracking import RunFolder
-from sweeps import cluster, control, verify
 from sweeps import console as show
+from sweeps import control
 from sweeps.doctor import command as doctor
-from sweeps.entry import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.look import Look
-from sweeps.scheduler import Slurm
+from sweeps.records import verify
+from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.records.selection import select
 from sweeps.search import command as search
-from sweeps.select import select
+from sweeps.slurm import launcher as cluster
+from sweeps.slurm.scheduler import Slurm
 from sweeps.standing import Standing, standings
 
 RUNS = Path("runs")

@@ -13,12 +13,12 @@ from rich.table import Table
 
 from scpo.schema import Experiment, RunConfig
 from scpo.tracking import RunFolder, State
-from sweeps.gpu_hours import PAPER_GPUS, gpu_hours, hours
-from sweeps.matrix import Matrix
-from sweeps.process import Outcome, tail
-from sweeps.reconcile import Action, Decision, Observed
+from sweeps.compose.gpu_hours import PAPER_GPUS, gpu_hours, hours
+from sweeps.compose.matrix import Matrix
+from sweeps.records.reconcile import Action, Decision, Observed
+from sweeps.run_process import Outcome, tail
+from sweeps.slurm.submission import Submission
 from sweeps.standing import Standing
-from sweeps.submission import Submission
 
 COLOURS = {
     "DONE": "green",

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from scpo.errors import RecordError
 from scpo.tracking import RunFolder, State, StopRequest
-from sweeps import store
-from sweeps.reconcile import SETTLED
+from sweeps.records import run_folders as store
+from sweeps.records.reconcile import SETTLED
 
 FINAL = (State.DONE, State.PRUNED)
 

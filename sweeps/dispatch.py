@@ -12,17 +12,18 @@ from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.schema import Experiment, LauncherConfig, SlurmLauncher
 from scpo.tracking import RunFolder, State
 from sweeps import console as show
-from sweeps import manifest, store
-from sweeps.cluster import Cluster
-from sweeps.compose import compose_experiment, options, parse
-from sweeps.entry import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
-from sweeps.local import Pool, slots_for
+from sweeps.compose.configuration import compose_experiment, options, parse
+from sweeps.compose.matrix import Matrix, expand
+from sweeps.local.slot_pool import Pool, slots_for
 from sweeps.look import Look
-from sweeps.matrix import Matrix, expand
-from sweeps.process import Outcome
-from sweeps.reconcile import Action, Decision, Observed, reconcile
-from sweeps.scheduler import Scheduler, Slurm
-from sweeps.submission import Submit, sbatch_text, slurm_submit
+from sweeps.records import manifest
+from sweeps.records import run_folders as store
+from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.records.reconcile import Action, Decision, Observed, reconcile
+from sweeps.run_process import Outcome
+from sweeps.slurm.launcher import Cluster
+from sweeps.slurm.scheduler import Scheduler, Slurm
+from sweeps.slurm.submission import Submit, sbatch_text, slurm_submit
 
 EXIT_ELSEWHERE = 3  # nothing failed, but some runs are another process' or were cancelled
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scpo.schema import RunConfig, SlurmLauncher
-from sweeps.cluster import Cluster
-from sweeps.local import Board, Pool, slots_for
-from sweeps.scheduler import Slurm
-from sweeps.submission import slurm_submit
+from sweeps.local.slot_pool import Board, Pool, slots_for
+from sweeps.slurm.launcher import Cluster
+from sweeps.slurm.scheduler import Slurm
+from sweeps.slurm.submission import slurm_submit
 
 
 def launcher_for(configs: Sequence[RunConfig], train_script: Path, board: Board) -> Pool | Cluster:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from sweeps.entry import STOP_SIGNALS
+from sweeps.records.attempt import STOP_SIGNALS
 
 
 @dataclass

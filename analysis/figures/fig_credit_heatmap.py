@@ -12,9 +12,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from analysis.collect import Collected
 from analysis.missing import missing_runs
 from analysis.probe import PATTERN, Pair, Probe, read_probe
+from analysis.sources.collect import Collected
 from analysis.style import ACCENT, PAGE_WIDTH, SEQUENTIAL, house_style
 
 HEIGHT = 2.6  # inches

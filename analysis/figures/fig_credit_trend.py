@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.collect import Collected
-from analysis.curves import curve, draw
 from analysis.families import MINI_NOTE
+from analysis.figures.curves import curve, draw
 from analysis.missing import missing_runs
 from analysis.published import credit
 from analysis.rows import Row, Section
-from analysis.stats import Series, summarise
+from analysis.seed_statistics import Series, summarise
+from analysis.sources.collect import Collected
 from analysis.style import COLUMN_WIDTH, REMARK, Drawing, house_style, line_styles
 from analysis.table import NONE, Block, Number, Table, number
 

@@ -2,9 +2,9 @@
 
 from matplotlib.figure import Figure
 
-from analysis.collect import Collected
-from analysis.neighbourhood import neighbourhood_table
-from analysis.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish
+from analysis.figures.neighbourhood import neighbourhood_table
+from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish
+from analysis.sources.collect import Collected
 from analysis.style import COLUMN_WIDTH, CREDITED, FAILED, SUCCESS, Drawing, house_style
 
 HEIGHT = 3.0  # inches

@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.collect import Collected
-from analysis.curves import curve, draw
 from analysis.families import PANELS, panel_order, success_metric
+from analysis.figures.curves import curve, draw
 from analysis.methods import compared
 from analysis.missing import missing_runs
 from analysis.rows import Row, Section
+from analysis.sources.collect import Collected
 from analysis.style import PAGE_WIDTH, REMARK, house_style, line_styles
 
 TRAINING = "train/success_rate"

@@ -2,8 +2,8 @@
 
 from matplotlib.figure import Figure
 
-from analysis.collect import Collected
-from analysis.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish
+from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish
+from analysis.sources.collect import Collected
 from analysis.style import COLUMN_WIDTH, FAILED, SUCCESS, house_style
 
 HEIGHT = 2.8  # inches

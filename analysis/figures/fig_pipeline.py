@@ -12,11 +12,11 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from analysis.collect import Collected
 from analysis.families import MINI_NOTE
 from analysis.missing import missing_runs
 from analysis.report.groups import PATTERN, read_groups
 from analysis.rows import Section
+from analysis.sources.collect import Collected
 from analysis.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, SEQUENTIAL, SUCCESS, Drawing, house_style
 from analysis.table import Block, Number, Table
 

@@ -8,12 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.collect import Collected
 from analysis.families import MINI_NOTE, PANELS, success_metric
 from analysis.methods import compared
 from analysis.missing import missing_runs
 from analysis.rows import Row, Section
-from analysis.stats import Summary, interquartile_mean, summarise
+from analysis.seed_statistics import Summary, interquartile_mean, summarise
+from analysis.sources.collect import Collected
 from analysis.style import PAGE_WIDTH, REMARK, Drawing, house_style, line_styles
 from analysis.table import Block, Number, Table, number, percent
 from scpo.schema import FAMILIES

@@ -7,12 +7,12 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.collect import Collected
 from analysis.families import MINI_NOTE, PANELS, success_metric
 from analysis.missing import missing_runs
 from analysis.published import main_table
 from analysis.rows import Row, Section
-from analysis.stats import Summary, best_of_bias, summarise
+from analysis.seed_statistics import Summary, best_of_bias, summarise
+from analysis.sources.collect import Collected
 from analysis.style import ACCENT, COLUMN_WIDTH, PALETTE, REMARK, Drawing, house_style
 from analysis.table import NONE, Block, Table, percent
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from analysis.build import Output, Report
-from analysis.collect import Collected
 from analysis.families import MINI_NOTE, PANELS, panel_order, success_metric
 from analysis.report.groups import GroupSample, sample_groups
 from analysis.rows import Section
-from analysis.stats import Series
+from analysis.seed_statistics import Series
+from analysis.sources.collect import Collected
 from analysis.style import PNG_DPI
 from analysis.table import NONE, Number, Table
 

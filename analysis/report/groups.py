@@ -9,8 +9,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from analysis.collect import Collected
-from analysis.records import Problem
+from analysis.sources.collect import Collected
+from analysis.sources.run_records import Problem
 from scpo.errors import RecordError
 
 PATTERN = "groups_step_*.json.gz"

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from analysis.collect import Collected
 from analysis.families import ALL, COLUMNS, MINI_NOTE, panel_label, panel_order, success_metric
 from analysis.methods import ABLATION, CONTROLS
 from analysis.missing import missing_runs
 from analysis.published import ablation
 from analysis.rows import Row, Section
-from analysis.stats import paired_difference, summarise
+from analysis.seed_statistics import paired_difference, summarise
+from analysis.sources.collect import Collected
 from analysis.table import NONE, Block, Number, Table, percent
 
 EXPERIMENT = "ablation"

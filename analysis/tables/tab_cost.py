@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from statistics import median
 
-from analysis.collect import Collected
 from analysis.families import MINI_NOTE
 from analysis.missing import missing_runs
 from analysis.published import cost
 from analysis.rows import Row, Section
-from analysis.stats import Summary, summarise
+from analysis.seed_statistics import Summary, summarise
+from analysis.sources.collect import Collected
 from analysis.table import NONE, Block, Number, Table, number
 
 SHAPED, HOST = "scpo", "gigpo"

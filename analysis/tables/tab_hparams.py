@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from analysis.collect import Collected
-from analysis.configs import Config, Entry, finished_parts, settings_table
 from analysis.rows import Section
+from analysis.sources.collect import Collected
 from analysis.table import Table
+from analysis.tables.settings_table import Config, Entry, finished_parts, settings_table
 
 PLACE = "tab:hparams"
 CAPTION = "Training hyper-parameters of the finished runs, as their records hold them, and the paper's."

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from analysis.collect import Collected
 from analysis.families import ALL, COLUMNS, MINI_NOTE, panel_label, success_metric
 from analysis.methods import CLOSED, METHODS, PROMPTING, SIZES
 from analysis.missing import missing_runs
 from analysis.published import main_table
 from analysis.rows import Row, Section
-from analysis.stats import Series, best_of_bias, summarise
+from analysis.seed_statistics import Series, best_of_bias, summarise
+from analysis.sources.collect import Collected
 from analysis.table import NONE, Block, Number, Table, percent, with_best_in_bold
 
 SHOP_COLUMNS = ("Score", "Succ")

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from analysis.collect import Collected
-from analysis.configs import Config, Entry, finished_parts, settings_table
+from analysis.sources.collect import Collected
 from analysis.table import Table
+from analysis.tables.settings_table import Config, Entry, finished_parts, settings_table
 
 PLACE = "tab:shaper"
 CAPTION = (

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from scpo.schema.base import Strict
 from scpo.schema.method import Normalisation, StepFilter
+from scpo.strict import Strict
 
 PanelName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from scpo.schema.agent import AgentConfig
-from scpo.schema.base import Strict
 from scpo.schema.requirements import HOSTS
+from scpo.strict import Strict
 
 Normalisation = Literal["mean_std_norm", "mean_norm"]
 

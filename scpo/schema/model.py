@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from scpo.schema.base import Strict
+from scpo.strict import Strict
 
 
 class WarmStart(Strict):

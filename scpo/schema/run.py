@@ -4,13 +4,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from scpo.schema.base import Strict
 from scpo.schema.env import EnvConfig
 from scpo.schema.method import MethodConfig
 from scpo.schema.model import ModelConfig
 from scpo.schema.requirements import misfit
 from scpo.schema.scorer import ScorerConfig, ScorerRuntime
 from scpo.schema.trainer import TrainerConfig
+from scpo.strict import Strict
 
 
 class WandbConfig(Strict):

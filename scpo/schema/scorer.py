@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from scpo.schema.base import Strict
+from scpo.strict import Strict
 
 
 class ExactScorer(Strict):

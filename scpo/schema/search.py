@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from scpo.schema.base import Strict
+from scpo.strict import Strict
 
 Scale = Literal["mini", "paper"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]

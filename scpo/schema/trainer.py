@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from scpo.schema.base import Strict
+from scpo.strict import Strict
 
 
 class LossConfig(Strict):

@@ -98,7 +98,7 @@ class RunFolder:
         write_yaml(self.config, config.model_dump(mode="json"))
 
     def read_status(self) -> Status:
-        """What status.json says; whether the process behind RUNNING lives is for `sweeps.store` to find out."""
+        """What status.json says; whether the process behind RUNNING lives is for ``sweeps`` to find out."""
         data = read_json(self.status)
         try:
             return Status.model_validate(data)

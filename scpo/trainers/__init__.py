@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TRAINERS = {
     "local": "scpo.trainers.local.trainer",
     "verl": "scpo.trainers.verl.launch",
-    "verl_agent": "scpo.trainers.verl_agent.launch",
+    "verl_agent": "scpo.integrations.verl_agent.launch",
 }
 """Trainers by name: the module whose ``train(config, folder, should_stop)`` runs it; imported on use, for it is heavy.
 What each provides is in ``scpo.schema.requirements``, where a configuration is checked against it."""

@@ -8,7 +8,7 @@ from rich.console import Console
 from sweeps.doctor.finding import Level
 from sweeps.doctor.report import examine, show_findings, verdict
 from sweeps.doctor.subject import read_subject
-from sweeps.entry import EXIT_DONE, EXIT_FAILED
+from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED
 
 
 def doctor(console: Console, arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.subject import Subject
 
 OFFICIAL_GAMES = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}  # of the release
-# As scpo.envs.webshop.data names them; what is in them, only `--deep` looks at.
+# As scpo.envs.webshop.catalogue.official_files names them; what is in them, only `--deep` looks at.
 OFFICIAL_SHOP = ("items_shuffle_1000.json", "items_ins_v2_1000.json")
 OFFICIAL_SHOP_FULL = ("items_shuffle.json", "items_ins_v2.json")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
@@ -87,7 +87,7 @@ def _webshop(config: RunConfig, env: WebshopConfig) -> Iterator[Finding]:
         yield ok("catalogue", f"generated, {env.generated.products} products; --deep hashes the panels")
         return
     folder = config.machine.webshop_data
-    mend = "python -m scpo.envs.webshop.data says where to get them; then WEBSHOP_DATA=<folder>"
+    mend = "python -m scpo.envs.webshop says where to get them; then WEBSHOP_DATA=<folder>"
     sets = [names for names in (OFFICIAL_SHOP, OFFICIAL_SHOP_FULL) if folder and _all_there(Path(folder), names)]
     if not sets:
         what = f"{folder} lacks {' and '.join(OFFICIAL_SHOP)}" if folder else "WEBSHOP_DATA is not set"

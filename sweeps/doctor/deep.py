@@ -10,11 +10,11 @@ from typing import Any
 
 from scpo.errors import RecordError
 from scpo.schema import HuggingFaceModel, RunConfig, WebshopConfig
-from sweeps import store
 from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.subject import Subject
-from sweeps.entry import thread_environment
-from sweeps.provenance import REPOSITORY
+from sweeps.records import run_folders as store
+from sweeps.records.attempt import thread_environment
+from sweeps.records.provenance import REPOSITORY
 
 TIMEOUT_S = 900
 SHARE_LOW, SHARE_HIGH = 0.02, 0.5  # of the sample's pairs; outside, credit goes to next to no step or to most of them
@@ -93,7 +93,7 @@ def _checksums(config: RunConfig) -> Iterator[Finding]:
         if state in ("ok", "there"):
             yield ok(f"file {name}", {"ok": "the official checksum", "there": "no checksum is known"}[state])
         else:
-            yield error(f"file {name}", state, "download it again: python -m scpo.envs.webshop.data")
+            yield error(f"file {name}", state, "download it again: python -m scpo.envs.webshop")
 
 
 def _conflicts(config: RunConfig, facts: dict[str, Any]) -> Iterator[Finding]:

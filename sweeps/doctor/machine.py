@@ -14,7 +14,7 @@ from scpo.tracking.atomic import write_bytes
 from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.needs import GIB, PROCESS_GIB, disk_gib, rounded, training_gib
 from sweeps.doctor.subject import Subject
-from sweeps.local import slots_for
+from sweeps.local.slot_pool import slots_for
 
 CGROUP, MEMINFO, MOUNTS = Path("/sys/fs/cgroup"), Path("/proc/meminfo"), Path("/proc/self/mounts")
 NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "cifs", "ceph", "fuse.sshfs", "9p")

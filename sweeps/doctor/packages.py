@@ -14,7 +14,7 @@ from packaging.version import Version
 from scpo.schema import RunConfig
 from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.subject import Subject
-from sweeps.provenance import REPOSITORY
+from sweeps.records.provenance import REPOSITORY
 
 
 def check_packages(subject: Subject, root: Path = REPOSITORY) -> Iterator[Finding]:

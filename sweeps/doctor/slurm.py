@@ -10,8 +10,8 @@ from scpo.errors import ConfigError
 from scpo.schema import SlurmLauncher
 from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.subject import Subject
-from sweeps.site import Site, read_site
-from sweeps.submission import by_limit
+from sweeps.slurm.cluster_settings import Site, read_site
+from sweeps.slurm.submission import by_limit
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
 TIMEOUT_S = 20

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scpo.schema import RunConfig, Search
-from sweeps.compose import compose_run
+from sweeps.compose.configuration import compose_run
+from sweeps.compose.matrix import expand
 from sweeps.dispatch import asks_for_search, split_words
-from sweeps.matrix import expand
 
 
 @dataclass(frozen=True)

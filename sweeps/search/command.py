@@ -11,8 +11,8 @@ from rich.console import Console
 from scpo.errors import ConfigError, RecordWriteError, ScpoError
 from sweeps.console import ProgressBoard
 from sweeps.dispatch import EXIT_ELSEWHERE, split_words
-from sweeps.entry import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.launchers import launcher_for
+from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.search import records, show
 from sweeps.search.driver import Driver
 from sweeps.search.plan import Plan, make_plan

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Protocol, Self
 from scpo.errors import RecordError, RecordWriteError
 from scpo.schema import RunConfig
 from scpo.tracking import JsonLines, RunFolder, State
-from sweeps import store
-from sweeps.cluster import cancel
 from sweeps.look import Look
-from sweeps.process import Outcome
-from sweeps.reconcile import JobState
-from sweeps.scheduler import Scheduler, Slurm
+from sweeps.records import run_folders as store
+from sweeps.records.reconcile import JobState
+from sweeps.run_process import Outcome
 from sweeps.search.plan import Plan
 from sweeps.search.show import shown
 from sweeps.search.study import ATTEMPTS, Study
 from sweeps.search.verdict import TrialRun, Verdict, judge, mean_curve
+from sweeps.slurm.launcher import cancel
+from sweeps.slurm.scheduler import Scheduler, Slurm
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

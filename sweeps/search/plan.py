@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from scpo.errors import ConfigError
 from scpo.schema import RunConfig, Scale, Search
-from sweeps.compose import compose_raw, parse, resolve
-from sweeps.explain import explain_validation
-from sweeps.identity import digest, identity, run_id
-from sweeps.matrix import key_of, seeded_runs
+from sweeps.compose.configuration import compose_raw, parse, resolve
+from sweeps.compose.explanations import explain_validation
+from sweeps.compose.identity import digest, identity, run_id
+from sweeps.compose.matrix import key_of, seeded_runs
 from sweeps.search.space import Params, key_of_params, point_of
 
 SEARCHES = "searches"  # beside the run folders

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scpo.intervals import summarise
 from scpo.schema import Choice, Dimension, LogRange, StepRange
-from scpo.statistics import summarise
 from scpo.tracking.atomic import write_bytes
 from sweeps.search.plan import Plan
 from sweeps.search.results import Result, default_result, ranked

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from scpo.schema import SamplerConfig
-from sweeps.identity import digest
+from sweeps.compose.identity import digest
 from sweeps.search.plan import Plan
 from sweeps.search.space import Params, Space, distributions, grid, key_of_params, tidy
 

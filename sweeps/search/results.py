@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scpo.statistics import Summary, summarise
+from scpo.intervals import Summary, summarise
 from sweeps.search.plan import Plan
 from sweeps.search.space import Params, key_of_params
 from sweeps.search.study import BY_SEED

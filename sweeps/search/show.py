@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sweeps.compose.gpu_hours import gpu_hours
 from sweeps.console import wide
-from sweeps.gpu_hours import gpu_hours
 from sweeps.search.plan import Plan
 from sweeps.search.proposals import first
 from sweeps.search.space import Params, describe

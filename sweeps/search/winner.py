@@ -5,7 +5,7 @@ from typing import Any
 
 from scpo.schema import MACHINE_SECTIONS
 from scpo.tracking.atomic import write_bytes
-from sweeps.matrix import key_of
+from sweeps.compose.matrix import key_of
 from sweeps.search.plan import Plan
 from sweeps.search.results import Result
 from sweeps.search.space import overrides

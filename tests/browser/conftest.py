@@ -8,8 +8,8 @@ import pytest
 
 from analysis.report.__main__ import main
 from tests.browser.reports import Reports
-from tests.group_samples import BATCH_WITH_MARKUP, write_groups
-from tests.run_records import write_ablation, write_run
+from tests.support.group_samples import BATCH_WITH_MARKUP, write_groups
+from tests.support.run_records import write_ablation, write_run
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 

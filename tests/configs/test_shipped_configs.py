@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from scpo.schema import HOSTS
-from sweeps.compose import CONF, compose_run, options
-from sweeps.identity import run_id
-from sweeps.matrix import expand
+from sweeps.compose.configuration import CONF, compose_run, options
+from sweeps.compose.identity import run_id
+from sweeps.compose.matrix import expand
 from sweeps.search.plan import make_plan
 
 FILES = sorted(CONF.rglob("*.yaml"))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scpo.advantages import ESTIMATORS
 from scpo.advantages.returns import step_returns
 from scpo.schema import HOSTS
-from tests.step_batches import (
+from tests.support.step_batches import (
     empg_settings,
     g2po_settings,
     gigpo_settings,

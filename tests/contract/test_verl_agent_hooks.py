@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from scpo.trainers.verl_agent.__main__ import compose_fork
-from scpo.trainers.verl_agent.settings import settings
-from sweeps.compose import compose_run
+from scpo.integrations.verl_agent.__main__ import compose_fork
+from scpo.integrations.verl_agent.fork_settings import settings
+from sweeps.compose.configuration import compose_run
 
 ROOT = Path(__file__).parents[2]
 

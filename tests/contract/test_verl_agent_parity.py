@@ -16,7 +16,7 @@ from scpo.advantages import ESTIMATORS
 from scpo.advantages.gae import gae
 from scpo.advantages.returns import step_returns
 from scpo.advantages.scores import row_scores
-from tests.step_batches import (
+from tests.support.step_batches import (
     gae_settings,
     gigpo_settings,
     grpo_settings,
@@ -26,7 +26,7 @@ from tests.step_batches import (
     rloo_settings,
     take,
 )
-from tests.verl_agent import load_stack
+from tests.support.verl_agent import load_stack
 
 MODES = ("mean_std_norm", "mean_norm")
 SMALLEST_STD = 1e-5

@@ -24,11 +24,11 @@ from omegaconf import OmegaConf
 from verl import DataProto
 from verl.trainer.ppo import ray_trainer
 
+from scpo.integrations.verl_agent.hooks import Hooks, install
 from scpo.schema import ExactScorer
 from scpo.scoring.exact import Exact
 from scpo.tracking import RunFolder
-from scpo.trainers.verl_agent.hooks import Hooks, install
-from sweeps.compose import compose_run
+from sweeps.compose.configuration import compose_run
 
 TASKS, SIBLINGS, LONGEST, HORIZON = 3, 4, 64, 6
 PLACES = ["shelf 1", "desk 1", "bed 1", "drawer 1"]

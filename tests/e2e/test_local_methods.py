@@ -5,8 +5,8 @@ import json
 import pytest
 
 from scpo.trainers import train
-from sweeps import store
-from sweeps.compose import compose_run
+from sweeps.compose.configuration import compose_run
+from sweeps.records import run_folders as store
 from tests.e2e.local_run import OVERRIDES
 
 pytest.importorskip("alfworld", reason="needs the alfworld extra")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.e2e.local_run import OVERRIDES, ROOT
-from tests.fake_runs import wait_until
+from tests.support.fake_runs import wait_until
 
 SEARCH = ["+search=scpo_theta_lambda", "search.trials=3", "search.sampler.name=tpe", "launcher.slots=2"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from scpo.tracking import RunFolder
-from sweeps import entry
+from sweeps.records import attempt as entry
 from tests.faults.counting import count
 
 OBJECTIVE = "val/train_games/success_rate"

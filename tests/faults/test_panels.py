@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import json, sys
 from scpo.envs import make_environment
-from sweeps.compose import compose_run
+from sweeps.compose.configuration import compose_run
 hashes = {}
 for env, size in (("alfworld", "games"), ("webshop", "goals")):
     words = [f"env={env}", f"env.train_panel.{size}=8", f"env.validation_panels.train_games.{size}=8"]

@@ -10,8 +10,8 @@ import pytest
 from scpo.errors import RecordError, RecordWriteError
 from scpo.tracking import JsonLines
 from scpo.tracking.atomic import read_json, write_json
-from sweeps import store
-from tests import fake_runs as fake
+from sweeps.records import run_folders as store
+from tests.support import fake_runs as fake
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scpo.credit import assign
+from scpo.credit.assign import assign
 from scpo.errors import ScorerError, ScorerUnavailable
 from scpo.schema.scorer import ExactScorer, ScorerRuntime
 from scpo.scoring.process import ScorerProcess
-from tests.faulty_scorer import FAULTS, truth
-from tests.step_batches import make_batch, method, shaper_config
+from tests.support.faulty_scorer import FAULTS, truth
+from tests.support.step_batches import make_batch, method, shaper_config
 
 PAIRS = [("abc", "abcd"), ("a", "abcde"), ("", "x"), ("naïve", "字 \ud800")]
-FAULTY = Path(__file__).parents[1] / "faulty_scorer.py"
+FAULTY = Path(__file__).parents[1] / "support" / "faulty_scorer.py"
 SILENT = ("hang", "hang-in-c", "endless")  # only the deadline notices these
 
 
@@ -145,7 +145,7 @@ def test_it_ends_with_a_parent_that_is_killed_even_in_the_middle_of_a_batch(faul
     marker = tmp_path / "marker"
     command = [sys.executable, str(FAULTY), fault, str(marker)]
     source = PARENT.format(path=sys.path, command=command)
-    parent = subprocess.Popen([sys.executable, "-c", source], cwd=FAULTY.parents[1])
+    parent = subprocess.Popen([sys.executable, "-c", source], cwd=FAULTY.parents[2])
     wait_for(marker.exists)
     (child,) = children_of(parent.pid)
     parent.kill()

@@ -9,15 +9,15 @@ import time
 import pytest
 from optuna.storages.journal import JournalFileBackend
 
-from sweeps import store
-from sweeps.cluster import Cluster
+from sweeps.records import run_folders as store
 from sweeps.search import driver
 from sweeps.search.space import key_of_params
 from sweeps.search.study import Study
-from tests import fake_runs as fake
-from tests.fake_slurm import FakeSlurm, Killed, quick_records
+from sweeps.slurm.launcher import Cluster
 from tests.faults.fake_objective import OBJECTIVE, success
-from tests.searches import InstantLauncher, drive, plan_in
+from tests.support import fake_runs as fake
+from tests.support.fake_slurm import FakeSlurm, Killed, quick_records
+from tests.support.searches import InstantLauncher, drive, plan_in
 
 SMALL = ("search.trials=2", "search.parallel=1", "trainer.steps=1", "seeds=[0]")
 

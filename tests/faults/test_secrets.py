@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import fake_runs as fake
+from tests.support import fake_runs as fake
 
 ROOT = Path(__file__).parents[2]
 PLANTED = {

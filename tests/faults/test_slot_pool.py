@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests import fake_runs as fake
+from tests.support import fake_runs as fake
 
 SEEDS = "seeds=[0,1]"  # two rows: four runs
 

@@ -12,13 +12,15 @@ from rich.console import Console
 
 from scpo.errors import RecordWriteError
 from scpo.tracking import State
-from sweeps import cluster, control, dispatch, store
-from sweeps.jobs import read_job
+from sweeps import control, dispatch
+from sweeps.compose.matrix import expand
 from sweeps.look import Look
-from sweeps.matrix import expand
-from sweeps.reconcile import JobState
-from tests.fake_runs import QUICK, steps
-from tests.fake_slurm import FakeSlurm, Killed, quick_records
+from sweeps.records import run_folders as store
+from sweeps.records.reconcile import JobState
+from sweeps.slurm import launcher as cluster
+from sweeps.slurm.job_records import read_job
+from tests.support.fake_runs import QUICK, steps
+from tests.support.fake_slurm import FakeSlurm, Killed, quick_records
 
 HOUR = 3600.0
 SLURM = ("launcher=slurm_a800x4", "launcher.time_h=1", "launcher.warn_s=600", "launcher.max_timeouts=2")
@@ -244,7 +246,7 @@ def test_on_a_full_disk_a_preempted_run_is_told_by_a_signal_and_goes_on_once_the
             supervisor.warn()
 
     with monkeypatch.context() as disk:
-        disk.setattr("sweeps.job.write_job", full)
+        disk.setattr("sweeps.slurm.job.write_job", full)
         assert slurm.run(job_id, preempted) is State.INTERRUPTED
     assert folder.complete_checkpoints()[-1] == 1
     assert slurm.run(job_id) is State.DONE

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from sweeps import store
-from tests.fake_runs import FAULTS, starts, steps
+from sweeps.records import run_folders as store
 from tests.slurm import test_real_slurm as real
+from tests.support.fake_runs import FAULTS, starts, steps
 
 pytestmark = real.pytestmark
 checkout = real.checkout

@@ -9,7 +9,7 @@ import time
 
 from scpo.tracking import RunFolder, Tracker
 from scpo.tracking.folder import CHECKPOINT_MARKER
-from sweeps import entry
+from sweeps.records import attempt as entry
 
 
 def train(config, folder, should_stop):

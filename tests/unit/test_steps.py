@@ -3,7 +3,7 @@ import pytest
 
 from scpo.errors import StepBatchError
 from scpo.steps import StepBatch
-from tests.step_batches import FIELDS, make_batch, take
+from tests.support.step_batches import FIELDS, make_batch, take
 
 BATCH = make_batch((0, 10, "a b c", 1), (1, 11, "a b", 0))
 

@@ -6,7 +6,7 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def on_the_cpu():
     """What verl reads when it is imported, in this process and in those that tests start."""
-    from scpo.trainers.verl.cpu.settings import cpu_environment
+    from scpo.trainers.verl.cpu.cpu_settings import cpu_environment
 
     os.environ.update(cpu_environment("hf"))
     os.environ.pop("RAY_ADDRESS", None)  # a cluster of Ray of its own

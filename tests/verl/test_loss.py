@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from scpo.rollout import Generation
-from sweeps.compose import compose_run
-from tests.tiny import tiny_policy
-from tests.unit.test_verl_settings import FILES
+from sweeps.compose.configuration import compose_run
+from tests.support.tiny import tiny_policy
+from tests.unit.trainers.verl.test_verl_settings import FILES
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")
 torch = pytest.importorskip("torch")
@@ -59,7 +59,7 @@ def padded(rows):
 
 
 def ours(batch, config):
-    from scpo.trainers.local.loss import policy_loss
+    from scpo.policies.loss import policy_loss
 
     found, mask = batch.statistics()
     loss = policy_loss(
@@ -110,7 +110,7 @@ def theirs(batch, config):
     from verl.workers.utils.losses import ppo_loss
 
     from scpo.trainers.verl.launch import compose_verl
-    from scpo.trainers.verl.settings import settings
+    from scpo.trainers.verl.verl_settings import settings
 
     verl_config = compose_verl([setting.word for setting in settings(config, FILES)])
     actor = omega_conf_to_dataclass(verl_config.actor_rollout_ref.actor)

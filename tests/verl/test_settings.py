@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.trainers.verl.cpu.settings import cpu_settings
-from scpo.trainers.verl.settings import settings
-from sweeps.compose import compose_run
-from tests.tiny import tiny_policy
-from tests.unit.test_verl_settings import FILES, PAPER
+from scpo.trainers.verl.cpu.cpu_settings import cpu_settings
+from scpo.trainers.verl.verl_settings import settings
+from sweeps.compose.configuration import compose_run
+from tests.support.tiny import tiny_policy
+from tests.unit.trainers.verl.test_verl_settings import FILES, PAPER
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")
 

@@ -9,18 +9,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from scpo.credit import assign
+from scpo.credit.assign import assign
 from scpo.errors import RolloutError, ScorerUnavailable
+from scpo.policies.word_tokenizer import train_tokenizer
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer
 from scpo.scoring.exact import Exact
 from scpo.tracking import JsonLines
-from scpo.trainers.local.tokenizer import train_tokenizer
 from scpo.trainers.verl.launch import PLAIN_TEMPLATE
-from scpo.trainers.verl.rows import read_rows
+from scpo.trainers.verl.verl_rows import read_rows
 from scpo.trainers.verl.workplace import open_workplace
-from sweeps import store
-from sweeps.compose import compose_run
+from sweeps.compose.configuration import compose_run
+from sweeps.records import run_folders as store
 from tests.unit.test_rollout import TASKS, Countdowns
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")
@@ -219,7 +219,7 @@ def test_a_scorer_that_gives_out_on_a_sample_costs_the_sample_and_not_the_step(r
     def gone(task, scorer):
         raise ScorerUnavailable("the process of scorer exact failed")
 
-    monkeypatch.setattr("scpo.trainers.group_records.dense_similarity", gone)
+    monkeypatch.setattr("scpo.diagnostics.sampled_groups.dense_similarity", gone)
     made = run("method=scpo", "machine.scorer.on_scorer_failure=skip_shaping")
     _, metrics, rows = advantages(made, play(made), 1)
     assert metrics["credit/steps"] > 0

@@ -1,5 +1,5 @@
 // A recorded group as objects, and the sentences that say what happened to a step.
-// Record: scpo/trainers/group_records.py. Positions: u in the reference (m of them), v in the failed sibling (l).
+// Record: scpo/diagnostics/sampled_groups.py. Positions: u in the reference (m of them), v in the failed sibling (l).
 
 const COMPARED = {
   action_next_observation: 'action and resulting observation',

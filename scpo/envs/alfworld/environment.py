@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from scpo.envs.alfworld import prompts
-from scpo.envs.alfworld.engine import Engine, Limits, OpenGame
-from scpo.envs.alfworld.games import Game, GameSource
-from scpo.envs.alfworld.generated import GeneratedGames
-from scpo.envs.alfworld.official import OfficialGames
-from scpo.envs.alfworld.plans import Plans
+from scpo.envs.alfworld.engine.engine import Engine, Limits, OpenGame
+from scpo.envs.alfworld.games.game import Game, GameSource
+from scpo.envs.alfworld.games.generated_games import GeneratedGames
+from scpo.envs.alfworld.games.official_games import OfficialGames
+from scpo.envs.alfworld.planning.translation_cache import TranslationStore
+from scpo.envs.alfworld.remaining_plan import Plans
 from scpo.envs.alfworld.transcript import Transcript
-from scpo.envs.alfworld.translations import TranslationStore
 from scpo.envs.alfworld.vocabulary import vocabulary
 from scpo.envs.base import Demonstration, Panel, StepResult, Task
 from scpo.envs.panel import draw

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scpo.envs.alfworld.assets import assets
-from scpo.envs.alfworld.grammar import Symbol, Terminal, read_grammar
-from scpo.envs.alfworld.world import NOTHING_HAPPENS
+from scpo.envs.alfworld.engine.grammar import Symbol, Terminal, read_grammar
+from scpo.envs.alfworld.engine.world import NOTHING_HAPPENS
 from scpo.schema import FAMILIES
 
 _NUMBERS = 60  # no game has sixty of a kind, nor an episode that counts that far

@@ -1,6 +1,6 @@
 """WebShop (arXiv 2207.01206) without Java, browser or web server: the original's pages, actions and rewards."""
 
-from scpo.envs.webshop.catalogue import Catalogue, load_catalogue
-from scpo.envs.webshop.shop import WebShop
+from scpo.envs.webshop.catalogue.catalogue import Catalogue, load_catalogue
+from scpo.envs.webshop.shop.shop import WebShop
 
 __all__ = ["Catalogue", "WebShop", "load_catalogue"]

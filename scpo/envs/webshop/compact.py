@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 
 from scpo.envs.projection import CLOSE_TAG, OPEN_TAG
+from scpo.envs.webshop.catalogue.products import Product
 from scpo.envs.webshop.compact_actions import compact_action, words
-from scpo.envs.webshop.pages import SUB_PAGES, Page
-from scpo.envs.webshop.products import Product
+from scpo.envs.webshop.shop.pages import SUB_PAGES, Page
 from scpo.envs.webshop.transcript import Transcript
 
 TITLE_WORDS = 10

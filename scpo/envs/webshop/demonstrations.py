@@ -15,8 +15,8 @@ from scpo.envs.base import Demonstration, Task
 from scpo.envs.panel import shuffled
 from scpo.envs.webshop.compact import MARKS, compact_response, wish
 from scpo.envs.webshop.compact_actions import listed
-from scpo.envs.webshop.pages import PREVIOUS
-from scpo.envs.webshop.shopper import buy
+from scpo.envs.webshop.shop.pages import PREVIOUS
+from scpo.envs.webshop.shop.shopper import buy
 from scpo.errors import PanelError
 from scpo.schema.model import WarmStart
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from scpo.envs.base import Demonstration, Panel, StepResult, Task
 from scpo.envs.projection import project, project_compact
-from scpo.envs.webshop.catalogue import Catalogue, load_catalogue
+from scpo.envs.webshop.catalogue.catalogue import Catalogue, load_catalogue
+from scpo.envs.webshop.catalogue.generated_catalogue import generated_catalogue
 from scpo.envs.webshop.compact import compact
 from scpo.envs.webshop.compact_actions import expand
-from scpo.envs.webshop.generated import generated_catalogue
 from scpo.envs.webshop.panels import GoalPanels, place
 from scpo.envs.webshop.prompts import verl_agent
-from scpo.envs.webshop.shop import WebShop
+from scpo.envs.webshop.shop.shop import WebShop
 from scpo.envs.webshop.transcript import Transcript
 from scpo.errors import CatalogueError
 from scpo.schema.env import WebshopConfig
@@ -151,6 +151,6 @@ def _catalogue(config: WebshopConfig, folder: str | None) -> Catalogue:
     if folder is None:
         raise CatalogueError(
             "env.catalogue=official needs the official files: set machine.webshop_data or WEBSHOP_DATA to their folder "
-            "(`python -m scpo.envs.webshop.data` says where to get them), or use env.catalogue=generated"
+            "(`python -m scpo.envs.webshop` says where to get them), or use env.catalogue=generated"
         )
     return load_catalogue(folder)

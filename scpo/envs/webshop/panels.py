@@ -17,8 +17,8 @@ import numpy as np
 
 from scpo.envs.base import Panel, Task
 from scpo.envs.panel import draw
-from scpo.envs.webshop.catalogue import Catalogue
-from scpo.envs.webshop.goals import Goal
+from scpo.envs.webshop.catalogue.catalogue import Catalogue
+from scpo.envs.webshop.catalogue.goals import Goal
 from scpo.errors import PanelError
 from scpo.schema.env import GoalPanelConfig, WebshopConfig
 

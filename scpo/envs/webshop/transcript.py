@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scpo.envs.webshop.compact_actions import compact_action
-from scpo.envs.webshop.pages import DONE_SCORE, DONE_TITLE, SEPARATOR, Page
-from scpo.envs.webshop.shop import Actions, WebShop
+from scpo.envs.webshop.shop.pages import DONE_SCORE, DONE_TITLE, SEPARATOR, Page
+from scpo.envs.webshop.shop.shop import Actions, WebShop
 
 ACTION_WORDS = 16  # of an action in the compact history; a policy may write anything
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from scpo.agents import make_agent
 from scpo.agents.base import Agent, ReflectingAgent
+from scpo.diagnostics.episodes import panel_records
 from scpo.envs import make_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
 from scpo.rollout import Policy, Slot, group_slots
 from scpo.tracking import Tracker
-from scpo.trainers.episodes import panel_records
+from scpo.trainers.evaluate.episode_records import EpisodeLog, EpisodeRecord, panel_metrics, usage_metrics
 from scpo.trainers.evaluate.play import Play, play_all
-from scpo.trainers.evaluate.records import EpisodeLog, EpisodeRecord, panel_metrics, usage_metrics
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
@@ -129,7 +129,7 @@ def _policy(config: RunConfig, environment: Environment, should_stop: Callable[[
     if config.model.kind != "api":
         import torch
 
-        from scpo.trainers.local.make_policy import make_policy
+        from scpo.policies.make_policy import make_policy
 
         torch.set_num_threads(config.machine.threads)
         yield make_policy(config, environment, should_stop)

@@ -14,7 +14,7 @@ from scpo.agents.base import Agent, ReflectingAgent, Turn, without_thoughts
 from scpo.envs.base import Environment, Episode, StepResult
 from scpo.errors import EnvironmentFailure
 from scpo.rollout import Generation, Policy, Slot
-from scpo.trainers.evaluate.records import EpisodeRecord
+from scpo.trainers.evaluate.episode_records import EpisodeRecord
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from scpo.tracking.folder import CHECKPOINT_MARKER
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from scpo.trainers.local.critic import Critic
+    from scpo.policies.critic import Critic
 
 logger = logging.getLogger(__name__)
 

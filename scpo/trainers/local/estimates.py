@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scpo.credit import CreditDiagnostics, assign, assign_tokens, resolve
+from scpo.credit.assign import CreditDiagnostics, assign, assign_tokens, resolve
+from scpo.policies.batches import response_mask
+from scpo.policies.critic import Critic, Targets, values
 from scpo.rollout import Generation
 from scpo.steps import FloatArray, StepBatch
-from scpo.trainers.local.batches import response_mask
-from scpo.trainers.local.critic import Critic, Targets, values
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
@@ -35,7 +35,7 @@ def estimate(
     scorer: Scorer,
     critic: Critic | None,
 ) -> Estimate:
-    """Ask ``scpo.credit`` for the advantages; ``generations`` are the responses of the batch's rows."""
+    """Ask ``scpo.credit.assign`` for the advantages; ``generations`` are the responses of the batch's rows."""
     seed = (config.seed, step)
     if resolve(config.method).level == "row" or critic is None:
         speculate = config.machine.scorer.speculate

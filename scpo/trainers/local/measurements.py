@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.credit import OPTIONAL_FIELDS
+from scpo.credit.assign import OPTIONAL_FIELDS
+from scpo.policies.batches import Ids, micro_batches, token_pairs
+from scpo.policies.language_policy import LocalPolicy
 from scpo.rollout import Trajectory
 from scpo.schema import required
-from scpo.trainers.local.batches import Ids, micro_batches, token_pairs
-from scpo.trainers.local.policy import LocalPolicy
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig

@@ -20,10 +20,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.credit import CreditDiagnostics
+from scpo.credit.assign import CreditDiagnostics
+from scpo.diagnostics.episodes import episode_metrics, panel_records
+from scpo.diagnostics.precision import credit_precision
+from scpo.diagnostics.sampled_groups import save_groups
+from scpo.diagnostics.samples import save_probe, save_step_texts, spared
 from scpo.envs import make_environment
 from scpo.envs.base import Environment, PlanningEnvironment, Task
 from scpo.errors import ScorerError
+from scpo.policies.critic import Critic, make_critic, update_critic
+from scpo.policies.language_policy import LocalPolicy
+from scpo.policies.make_policy import make_policy
 from scpo.progress import progress
 from scpo.rollout import Generation, Slot, Trajectory, group_slots, rollout, step_batch
 from scpo.schema import required
@@ -31,19 +38,12 @@ from scpo.scoring import PairCache, open_scorer
 from scpo.shaping.order import positions
 from scpo.steps import StepBatch
 from scpo.tracking import Tracker
-from scpo.trainers.episodes import episode_metrics, panel_records
-from scpo.trainers.group_records import save_groups
 from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
-from scpo.trainers.local.critic import Critic, make_critic, update_critic
 from scpo.trainers.local.estimates import Estimate, estimate
-from scpo.trainers.local.make_policy import make_policy
 from scpo.trainers.local.measurements import measure
-from scpo.trainers.local.policy import LocalPolicy
 from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.update import UpdateBatch, update
 from scpo.trainers.local.validation import validate
-from scpo.trainers.precision import credit_precision
-from scpo.trainers.samples import save_probe, save_step_texts, spared
 from scpo.trainers.tasks import AGAIN, CRITIC, PRECISION, PROBE, ROLLOUT, SHUFFLE, training_tasks
 
 if TYPE_CHECKING:

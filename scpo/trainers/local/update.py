@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from scpo.policies.batches import micro_batches, mini_batches, token_pairs
+from scpo.policies.descent import descend
+from scpo.policies.language_policy import LocalPolicy
+from scpo.policies.loss import policy_loss
 from scpo.rollout import Generation
-from scpo.trainers.local.batches import micro_batches, mini_batches, token_pairs
-from scpo.trainers.local.descent import descend
-from scpo.trainers.local.loss import policy_loss
-from scpo.trainers.local.policy import LocalPolicy
 
 if TYPE_CHECKING:
     from scpo.schema import TrainerSettings

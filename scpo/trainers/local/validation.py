@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from scpo.diagnostics.episodes import episode_metrics
 from scpo.envs.base import Environment
 from scpo.rollout import Policy, Slot, rollout
 from scpo.schema import ValidationConfig
-from scpo.trainers.episodes import episode_metrics
 
 
 def validate(

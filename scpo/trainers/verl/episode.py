@@ -10,7 +10,7 @@ from typing import Any
 from scpo.envs.base import Environment, StepResult
 from scpo.errors import EnvironmentFailure
 from scpo.rollout import Generation, Slot
-from scpo.trainers.verl.rows import StepRow
+from scpo.trainers.verl.verl_rows import StepRow
 
 logger = logging.getLogger(__name__)
 

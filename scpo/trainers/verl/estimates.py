@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.credit import OPTIONAL_FIELDS, CreditDiagnostics, assign, assign_tokens, resolve
+from scpo.credit.assign import OPTIONAL_FIELDS, CreditDiagnostics, assign, assign_tokens, resolve
 from scpo.rollout import Trajectory, step_batch
 from scpo.schema import RunConfig, required
 from scpo.shaping.drive import Scorer
 from scpo.steps import FloatArray, StepBatch
-from scpo.trainers.verl.rows import Rows
+from scpo.trainers.verl.verl_rows import Rows
 
 TokenColumn = Sequence[NDArray[np.float32]]
 """One array of response tokens for each row of verl's batch, padding included."""
@@ -48,7 +48,7 @@ class Estimate:
 
 
 def estimate(rows: Rows, columns: Columns, config: RunConfig, step: int, *, scorer: Scorer | None) -> Estimate:
-    """Ask ``scpo.credit``; see there for what it raises."""
+    """Ask ``scpo.credit.assign``; see there for what it raises."""
     shaper, seed = config.method.shaper, (config.seed, step)
     trajectories = rows.trajectories
     batch = step_batch(

@@ -13,17 +13,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scpo.diagnostics.episodes import panel_records
 from scpo.envs.base import DemonstratingEnvironment
 from scpo.errors import ConfigError
+from scpo.policies.model import pick_device
 from scpo.schema import TinyModel, VerlTrainer
 from scpo.tracking import RunFolder
 from scpo.tracking.atomic import write_bytes, write_yaml
-from scpo.trainers.episodes import panel_records
-from scpo.trainers.local.model import pick_device
 from scpo.trainers.verl.checkpoints import newest, verl_folder
-from scpo.trainers.verl.cpu.settings import cpu_environment, cpu_settings
+from scpo.trainers.verl.cpu.cpu_settings import cpu_environment, cpu_settings
 from scpo.trainers.verl.data import training_rows, validation_rows, write_parquet
-from scpo.trainers.verl.settings import Files, settings
+from scpo.trainers.verl.verl_settings import Files, settings
 from scpo.trainers.verl.versions import check_signatures, check_version
 from scpo.trainers.verl.workplace import Workplace
 from scpo.trainers.words import Setting
@@ -127,7 +127,7 @@ def _model(place: Workplace, should_stop: Callable[[], bool]) -> tuple[str, str 
 
 
 def _write_tiny(place: Workplace, model: TinyModel, target: Path, should_stop: Callable[[], bool]) -> None:
-    from scpo.trainers.local.warm_start import warm_started
+    from scpo.policies.warm_start import warm_started
 
     config, environment = place.config, place.environment
     if config.env.prompt != "compact" or not isinstance(environment, DemonstratingEnvironment):

@@ -13,7 +13,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 
-from scpo.trainers.ray_scorer import remember_gpus
+from scpo.scoring.ray_scorer import remember_gpus
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TaskRunner = main_ppo.TaskRunnerV1.__ray_metadata__.modified_class

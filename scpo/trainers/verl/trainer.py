@@ -17,28 +17,28 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
+from scpo.diagnostics.precision import credit_precision
+from scpo.diagnostics.sampled_groups import save_groups
+from scpo.diagnostics.samples import save_probe, save_step_texts, spared
 from scpo.envs.base import PlanningEnvironment
 from scpo.rollout import step_batch
 from scpo.schema import required
+from scpo.scoring.ray_scorer import open_ray_scorer
 from scpo.tracking import Tracker
-from scpo.trainers.group_records import save_groups
-from scpo.trainers.precision import credit_precision
-from scpo.trainers.ray_scorer import open_ray_scorer
-from scpo.trainers.samples import save_probe, save_step_texts, spared
 from scpo.trainers.tasks import PRECISION
 from scpo.trainers.verl.checkpoints import mark_complete
 from scpo.trainers.verl.data import PROBE
 from scpo.trainers.verl.estimates import Columns, Estimate, estimate
-from scpo.trainers.verl.records import (
+from scpo.trainers.verl.replay import rollout_actors
+from scpo.trainers.verl.verl_metrics import (
     RecordingLogger,
     of_panel,
     rollout_metrics,
     split_metrics,
     validation_metrics,
 )
-from scpo.trainers.verl.replay import rollout_actors
-from scpo.trainers.verl.rows import Rows, read_rows
-from scpo.trainers.verl.settings import MODE
+from scpo.trainers.verl.verl_rows import Rows, read_rows
+from scpo.trainers.verl.verl_settings import MODE
 from scpo.trainers.verl.versions import check_signatures
 from scpo.trainers.verl.workplace import workplace_of
 

@@ -1,0 +1,44 @@
+"""Curves over training: one metric of a row's seeds, as mean and spread at each step that all of them have."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from analysis.rows import Row
+from analysis.seed_statistics import Summary, moving_average, summarise
+from analysis.sources.collect import Collected
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Steps and the summary over seeds at each of them."""
+
+    steps: list[int]
+    summaries: list[Summary]
+
+    def band(self, factor: float = 1) -> tuple[list[float], list[float], list[float]]:
+        """Mean, mean - std and mean + std, times ``factor``; one seed has no spread."""
+        mean = [factor * one.mean for one in self.summaries]
+        spread = [factor * one.std if one.n > 1 else 0.0 for one in self.summaries]
+        low = [value - half for value, half in zip(mean, spread, strict=True)]
+        return mean, low, [value + half for value, half in zip(mean, spread, strict=True)]
+
+
+def curve(data: Collected, row: Row, metric: str, *, window: int = 1, first: int = 0) -> Curve:
+    """The row's finished seeds, each smoothed over ``window`` logged values, from step ``first`` on.
+
+    Steps that one of the seeds lacks are left out: the mean at every step is over the same seeds.
+    """
+    series = [data.series(run, metric) for run in row.finished]
+    shared = sorted(set.intersection(*(set(one.steps) for one in series))) if series else []
+    smooth = [dict(zip(one.steps, moving_average(one.values, window), strict=True)) for one in series]
+    steps = [step for step in shared if step >= first]
+    return Curve(steps, [summarise(one[step] for one in smooth) for step in steps])
+
+
+def draw(axis: Axes, made: Curve, style: dict[str, Any], *, factor: float = 1, marks: int = 6) -> None:
+    """Mean as a line with about ``marks`` markers, ± one standard deviation as a band."""
+    mean, low, high = made.band(factor)
+    axis.plot(made.steps, mean, markevery=max(1, len(made.steps) // max(1, marks)), **style)
+    axis.fill_between(made.steps, low, high, color=str(style["color"]), alpha=0.15, linewidth=0)

@@ -1,0 +1,107 @@
+"""How near failed steps are to what successful siblings did: the paper's distances (appendix "Semantic neighbourhood").
+
+For a failed step, the nearest step of a successful sibling: over the successes of its own group, as the appendix words
+it ("nearest successful-sibling step"), and over those of all batches. The paper does not name the distance: cosine
+(1 - cos) and Euclidean distances of the unit vectors are both given. Failed steps of groups without a success have no
+sibling to compare with; they are counted apart.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.figures.embedding import embed
+from analysis.published import credit
+from analysis.step_texts import StepTexts
+from analysis.table import NONE, Block, Number, Table
+
+CAPTION = (
+    "Median distance of failed steps to the nearest step of a success, in the embedding of all-MiniLM-L6-v2; exact: "
+    "the same action and observation text. Own group: among the successful siblings of the step's group; all batches: "
+    "among the successes of all sampled batches. {counts}"
+)
+KINDS = (("credited", True), ("uncredited", False))
+STATISTICS = ("exact", "median", "median, non-exact")
+PUBLISHED = (("exact matches", "share"), ("distance to the nearest success step", "median"),
+             ("distance to the nearest success step, non-exact", "median"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Failed steps and their nearest success: cosine distance, and whether one has the same text."""
+
+    distance_F: np.ndarray
+    exact_F: np.ndarray
+    credited_F: np.ndarray
+
+
+def nearest(steps: StepTexts, *, own_group: bool) -> Nearest:
+    """Of every failed step that has a success to compare with."""
+    vectors = embed(tuple(steps.text_N.tolist()))
+    blocks = []
+    for group in np.unique(steps.group_N) if own_group else (None,):
+        inside = np.ones(len(steps.text_N), bool) if group is None else steps.group_N == group
+        failed, success = np.flatnonzero(inside & ~steps.success_N), np.flatnonzero(inside & steps.success_N)
+        if group is None:  # failures of groups without a success have no sibling here either
+            failed = failed[np.isin(steps.group_N[failed], np.unique(steps.group_N[success]))]
+        if len(failed) and len(success):
+            cosine = (vectors[failed] @ vectors[success].T).max(axis=1)
+            exact = np.isin(steps.text_N[failed], steps.text_N[success])
+            distance = np.where(exact, 0.0, np.clip(1 - cosine, 0, 2))
+            blocks.append((distance, exact, steps.credit_N[failed] > 0))
+    if not blocks:
+        return Nearest(np.zeros(0), np.zeros(0, bool), np.zeros(0, bool))
+    return Nearest(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+
+
+def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
+    """The paper's numbers and ours; published ones only beside a run of the paper's scale."""
+    places = (("own group", nearest(steps, own_group=True)), ("all batches", nearest(steps, own_group=False)))
+    rows = [row for place, found in places for row in _rows(place, found)]
+    published = [Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published()))] if scale == "paper" else []
+    lonely = int((~steps.success_N).sum()) - len(places[0][1].distance_F)
+    counts = (
+        f"{len(steps.text_N)} steps of {steps.batches} batches of {run}, {int(steps.success_N.sum())} of successes; "
+        f"{lonely} failed steps of groups without a success are left out."
+    )
+    return Table(
+        words=("Failed steps", "Nearest among", "Distance", "Steps"),
+        numbers=("Exact (%)", "Median", "Median, non-exact"),
+        blocks=(*published, Block(f"Measured, {scale} scale, {run}", tuple(rows))),
+        caption=CAPTION.format(counts=counts),
+        label=f"tab:neighbourhood-{scale}",
+    )
+
+
+def _rows(place: str, found: Nearest) -> Iterator[tuple[str | Number, ...]]:
+    for metric, distance_F in (("cosine", found.distance_F), ("Euclidean", np.sqrt(2 * found.distance_F))):
+        medians = {}
+        for kind, credited in KINDS:
+            chosen = found.credited_F == credited
+            other = chosen & ~found.exact_F
+            medians[kind] = _median(distance_F[other])
+            share = Number(f"{100 * found.exact_F[chosen].mean():.0f}") if chosen.any() else NONE
+            cells = (share, _shown(_median(distance_F[chosen])), _shown(medians[kind]))
+            yield (kind, place, metric, str(int(chosen.sum())), *cells)
+        ratio = medians["uncredited"] / medians["credited"] if medians["credited"] else float("nan")
+        yield ("uncredited / credited", place, metric, "", NONE, NONE, _shown(ratio))
+
+
+def _published() -> Iterator[tuple[str | Number, ...]]:
+    numbers = credit()
+    for kind, _ in KINDS:
+        values = [numbers.get((kind, *key)) for key in PUBLISHED]
+        digits = (0, 2, 2)
+        cells = (NONE if value is None else Number(f"{value:.{n}f}") for value, n in zip(values, digits, strict=True))
+        yield (kind, "not said", "not said", "", *cells)
+    ratio = numbers["uncredited over credited", PUBLISHED[2][0], "ratio of medians"]
+    yield ("uncredited / credited", "not said", "not said", "", NONE, NONE, Number(f"{ratio:.2f}"))
+
+
+def _median(values: np.ndarray) -> float:
+    return float(np.median(values)) if len(values) else float("nan")
+
+
+def _shown(value: float) -> Number:
+    return Number(f"{value:.2f}") if np.isfinite(value) else NONE

@@ -1,0 +1,180 @@
+"""Records of runs -> one long-format table (run, step, metric, value) and one table of runs; written as parquet.
+
+Every builder reads its numbers through ``Collected``, which notes the files that were read: so the sources of a table
+or figure are known without its builder saying so.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.rows import Section, sections
+from analysis.seed_statistics import Series, make_series
+from analysis.sources.logged_lines import read_lines
+from analysis.sources.run_records import DONE, Problem, Run
+from analysis.sources.sources import read_sources
+from analysis.sources.wandb_project import Settings
+
+
+@dataclass(frozen=True)
+class Collected:
+    """All that was recorded: ``runs`` and ``metrics`` are the parquet tables.
+
+    ``used`` notes the (run, file) pairs that an output is made of, ``seen`` those it could choose from.
+    """
+
+    by_id: Mapping[str, Run]
+    runs: pd.DataFrame
+    metrics: pd.DataFrame
+    sections: tuple[Section, ...]
+    problems: tuple[Problem, ...]
+    index: "_Index" = field(repr=False)
+    used: set[tuple[str, str]] = field(default_factory=set)
+    seen: set[tuple[str, str]] = field(default_factory=set)
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """The scales that have rows. No table or figure ever holds two."""
+        return tuple(sorted({section.scale for section in self.sections}))
+
+    def at_scale(self, scale: str) -> "Collected":
+        """The same data with the sections of one scale and fresh notes: what a builder is given."""
+        parts = tuple(part for part in self.sections if part.scale == scale)
+        return replace(self, sections=parts, used=set(), seen=set())
+
+    def series(self, run: str, metric: str) -> Series:
+        """One metric of one run; empty if it was never logged."""
+        if run in self.by_id:
+            self.used.update((run, name) for name in self.by_id[run].logs)
+        return self.index.series(run, metric)
+
+    def metric_names(self, run: str) -> tuple[str, ...]:
+        """The metrics that a run logged, sorted."""
+        return self.index.names.get(run, ())
+
+    def panels(self, run: str) -> tuple[str, ...]:
+        """Names of the run's validation panels that were evaluated, sorted."""
+        names = (name.split("/")[1] for name in self.metric_names(run) if name.startswith("val/"))
+        return tuple(dict.fromkeys(names))
+
+    def config(self, run: str) -> dict[str, Any]:
+        """The run's whole configuration, in the words of the trainer that wrote it."""
+        return self.by_id[run].config
+
+    def diagnostics(self, run: str, pattern: str) -> tuple[Path, ...]:
+        """The run's sampled diagnostics whose names match; to be noted with ``use`` by who draws them."""
+        paths = tuple(sorted((self.by_id[run].folder / "diagnostics").glob(pattern)))
+        self.seen.update((run, self._inside(run, path)) for path in paths)
+        return paths
+
+    def use(self, run: str, path: Path) -> None:
+        """Note a file of the run as a source."""
+        self.used.add((run, self._inside(run, path)))
+
+    def _inside(self, run: str, path: Path) -> str:
+        return str(path.relative_to(self.by_id[run].folder))
+
+
+class _Index:
+    """Finds a run's metric in the long table, which is sorted by run, metric and step."""
+
+    def __init__(self, metrics: pd.DataFrame) -> None:
+        self._steps, self._values = metrics["step"].to_numpy(), metrics["value"].to_numpy()
+        run, metric = metrics["run"].cat, metrics["metric"].cat
+        runs, codes = run.codes.to_numpy(), metric.codes.to_numpy()
+        changes = np.flatnonzero((np.diff(runs) != 0) | (np.diff(codes) != 0)) + 1
+        bounds = pairwise(np.unique([0, *changes, len(metrics)]))
+        self._slices = {
+            (run.categories[runs[start]], metric.categories[codes[start]]): slice(start, end) for start, end in bounds
+        }
+        names: dict[str, list[str]] = {}
+        for known, name in self._slices:
+            names.setdefault(known, []).append(name)
+        self.names = {known: tuple(found) for known, found in names.items()}
+
+    def series(self, run: str, metric: str) -> Series:
+        place = self._slices.get((run, metric), slice(0, 0))
+        return make_series(zip(self._steps[place].tolist(), self._values[place].tolist(), strict=True))
+
+
+def collect(
+    folders: Path | Iterable[Path], projects: Iterable[str] = (), settings: Settings | None = None
+) -> Collected:
+    """Read every run of the sources; what cannot be read is in ``problems``.
+
+    Args:
+        folders: Folders of run folders or of W&B's offline folders.
+        projects: W&B projects, ``entity/project``.
+        settings: How projects are read: the local copy, whether to ask W&B again.
+
+    Raises:
+        RecordError: A project cannot be read at all.
+    """
+    found = read_sources([folders] if isinstance(folders, Path) else folders, projects, settings)
+    parts, conflicts = sections(found.experiments, found.runs)
+    metrics = _metrics_table(found.runs)
+    return Collected(
+        by_id=found.runs,
+        runs=_runs_table(found.runs, parts),
+        metrics=metrics,
+        sections=parts,
+        problems=found.problems + conflicts,
+        index=_Index(metrics),
+    )
+
+
+def write_parquet(data: Collected, folder: Path) -> tuple[Path, Path]:
+    """Write ``metrics.parquet`` and ``runs.parquet``; equal data gives equal bytes."""
+    from analysis.outputs import write_atomically
+
+    paths = folder / "metrics.parquet", folder / "runs.parquet"
+    for path, table in zip(paths, (data.metrics, data.runs), strict=True):
+        write_atomically(path, table.to_parquet(index=False))
+    return paths
+
+
+def _metrics_table(runs: Mapping[str, Run]) -> pd.DataFrame:
+    columns: dict[str, list[Any]] = {"run": [], "step": [], "metric": [], "value": []}
+    for run in runs.values():
+        for line in read_lines(run):
+            numbers = {key: float(value) for key, value in line.items() if key != "step" and _is_number(value)}
+            columns["run"] += [run.id] * len(numbers)
+            columns["step"] += [line["step"]] * len(numbers)
+            columns["metric"] += numbers
+            columns["value"] += numbers.values()
+    table = pd.DataFrame(columns).astype({"step": "int64", "value": "float64", "run": "category", "metric": "category"})
+    # Stable: of two values at one step the later written stays the later one.
+    return table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _runs_table(runs: Mapping[str, Run], parts: tuple[Section, ...]) -> pd.DataFrame:
+    names: dict[str, list[str]] = {run: [] for run in runs}
+    for section in parts:
+        for row in section.rows:
+            for planned in row.runs:
+                names.setdefault(planned.id, []).append(row.name)
+    table = [_runs_row(run, names[run.id]) for run in runs.values()]
+    return pd.DataFrame(table, columns=[*_RUN_COLUMNS])
+
+
+def _runs_row(run: Run, rows: list[str]) -> dict[str, Any]:
+    head = run.head
+    hashes = [f"{name}:{panel.get('sha256')}" for name, panel in sorted(run.panels.items()) if isinstance(panel, dict)]
+    values = (run.id, rows, head.env.name, head.model.name, head.method.name, head.seed, run.state, head.scale)
+    return dict(zip(_RUN_COLUMNS, (*values, run.setting, run.step, run.commit, hashes, run.state == DONE), strict=True))
+
+
+_RUN_COLUMNS = (
+    *("id", "rows", "env", "model", "method", "seed", "state", "scale"),
+    *("setting", "last_step", "commit", "panel_hashes", "finished"),
+)

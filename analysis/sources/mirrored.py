@@ -1,0 +1,101 @@
+"""Runs that were logged to W&B, by this project or by verl-agent, as the runs that the tables are made of.
+
+Such a run has no record of the experiment it belongs to: its row is read off its id (ours) or its method (verl-agent).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from analysis.sources import verl_agent_logs
+from analysis.sources.run_records import DONE, WANDB, ExperimentRecord, PlannedRow, PlannedRun, Run, RunHead, setting_of
+from scpo.errors import RecordError
+
+ABLATION_LABELS = {
+    "no_monotonicity": "− monotonicity",
+    "chronological": "chronological order",
+    "shortest_reference": "shortest reference",
+}
+
+
+def mirrored_run(
+    run_id: str,
+    config: Mapping[str, Any],
+    *,
+    folder: Path,
+    logs: tuple[str, ...],
+    state: str,
+    step: int | None,
+    project: str,
+) -> Run:
+    """A run from its W&B configuration; RecordError if that is neither ours nor verl-agent's.
+
+    A run counts as finished when W&B says so or when its last planned step is logged: verl's processes often die on
+    their way out, after all the work.
+    """
+    foreign = verl_agent_logs.is_verl_agent(config)
+    try:
+        head = RunHead.model_validate(verl_agent_logs.head_of(config) if foreign else config)
+    except (ValidationError, KeyError) as error:
+        raise RecordError(
+            f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's ({_first(error)}); left out"
+        ) from error
+    planned = verl_agent_logs.steps_of(config) if foreign else config.get("trainer", {}).get("steps")
+    return Run(
+        id=run_id,
+        folder=folder,
+        head=head,
+        config=dict(config),
+        setting=verl_agent_logs.setting_of(config) if foreign else setting_of(dict(config), {}),
+        any_scorer="" if foreign else setting_of({**config, "scorer": None}, {}),
+        state=DONE if planned and (step or 0) >= planned else state,
+        step=step,
+        commit=None,
+        logs=logs,
+        foreign=foreign,
+        project=project,
+    )
+
+
+def implied_records(runs: Iterable[Run]) -> tuple[ExperimentRecord, ...]:
+    """One record for each W&B project and scale, its rows in order of appearance."""
+    found: dict[tuple[str, Any], dict[str, list[Run]]] = {}
+    for run in runs:
+        if run.project is not None:
+            found.setdefault((run.project, run.head.scale), {}).setdefault(row_name(run), []).append(run)
+    return tuple(_record(project, scale, rows) for (project, scale), rows in found.items())
+
+
+def row_name(run: Run) -> str:
+    """``no_monotonicity`` from ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``; else the method's name."""
+    words = run.id.split("-")
+    if not run.foreign and re.fullmatch(r"s\d+", words[-2] if len(words) > 1 else ""):
+        choices = words[words.index(run.head.method.name) + 1 : -2] if run.head.method.name in words else []
+        return "_".join(choices) or run.head.method.name
+    return run.head.method.name
+
+
+def _record(project: str, scale: Any, rows: Mapping[str, list[Run]]) -> ExperimentRecord:
+    planned = tuple(PlannedRow(name=name, label=_label(name, runs), runs=_planned(runs)) for name, runs in rows.items())
+    return ExperimentRecord(experiment=WANDB + project, title=WANDB + project, scale=scale, rows=planned)
+
+
+def _label(name: str, runs: list[Run]) -> str:
+    method = runs[0].head.method
+    return method.label if name == method.name else ABLATION_LABELS.get(name, f"{method.label}, {name}")
+
+
+def _planned(runs: list[Run]) -> tuple[PlannedRun, ...]:
+    return tuple(
+        PlannedRun(id=run.id, env=run.head.env.name, model=run.head.model.name, seed=run.head.seed) for run in runs
+    )
+
+
+def _first(error: ValidationError | KeyError) -> str:
+    if isinstance(error, KeyError):
+        return f"no {error.args[0]}"
+    detail = error.errors()[0]
+    return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"

@@ -1,0 +1,117 @@
+"""Where runs come from: folders of run folders, W&B offline folders, and W&B projects; one list of runs from all."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.sources.mirrored import implied_records, mirrored_run
+from analysis.sources.run_records import DONE, ExperimentRecord, Problem, Run, read_experiments, read_runs
+from analysis.sources.transaction_log import LoggedRun, read_transaction_log
+from analysis.sources.wandb_project import Download, Settings, read_project
+from scpo.errors import RecordError
+
+KILLED = "KILLED"
+FAILED = "FAILED"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Runs by id, the experiments that they are rows of, and what could not be read."""
+
+    runs: dict[str, Run]
+    experiments: tuple[ExperimentRecord, ...]
+    problems: tuple[Problem, ...]
+
+
+def read_sources(folders: Iterable[Path], projects: Iterable[str] = (), settings: Settings | None = None) -> Found:
+    """Read all sources; a run that several of them hold is taken from the first."""
+    runs: dict[str, Run] = {}
+    experiments: list[ExperimentRecord] = []
+    problems: list[Problem] = []
+    for found in (*map(_read_folder, folders), *(_read_project(name, settings or Settings()) for name in projects)):
+        runs = found.runs | runs
+        experiments += found.experiments
+        problems += found.problems
+    return Found(dict(sorted(runs.items())), tuple(experiments), tuple(problems))
+
+
+def _read_folder(folder: Path) -> Found:
+    runs, problems = read_runs(folder)
+    logged, unreadable = read_offline(folder)
+    experiments, broken = read_experiments(folder)
+    return Found(
+        runs=logged | runs,
+        experiments=(*experiments, *implied_records(run for run in logged.values() if run.id not in runs)),
+        problems=problems + unreadable + broken,
+    )
+
+
+def read_offline(folder: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
+    """Runs of the W&B folders in ``folder`` (or of ``folder`` itself), and what is wrong with them.
+
+    A run that was resumed has several folders; where they overlap, the later one stands.
+    """
+    logs: dict[str, list[tuple[Path, LoggedRun]]] = {}
+    problems = []
+    for path in _transaction_logs(folder):
+        try:
+            logged = read_transaction_log(path)
+        except RecordError as error:
+            problems.append(Problem(path.parent.name, str(error)))
+            continue
+        logs.setdefault(logged.id, []).append((path, logged))
+        if logged.damaged:
+            steps = f"{len(logged.lines)} steps were read"
+            problems.append(Problem(path.parent.name, f"its log is torn, as by a kill; {steps}"))
+    runs = {}
+    for run_id, attempts in logs.items():
+        try:
+            runs[run_id] = _offline_run(folder, attempts)
+        except RecordError as error:
+            problems.append(Problem(run_id, str(error)))
+    return runs, tuple(problems)
+
+
+def _transaction_logs(folder: Path) -> Iterator[Path]:
+    yield from sorted(folder.glob("*.wandb"))
+    for child in sorted(folder.glob("*run-*")):
+        if not child.is_symlink():  # latest-run points at one of the others
+            yield from sorted(child.glob("*.wandb"))
+
+
+def _offline_run(folder: Path, attempts: list[tuple[Path, LoggedRun]]) -> Run:
+    last = attempts[-1][1]
+    steps = [line["step"] for _, logged in attempts for line in logged.lines]
+    run = mirrored_run(
+        last.id,
+        last.config,
+        folder=folder,
+        logs=tuple(str(path.relative_to(folder)) for path, _ in attempts),
+        state=KILLED if last.exit_code is None else FAILED if last.exit_code else DONE,
+        step=max(steps, default=None),
+        project=last.project or "offline",
+    )
+    return run
+
+
+def _read_project(name: str, settings: Settings) -> Found:
+    downloads, problems = read_project(name, settings)
+    runs = {}
+    for download in downloads:
+        try:
+            runs[download.id] = _downloaded_run(name, download)
+        except RecordError as error:
+            problems += (Problem(f"{name}/{download.id}", str(error)),)
+    return Found(runs, implied_records(runs.values()), problems)
+
+
+def _downloaded_run(name: str, download: Download) -> Run:
+    return mirrored_run(
+        download.id,
+        download.config,
+        folder=download.folder,
+        logs=(download.log,),
+        state=DONE if download.state == "finished" else download.state.upper(),
+        step=download.last_step,
+        project=name,
+    )

@@ -1,0 +1,203 @@
+"""Whole rollout groups sampled to disk, with all that says why a step got credit: what the credit inspector shows.
+
+One gzipped JSON file a sampled training step, ``diagnostics/groups_step_<n>.json.gz``. A function of the batch and the
+seed alone, so a resumed run writes the same bytes again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from scpo.credit.assign import CreditDiagnostics, host_anchor_groups
+from scpo.errors import ConfigError
+from scpo.shaping.order import generator
+from scpo.shaping.probe import dense_similarity
+from scpo.shaping.reference import Trajectories, active_groups, select, trajectories
+from scpo.shaping.shaper import FailedMatch, Shaped
+from scpo.tracking.atomic import write_bytes
+
+if TYPE_CHECKING:
+    from scpo.schema import MethodConfig, RunConfig
+    from scpo.shaping.drive import Scorer
+    from scpo.shaping.order import Seed
+    from scpo.steps import IntArray, StepBatch, StrArray
+    from scpo.tracking import RunFolder
+
+LONGEST_TEXT = 4000  # characters; an environment that answers with more is cut, visibly
+
+
+def save_groups(
+    folder: RunFolder,
+    step: int,
+    batch: StepBatch,
+    diagnostics: CreditDiagnostics,
+    *,
+    config: RunConfig,
+    scorer: Scorer | None,
+) -> None:
+    """Sample the batch every ``trainer.sample_every`` steps, and at the first and the last step.
+
+    Nothing to do for a method without a shaper.
+    """
+    trainer = config.trainer
+    due = step % trainer.sample_every == 0 or step in (1, trainer.steps)
+    if diagnostics.shaped is None or scorer is None or not due:
+        return
+    seed = (config.seed, step)
+    sample = sampled_groups(batch, diagnostics, scorer, config.method, seed=seed, count=trainer.sample_groups)
+    content = gzip.compress(json.dumps(sample, ensure_ascii=False, allow_nan=False).encode(), mtime=0)
+    write_bytes(folder.diagnostics / f"groups_step_{step:05d}.json.gz", content)
+
+
+def sampled_groups(
+    batch: StepBatch,
+    diagnostics: CreditDiagnostics,
+    scorer: Scorer,
+    method: MethodConfig,
+    *,
+    seed: Seed,
+    count: int,
+) -> dict[str, Any]:
+    """What one file holds: at most ``count`` active groups, drawn at random.
+
+    ``step``, ``groups_in_batch``, ``active_groups`` and ``groups``, each group with
+
+    - ``group``, ``task``, and ``siblings``: trajectory, episode return, success, number of steps;
+    - ``texts``: the distinct texts, which ``steps`` names by index;
+    - ``steps``: columns of equal length, one entry for each step of every sibling in time order: trajectory, step,
+      action, observation (the answer), state (the observation before: the anchor state), valid, kept (passed the step
+      filter), step_return (R), bonus (α·credit - invalid penalty), credit, anchor_group (as the host forms them),
+      unshaped_advantage and advantage (without and with the credit);
+    - ``reference``: trajectory, and its ``steps`` in reference order (m);
+    - ``matches``, one for each failed sibling: trajectory, ``steps`` in time order (l), ``similarity`` (M, m rows of
+      l), ``walk`` (pairs of a failed position and the reference position j after it, in processing order) and
+      ``credited`` (reference position, failed position, similarity, credit).
+
+    M is scored in full for the sampled groups; these pairs count in no diagnostic.
+
+    Raises:
+        ConfigError: The batch was not shaped.
+        ScorerError: The scorer gave something else than similarities in [0, 1].
+    """
+    shaped, shaper, host = diagnostics.shaped, method.shaper, method.estimator
+    if shaped is None or shaper is None or host is None:
+        raise ConfigError(f"method {method.name!r} did not shape this batch: there is no credit to sample")
+    cut = trajectories(batch)
+    active = list(active_groups(cut))
+    drawn = set(generator(seed, "sample", 0).permutation(len(active))[:count].tolist())
+    told = _Told(batch, cut, diagnostics, shaped, host_anchor_groups(batch, host))
+    return {
+        "step": seed[1],
+        "groups_in_batch": len(np.unique(batch.group_N)),
+        "active_groups": len(active),
+        "groups": [
+            _group_record(told, scorer, active[i], select(cut, active[i][1], shaper.reference, seed))
+            for i in sorted(drawn)
+        ],
+    }
+
+
+class _Told(NamedTuple):
+    """A shaped batch and what was told of it."""
+
+    batch: StepBatch
+    cut: Trajectories
+    diagnostics: CreditDiagnostics
+    shaped: Shaped
+    anchor_group_N: IntArray
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Texts numbered in order of appearance; a group repeats most of them."""
+
+    number: dict[str, int] = field(default_factory=dict)
+
+    def numbers(self, texts: StrArray) -> list[int]:
+        return [self.number.setdefault(_cut_text(text), len(self.number)) for text in texts]
+
+
+def _cut_text(text: str) -> str:
+    dropped = len(text) - LONGEST_TEXT
+    return f"{text[:LONGEST_TEXT]} … ({dropped} more characters)" if dropped > 0 else text
+
+
+def _group_record(
+    told: _Told, scorer: Scorer, active: tuple[int, IntArray, IntArray], reference: int
+) -> dict[str, Any]:
+    """``active``: the group, its successful and its failed trajectories; these and ``reference`` index ``cut``."""
+    batch, cut = told.batch, told.cut
+    group, successful, failed = active
+    members = np.sort(np.concatenate([successful, failed]))
+    rows = np.concatenate([cut.rows_of(k) for k in members])
+    texts = _Texts()
+    matches = [match for match in told.shaped.matches if match.task.group == group]  # in the order of ``failed``
+    return {
+        "group": group,
+        "task": str(batch.task_N[rows[0]]),
+        "siblings": [_sibling(batch, cut.rows_of(k)) for k in members],
+        "steps": _columns(told, rows, texts),
+        "texts": list(texts.number),
+        "reference": {
+            "trajectory": int(cut.id_K[reference]),
+            "steps": batch.step_N[matches[0].reference_row_m].tolist(),
+        },
+        "matches": [
+            {"trajectory": int(cut.id_K[k]), **_match_record(batch, match, scorer)}
+            for k, match in zip(failed, matches, strict=True)
+        ],
+    }
+
+
+def _sibling(batch: StepBatch, rows: IntArray) -> dict[str, Any]:
+    first = rows[0]
+    return {
+        "trajectory": int(batch.trajectory_N[first]),
+        "episode_return": _rounded(batch.episode_return_N[first]),
+        "success": bool(batch.success_N[first]),
+        "steps": len(rows),
+    }
+
+
+def _columns(told: _Told, rows: IntArray, texts: _Texts) -> dict[str, list[Any]]:
+    batch, diagnostics, shaped = told.batch, told.diagnostics, told.shaped
+    numbers = {
+        "step_return": diagnostics.step_return_N,
+        "bonus": diagnostics.bonus_N,
+        "credit": shaped.credit_N,
+        "unshaped_advantage": diagnostics.unshaped_advantage_N,
+        "advantage": diagnostics.advantage_N,
+    }
+    return {
+        "trajectory": batch.trajectory_N[rows].tolist(),
+        "step": batch.step_N[rows].tolist(),
+        "action": texts.numbers(batch.action_N[rows]),
+        "observation": texts.numbers(batch.next_observation_N[rows]),
+        "state": texts.numbers(batch.anchor_N[rows]),
+        "valid": batch.valid_N[rows].tolist(),
+        "kept": shaped.surviving_N[rows].tolist(),
+        "anchor_group": told.anchor_group_N[rows].tolist(),
+        **{name: [_rounded(value) for value in value_N[rows]] for name, value_N in numbers.items()},  # type: ignore[index]  # of a shaped batch all are there
+    }
+
+
+def _match_record(batch: StepBatch, match: FailedMatch, scorer: Scorer) -> dict[str, Any]:
+    similarity_ml = dense_similarity(match.task, scorer)
+    return {
+        "steps": batch.step_N[match.failed_row_l].tolist(),
+        "similarity": [[_rounded(value) for value in row] for row in similarity_ml],
+        "walk": [list(pair) for pair in match.trace.walk],
+        "credited": [
+            [cell.u, cell.v, _rounded(cell.similarity), _rounded(cell.credit)] for cell in match.trace.credited
+        ],
+    }
+
+
+def _rounded(value: float | np.floating[Any]) -> float:
+    """Six significant digits: what a float32 holds, without the tail of its float64 form."""
+    return float(f"{value:.6g}")

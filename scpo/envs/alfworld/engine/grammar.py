@@ -1,0 +1,270 @@
+"""TextWorld's context-sensitive text grammar, parsed by TextWorld once and then evaluated without parsing again.
+
+The stock engine parses every template, condition and query anew for every admissible command of every step, and deep
+copies the context of every symbol: 98 % of its time. Here TextWorld's parsers run once per distinct text; what they
+return is kept and walked. Texts, their order and their quirks are the stock engine's; the tests compare byte for byte.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from scpo.envs.alfworld.engine.facts import Facts
+from scpo.errors import GameError
+
+Parameter = tuple[str, str]
+"""Name and type of a placeholder."""
+
+Bindings = dict[Parameter, str]
+"""The object each placeholder stands for."""
+
+ROOT_TYPE = "object"  # PDDL's root: a placeholder of this type takes any object
+
+
+@dataclass(frozen=True)
+class Query:
+    """A conjunction of predicates over placeholders; evaluates to all assignments that make it true."""
+
+    terms: tuple[tuple[str, tuple[Parameter, ...]], ...]
+
+    def assignments(
+        self, bound: Bindings, facts: Facts, types: Mapping[str, str], depth: int = 0
+    ) -> Iterator[Bindings]:
+        """Extensions of ``bound``. As in TextWorld, two placeholders never stand for the same object."""
+        if depth == len(self.terms):
+            yield bound
+            return
+        predicate, parameters = self.terms[depth]
+        for row in facts.rows(predicate):
+            extended = _unify(parameters, row, bound, types)
+            if extended is not None:
+                yield from self.assignments(extended, facts, types, depth + 1)
+
+
+def _unify(
+    parameters: Sequence[Parameter], row: Sequence[str], bound: Bindings, types: Mapping[str, str]
+) -> Bindings | None:
+    extended = bound
+    for parameter, entity in zip(parameters, row, strict=True):
+        known = extended.get(parameter)
+        if known is not None:
+            if known != entity:
+                return None
+        elif entity in extended.values() or parameter[1] not in (types[entity], ROOT_TYPE):
+            return None
+        else:
+            extended = {**extended, parameter: entity}
+    return extended
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Literal text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Nonterminal:
+    """``#name#``: the first rule of that name whose condition holds."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """``{expression | query}``: the expression for each assignment of the query, or once if there is no query."""
+
+    expression: CodeType | Nonterminal
+    query: Query | None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """``[{...}]``: the values joined with the grammar's separators."""
+
+    value: Value
+
+
+Symbol = Terminal | Nonterminal | Value | Listing
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One production; the first whose condition holds is used."""
+
+    condition: Query | None
+    symbols: tuple[Symbol, ...]
+
+
+@dataclass(frozen=True)
+class ActionText:
+    """Template of an action's command, and the symbols of the answer to it."""
+
+    command: tuple[Symbol, ...]
+    feedback: tuple[Symbol, ...]
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """All texts of a game."""
+
+    rules: Mapping[str, tuple[Rule, ...]]
+    actions: Mapping[str, ActionText]
+
+    def predicates(self) -> set[str]:
+        """Predicates that some text depends on."""
+        symbols = [symbol for rules in self.rules.values() for rule in rules for symbol in rule.symbols]
+        symbols += [symbol for action in self.actions.values() for symbol in (*action.command, *action.feedback)]
+        conditions = [rule.condition for rules in self.rules.values() for rule in rules if rule.condition]
+        return {predicate for query in (*conditions, *queries(symbols)) for predicate, _ in query.terms}
+
+
+def queries(symbols: Iterable[Symbol]) -> Iterator[Query]:
+    """Queries written in these symbols themselves (not in the rules they name)."""
+    for symbol in symbols:
+        value = symbol.value if isinstance(symbol, Listing) else symbol
+        if isinstance(value, Value) and value.query is not None:
+            yield value.query
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes texts about one state of a game."""
+
+    grammar: Grammar
+    entities: Mapping[str, Any]
+    types: Mapping[str, str]
+    facts: Facts
+
+    def write(self, symbols: Iterable[Symbol], bound: Bindings) -> str:
+        """The text of the symbols when these placeholders are bound."""
+        return "".join([self._symbol(symbol, bound) for symbol in symbols])
+
+    def _symbol(self, symbol: Symbol, bound: Bindings) -> str:
+        if isinstance(symbol, Terminal):
+            return symbol.text
+        if isinstance(symbol, Nonterminal):
+            return self._rule(symbol.name, bound)
+        if isinstance(symbol, Value):
+            return "".join(self._values(symbol, bound))
+        return self._join(list(self._values(symbol.value, bound)), bound)
+
+    def _rule(self, name: str, bound: Bindings) -> str:
+        for rule in self.grammar.rules.get(name, ()):
+            if rule.condition is None or any(rule.condition.assignments(bound, self.facts, self.types)):
+                return self.write(rule.symbols, bound)
+        raise GameError(f"the game's grammar has no applicable rule for {name!r}")
+
+    def _values(self, value: Value, bound: Bindings) -> Iterator[str]:
+        contexts = [bound] if value.query is None else value.query.assignments(bound, self.facts, self.types)
+        for context in contexts:
+            if isinstance(value.expression, Nonterminal):
+                yield self._rule(value.expression.name, context)
+            else:
+                names = {name: self.entities[entity] for (name, _), entity in context.items()}
+                yield str(eval(value.expression, {"__builtins__": {}}, names))  # noqa: S307 (see _expression)
+
+    def _join(self, texts: list[str], bound: Bindings) -> str:
+        if not texts:
+            return self._rule("list_empty", bound)
+        if len(texts) == 1:
+            return texts[0]
+        separator, last = self._rule("list_separator", bound), self._rule("list_last_separator", bound)
+        return separator.join(texts[:-1]) + last + texts[-1]
+
+
+_TASK = re.compile(r'(?<="Your task is to: )(?:[^"\\]|\\.)*(?=")')
+
+
+def read_grammar(text: str) -> Grammar:
+    """Parse a game's grammar. Games that differ only in their task share everything but that sentence.
+
+    Raises:
+        GameError: TextWorld cannot parse it.
+    """
+    tasks = _TASK.findall(text)
+    if len(tasks) != 1:
+        return _parse(text)
+    shared = _parse(_TASK.sub("UNKNOWN GOAL.", text))
+    try:
+        sentence = "Your task is to: " + json.loads(f'"{tasks[0]}"')
+        task = Rule(None, _symbols(sentence))
+    except Exception as error:  # the parser's errors have no common class
+        raise GameError(f"the game's task cannot be parsed: {tasks[0]!r}: {error}") from error
+    return Grammar({**shared.rules, "task": (task,)}, shared.actions)
+
+
+@functools.lru_cache(maxsize=16)
+def _parse(text: str) -> Grammar:
+    from textworld.envs.pddl.logic import GameLogic
+
+    try:
+        logic = GameLogic(domain="", grammar=text)
+        rules = {
+            name: tuple(Rule(_query(r.condition), tuple(map(_symbol, r.rhs))) for r in alternatives)
+            for name, alternatives in logic.grammar._rules.items()
+        }
+        actions = {
+            name: ActionText(_symbols(action.template), _symbols(action.feedback_rule))
+            for name, action in logic.actions.items()
+        }
+    except Exception as error:  # the parsers' errors have no common class
+        raise GameError(f"the game's text grammar cannot be parsed: {type(error).__name__}: {error}") from error
+    return Grammar(rules, actions)
+
+
+def _symbols(text: str) -> tuple[Symbol, ...]:
+    from textworld.envs.pddl.textgen import _parse_and_convert
+
+    return tuple(map(_symbol, _parse_and_convert(text, rule_name="symbols")))
+
+
+def _symbol(parsed: Any) -> Symbol:
+    from textworld.envs.pddl import textgen
+
+    if isinstance(parsed, textgen.TerminalSymbol):
+        return Terminal(str(parsed))
+    if isinstance(parsed, textgen.NonterminalSymbol):
+        return Nonterminal(str(parsed))
+    if isinstance(parsed, textgen.ListSymbol):
+        return Listing(_value(parsed.symbol))
+    return _value(parsed)
+
+
+def _value(parsed: Any) -> Value:
+    inner = parsed.expression
+    expression = _expression(inner.expression) if hasattr(inner, "expression") else Nonterminal(str(inner))
+    return Value(expression, _query(parsed.given))
+
+
+@functools.cache
+def _query(text: str | None) -> Query | None:
+    from textworld.logic import Rule as LogicRule
+
+    if not text:
+        return None
+    terms = LogicRule.parse_conjunctive_query(text).preconditions
+    return Query(tuple((term.name, tuple((p.name, p.type) for p in term.parameters)) for term in terms))
+
+
+_HARMLESS = (ast.Expression, ast.Name, ast.Load, ast.Attribute, ast.BinOp, ast.Add, ast.BoolOp, ast.Or, ast.Constant)
+
+
+def _expression(text: str) -> CodeType:
+    """Compile an expression over entities, e.g. ``o.indefinite + ' ' + o.name``.
+
+    A game file is data that was downloaded: it may name attributes and join them, it may not call anything.
+    """
+    tree = ast.parse(text.strip(), mode="eval")
+    for node in ast.walk(tree):
+        if not isinstance(node, _HARMLESS) or (isinstance(node, ast.Attribute) and node.attr.startswith("_")):
+            raise GameError(f"a game's text may only name and join attributes of objects, got the expression {text!r}")
+    return compile(tree, "<grammar>", "eval")

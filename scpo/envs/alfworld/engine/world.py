@@ -1,0 +1,188 @@
+"""One game as a graph of states that grows as it is played: the transition cache that all siblings share.
+
+A game is deterministic, so a state is named by the facts in which it differs from the start, and a transition that one
+sibling took is free for the others. Only facts that some precondition, the goal or some text depends on count: having
+looked at a shelf changes a fact of the planner's but nothing that anyone can see, and makes no new state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scpo.bounded import Bounded
+from scpo.envs.alfworld.assets import assets
+from scpo.envs.alfworld.engine.facts import NEGATION, Facts, by_predicate
+from scpo.envs.alfworld.engine.grammar import Bindings, Grammar, Writer, queries
+from scpo.envs.alfworld.engine.lanes import Lane
+from scpo.envs.alfworld.planning.translation import Translation
+from scpo.envs.alfworld.planning.word_rows import Atom
+from scpo.errors import GameError
+
+NOTHING_HAPPENS = "Nothing happens."
+
+Key = frozenset[int]
+"""``2 * v``: the atom of variable v is not as at the start. ``2 * v + 1``: an operator was the last to make it false.
+
+The stock engine records the second kind as a fact of its own (``not_...``), absent at the start; its texts ask for it.
+"""
+
+
+class State:
+    """A state of a game and what is known of it.
+
+    Attributes:
+        operators: The operator behind each admissible command.
+        won: Whether the goal holds.
+        successors: Key of the next state, and the answer, for each command that was tried. Keys and not states: a
+            state that was forgotten must not live on in its neighbours.
+    """
+
+    __slots__ = ("_admissible", "key", "operators", "successors", "won")
+
+    def __init__(self, key: Key, operators: dict[str, int], won: bool) -> None:
+        self.key = key
+        self.operators = operators
+        self.won = won
+        self.successors: dict[str, tuple[Key, str]] = {}
+        self._admissible: tuple[str, ...] | None = None
+
+    @property
+    def admissible(self) -> tuple[str, ...]:
+        """Admissible commands, sorted."""
+        if self._admissible is None:
+            self._admissible = tuple(sorted(self.operators))
+        return self._admissible
+
+
+class World:
+    """A game, its texts and the states visited so far (at most ``max_states`` are remembered)."""
+
+    def __init__(self, translation: Translation, grammar: Grammar, max_states: int) -> None:
+        self.translation = translation
+        self._grammar = grammar
+        self._start_facts = by_predicate(translation.facts)
+        self._entities = _entities(translation)
+        self._tracked, self._tracked_negation = _tracked(translation, grammar)
+        self._commands: dict[int, str] = {}
+        self._effects: dict[int, int] = {}
+        self._states: Bounded[Key, State] = Bounded(max_states)
+        self._fluent = {atom[0] for atom in translation.atoms}
+
+    def start(self, lane: Lane) -> tuple[State, str]:
+        """The first state and the opening text."""
+        key: Key = frozenset()
+        opening = self._writer(key).write(self._grammar.rules["intro"][0].symbols, {})
+        return self.visit(key, lane), opening
+
+    def step(self, state: State, command: str, lane: Lane) -> tuple[State, str]:
+        """What the engine answers to an admissible command that was not tried in this state before."""
+        operator = state.operators[command]
+        lane.move(self._flipped(state.key))
+        key = self._after(state.key, lane.apply(operator, self._effects[operator]))
+        lane.arrive(self._flipped(key))
+        action, bindings = self._bindings(operator)
+        answer = self._writer(key).write(self._grammar.actions[action].feedback, bindings)
+        state.successors[command] = key, answer
+        return self.visit(key, lane), answer
+
+    def atoms(self, state: State) -> set[Atom]:
+        """The atoms that hold in a state, of those that can change and that something depends on."""
+        flipped = self._flipped(state.key)
+        starts = zip(self.translation.atoms, self.translation.initial, strict=True)
+        return {atom for variable, (atom, initial) in enumerate(starts) if initial != (variable in flipped)}
+
+    def known(self, key: Key) -> State | None:
+        """The state, if it is remembered."""
+        return self._states.get(key)
+
+    def visit(self, key: Key, lane: Lane) -> State:
+        """The state, asked from the engine if it is not remembered."""
+        state = self._states.get(key)
+        if state is None:
+            lane.move(self._flipped(key))
+            state = State(key, self._applicable(key, lane), lane.won())
+            self._states.put(key, state)
+        return state
+
+    def _applicable(self, key: Key, lane: Lane) -> dict[str, int]:
+        """Operators by command. Where two operators have the same command the stock engine runs the first: so do we."""
+        operators: dict[str, int] = {}
+        for operator, effects in zip(*lane.applicable(), strict=True):
+            command = self._commands.get(operator)
+            if command is None:
+                command = self._command(operator, key)
+                self._effects[operator] = effects
+            operators.setdefault(command, operator)
+        return operators
+
+    def _command(self, operator: int, key: Key) -> str:
+        action, bindings = self._bindings(operator)
+        template = self._grammar.actions[action].command
+        command = self._writer(key).write(template, bindings)
+        if all(predicate not in self._fluent for query in queries(template) for predicate, _ in query.terms):
+            self._commands[operator] = command  # depends on static facts alone: the same in every state
+        return command
+
+    def _bindings(self, operator: int) -> tuple[str, Bindings]:
+        action, *arguments = self.translation.operators[operator]
+        return action, dict(zip(self.translation.parameters[action], arguments, strict=False))
+
+    def _writer(self, key: Key) -> Writer:
+        atoms, initial = self.translation.atoms, self.translation.initial
+        removed = [atoms[code >> 1] for code in key if not code & 1 and initial[code >> 1]]
+        added = [atoms[code >> 1] for code in key if not code & 1 and not initial[code >> 1]]
+        added += [_negated(atoms[code >> 1]) for code in key if code & 1]
+        return Writer(self._grammar, self._entities, self.translation.types, Facts(self._start_facts, removed, added))
+
+    def _after(self, key: Key, effects: Iterable[int]) -> Key:
+        after = set(key)
+        for effect in effects:
+            variable, false = effect >> 1, bool(effect & 1)
+            if self._tracked[variable]:
+                _set(after, 2 * variable, self.translation.initial[variable] == false)
+            if self._tracked_negation[variable]:
+                _set(after, 2 * variable + 1, false)
+        return frozenset(after)
+
+    @staticmethod
+    def _flipped(key: Key) -> frozenset[int]:
+        return frozenset([code >> 1 for code in key if not code & 1])
+
+
+def _set(codes: set[int], code: int, present: bool) -> None:
+    if present:
+        codes.add(code)
+    else:
+        codes.discard(code)
+
+
+def _negated(atom: tuple[str, ...]) -> tuple[str, ...]:
+    return (NEGATION + atom[0], *atom[1:])
+
+
+def _tracked(translation: Translation, grammar: Grammar) -> tuple[list[bool], list[bool]]:
+    """Which variables make states differ, and of which it matters that an operator made them false."""
+    read = grammar.predicates()
+    matter = read | translation.reads
+    unreliable = sorted(p for p in translation.unreliable if p in matter or NEGATION + p in matter)
+    if unreliable:
+        raise GameError(f"the game changes {unreliable} under conditions; only facts that nothing depends on may be so")
+    predicates = [atom[0] for atom in translation.atoms]
+    derived = [jump < 0 for jump in translation.jumps]
+    return (
+        [predicate in matter and not d for predicate, d in zip(predicates, derived, strict=True)],
+        [NEGATION + predicate in read for predicate in predicates],
+    )
+
+
+def _entities(translation: Translation) -> dict[str, object]:
+    """Every object that occurs in a fact, named as ALFWorld names it ("desk 1")."""
+    from textworld.generator.game import EntityInfo
+
+    names = {argument for _, *arguments in translation.facts for argument in arguments}
+    entities = {name: EntityInfo(name, translation.types[name]) for name in names}
+    demangler = assets().demangler(game_infos=entities)
+    for name, entity in entities.items():
+        entity.name = demangler.demangle_alfred_name(name)
+        entity.definite, entity.indefinite = "the", "a"
+    return entities

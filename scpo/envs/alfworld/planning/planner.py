@@ -1,0 +1,166 @@
+"""Lengths of shortest plans in a game: A* over the grounded task, with a lower bound from landmarks.
+
+Three cuts keep the search small and change no length, in ALFWorld's domain:
+
+- Things that the goal does not speak of stay where they are, or are put down if they are in hand.
+- What no precondition and no goal reads is left out, and steps that change nothing else.
+- Every place can be reached from every other in one step, so the ways to a place are one step, never taken twice in a
+  row. Where a game has no such way, its ways stay as they are.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
+from itertools import chain, count
+
+from scpo.envs.alfworld.planning.landmarks import Facts, LandmarkBound, Step, facts
+from scpo.envs.alfworld.planning.translation import Condition, Operator, Task
+from scpo.envs.alfworld.planning.word_rows import Atom
+
+_GO, _HOLDS = "gotolocation", "holds"
+
+
+class Planner:
+    """Shortest plans in one game.
+
+    Args:
+        task: The grounded game.
+        things: Names of what can be carried or used (PDDL type ``object``).
+    """
+
+    def __init__(self, task: Task, things: frozenset[str]) -> None:
+        self._operators = task.operators
+        self._variables = task.variables
+        self._things = things
+        self._options = list(_options(task))
+        atoms = list(task.variables)
+        spoken_of = {name for option in self._options for fact in facts(option) for name in atoms[fact >> 1]}
+        self._wanted = things & spoken_of
+        self._searches: dict[frozenset[str], _Search] = {}
+
+    def length(self, state: Set[Atom], max_states: int) -> int | None:
+        """Steps of a shortest plan.
+
+        Args:
+            state: The atoms that hold, underived ones.
+            max_states: Give up after looking at the successors of so many states.
+
+        Returns:
+            None if the goal cannot be reached, or the search was given up.
+        """
+        held = frozenset(atom[-1] for atom in state if atom[0] == _HOLDS)
+        if held not in self._searches:
+            self._searches[held] = _Search(_relevant(map(_step, self._useful(held)), self._options), self._options)
+        return self._searches[held].length({self._variables[atom] for atom in state}, max_states)
+
+    def _useful(self, held: frozenset[str]) -> Iterator[Operator]:
+        """Operators on the wanted things, and those that put down what else is in hand."""
+        ignored = self._things - self._wanted - held
+        taking = {
+            (self._variables[atom], 0)
+            for atom in self._variables
+            if atom[0] == _HOLDS and atom[-1] in held - self._wanted
+        }
+        for operator in self._operators:
+            if ignored.isdisjoint(operator.name) and taking.isdisjoint(effect for _, effect in operator.effects):
+                yield operator
+
+
+class _Search:
+    """A* over few steps, their facts numbered anew so that the masks are short."""
+
+    def __init__(self, steps: Sequence[Step], options: Sequence[Facts]) -> None:
+        read = _all(chain((step.needs | step.adds for step in steps), options))
+        self._facts = list(facts(read))
+        place = {fact: number for number, fact in enumerate(self._facts)}
+
+        def short(mask: Facts) -> Facts:
+            return sum(1 << place[fact] for fact in facts(mask & read))
+
+        self._options = [short(option) for option in options]
+        renamed = [Step(short(s.needs), short(s.adds), short(s.removes), s.goes) for s in steps]
+        self._bound = LandmarkBound(renamed, self._options)
+        self._by_need: defaultdict[Facts, list[Step]] = defaultdict(list)  # by one of the facts that a step needs
+        for step in renamed:
+            self._by_need[step.needs & -step.needs].append(step)
+
+    def length(self, true: Set[int], max_states: int) -> int | None:
+        """``true``: variables whose atom holds."""
+        start = sum(1 << place for place, fact in enumerate(self._facts) if (fact >> 1 in true) != fact & 1)
+        order = count()  # ties go to what is nearer to the goal, then to the older: the search is deterministic
+        queue = [] if self._bound(start) is None else [(0, 0, next(order), 0, start, False)]
+        best = {(start, False): 0}
+        for _ in range(max_states):
+            if not queue:
+                return None
+            *_, cost, state, went = heapq.heappop(queue)
+            if any(not option & ~state for option in self._options):
+                return cost
+            for following, goes in self._successors(state, went):
+                if best.get((following, goes), cost + 2) > cost + 1:
+                    best[following, goes] = cost + 1
+                    left = self._bound(following)
+                    if left is not None:
+                        heapq.heappush(queue, (cost + 1 + left, left, next(order), cost + 1, following, goes))
+        return None
+
+    def _successors(self, state: Facts, went: bool) -> Iterator[tuple[Facts, bool]]:
+        for need, steps in self._by_need.items():
+            if not need & ~state:
+                for step in steps:
+                    if not step.needs & ~state and not (step.goes and went):
+                        yield state & ~step.removes | step.adds, step.goes
+
+
+def _options(task: Task) -> Iterator[Facts]:
+    """Conjunctions of facts, any of which is the goal: where one derived fact stands for it, the axioms' bodies."""
+    for axiom in task.axioms:
+        if {effect for _, effect in axiom.effects} == task.goal:
+            yield _mask(axiom.preconditions)
+    if not task.goal & {effect for axiom in task.axioms for _, effect in axiom.effects}:
+        yield _mask(task.goal)
+
+
+def _step(operator: Operator) -> Step:
+    """Effects under conditions are left out: nothing depends on what they change (``World`` refuses other games)."""
+    changed = [effect for conditions, effect in operator.effects if not conditions]
+    opposite = [(variable, 1 - value) for variable, value in changed]
+    return Step(_mask(operator.preconditions), _mask(changed), _mask(opposite), operator.name[0] == _GO)
+
+
+def _relevant(steps: Iterable[Step], options: Sequence[Facts]) -> list[Step]:
+    """Steps that add what a goal or such a step needs, without what else they do; ways to one place as one step."""
+    left, read, more = list(steps), 0, _all(options)
+    while more != read:
+        read = more
+        more = _all(chain([read], (step.needs for step in left if step.adds & read)))
+    cut = [Step(s.needs, s.adds & read, s.removes & read, s.goes) for s in left if s.adds & read]
+    stays = [step for step in cut if not step.goes]
+    return list(dict.fromkeys([*stays, *_ways([step for step in cut if step.goes])]))
+
+
+def _ways(goes: Sequence[Step]) -> Iterator[Step]:
+    places = {step.adds for step in goes} | {step.needs for step in goes}
+    ways: defaultdict[Facts, list[Step]] = defaultdict(list)
+    for step in goes:
+        ways[step.adds].append(step)
+    for place, steps in ways.items():
+        if {step.needs for step in steps} == places - {place}:
+            yield Step(0, place, _all(step.removes for step in steps), goes=True)
+        else:
+            yield from (replace(step, goes=False) for step in steps)
+
+
+def _all(masks: Iterable[Facts]) -> Facts:
+    union = 0
+    for mask in masks:
+        union |= mask
+    return union
+
+
+def _mask(conditions: Iterable[Condition]) -> Facts:
+    """Fact ``2 * variable`` is that the atom holds, the next one that it does not."""
+    return _all(1 << (2 * variable + value) for variable, value in conditions)

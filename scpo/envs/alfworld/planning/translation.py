@@ -1,0 +1,227 @@
+"""A game's PDDL problem as the planner's task, in the form that the engine's lanes load.
+
+The task is the one Fast Downward's translator makes, with two differences that no player can see:
+
+- Labels are numbers (value ``2 * variable`` is "true", ``2 * variable + 1`` is "false"); the real names are kept beside
+  the task. The library parses a quarter of the text and answers with numbers.
+- One *jump* operator is appended for every value of every variable. All of them require a variable that is never true,
+  so none is ever applicable; but the library applies any operator it is told to, and with jumps a lane reaches any
+  state in microseconds. That is what makes replay unnecessary.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from scpo.envs.alfworld.planning.grounding import Ground, ground
+from scpo.envs.alfworld.planning.pddl import Action, Literal, Problem, read_problem
+from scpo.envs.alfworld.planning.word_rows import NameTable
+from scpo.errors import GameError
+
+Condition = tuple[int, int]
+"""A variable and its value: 0 true, 1 false."""
+
+_NOTHING: frozenset[Condition] = frozenset()
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A ground action: what must hold, and what it sets (under conditions of its own)."""
+
+    name: tuple[str, ...]
+    preconditions: frozenset[Condition]
+    effects: tuple[tuple[frozenset[Condition], Condition], ...]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A grounded task; plain strings and numbers, so that it can be kept as JSON.
+
+    Attributes:
+        packed_sas: The task for the library, with numbers for labels and the jumps appended; compressed.
+        atoms: The atom of each variable.
+        initial: Whether each atom holds at the start.
+        jumps: Operator that makes a variable true; the next one makes it false. -1 for derived variables.
+        operators: Action and arguments of each operator, by the library's operator id (jumps not among them).
+        parameters: (name, type) of each action's parameters.
+        types: Type of each object.
+        facts: All atoms of the initial state, static ones included.
+        reads: Predicates that preconditions, axioms or the goal depend on.
+        unreliable: Predicates that some operator changes only under a condition; the library reports such changes
+            whether or not they happened.
+    """
+
+    packed_sas: bytes
+    atoms: NameTable
+    initial: tuple[bool, ...]
+    jumps: tuple[int, ...]
+    operators: NameTable
+    parameters: dict[str, tuple[tuple[str, str], ...]]
+    types: dict[str, str]
+    facts: NameTable
+    reads: frozenset[str]
+    unreliable: frozenset[str]
+
+    @property
+    def sas(self) -> bytes:
+        """The planner's task as the library reads it."""
+        return zlib.decompress(self.packed_sas)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A grounded task before it is written: variables by atom, operators, axioms, goal."""
+
+    variables: dict[tuple[str, ...], int]
+    derived: frozenset[str]
+    operators: tuple[Operator, ...]
+    axioms: tuple[Operator, ...]
+    goal: frozenset[Condition]
+
+
+def translate(domain: str, problem: str) -> Translation:
+    """Ground a PDDL problem and write it for the library.
+
+    Raises:
+        GameError: The problem cannot be parsed, its goal can never be reached, or it has features games do not use.
+    """
+    parsed = read_problem(domain, problem)
+    task = make_task(parsed)
+    initial = tuple(atom in parsed.facts for atom in task.variables)
+    derived = [atom[0] in task.derived for atom in task.variables]
+    free = iter(range(len(task.operators), len(task.operators) + 2 * len(derived), 2))
+    return Translation(
+        packed_sas=zlib.compress("\n".join(_sas(task, initial, derived)).encode(), level=1),
+        atoms=NameTable.of(task.variables),
+        initial=initial,
+        jumps=tuple(-1 if is_derived else next(free) for is_derived in derived),
+        operators=NameTable.of(operator.name for operator in task.operators),
+        parameters=parsed.parameters,
+        types=parsed.objects,
+        facts=NameTable.of(fact for fact in sorted(parsed.facts) if fact[0] != "="),
+        reads=frozenset(
+            literal.predicate
+            for literals in (parsed.goal, *(action.preconditions for action in parsed.actions))
+            for literal in literals
+        ),
+        unreliable=frozenset(
+            effect.literal.predicate for action in parsed.actions for effect in action.effects if effect.conditions
+        ),
+    )
+
+
+def make_task(problem: Problem) -> Task:
+    """Ground a problem.
+
+    Raises:
+        GameError: The goal can never be reached, or something depends on the absence of a derived fact.
+    """
+    grounded = ground(problem)
+    variables = {atom: number for number, atom in enumerate(grounded.atoms)}
+    derived = frozenset(action.name for action in problem.actions if action.derived)
+    resolve = _Resolver(problem, grounded, variables, derived)
+    goal = resolve.conditions(problem.goal, ())
+    if goal is None:
+        raise GameError("the goal of the game can never be reached")
+    operators: list[Operator] = []
+    axioms: list[Operator] = []
+    for action, values in grounded.instances:
+        operator = resolve.operator(action, values)
+        if operator is not None:
+            (axioms if action.derived else operators).append(operator)
+    # Two objects of a kind fill an axiom's parameters either way round, which makes the same axiom twice.
+    return Task(variables, derived, tuple(operators), tuple(dict.fromkeys(axioms)), goal)
+
+
+@dataclass(frozen=True)
+class _Resolver:
+    """Literals to conditions on variables; those on facts that never change are settled here."""
+
+    problem: Problem
+    grounded: Ground
+    variables: dict[tuple[str, ...], int]
+    derived: frozenset[str]
+
+    def conditions(self, literals: Sequence[Literal], values: tuple[str, ...]) -> frozenset[Condition] | None:
+        """What must hold; None if it never can."""
+        if not literals:
+            return _NOTHING
+        found = set()
+        for literal in literals:
+            atom = literal.ground(values)
+            variable = self.variables.get(atom)
+            if variable is None:  # never true, or never false
+                if (atom in self.problem.facts) == literal.negated:
+                    return None
+            elif literal.negated and literal.predicate in self.derived:
+                raise GameError(f"the game depends on the absence of the derived fact {atom}, which is not supported")
+            else:
+                found.add((variable, int(literal.negated)))
+        contradictory = len({variable for variable, _ in found}) < len(found)
+        return None if contradictory else frozenset(found)
+
+    def operator(self, action: Action, values: tuple[str, ...]) -> Operator | None:
+        """The ground action; None if it can never be applied or changes nothing."""
+        preconditions = self.conditions(action.preconditions, values)
+        if preconditions is None:
+            return None
+        effects = tuple(self._effects(action, values, preconditions))
+        return Operator((action.name, *values[: action.shown]), preconditions, effects) if effects else None
+
+    def _effects(
+        self, action: Action, values: tuple[str, ...], preconditions: frozenset[Condition]
+    ) -> Iterator[tuple[frozenset[Condition], Condition]]:
+        """Effects that change something. Where one adds what another removes, adding wins (PDDL's rule)."""
+        added = {e.literal.ground(values) for e in action.effects if not e.literal.negated and not e.conditions}
+        for effect in action.effects:
+            atom = effect.literal.ground(values)
+            conditions = self.conditions(effect.conditions, values)
+            overruled = effect.literal.negated and atom in added
+            if atom not in self.variables or conditions is None or overruled:
+                continue
+            value = (self.variables[atom], int(effect.literal.negated))
+            if value not in preconditions:
+                yield conditions - preconditions, value
+
+
+def _sas(task: Task, initial: tuple[bool, ...], derived: list[bool]) -> Iterator[str]:
+    """The lines of the planner's task, version 3 of its format: no metric, no mutex groups, costs of one."""
+    never = len(initial)
+    yield from ("begin_version", "3", "end_version", "begin_metric", "0", "end_metric", str(never + 1))
+    for variable, is_derived in enumerate([*derived, False]):
+        labels = (str(2 * variable), str(2 * variable + 1))
+        yield from ("begin_variable", f"var{variable}", "0" if is_derived else "-1", "2", *labels, "end_variable")
+    yield from ("0", "begin_state", *("0" if true else "1" for true in initial), "1", "end_state")
+    yield from ("begin_goal", str(len(task.goal)), *_lines(task.goal), "end_goal")
+    jumps = [(variable, value) for variable, d in enumerate(derived) if not d for value in (0, 1)]
+    yield str(len(task.operators) + len(jumps))
+    for number, operator in enumerate(task.operators):
+        yield _operator(number, operator)
+    for variable, value in jumps:
+        yield f"begin_operator\njump\n1\n{never} 0\n1\n0 {variable} -1 {value}\n1\nend_operator"
+    yield str(len(task.axioms))
+    for axiom in task.axioms:
+        ((_, (head, value)),) = axiom.effects
+        yield from ("begin_rule", str(len(axiom.preconditions)), *_lines(axiom.preconditions))
+        yield from (f"{head} {1 - value} {value}", "end_rule")
+    yield ""
+
+
+def _operator(label: int, operator: Operator) -> str:
+    before = dict(operator.preconditions)
+    changed = {variable for _, (variable, _) in operator.effects}
+    effects = []
+    for conditions, (variable, value) in operator.effects:
+        needed = " ".join([str(len(conditions)), *_lines(conditions)])
+        effects.append(f"{needed} {variable} {before.get(variable, -1)} {value}")
+    # A condition on what an effect changes is stated with the effect.
+    prevail = _lines([condition for condition in operator.preconditions if condition[0] not in changed])
+    return "\n".join(
+        ["begin_operator", str(label), str(len(prevail)), *prevail, str(len(effects)), *effects, "1", "end_operator"]
+    )
+
+
+def _lines(conditions: Iterable[Condition]) -> list[str]:
+    return [f"{variable} {value}" for variable, value in conditions]

@@ -1,0 +1,133 @@
+"""Translations kept on disk: a game's first translation takes a fifth of a second, reading it back a few milliseconds.
+
+A file is a gzip of two lines: a header (format, key, hash of the second line) and the translation as JSON. The key is
+the hash of what was translated and of the versions that translated it. A file that does not say all that is rewritten.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from scpo.envs.alfworld.planning.translation import Translation, translate
+from scpo.envs.alfworld.planning.word_rows import NameTable
+
+_LOG = logging.getLogger(__name__)
+_FORMAT = 1
+
+
+class TranslationStore:
+    """Translations by content, in ``folder`` (None: nothing is kept)."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def get(self, domain: str, problem: str) -> Translation:
+        """Read the translation, or translate and keep it.
+
+        Raises:
+            GameError: The problem cannot be translated.
+        """
+        if self._folder is None:
+            return translate(domain, problem)
+        key = translation_key(domain, problem)
+        path = self._folder / key[:2] / f"{key}.json.gz"
+        kept = _read(path, key)
+        if kept is not None:
+            return kept
+        translation = translate(domain, problem)
+        self._write(path, key, translation)
+        return translation
+
+    def _write(self, path: Path, key: str, translation: Translation) -> None:
+        body = json.dumps(_to_json(translation), separators=(",", ":")).encode()
+        header = {"format": _FORMAT, "key": key, "sha256": hashlib.sha256(body).hexdigest()}
+        content = gzip.compress(json.dumps(header).encode() + b"\n" + body, compresslevel=1, mtime=0)
+        try:
+            _write_atomically(path, content)
+        except OSError as error:  # a cache that cannot be written costs time, not results
+            _LOG.warning("translation not kept: cannot write %s: %s", path, error.strerror)
+
+
+def translation_key(domain: str, problem: str) -> str:
+    """Hash of everything a translation depends on."""
+    parts = (f"format {_FORMAT}", _translator_version(), domain, problem)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache
+def _translator_version() -> str:
+    try:
+        return version("fast-downward-textworld")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _read(path: Path, key: str) -> Translation | None:
+    """The translation in this file; None if there is no such file or it is not what its name says."""
+    try:
+        header_line, body = gzip.decompress(path.read_bytes()).split(b"\n", 1)
+        header = json.loads(header_line)
+        expected = {"format": _FORMAT, "key": key, "sha256": hashlib.sha256(body).hexdigest()}
+        if header != expected:
+            raise ValueError("its header is of another file")
+        return _from_json(json.loads(body))
+    except FileNotFoundError:
+        return None
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        _LOG.warning("translation %s is not usable (%s) and is made again", path, error)
+        return None
+
+
+def _to_json(translation: Translation) -> dict[str, Any]:
+    return {
+        "packed_sas": base64.b64encode(translation.packed_sas).decode(),
+        "atoms": translation.atoms.to_json(),
+        "initial": [int(value) for value in translation.initial],
+        "jumps": translation.jumps,
+        "operators": translation.operators.to_json(),
+        "parameters": translation.parameters,
+        "types": translation.types,
+        "facts": translation.facts.to_json(),
+        "reads": sorted(translation.reads),
+        "unreliable": sorted(translation.unreliable),
+    }
+
+
+def _from_json(data: dict[str, Any]) -> Translation:
+    return Translation(
+        packed_sas=base64.b64decode(data["packed_sas"]),
+        atoms=NameTable.from_json(data["atoms"]),
+        initial=tuple(map(bool, data["initial"])),
+        jumps=tuple(data["jumps"]),
+        operators=NameTable.from_json(data["operators"]),
+        parameters={
+            action: tuple((name, kind) for name, kind in parameters)
+            for action, parameters in data["parameters"].items()
+        },
+        types=data["types"],
+        facts=NameTable.from_json(data["facts"]),
+        reads=frozenset(data["reads"]),
+        unreliable=frozenset(data["unreliable"]),
+    )
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
+        try:
+            file.write(content)  # no fsync: a file torn by a power cut fails its hash and is made again
+            file.close()
+            os.replace(file.name, path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise

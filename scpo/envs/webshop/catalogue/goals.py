@@ -1,0 +1,172 @@
+"""Goals: what the customer wants. Their order is the original's, a pure function of catalogue and seed."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import json
+import math
+import random
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from scpo.envs.webshop.catalogue.products import Product
+from scpo.errors import CatalogueError
+
+if TYPE_CHECKING:
+    from scpo.envs.webshop.catalogue.catalogue import Catalogue
+
+BOUNDS = tuple(10.0 * step for step in range(1, 100))
+CANDIDATES = 4  # bounds above the price that are drawn from
+NO_BOUND = 1_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A wish and what the reward compares a purchase with.
+
+    ``options`` maps names to values in a synthetic goal; a human goal holds bare values.
+    """
+
+    asin: str
+    instruction: str
+    attributes: tuple[str, ...]
+    options: Mapping[str, str] | tuple[str, ...]
+    price_upper: float
+    title: str
+    query: str
+    category: str
+    product_category: str
+
+    @property
+    def content(self) -> str:
+        """Canonical text of everything in the goal, to be hashed."""
+        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+
+
+class GoalOrder(Sequence[Goal]):
+    """The goals of a catalogue in the order of ``seed``; a goal is built when it is asked for.
+
+    The original draws prices of products with a price range in catalogue order, then two price bounds for each product
+    (synthetic) or annotation (human), all from one generator, and shuffles with a fresh one of the same seed.
+
+    Attributes:
+        prices: What each product of the catalogue costs under this seed, by ASIN.
+    """
+
+    def __init__(self, catalogue: Catalogue, seed: int, *, human: bool) -> None:
+        self.seed, self.human = seed, human
+        self._catalogue = catalogue
+        rng = random.Random(seed)
+        prices = array("d", (rng.uniform(*p.prices) if len(p.prices) > 1 else p.prices[0] for p in catalogue.products))
+        self._drawn = {p.asin: price for p, price in zip(catalogue.products, prices, strict=True) if len(p.prices) > 1}
+        sources = list(_human_sources(catalogue) if human else _synthetic_sources(catalogue))
+        self._product = array("l", (product for product, _, _ in sources))
+        self._annotation = array("l", (annotation for _, annotation, _ in sources))
+        self._bound = array("d", (_draw_bound(prices[product], rng) for product, _, _ in sources))
+        self._end = array("l", itertools.accumulate(count for _, _, count in sources))
+        order = list(range(self._end[-1] if self._end else 0))
+        random.Random(seed).shuffle(order)
+        self._order = array("l", order)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[Goal]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, index: int) -> Goal:  # type: ignore[override]  # a slice of lazy goals is not needed
+        source, position = self._source(index)
+        product = self._catalogue.products[self._product[source]]
+        if self.human:
+            return self._human_goal(product, source)
+        combination = position - (self._end[source - 1] if source else 0)
+        return _synthetic_goal(product, _combination(product, combination), self._bound[source])
+
+    def product(self, index: int) -> Product:
+        """The product of goal ``index``, without making the goal."""
+        return self._catalogue.products[self._product[self._source(index)[0]]]
+
+    def _source(self, index: int) -> tuple[int, int]:
+        """Where goal ``index`` comes from: its source, and its place before the shuffle."""
+        if not 0 <= index < len(self):
+            raise CatalogueError(
+                f"goal {index} is out of range: {self._catalogue.origin} has {len(self)} "
+                f"{'human' if self.human else 'synthetic'} goals, 0 to {len(self) - 1}"
+            )
+        position = self._order[index]
+        return bisect.bisect_right(self._end, position), position
+
+    def price(self, product: Product) -> float:
+        """What ``product`` costs under this seed: a draw from its range."""
+        return self._drawn.get(product.asin, product.prices[0])
+
+    def _human_goal(self, product: Product, source: int) -> Goal:
+        human = (self._catalogue.human or {})[product.asin][self._annotation[source]]
+        bound = self._bound[source]
+        return _goal(product, human.text.strip(".") + _bound_text(bound), human.attributes, human.options, bound)
+
+
+def _synthetic_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
+    """(product, 0, number of option combinations) of each product with an instruction."""
+    for index, product in enumerate(catalogue.products):
+        if product.instruction is not None:
+            yield index, 0, math.prod(len(values) for values in product.options.values())
+
+
+def _human_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
+    """(product, annotation, 1) of each human instruction that names an attribute."""
+    if catalogue.human is None:
+        raise CatalogueError(f"human goals need items_human_ins.json beside {catalogue.origin}; it is not there")
+    for index, product in enumerate(catalogue.products):
+        for annotation, human in enumerate(catalogue.human.get(product.asin, ())):
+            if human.attributes:
+                yield index, annotation, 1
+
+
+def _draw_bound(price: float, rng: random.Random) -> float:
+    """The larger of two of the next round prices above ``price``; none where fewer than two are left."""
+    above = bisect.bisect_right(BOUNDS, price)
+    candidates = BOUNDS[above : above + CANDIDATES]
+    return max(rng.sample(candidates, 2)) if len(candidates) >= 2 else NO_BOUND
+
+
+def _bound_text(bound: float) -> str:
+    return "" if bound == NO_BOUND else f", and price lower than {bound:.2f} dollars"
+
+
+def _combination(product: Product, number: int) -> dict[str, str]:
+    """Combination ``number`` of the option values; names are sorted, the last varies fastest."""
+    chosen: list[tuple[str, str]] = []
+    for name in sorted(product.options, reverse=True):
+        number, place = divmod(number, len(product.options[name]))
+        chosen.append((name, product.options[name][place]))
+    return dict(reversed(chosen))
+
+
+def _synthetic_goal(product: Product, options: Mapping[str, str], bound: float) -> Goal:
+    wish = ", and ".join(f"{name}: {value}" for name, value in options.items())
+    instruction = f"{product.instruction}{' with ' + wish if wish else ''}{_bound_text(bound)}"
+    return _goal(product, instruction, product.instruction_attributes, options, bound)
+
+
+def _goal(
+    product: Product,
+    instruction: str,
+    attributes: tuple[str, ...],
+    options: Mapping[str, str] | tuple[str, ...],
+    bound: float,
+) -> Goal:
+    return Goal(
+        asin=product.asin,
+        instruction=instruction,
+        attributes=attributes,
+        options=options,
+        price_upper=bound,
+        title=product.title,
+        query=product.query,
+        category=product.category,
+        product_category=product.product_category,
+    )

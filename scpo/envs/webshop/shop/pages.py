@@ -1,0 +1,172 @@
+"""The pages of the shop: what they say, what can be clicked on them, and where a click leads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast
+
+from scpo.envs.webshop.catalogue.products import Product
+
+SEPARATOR = " [SEP] "
+PAGE_SIZE = 10
+SEARCH, BACK, PREVIOUS, NEXT, BUY = "search", "back to search", "< prev", "next >", "buy now"
+SUB_PAGES = ("description", "features", "reviews")
+DONE_TITLE = "Thank you for shopping with us!"
+DONE_SCORE = "Reward"  # the done page tells the score from here on
+_ASCII_SPACES = " \n\t\f\r"
+
+Kind = Literal["search", "results", "item", "description", "features", "reviews", "done"]
+Find = Callable[[str], tuple[Product, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where the customer is. Going back keeps what the page before needs: keywords, page number, product, options."""
+
+    kind: Kind
+    keywords: str = ""
+    number: int = 1
+    hits: tuple[Product, ...] = ()
+    product: Product | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> tuple[Product, ...]:
+        """The products that this page of results lists."""
+        return self.hits[max(self.number - 1, 0) * PAGE_SIZE : self.number * PAGE_SIZE]
+
+
+START = Page("search")
+
+
+def clickables(page: Page) -> list[str]:
+    """What can be clicked, in the order of the original's page source."""
+    if page.kind == "search":
+        return [SEARCH]
+    if page.kind == "done":
+        return []
+    if page.kind == "results":
+        asins = [product.asin.lower() for product in page.shown]
+        return list(dict.fromkeys([BACK, *([PREVIOUS] if page.number > 1 else []), NEXT, *asins]))
+    if page.kind in SUB_PAGES or page.product is None:
+        return [BACK, PREVIOUS]
+    values = (value for values in page.product.options.values() for value in values)
+    return list(dict.fromkeys([BACK, PREVIOUS, *SUB_PAGES, BUY, *values]))
+
+
+def search(keywords: str, find: Find, number: int = 1) -> Page:
+    """The results for ``keywords``; nothing is chosen any more."""
+    return Page("results", keywords, number, find(keywords))
+
+
+def click(page: Page, target: str, find: Find) -> Page:
+    """Where a click on ``target``, which must be clickable, leads. ``buy now`` leads to the done page."""
+    if target == BUY:
+        return replace(page, kind="done")
+    if target == BACK:
+        return START
+    if page.kind == "results":
+        return _click_on_results(page, target, find)
+    if page.kind in SUB_PAGES:
+        return replace(page, kind="item")
+    return _click_on_item(page, target, find)
+
+
+def _click_on_item(page: Page, target: str, find: Find) -> Page:
+    if target == PREVIOUS:
+        return search(page.keywords, find, page.number)
+    if target in SUB_PAGES:
+        return replace(page, kind=cast("Kind", target))
+    return replace(page, options={**page.options, _option_of(page, target): target})
+
+
+def _click_on_results(page: Page, target: str, find: Find) -> Page:
+    if target == NEXT:
+        return search(page.keywords, find, page.number + 1)
+    if target == PREVIOUS:
+        return search(page.keywords, find, page.number - 1)
+    product = next(product for product in page.shown if product.asin.lower() == target)
+    return replace(page, kind="item", product=product, options={})
+
+
+def _option_of(page: Page, value: str) -> str:
+    """The option that ``value`` is of; where several share it, the last one on the page."""
+    return next(name for name, values in reversed(list(_product(page).options.items())) if value in values)
+
+
+def observation(page: Page, instruction: str, score: float) -> str:
+    """The visible text of the page, piece by piece; ``score`` is only told by the done page."""
+    if page.kind == "done":
+        return _done(page, score)
+    wish = ["Instruction:", *_pieces(instruction)]
+    if page.kind == "search":
+        return SEPARATOR.join(["WebShop", *wish, "Search"])
+    return SEPARATOR.join([*wish, "Back to Search", *_BODIES[page.kind](page)])
+
+
+def _results(page: Page) -> list[str]:
+    texts = [
+        f"Page {page.number} (Total results: {len(page.hits)})",
+        *(["< Prev"] if page.number > 1 else []),
+        "Next >",
+    ]
+    for product in page.shown:
+        texts += [product.asin, *_pieces(product.title), product.price_tag]
+    return texts
+
+
+def _item(page: Page) -> list[str]:
+    product = _product(page)
+    texts = ["< Prev"]
+    for name, values in product.options.items():
+        texts += [*_pieces(name), *(piece for value in values for piece in _pieces(value))]
+    buttons = ["Description", "Features", "Reviews", "Buy Now"]
+    return [*texts, *_pieces(product.title), f"Price: {product.price_tag}", "Rating: N.A.", *buttons]
+
+
+def _features(page: Page) -> list[str]:
+    # The page puts a space before each bullet, so that an empty one still is a piece of text.
+    return ["< Prev", *(piece for bullet in _product(page).bullets for piece in _pieces(f" {bullet}"))]
+
+
+_BODIES: dict[Kind, Callable[[Page], list[str]]] = {
+    "results": _results,
+    "item": _item,
+    "description": lambda page: ["< Prev", *_pieces(_product(page).description)],
+    "features": _features,
+    "reviews": lambda page: ["< Prev"],  # no review was ever published with the catalogue
+}
+
+
+def _done(page: Page, score: float) -> str:
+    """The original shows the empty form of its survey, the purchase and the score."""
+    options = json.dumps(dict(page.options), sort_keys=True)
+    # The original writes JSON that is safe inside HTML.
+    for character, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("'", "\\u0027")):
+        options = options.replace(character, escape)
+    none = "None"
+    purchased = [f"{label}{SEPARATOR}{value}" for label, value in (("asin", _product(page).asin), ("options", options))]
+    unfilled = [f"{label}{SEPARATOR}{none}" for label in ("attrs", "category", "query", "product category")]
+    target = ["asin", "options", "attrs", "price upper", "instuction text", "category", "product category", "query"]
+    head = [DONE_TITLE, "Your code:", none, "(Paste it in your MTurk interface.)"]
+    score_part = [DONE_SCORE, "Your score (min 0.0, max 1.0)", str(score), "Reward Details", none]
+    return SEPARATOR.join(
+        [*head, "Purchased", *purchased, *unfilled, "Target", *target, "Goal", none, *score_part],
+    )
+
+
+def _product(page: Page) -> Product:
+    assert page.product is not None, f"a page of kind {page.kind} has a product"  # noqa: S101 - cannot happen
+    return page.product
+
+
+def _pieces(text: str) -> list[str]:
+    """What the original's HTML parser makes of a text.
+
+    Nothing of empty text and of white space with a line break, an empty piece of other white space.
+    """
+    if text.strip(_ASCII_SPACES):
+        return [text.strip()]
+    return [""] if text and "\n" not in text else []

@@ -1,0 +1,111 @@
+"""WebShop's text protocol: one customer with one goal in a shared catalogue."""
+
+from __future__ import annotations
+
+import random
+from typing import TypedDict
+
+from scpo.envs.webshop.catalogue.catalogue import Catalogue
+from scpo.envs.webshop.catalogue.goals import Goal
+from scpo.envs.webshop.catalogue.products import Product
+from scpo.envs.webshop.shop.nouns import NounRule, NounRuleName, noun_rule
+from scpo.envs.webshop.shop.pages import SEARCH, START, Page, click, clickables, observation, search
+from scpo.envs.webshop.shop.reward import reward
+from scpo.errors import ConfigError
+
+
+class Actions(TypedDict):
+    """What can be done on a page."""
+
+    has_search_bar: bool
+    clickables: list[str]
+
+
+class WebShop:
+    """The environment of the original (``WebAgentTextEnv`` in text mode), step for step.
+
+    Args:
+        catalogue: Shared by all environments of a process.
+        seed: Orders the goals, and draws prices and price bounds.
+        nouns: How titles are compared by the reward, see :func:`scpo.envs.webshop.shop.nouns.noun_rule`.
+        human: Human goals in place of synthetic ones.
+    """
+
+    def __init__(
+        self, catalogue: Catalogue, seed: int, nouns: NounRuleName | NounRule = "spacy", *, human: bool = False
+    ) -> None:
+        self.catalogue = catalogue
+        self.goals = catalogue.goals(seed, human)
+        self.page = START
+        self.score = 0.0
+        self._nouns = noun_rule(nouns)
+        self._goal: Goal | None = None
+        self._rng = random.Random()
+
+    @property
+    def goal(self) -> Goal:
+        """The goal of this episode."""
+        if self._goal is None:
+            raise ConfigError("the episode has no goal yet: call reset(goal_index) first")
+        return self._goal
+
+    @property
+    def done(self) -> bool:
+        return self.page.kind == "done"
+
+    def reset(self, goal_index: int) -> str:
+        """Begin an episode with goal ``goal_index`` of the seed's order and return the search page."""
+        self._goal = self.goals[goal_index]
+        self._rng = random.Random(f"{self.goals.seed}/{goal_index}")
+        self.page, self.score = START, 0.0
+        return self.observation
+
+    @property
+    def observation(self) -> str:
+        """Text of the current page."""
+        return observation(self.page, self.goal.instruction, self.score)
+
+    def available_actions(self) -> Actions:
+        """Whether there is a search bar, and what can be clicked."""
+        return {"has_search_bar": self.page.kind == "search", "clickables": clickables(self.page)}
+
+    def step(self, action: str) -> tuple[str, float, bool]:
+        """Do ``search[...]`` or ``click[...]``; anything else changes nothing. After the end nothing does.
+
+        Returns:
+            The page's text, the reward in [0, 1] of this step, and whether the episode is over.
+        """
+        earned = 0.0
+        if not self.done:
+            self.page = self._next_page(action)
+            if self.done:
+                earned = self.score = self._reward()
+        return self.observation, earned, self.done
+
+    def _next_page(self, action: str) -> Page:
+        name, argument = parse_action(action)
+        if name == "search":
+            return search(argument, self._find)
+        if name == "click" and argument != SEARCH and argument in clickables(self.page):
+            return click(self.page, argument, self._find)
+        return self.page
+
+    def _find(self, keywords: str) -> tuple[Product, ...]:
+        return self.catalogue.find(keywords, self._rng)
+
+    def _reward(self) -> float:
+        assert self.page.product is not None, "only a product can be bought"  # noqa: S101 - cannot happen
+        price = self.goals.price(self.page.product)
+        return reward(self.page.product, self.page.options, price, self.goal, self._nouns).value
+
+
+def parse_action(action: str) -> tuple[str, str]:
+    r"""Name and lower-case argument of an action; both empty where it is none.
+
+    As the original's ``(.+)\[(.+)\]``, greedy and on the first line only, in linear time: the last bracket that opens
+    before the last one that closes.
+    """
+    line = action.partition("\n")[0]
+    end = line.rfind("]")
+    start = line.rfind("[", 1, max(end - 1, 0))
+    return (line[:start], line[start + 1 : end].lower()) if start > 0 else ("", "")

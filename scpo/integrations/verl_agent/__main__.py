@@ -1,0 +1,85 @@
+"""verl-agent's main with SCPO in its task runner.
+
+    python -m scpo.integrations.verl_agent runs/<id> [verl-agent's overrides ...]
+
+`python train.py --prepare scale=paper trainer=verl_agent method=scpo` makes the folder. The words are generated from it
+and shown; overrides come after them. Run it where the fork's modules (`verl`, `agent_system`, `gigpo`) can be imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scpo.errors import ConfigError, ScpoError
+from scpo.integrations.verl_agent.fork_settings import command_line, settings
+from scpo.integrations.verl_agent.hooks import Hooks, install
+from scpo.scoring.ray_scorer import open_ray_scorer, remember_gpus
+from scpo.tracking import RunFolder
+
+logger = logging.getLogger(__name__)
+
+
+def open_hooks(run_folder: str) -> Hooks:
+    """SCPO for one process of a run."""
+    folder = RunFolder(run_folder)
+    config = folder.read_config()
+    return Hooks(config, folder, open_ray_scorer(config, on_gpu=True) if config.method.shaper else None)
+
+
+def hooked_runner(task_runner: Any) -> Any:
+    """The fork's task runner, a Ray actor class, with the hooks installed in its process."""
+    import ray
+
+    class HookedTaskRunner(task_runner.__ray_metadata__.modified_class):  # type: ignore[misc]  # Ray's wrapper
+        """Installs the hooks, then does what the fork's does."""
+
+        def run(self, config: Any) -> None:
+            install(open_hooks(config.scpo.run_folder))
+            super().run(config)
+
+    return ray.remote(num_cpus=1)(HookedTaskRunner)  # num_cpus: as the fork's
+
+
+def main(words: list[str]) -> None:
+    """Generate the words and hand over to the fork."""
+    folder = RunFolder(Path(words[0]).resolve())
+    run = folder.read_config()
+    chosen = settings(run, folder.path)
+    for setting in chosen:
+        logger.info("%s    (%s)", setting.word, setting.source)
+    from verl.trainer import main_ppo
+
+    config = compose_fork(Path(main_ppo.__file__).with_name("config"), command_line(run, chosen, words[1:]))
+    main_ppo.TaskRunner = hooked_runner(main_ppo.TaskRunner)
+    remember_gpus()
+    main_ppo.run_ppo(config)
+
+
+def compose_fork(folder: Path, words: Sequence[str]) -> Any:
+    """The fork's configuration with these words; its own decorator finds it only when it is run as a script.
+
+    Raises:
+        ConfigError: It has no such key.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+
+    with initialize_config_dir(str(folder.resolve()), version_base=None):
+        try:
+            return compose("ppo_trainer", overrides=list(words))
+        except HydraException as error:
+            raise ConfigError(f"verl-agent's configuration refuses a word: {str(error).splitlines()[0]}") from error
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    try:
+        main(sys.argv[1:])
+    except ScpoError as error:
+        sys.exit(str(error))

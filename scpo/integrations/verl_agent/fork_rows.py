@@ -1,0 +1,93 @@
+"""The fork's batch as a StepBatch: NumPy columns in, the data contract out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.errors import StepBatchError
+from scpo.integrations.verl_agent.recording import ACTION, ANSWER, SLOT, STEP, WON
+from scpo.shaping.order import positions
+from scpo.steps import FloatArray, IntArray, StepBatch
+
+NEEDED = ("uid", "anchor_obs", "rewards", "episode_rewards", "is_action_valid", SLOT, STEP, ACTION, ANSWER, WON)
+
+
+def step_batch(
+    columns: Mapping[str, NDArray[Any]],
+    *,
+    success_threshold: float,
+    entropy_N: FloatArray | None = None,
+    length_N: NDArray[np.int64] | None = None,
+) -> StepBatch:
+    """Rows in the fork's order, which is the processing order; rows that it copied are marked.
+
+    Args:
+        columns: ``non_tensor_batch``.
+        success_threshold: tau_succ; a return above it is a success for the shaper.
+        entropy_N: Mean token entropy of each row, where the estimator requires it.
+        length_N: Tokens of each row, where they are the processing order: longest first, ties in time order.
+
+    Raises:
+        StepBatchError: A column is missing, or a row breaks the data contract.
+    """
+    missing = [name for name in NEEDED if name not in columns]
+    if missing:
+        raise StepBatchError(
+            f"the batch of verl-agent lacks {', '.join(missing)}; the scpo_* columns come from the wrapped rollout: "
+            "install the hooks in the process of the task runner (python -m scpo.integrations.verl_agent)"
+        )
+    slot_N, step_N = (np.asarray(columns[name].tolist(), dtype=np.int64) for name in (SLOT, STEP))
+    return StepBatch(
+        group_N=_smallest(columns["uid"], slot_N),
+        trajectory_N=slot_N,
+        step_N=step_N.astype(np.int32),
+        task_N=[""] * len(slot_N),  # type: ignore[arg-type]  # the fork's rows do not say
+        anchor_N=columns["anchor_obs"],
+        action_N=columns[ACTION],
+        next_observation_N=columns[ANSWER],
+        reward_N=_floats(columns["rewards"]),
+        valid_N=np.array([bool(valid) for valid in columns["is_action_valid"]]),
+        episode_return_N=_floats(columns["episode_rewards"]),
+        success_N=_floats(columns["episode_rewards"]) > np.float32(success_threshold),
+        won_N=_ever(columns[WON], slot_N),
+        position_N=np.arange(len(slot_N)) if length_N is None else _by_length(length_N, slot_N, step_N),
+        is_copy_N=_repeated(slot_N, step_N),
+        entropy_N=entropy_N,
+    )
+
+
+def _by_length(length_N: NDArray[np.int64], slot_N: NDArray[np.int64], step_N: NDArray[np.int64]) -> IntArray:
+    in_time = np.lexsort((step_N, slot_N))
+    position_N = np.empty_like(in_time)
+    position_N[in_time] = positions(length_N[in_time], "length", 1)
+    return position_N
+
+
+def _floats(column: NDArray[Any]) -> FloatArray:
+    """The fork keeps numbers as objects, some of them arrays of one."""
+    return np.array([float(np.asarray(value).item()) for value in column], dtype=np.float32)
+
+
+def _smallest(label_N: NDArray[Any], number_N: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each label's smallest number: names of groups that do not depend on the fork's random ids."""
+    _, place_N = np.unique(label_N.astype(str), return_inverse=True)
+    smallest = np.full(place_N.max(initial=-1) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(smallest, place_N, number_N)
+    return smallest[place_N]
+
+
+def _ever(flag_N: NDArray[Any], trajectory_N: NDArray[np.int64]) -> NDArray[np.bool_]:
+    true = np.unique(trajectory_N[np.array([bool(flag) for flag in flag_N], dtype=np.bool_)])
+    return np.isin(trajectory_N, true)
+
+
+def _repeated(trajectory_N: NDArray[np.int64], step_N: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """All rows of one step but the first."""
+    _, first = np.unique(np.stack([trajectory_N, step_N]), axis=1, return_index=True)
+    repeated = np.ones(len(step_N), dtype=np.bool_)
+    repeated[first] = False
+    return repeated

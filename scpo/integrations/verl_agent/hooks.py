@@ -1,0 +1,151 @@
+"""The wrap points in the fork's modules, and what SCPO does there. No file of the fork is edited."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from scpo.credit.assign import CreditDiagnostics, assign
+from scpo.diagnostics.sampled_groups import save_groups
+from scpo.diagnostics.samples import save_step_texts, spared
+from scpo.integrations.verl_agent.fork_rows import step_batch
+from scpo.integrations.verl_agent.recording import Recorder
+from scpo.schema import RunConfig, ShaperConfig, required
+from scpo.shaping.drive import Scorer
+from scpo.steps import FloatArray, IntArray, StepBatch
+from scpo.tracking import JsonLines, RunFolder
+
+logger = logging.getLogger(__name__)
+
+OF_THE_FORK = ("gae", "grpo", "rloo", "gigpo")
+"""Estimators that the fork computes itself; all others are computed by ours, in its place."""
+
+
+@dataclass
+class Hooks:
+    """SCPO inside one process of the fork.
+
+    Attributes:
+        config: The run.
+        folder: Where credit is recorded.
+        scorer: For methods with a shaper.
+        trainer: The fork's, from the moment it trains: it knows the number of the step.
+        entropy_N: Of the rows of the batch under way, where the method requires it.
+    """
+
+    config: RunConfig
+    folder: RunFolder
+    scorer: Scorer | None
+    trainer: Any = None
+    entropy_N: FloatArray | None = None
+    _logs: dict[str, JsonLines] = field(default_factory=dict)
+
+    def fit(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Wraps ``RayPPOTrainer.fit``, only to know whose step it is."""
+
+        def wrapped(trainer: Any) -> None:
+            self.trainer = trainer
+            original(trainer)
+
+        return wrapped
+
+    def agg_loss(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps the trainer's ``agg_loss``, which sees the entropies just before they are dropped."""
+
+        def wrapped(loss_mat: Any, loss_mask: Any, loss_agg_mode: str) -> Any:
+            if "entropy" in required(self.config.method):
+                mean_N = (loss_mat * loss_mask).sum(-1) / loss_mask.sum(-1)
+                self.entropy_N = mean_N.detach().float().cpu().numpy()
+            return original(loss_mat=loss_mat, loss_mask=loss_mask, loss_agg_mode=loss_agg_mode)
+
+        return wrapped
+
+    def compute_advantage(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps the trainer's ``compute_advantage``: credit is added to ``step_rewards``, the rest is the fork's."""
+
+        def wrapped(data: Any, adv_estimator: Any, **options: Any) -> Any:
+            estimator = self.config.method.estimator
+            if estimator is None or estimator.name == "gae":
+                return original(data, adv_estimator=adv_estimator, **options)
+            batch = step_batch(
+                data.non_tensor_batch,
+                success_threshold=self.config.env.success_threshold,
+                entropy_N=self.entropy_N,
+                length_N=_lengths(data, self.config.method.shaper),
+            )
+            advantage_N, diagnostics = assign(
+                batch,
+                self.scorer,
+                self.config.method,
+                seed=(self.config.seed, self.step),
+                speculate=self.config.machine.scorer.speculate,
+            )
+            self._record(batch, diagnostics)
+            if estimator.name not in OF_THE_FORK:
+                return _with_advantages(data, advantage_N)
+            if diagnostics.shaped is not None and self.config.method.shaper is not None:
+                _add(data, np.float32(self.config.method.shaper.alpha) * diagnostics.shaped.credit_N)
+            return original(data, adv_estimator=adv_estimator, **options)
+
+        return wrapped
+
+    @property
+    def step(self) -> int:
+        """The training step under way."""
+        return int(self.trainer.global_steps) if self.trainer is not None else 0
+
+    def _record(self, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
+        """Credit of this step; lines from a later step than this are of an attempt that was not kept."""
+        save_step_texts(self.folder, self.step, batch, diagnostics)
+        with spared("groups", self.step):
+            save_groups(self.folder, self.step, batch, diagnostics, config=self.config, scorer=self.scorer)
+        for path, values in ((self.folder.metrics, diagnostics.metrics), (self.folder.timing, diagnostics.timings)):
+            if path.name not in self._logs:
+                self._logs[path.name] = JsonLines(path)
+                self._logs[path.name].truncate_after(self.step - 1)
+            self._logs[path.name].append({"step": self.step, **values})
+
+
+def _lengths(data: Any, shaper: ShaperConfig | None) -> IntArray | None:
+    """Tokens of each row, as the fork's balancing counts them; None: nothing is ordered by them."""
+    if shaper is None or shaper.order != "length":
+        return None
+    length_N: IntArray = data.batch["attention_mask"].sum(-1).cpu().numpy()
+    return length_N
+
+
+def _add(data: Any, bonus_N: FloatArray) -> None:
+    import torch
+
+    rewards = data.batch["step_rewards"]
+    data.batch["step_rewards"] = rewards + torch.from_numpy(bonus_N).to(rewards)
+
+
+def _with_advantages(data: Any, advantage_N: FloatArray) -> Any:
+    import torch
+
+    mask = data.batch["response_mask"]
+    advantage_NL = torch.from_numpy(advantage_N).to(mask.device)[:, None] * mask.float()
+    data.batch["advantages"] = data.batch["returns"] = advantage_NL
+    return data
+
+
+def install(hooks: Hooks) -> None:
+    """Put the hooks into the fork's modules of this process; the functions are looked up there at call time."""
+    from agent_system.multi_turn_rollout import TrajectoryCollector
+    from verl.trainer.ppo import ray_trainer
+
+    recorder = Recorder()
+    for owner, name, wrap in (
+        (TrajectoryCollector, "multi_turn_loop", recorder.multi_turn_loop),
+        (TrajectoryCollector, "vanilla_multi_turn_loop", recorder.vanilla_multi_turn_loop),
+        (ray_trainer, "compute_advantage", hooks.compute_advantage),
+        (ray_trainer, "agg_loss", hooks.agg_loss),
+        (ray_trainer.RayPPOTrainer, "fit", hooks.fit),
+    ):
+        setattr(owner, name, wrap(getattr(owner, name)))
+    logger.info("SCPO is hooked into verl-agent: method %s", hooks.config.method.name)

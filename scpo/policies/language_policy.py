@@ -1,0 +1,170 @@
+"""The policy of the local trainer: a Hugging Face causal LM that samples responses and scores them for the update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scpo.policies.encoding import decode, encode
+from scpo.policies.loss import TokenStatistics, token_statistics
+from scpo.rollout import Generation
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class LocalPolicy:
+    """Model and tokenizer with the shapes of the local trainer: prompts padded on the left, responses on the right.
+
+    Args:
+        model: A causal LM, already on its device.
+        tokenizer: Its tokenizer; a chat template, where it has one, wraps each prompt as one user message.
+        max_prompt_tokens: Longer prompts lose their beginning (counted in ``truncated`` of the generation).
+        max_response_tokens: Sampling stops here or at the end token.
+        batch_rows: Rows sampled at once.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        max_prompt_tokens: int,
+        max_response_tokens: int,
+        batch_rows: int,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_prompt_tokens = max_prompt_tokens
+        self.max_response_tokens = max_response_tokens
+        self.batch_rows = batch_rows
+        self.pad_id: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        self.end_id: int = tokenizer.eos_token_id
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    def encode(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each prompt, untruncated."""
+        return encode(self.tokenizer, prompts)
+
+    def decode(self, response_ids: Sequence[int]) -> str:
+        """Text of a response."""
+        return decode(self.tokenizer, response_ids)
+
+    @torch.no_grad()
+    def generate(
+        self, prompts: Sequence[str], temperature: float, uniforms_NL: NDArray[np.float64]
+    ) -> list[Generation]:
+        """See :class:`scpo.rollout.Policy`. Equal prompts are read once; temperature 0 takes the likeliest token."""
+        self.model.eval()
+        encoded = self.encode(prompts)
+        cut = [tuple(ids[-self.max_prompt_tokens :]) for ids in encoded]
+        order = sorted(range(len(cut)), key=lambda row: (len(cut[row]), row))
+        answers: list[Generation | None] = [None] * len(cut)
+        for start in range(0, len(order), self.batch_rows):
+            rows = order[start : start + self.batch_rows]
+            sampled = self._sample([cut[row] for row in rows], temperature, uniforms_NL[rows])
+            for row, (ids, logprobs) in zip(rows, sampled, strict=True):
+                answers[row] = Generation(self.decode(ids), cut[row], ids, logprobs, len(encoded[row]) > len(cut[row]))
+        return [answer for answer in answers if answer is not None]
+
+    def _sample(
+        self, prompts: list[tuple[int, ...]], temperature: float, uniforms_NL: NDArray[np.float64]
+    ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+        unique = {prompt: index for index, prompt in enumerate(dict.fromkeys(prompts))}
+        owner = torch.tensor([unique[prompt] for prompt in prompts], device=self.device)
+        ids, mask = self.left_padded(list(unique))
+        output = self.forward(ids, mask, logits_to_keep=1, use_cache=True)
+        cache = output.past_key_values
+        cache.batch_select_indices(owner)
+        mask, logits = mask[owner], output.logits[owner, -1]
+        uniforms = torch.from_numpy(uniforms_NL).to(self.device)
+        tokens, logprobs = [], []
+        alive = torch.ones(len(prompts), dtype=torch.bool, device=self.device)
+        for step in range(self.max_response_tokens):
+            token, logprob = _draw(logits, temperature, uniforms[:, step])
+            tokens.append(torch.where(alive, token, self.pad_id))
+            logprobs.append(torch.where(alive, logprob, torch.nan))
+            alive = alive & (token != self.end_id)
+            if not alive.any() or step == self.max_response_tokens - 1:
+                break
+            mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
+            output = self.forward(token[:, None], mask, past_key_values=cache, use_cache=True)
+            logits = output.logits[:, -1]
+        return list(_rows(torch.stack(tokens, 1), torch.stack(logprobs, 1)))
+
+    def statistics(
+        self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]], temperature: float
+    ) -> tuple[TokenStatistics, torch.Tensor]:
+        """Score responses under the policy, with gradient where it is enabled.
+
+        Returns:
+            Statistics of shape (N, L), L the longest response, and the mask of response tokens.
+        """
+        logits, response_ids, mask = self.response_logits(prompts, responses)
+        return token_statistics(logits, response_ids, temperature), mask
+
+    def response_logits(
+        self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Logits that predict each response token (N, L, V), the tokens (N, L) and their mask (N, L)."""
+        ids, mask, response_mask = self.joined(prompts, responses)
+        length = response_mask.shape[1]
+        output = self.forward(ids, mask, logits_to_keep=length + 1)
+        return output.logits[:, :-1], ids[:, -length:], response_mask
+
+    def joined(
+        self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Prompts with their responses (N, width), the attention mask (N, width) and the response mask (N, L)."""
+        length = max(len(response) for response in responses)
+        padded = [list(response) + [self.pad_id] * (length - len(response)) for response in responses]
+        response_mask = torch.tensor(
+            [[1.0] * len(response) + [0.0] * (length - len(response)) for response in responses], device=self.device
+        )
+        ids, prompt_mask = self.left_padded(prompts)
+        mask = torch.cat([prompt_mask, response_mask.long()], 1)
+        return torch.cat([ids, torch.tensor(padded, device=self.device)], 1), mask, response_mask
+
+    def left_padded(self, prompts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Token ids and attention mask, both (N, longest), padding on the left."""
+        width = max(len(prompt) for prompt in prompts)
+        ids = [[self.pad_id] * (width - len(prompt)) + list(prompt) for prompt in prompts]
+        mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+        return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor, **options: Any) -> Any:
+        """The model's output on ``ids``; positions count the tokens of ``mask``, which may reach back into a cache."""
+        return self.model(
+            input_ids=ids, attention_mask=mask, position_ids=positions(mask)[:, -ids.shape[1] :], **options
+        )
+
+
+def positions(mask: torch.Tensor) -> torch.Tensor:
+    """Position of each token among those of the attention mask; 0 on padding."""
+    return (mask.cumsum(1) - 1).clamp(min=0)
+
+
+def _draw(logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inverse-CDF sampling: the first token whose cumulative probability exceeds the uniform number."""
+    logprob_NV = (logits_NV.float() / (temperature or 1.0)).log_softmax(-1)
+    if temperature == 0:
+        token_N = logprob_NV.argmax(-1)
+    else:
+        cumulative_NV = logprob_NV.double().exp().cumsum(-1)
+        threshold_N1 = uniform_N[:, None] * cumulative_NV[:, -1:]
+        token_N = torch.searchsorted(cumulative_NV, threshold_N1, right=True)[:, 0].clamp(max=logits_NV.shape[-1] - 1)
+    return token_N, logprob_NV.gather(-1, token_N[:, None])[:, 0]
+
+
+def _rows(token_NL: torch.Tensor, logprob_NL: torch.Tensor) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
+    """Cut each row behind its last sampled token (the rest has no log-probability)."""
+    length_N = (~logprob_NL.isnan()).sum(1)
+    for tokens, logprobs, length in zip(token_NL.tolist(), logprob_NL.tolist(), length_N.tolist(), strict=True):
+        yield tuple(tokens[:length]), tuple(logprobs[:length])

@@ -1,0 +1,48 @@
+"""The policy that a configuration describes, ready to sample: for training, and for evaluation without training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scpo.envs.base import DemonstratingEnvironment, Environment
+from scpo.errors import ConfigError
+from scpo.policies.language_policy import LocalPolicy
+from scpo.policies.model import load_huggingface, pick_device
+from scpo.policies.warm_start import warm_started
+
+if TYPE_CHECKING:
+    from scpo.schema import RunConfig
+
+
+def make_policy(
+    config: RunConfig, environment: Environment, should_stop: Callable[[], bool] = lambda: False
+) -> LocalPolicy:
+    """Warm-start a tiny policy, or load a Hugging Face model.
+
+    Raises:
+        ConfigError: The model cannot read this environment's prompts, or cannot be loaded.
+    """
+    if config.model.kind == "tiny":
+        if config.env.prompt != "compact":
+            raise ConfigError(
+                f"model={config.model.name} reads only env.prompt=compact, got env.prompt={config.env.prompt}: "
+                "its tokenizer and warm start are made for that prompt"
+            )
+        if not isinstance(environment, DemonstratingEnvironment):
+            raise ConfigError(f"env={config.env.name} has no demonstrations to warm-start model={config.model.name} on")
+        model, tokenizer = warm_started(
+            config.model, config.env, environment, Path(config.machine.cache_dir), should_stop
+        )
+    elif config.model.kind == "huggingface":
+        model, tokenizer = load_huggingface(config.model)
+    else:
+        raise ConfigError(f"model={config.model.name} is behind an API: there are no weights of it to load here")
+    return LocalPolicy(
+        model.to(pick_device(config.machine.device)),  # type: ignore[arg-type]  # transformers decorates to()
+        tokenizer,
+        max_prompt_tokens=config.trainer.max_prompt_tokens,
+        max_response_tokens=config.trainer.max_response_tokens,
+        batch_rows=config.trainer.rollout_batch,
+    )

@@ -1,0 +1,110 @@
+"""What is kept of each episode of an evaluation.
+
+A line in ``episodes/<panel>.jsonl``, so that a resumed run does not play it again, and a transcript in
+``transcripts/<panel>/<episode>.jsonl``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from scpo.errors import RecordError
+from scpo.rollout import Slot
+from scpo.tracking import JsonLines, RunFolder
+from scpo.tracking.atomic import write_bytes
+from scpo.tracking.jsonlines import to_line
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """A finished episode. ``length``, ``invalid`` (steps), ``score`` and ``won`` are those of its last attempt.
+
+    Tokens and ``cost_usd`` count all that was asked, attempts that the environment broke included.
+    """
+
+    task: str
+    family: str
+    repeat: int
+    won: bool
+    score: float | None
+    length: int
+    invalid: int
+    attempts: int
+    prompt_tokens: int
+    response_tokens: int
+    cost_usd: float
+
+
+class EpisodeLog:
+    """The finished episodes of one panel, by number."""
+
+    def __init__(self, folder: RunFolder, panel: str) -> None:
+        self._lines = JsonLines(folder.path / "episodes" / f"{panel}.jsonl")
+        self._transcripts = folder.path / "transcripts" / panel
+
+    def read(self, slots: Sequence[Slot]) -> dict[int, EpisodeRecord]:
+        """What is there.
+
+        Raises:
+            RecordError: It is of other tasks than ``slots``.
+        """
+        return {line.pop("step"): _checked(line, slots, self._lines) for line in self._lines.records()}
+
+    def add(self, number: int, record: EpisodeRecord, transcript: Sequence[Mapping[str, Any]]) -> None:
+        """Keep an episode; the transcript first, so that a line in the log has one."""
+        write_bytes(self._transcripts / f"{number:05d}.jsonl", b"".join(map(to_line, transcript)))
+        self._lines.append({"step": number, **asdict(record)})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._lines.close()
+
+
+def _checked(line: dict[str, Any], slots: Sequence[Slot], log: JsonLines) -> EpisodeRecord:
+    try:
+        record = EpisodeRecord(**line)
+    except TypeError as error:
+        raise RecordError(f"{log.path} is of another version ({error}); delete it to play its episodes again") from None
+    if not any((slot.task.id, slot.sibling) == (record.task, record.repeat) for slot in slots):
+        raise RecordError(
+            f"{log.path} holds an episode of task {record.task}, repeat {record.repeat}, which is not in the panel; "
+            "delete the file to play the panel again"
+        )
+    return record
+
+
+def panel_metrics(records: Sequence[EpisodeRecord], *, reflecting: bool) -> dict[str, float]:
+    """The metrics of ``scpo.diagnostics.episodes.episode_metrics``, from records.
+
+    Of a reflecting agent also: how many attempts were made, and the success rate after the first.
+    """
+    steps = sum(record.length for record in records)
+    metrics = {
+        "success_rate": float(np.mean([record.won for record in records])),
+        "episodes": float(len(records)),
+        "episode_length": steps / len(records),
+        "invalid_rate": sum(record.invalid for record in records) / steps,
+    }
+    if graded := [record.score for record in records if record.score is not None]:
+        metrics["score"] = float(np.mean(graded))
+    if reflecting:
+        metrics["attempts"] = float(np.mean([record.attempts for record in records]))
+        metrics["first_success_rate"] = float(np.mean([record.won and record.attempts == 1 for record in records]))
+    families: dict[str, list[bool]] = defaultdict(list)
+    for record in records:
+        families[record.family].append(record.won)
+    return metrics | {f"{family}/success_rate": float(np.mean(won)) for family, won in sorted(families.items())}
+
+
+def usage_metrics(records: Sequence[EpisodeRecord], *, billed: bool) -> dict[str, float]:
+    """Tokens of all episodes, and what they cost where the model has a price."""
+    usage = {
+        "usage/prompt_tokens": float(sum(record.prompt_tokens for record in records)),
+        "usage/response_tokens": float(sum(record.response_tokens for record in records)),
+    }
+    return usage | ({"usage/cost_usd": sum(record.cost_usd for record in records)} if billed else {})

@@ -1,0 +1,77 @@
+"""verl's metrics in our records: what was learned in one file, how long it took in the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from scpo.diagnostics.episodes import episode_metrics
+from scpo.rollout import Trajectory
+from scpo.trainers.verl.verl_rows import Rows, StepRow
+
+CLOCK = ("timing_s/", "timing_per_token_ms/", "perf/", "actor/perf/", "critic/perf/", "global_seqlen/")
+"""Prefixes of what depends on the machine."""
+MEMORY = ("scpo/pairs_computed", "scpo/cache_hit_rate", "scpo/pairs_truncated", "scpo/scorer_crashes")
+"""What depends on how much of the scorer's memory a resume lost (``PairCache.report``)."""
+
+
+def split_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+    """(learned, took): numbers only; verl's own words for validation are left out, ours say more."""
+    numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float | np.number)}
+    took = {name: value for name, value in numbers.items() if name.startswith(CLOCK) or name in MEMORY}
+    return {name: value for name, value in numbers.items() if name not in took}, took
+
+
+def rollout_metrics(rows: Rows, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """``train/*``, by the names of the local trainer; ``rows_padded`` counts the rows that verl made up."""
+    episodes = episode_metrics(trajectories, by_family=False)
+    return {
+        **{f"train/{name}": value for name, value in episodes.items()},
+        "train/rows": float(len(rows.steps)),
+        "train/rows_padded": float(rows.total - len(rows.steps)),
+        "train/prompt_truncated": float(np.mean([row.truncated for row in rows.steps])),
+    }
+
+
+def validation_metrics(rows: Rows, panels: Sequence[str]) -> dict[str, float]:
+    """``val/<panel>/*``, success by family too, by the names of the local trainer."""
+    metrics: dict[str, float] = {}
+    for panel in sorted(panels):
+        episodes = of_panel(rows, panel).trajectories
+        values = episode_metrics(episodes, by_family=True)
+        metrics |= {f"val/{panel}/{name}": value for name, value in values.items()}
+    return metrics
+
+
+def of_panel(rows: Rows, panel: str) -> Rows:
+    """The rows of one panel."""
+    chosen = [row for row, step in enumerate(rows.steps) if step.panel == panel]
+    steps: list[StepRow] = [rows.steps[row] for row in chosen]
+    return Rows(steps, rows.place_N[chosen], rows.total)
+
+
+class Logger(Protocol):
+    """What verl calls with the metrics of a finished step."""
+
+    def log(self, data: dict[str, Any], step: int) -> None: ...
+
+    def finish(self, exit_code: int = 0) -> None: ...
+
+
+class RecordingLogger:
+    """verl's logger, and ``finished(metrics, step)`` after it: the one place where verl says that a step is over."""
+
+    def __init__(self, logger: Logger, finished: Callable[[dict[str, Any], int], None]) -> None:
+        self._logger = logger
+        self._finished = finished
+
+    def log(self, data: dict[str, Any], step: int) -> None:
+        """Pass the metrics on, then record them."""
+        self._logger.log(data=data, step=step)
+        self._finished(data, step)
+
+    def finish(self, exit_code: int = 0) -> None:
+        """Pass on how the run ended."""
+        self._logger.finish(exit_code=exit_code)

@@ -1,0 +1,137 @@
+"""The local launcher: a pool of slots on this machine, one process a run."""
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from scpo.errors import ConfigError, ScpoError
+from scpo.schema import LocalLauncher, RunConfig
+from scpo.tracking import JsonLines, RunFolder, State
+from sweeps.records.provenance import visible_gpus
+from sweeps.run_process import Outcome, RunProcess
+from sweeps.signals import CountsSignals
+
+POLL_S = 0.1
+GRACE_S = 120.0  # for finishing a step and writing a checkpoint; a second Ctrl-C does not wait
+
+
+class Board(Protocol):
+    """Shows what the pool does."""
+
+    def started(self, folder: RunFolder, config: RunConfig) -> None: ...
+    def progress(self, folder: RunFolder, step: int, success: float | None) -> None: ...
+    def ended(self, folder: RunFolder, outcome: Outcome) -> None: ...
+    def stopping(self, runs: int, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place for one process. ``gpus``: the GPUs it may see; None leaves that as it is."""
+
+    index: int
+    gpus: str | None = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What a process in this slot finds in its environment."""
+        return {} if self.gpus is None else {"CUDA_VISIBLE_DEVICES": self.gpus}
+
+
+@dataclass
+class Pool(CountsSignals):
+    """Runs each folder in a process of its own, one a slot. One that fails stops none of the others.
+
+    ``run`` takes a whole list. Who decides later what to run (a search) enters the pool as a context manager, which
+    catches the stop signals, and calls ``start`` while there is a ``free`` slot, ``poll``, and ``stop`` once
+    ``signals`` is not 0.
+    """
+
+    train_script: Path
+    slots: Sequence[Slot]
+    board: Board
+    grace_s: float = GRACE_S
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    _running: dict[Slot, RunProcess] = field(default_factory=dict)
+
+    def run(self, runs: Mapping[str, tuple[RunFolder, RunConfig]]) -> bool:
+        """Run all; True if they were let run to their ends, False if a signal stopped the pool."""
+        waiting = list(runs.values())
+        with self:
+            while (waiting and not self.signals) or self._running:
+                while waiting and not self.signals and self.free:
+                    self.start(*waiting.pop(0))
+                time.sleep(POLL_S)
+                self.poll()
+                if self.signals:
+                    self.stop()
+        return not self.signals
+
+    @property
+    def free(self) -> int:
+        """How many more runs could be started now."""
+        return len(self.slots) - len(self._running)
+
+    def start(self, folder: RunFolder, config: RunConfig) -> None:
+        """Start a run in a free slot."""
+        slot = next(one for one in self.slots if one not in self._running)
+        try:
+            process = RunProcess.start(folder, config, self.train_script, slot.variables)
+        except (OSError, ScpoError) as error:
+            self._end(folder, Outcome(State.FAILED, f"could not be started: {error}"))
+            return
+        self._running[slot] = process
+        self.board.started(folder, config)
+
+    def poll(self) -> dict[str, Outcome]:
+        """Look at every process once; returns the runs that ended since the last time (all: ``outcomes``)."""
+        ended = {}
+        for slot, one in list(self._running.items()):
+            with contextlib.suppress(ScpoError):  # a damaged log is the run's own to report
+                last = JsonLines(one.folder.metrics).last()
+                if last is not None:
+                    self.board.progress(one.folder, last["step"], last.get("train/success_rate"))
+            code = one.poll()
+            if code is not None:
+                del self._running[slot]
+                ended[one.folder.run_id] = one.outcome(code, interrupted=self.signals > 0)
+                self._end(one.folder, ended[one.folder.run_id])
+        return ended
+
+    def stop(self) -> None:
+        """Ask all runs to checkpoint and end; kill what outlasts the grace or a second signal, workers included."""
+        self.board.stopping(len(self._running), self.grace_s)
+        for one in self._running.values():
+            one.terminate()
+        deadline = time.monotonic() + self.grace_s
+        while self._running:
+            time.sleep(POLL_S)
+            self.poll()
+            if self.signals > 1 or time.monotonic() > deadline:
+                for one in self._running.values():
+                    one.kill()
+
+    def _end(self, folder: RunFolder, outcome: Outcome) -> None:
+        self.outcomes[folder.run_id] = outcome
+        self.board.ended(folder, outcome)
+
+
+def slots_for(configs: Sequence[RunConfig]) -> list[Slot]:
+    """A slot for each ``gpus_per_run`` of the visible GPUs or, without any, for each ``machine.threads`` cores.
+
+    ``slots`` of the launcher, if given, replaces that number; more slots than GPUs share them in turn.
+    """
+    machine, launcher = configs[0].machine, configs[0].launcher
+    if not isinstance(launcher, LocalLauncher):
+        raise ConfigError(f"launcher.name={launcher.name}: the pool of this machine is launcher=local")
+    gpus = visible_gpus() if machine.device != "cpu" else []
+    size = launcher.gpus_per_run
+    if size > len(gpus) > 0:
+        raise ConfigError(f"launcher.gpus_per_run={size}: this machine shows {len(gpus)} GPUs ({', '.join(gpus)})")
+    shares = [",".join(gpus[at : at + size]) for at in range(0, len(gpus) - size + 1, size)]
+    cores = len(os.sched_getaffinity(0))
+    number = min(len(configs), launcher.slots or len(shares) or max(1, cores // machine.threads))
+    return [Slot(index, shares[index % len(shares)] if shares else None) for index in range(number)]

@@ -1,0 +1,199 @@
+"""What the process of one run does around its training: lock, status, signals, log, provenance."""
+
+import logging
+import os
+import signal
+import socket
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import FrameType
+
+from scpo.errors import CatalogueError, ChatError, ConfigError, GameError, ScorerError, ScpoError
+from scpo.schema import RunConfig
+from scpo.tracking import JsonLines, RunFolder, State, Status
+from scpo.tracking.folder import now
+from sweeps.records import provenance
+from sweeps.records import run_folders as store
+
+logger = logging.getLogger(__name__)
+
+Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
+
+EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 75, 130
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SAYS_ALL = (ConfigError, GameError, CatalogueError, ScorerError, ChatError)
+"""Errors that a user can mend: the message says how, a traceback would only hide it."""
+
+
+class Stop:
+    """Asked to stop at the next step boundary by a signal or by stop.json; a second signal stops at once.
+
+    Once training is over nothing stops the writing down of how it ended.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.asked = False
+        self.over = False
+        self._folder = folder
+
+    def __call__(self) -> bool:
+        return self.asked or self._folder.stop.exists()
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """The signal handler."""
+        if self.over:
+            return
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        logger.warning("%s: stopping after this step; once more stops at once", signal.Signals(number).name)
+
+
+def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
+    """Run or resume one run in this process and say how it ended, in status.json and as an exit status.
+
+    ``train(config, folder, should_stop)`` returns when all steps are done, or with a checkpoint once ``should_stop()``.
+    ``attempt`` is given by a launcher that already catches this process's output in that attempt's log.
+    """
+    config = store.check(folder)
+    with store.run_lock(folder) as held:
+        if not held:
+            logger.warning("%s is being run by another process", folder.run_id)
+            return EXIT_BUSY
+        before = folder.read_status()
+        if before.state in (State.DONE, State.PRUNED):
+            logger.info("%s is %s already", folder.run_id, before.state)
+            return EXIT_DONE
+        if _told_not_to_start(folder):
+            return EXIT_INTERRUPTED
+        number = folder.new_attempt() if attempt is None else attempt
+        with _copy_of_log(folder, number) if attempt is None else nullcontext():
+            return _attempt(folder, config, before, number, train)
+
+
+def _told_not_to_start(folder: RunFolder) -> bool:
+    """Whether it was cancelled while it waited; a request that was meant for the attempt before is forgotten."""
+    request = folder.read_stop()
+    if request is None or request.state is State.INTERRUPTED:
+        folder.clear_stop()
+        return False
+    logger.warning("`python -m sweeps retry %s` would let it go on", folder.run_id)
+    _end(folder, request.state, request.reason)
+    return True
+
+
+def thread_environment(threads: int) -> dict[str, str]:
+    """What keeps BLAS, OpenMP and torch to their share of the cores; read when those libraries load."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+    # PASSIVE: threads that wait sleep; spinning ones slow a busy machine down a hundredfold.
+    return {**dict.fromkeys(names, str(threads)), "OMP_WAIT_POLICY": "PASSIVE"}
+
+
+def _attempt(folder: RunFolder, config: RunConfig, before: Status, number: int, train: Train) -> int:
+    stop = Stop(folder)
+    with _signals(stop):
+        try:
+            _start(folder, config, before, number)
+            train(config, folder, stop)
+            done = _last_step(folder)
+            if done < config.trainer.steps and not stop():
+                raise RuntimeError(
+                    f"training returned at step {done} of {config.trainer.steps} without being asked to stop"
+                )
+            stop.over = True
+        except KeyboardInterrupt:
+            stop.over = True
+            return _end_early(folder, "stopped in the middle of a step")
+        except Exception as error:  # noqa: BLE001 (the boundary of a run: whatever it died of is recorded)
+            stop.over = True
+            logger.error("%s", error if isinstance(error, SAYS_ALL) else traceback.format_exc())
+            return _end(folder, State.FAILED, _one_line(error))
+        if done < config.trainer.steps:
+            return _end_early(folder, f"asked to stop after step {done}")
+        return _end(folder, State.DONE, None)
+
+
+def _end_early(folder: RunFolder, how: str) -> int:
+    request = folder.read_stop()
+    return _end(folder, State.INTERRUPTED, how) if request is None else _end(folder, request.state, request.reason)
+
+
+def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) -> None:
+    commit = provenance.git_commit()
+    _same_code(folder, config, before.commit, commit)
+    os.environ.update(thread_environment(config.machine.threads))
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # transformers draws one for every file it reads
+    folder.write_status(
+        Status(
+            state=State.RUNNING,
+            attempt=number,
+            step=before.step,
+            steps=config.trainer.steps,
+            failures=before.failures,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            started_at=now(),
+            commit=commit,
+        )
+    )
+    folder.point_latest(number)
+    provenance.record(folder, config, number)
+
+
+def _same_code(folder: RunFolder, config: RunConfig, before: str | None, commit: str | None) -> None:
+    """Steps of two versions of the code in one curve would be nobody's result."""
+    checkpoints = folder.complete_checkpoints()
+    if checkpoints and before != commit and not config.machine.resume_across_versions:
+        raise ConfigError(
+            f"{folder.run_id} stopped at step {checkpoints[-1]} under commit {before}, the code is now {commit}. "
+            f"Check out {before}, or add machine.resume_across_versions=true, or delete {folder.path} to start again"
+        )
+
+
+def _end(folder: RunFolder, state: State, reason: str | None) -> int:
+    try:
+        failures = folder.read_status().failures + (state is State.FAILED)
+        folder.update_status(state=state, reason=reason, failures=failures, step=_last_step(folder), pid=None)
+    except ScpoError as error:
+        logger.error("the run ended as %s (%s), which could not be recorded: %s", state, reason, error)
+        return EXIT_FAILED
+    logger.info("%s: %s%s", folder.run_id, state, f" ({reason})" if reason else "")
+    return {State.DONE: EXIT_DONE, State.FAILED: EXIT_FAILED}.get(state, EXIT_INTERRUPTED)
+
+
+def _last_step(folder: RunFolder) -> int:
+    last = JsonLines(folder.metrics).last()
+    return int(last["step"]) if last else 0
+
+
+def _one_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    name = type(error).__name__
+    return f"{name}: {lines[0]}" if lines else name
+
+
+@contextmanager
+def _signals(stop: Stop) -> Iterator[None]:
+    """Handle the stop signals, but leave alone what the parent told us to ignore (nohup)."""
+    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop.handle) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _copy_of_log(folder: RunFolder, attempt: int) -> Iterator[None]:
+    """Log to the attempt's log too, for a run in a terminal, where no launcher does that."""
+    handler = logging.FileHandler(folder.attempt_log(attempt))
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()

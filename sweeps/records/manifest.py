@@ -1,0 +1,65 @@
+"""``runs/experiments/<name>-<scale>.json``: which run is which row of an experiment. The analysis reads it."""
+
+from pathlib import Path
+from typing import Any
+
+from scpo.tracking.atomic import read_json, write_json
+from sweeps.compose.identity import settings_digest
+from sweeps.compose.matrix import Cell, Matrix
+from sweeps.records.run_folders import EXPERIMENTS
+
+Row = dict[str, Any]
+
+
+def manifest_path(runs_dir: Path, experiment: str, scale: str) -> Path:
+    """Where an experiment's manifest lies: one for each scale, so that neither replaces the other."""
+    return runs_dir / EXPERIMENTS / f"{experiment}-{scale}.json"
+
+
+def update(runs_dir: Path, matrix: Matrix) -> None:
+    """Write the manifest of a matrix, joined with what earlier calls with other axes left.
+
+    An earlier entry stays if it belongs into the same table: same overrides, a run folder that is still
+    there, and, where this call has the same row, environment and model, the same settings apart from the seed.
+    """
+    path = manifest_path(runs_dir, matrix.experiment.name, matrix.scale)
+    rows = [_row(row.name, row.label, matrix.cells) for row in matrix.experiment.rows]
+    head = {
+        "experiment": matrix.experiment.name,
+        "title": matrix.experiment.title,
+        "scale": matrix.scale,
+        "overrides": matrix.identity_overrides,
+    }
+    if path.exists():
+        earlier = read_json(path)
+        if earlier.get("overrides") == head["overrides"]:
+            _join(rows, earlier["rows"], runs_dir)
+    write_json(path, {**head, "rows": rows})
+
+
+def _row(name: str, label: str, cells: list[Cell]) -> Row:
+    return {"name": name, "label": label, "runs": [_entry(cell) for cell in cells if cell.row.name == name]}
+
+
+def _entry(cell: Cell) -> dict[str, Any]:
+    config = cell.config
+    return {
+        "id": cell.run_id,
+        "env": config.env.name,
+        "model": config.model.name,
+        "seed": config.seed,
+        "settings": settings_digest(config),
+    }
+
+
+def _join(rows: list[Row], earlier: list[Row], runs_dir: Path) -> None:
+    before = {row["name"]: row["runs"] for row in earlier}
+    for row in rows:
+        settings = {(run["env"], run["model"]): run["settings"] for run in row["runs"]}
+        present = {(run["env"], run["model"], run["seed"]) for run in row["runs"]}
+        for run in before.get(row["name"], []):
+            place = (run["env"], run["model"])
+            same = settings.get(place, run["settings"]) == run["settings"]
+            if same and (*place, run["seed"]) not in present and (runs_dir / run["id"]).is_dir():
+                row["runs"].append(run)
+        row["runs"].sort(key=lambda run: (run["env"], run["model"], run["seed"]))

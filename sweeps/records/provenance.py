@@ -1,0 +1,111 @@
+"""Where results came from: code, packages and machine of an attempt. No environment variables, no command lines."""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from scpo.schema import RunConfig
+from scpo.tracking import RunFolder
+from scpo.tracking.atomic import read_json, write_bytes, write_json
+from scpo.tracking.folder import now
+from sweeps.records import redaction as secrets
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SNAPSHOT_RECORD = "snapshot.json"  # lies in a frozen copy of the code, in place of .git
+COMMAND_TIMEOUT_S = 20
+
+
+def git_commit() -> str | None:
+    """The commit of the code that runs, None where that is unknown."""
+    if _frozen():
+        commit: str | None = _frozen()["commit"]
+        return commit
+    printed = output("git", "rev-parse", "HEAD")
+    return printed.decode().strip() if printed else None
+
+
+def code_state() -> dict[str, Any]:
+    """{commit, uncommitted}: the code that runs, its uncommitted changes with their secrets blacked out."""
+    return _frozen() or {
+        "commit": git_commit(),
+        "uncommitted": secrets.redact((output("git", "diff", "HEAD", "--no-ext-diff") or b"").decode(errors="replace")),
+    }
+
+
+def _frozen() -> dict[str, Any]:
+    """What a snapshot of the code says of itself; empty where this is none."""
+    path = REPOSITORY / SNAPSHOT_RECORD
+    return dict(read_json(path)) if path.exists() else {}
+
+
+def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
+    """Add this attempt to provenance.json, and the code's uncommitted changes to the attempt's folder."""
+    code = code_state()
+    diff = code["uncommitted"].encode()
+    if diff:
+        write_bytes(folder.attempt(attempt) / "uncommitted.diff", diff)
+    attempts = read_json(folder.provenance)["attempts"] if folder.provenance.exists() else {}
+    attempts[str(attempt)] = {
+        "started_at": now(),
+        "commit": code["commit"],
+        "dirty": bool(diff),
+        "diff_sha256": hashlib.sha256(diff).hexdigest() if diff else None,
+        "seed": config.seed,
+        **_machine(),
+        "packages": _packages(),
+    }
+    write_json(folder.provenance, {"attempts": attempts})
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "cpu": _cpu(),
+        "gpus": _gpus(),
+        "python": platform.python_version(),
+    }
+
+
+def _packages() -> dict[str, str]:
+    found = {str(one.metadata["Name"]).lower(): one.version for one in importlib.metadata.distributions()}
+    return dict(sorted(found.items()))
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that a process started here may use, as CUDA_VISIBLE_DEVICES names them."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return [str(index) for index in range(len(_gpus()))]
+    return [word.strip() for word in chosen.split(",") if word.strip() not in ("", "-1", "NoDevFiles")]
+
+
+def _gpus() -> list[str]:
+    """Names of the GPUs, as the driver tells them: importing torch for this would take seconds."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    printed = output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or b""
+    return [line.strip() for line in printed.decode().splitlines() if line.strip()]
+
+
+def output(*command: str) -> bytes | None:
+    """What a command prints when run in the repository; None if it fails, hangs or is not there."""
+    try:
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, timeout=COMMAND_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,111 @@
+"""The process of one run: how a launcher starts it, and what its end means."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from scpo.errors import ScpoError
+from scpo.schema import RunConfig
+from scpo.tracking import RunFolder, State
+from sweeps.records import run_folders as store
+from sweeps.records.attempt import EXIT_BUSY, thread_environment
+
+TAIL_LINES = 12
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one run ended here. ``state`` RUNNING: another process had it."""
+
+    state: State
+    reason: str | None = None
+    log: Path | None = None
+
+
+@dataclass
+class RunProcess:
+    """A process on a run, in a session of its own, its output in the attempt's log."""
+
+    folder: RunFolder
+    attempt: int
+    process: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(cls, folder: RunFolder, config: RunConfig, train_script: Path, variables: Mapping[str, str]) -> Self:
+        """Start it; RecordWriteError or OSError if that cannot be done."""
+        attempt = folder.new_attempt()
+        with folder.attempt_log(attempt).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, str(train_script), str(folder.path), "--attempt", str(attempt)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **thread_environment(config.machine.threads), "PYTHONUNBUFFERED": "1", **variables},
+                start_new_session=True,  # a Ctrl-C reaches the launcher only, which then tells the runs in order
+                preexec_fn=_ignore_warning,  # noqa: PLW1509 (launchers have no threads)
+            )
+        return cls(folder, attempt, process)
+
+    def poll(self) -> int | None:
+        """The exit status, None while it runs."""
+        return self.process.poll()
+
+    def terminate(self) -> None:
+        """Ask it to checkpoint and end."""
+        self.process.terminate()
+
+    def kill(self) -> None:
+        """End it now, workers included."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def outcome(self, code: int, interrupted: bool) -> Outcome:
+        """What ``code``, its exit status, means; recorded if it died without a word (``interrupted``: we killed it)."""
+        folder, log = self.folder, self.folder.attempt_log(self.attempt)
+        if code == EXIT_BUSY:
+            shutil.rmtree(folder.attempt(self.attempt), ignore_errors=True)
+            return Outcome(State.RUNNING, "another process runs it")
+        try:
+            status = folder.read_status()
+            ended = status.attempt == self.attempt and status.state is not State.RUNNING
+            if ended or status.state in (State.DONE, State.PRUNED, State.CANCELLED):
+                return Outcome(status.state, status.reason, log)
+            return self._record_death(code, interrupted, log)
+        except ScpoError as error:
+            return Outcome(State.FAILED, str(error), log)
+
+    def _record_death(self, code: int, interrupted: bool, log: Path) -> Outcome:
+        """The process ended without saying how: killed, or dead before it reached its first line."""
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        last = tail(log, 1)
+        reason = how + (f": {last[0].strip()}" if last and code > 0 else "")
+        state = State.INTERRUPTED if interrupted else State.FAILED
+        request = self.folder.read_stop()
+        if request is not None:
+            state, reason = request.state, request.reason
+        with store.run_lock(self.folder) as free:
+            if not free:
+                return Outcome(State.RUNNING, "another process runs it", log)
+            failures = self.folder.read_status().failures + (state is State.FAILED)
+            self.folder.update_status(state=state, reason=reason, failures=failures, attempt=self.attempt, pid=None)
+        return Outcome(state, reason, log)
+
+
+def _ignore_warning() -> None:
+    """Slurm's warning is for the launcher, which passes it on as a request; Slurm sends it to all processes."""
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+
+
+def tail(path: Path, lines: int = TAIL_LINES) -> list[str]:
+    """The last lines of a log; empty if there is none."""
+    try:
+        return path.read_text(errors="replace").splitlines()[-lines:]
+    except OSError:
+        return []

@@ -1,0 +1,208 @@
+"""What a Slurm job does: run one run, and when Slurm wants the node back, checkpoint and queue up again."""
+
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Protocol
+
+from scpo.errors import RecordError, RecordWriteError
+from scpo.tracking import RunFolder, State, StopRequest
+from sweeps.records import run_folders as store
+from sweeps.records.attempt import LOG_FORMAT
+from sweeps.run_process import Outcome, RunProcess
+from sweeps.slurm.job_records import STARTED, Job, read_job, write_job
+from sweeps.slurm.scheduler import Scheduler, SchedulerError, Slurm
+
+if TYPE_CHECKING:
+    from submitit.helpers import DelayedSubmission
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.5
+SIGNAL_EARLY_S = 60  # sbatch's manual: the signal may be sent up to 60 seconds earlier than specified
+LAST_S = 20  # before the time limit: the run is ended by us, so that it can be requeued
+REQUEUE_TRIES, REQUEUE_PAUSE_S = 20, 3.0  # slurmctld may be restarting
+TRAIN_SCRIPT = Path(__file__).resolve().parents[2] / "train.py"
+
+
+class Cause(StrEnum):
+    """Why a job was told to leave the node."""
+
+    TIMEOUT = "time limit"
+    PREEMPTION = "preempted"
+    TERMINATION = "terminated by Slurm"
+
+
+class Process(Protocol):
+    """The run's process; see ``RunProcess``."""
+
+    def poll(self) -> int | None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+    def outcome(self, code: int, interrupted: bool) -> Outcome: ...
+
+
+@dataclass
+class Supervisor:
+    """Watches the process of one run from its job. ``now`` and ``sleep`` are its clock, in seconds.
+
+    ``ran_s``: how long the job has had its node already. Slurm lets a step wait while the node is busy with the end of
+    the job before, and a warning that it sends meanwhile reaches nobody.
+    """
+
+    folder: RunFolder
+    job: Job
+    process: Process
+    scheduler: Scheduler
+    ran_s: float = 0.0
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    cause: Cause | None = None
+    _warned: bool = False
+    _terminated: bool = False
+    _started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started = self.now() - self.ran_s
+
+    def warn(self, _number: int = 0, _frame: FrameType | None = None) -> None:
+        """SIGUSR2: the time limit or the end of a preemption's grace is near."""
+        self._warned = True
+
+    def terminate(self, _number: int = 0, _frame: FrameType | None = None) -> None:
+        """SIGTERM: the job is cancelled, or preempted on a cluster that sends no warning."""
+        self._terminated = True
+
+    def run(self) -> State:
+        """Wait for the process; returns the state that the run is in when the job ends."""
+        while (code := self.process.poll()) is None:
+            self.look()
+            self.sleep(POLL_S)
+        outcome = self.process.outcome(code, interrupted=self.cause is not None)
+        if outcome.state is not State.INTERRUPTED:
+            return outcome.state
+        if self.cause is Cause.TIMEOUT and self.job.timeouts > self.job.max_timeouts:
+            return self._give_up()
+        if self.cause is Cause.TERMINATION:
+            self._wait_for_slurm()
+        elif self.cause is not None:
+            self._requeue()
+        return State.INTERRUPTED
+
+    def look(self) -> None:
+        """React to what has happened since the last time."""
+        elapsed = self.now() - self._started
+        if self.cause is None and (self._warned or elapsed > self.job.limit_s - self.job.warn_s):
+            self._leave(cause_of_warning(self.job, elapsed, self.scheduler.preempted(str(self.job.job_id))))
+        if self.cause is None and self._terminated:
+            self._leave(Cause.TERMINATION)
+        if self.cause is Cause.TIMEOUT and elapsed > self.job.limit_s - LAST_S:
+            self.process.kill()
+
+    def _leave(self, cause: Cause) -> None:
+        """Count why, then ask the run to checkpoint: the count holds even if the grace is too short for the rest."""
+        self.cause = cause
+        counts = {
+            "timeouts": self.job.timeouts + (cause is Cause.TIMEOUT),
+            "preemptions": self.job.preemptions + (cause is Cause.PREEMPTION),
+        }
+        self.job = self.job.model_copy(update=counts)
+        try:
+            write_job(self.folder, self.job)
+            if self.folder.read_stop() is None:
+                self.folder.request_stop(StopRequest(state=State.INTERRUPTED, reason=cause))
+        except RecordWriteError as error:  # a full disk: the run is told by a signal
+            logger.error("%s", error)
+            self.process.terminate()
+        logger.warning("%s: %s; it checkpoints after its present step", self.folder.run_id, cause)
+
+    def _give_up(self) -> State:
+        hours = self.job.limit_s / 3600
+        reason = (
+            f"cut off by its time limit of {hours:g} h {self.job.timeouts} times, launcher.max_timeouts is "
+            f"{self.job.max_timeouts}; a longer launcher.time_h or more timeouts, then `python -m sweeps retry`"
+        )
+        with store.run_lock(self.folder) as free:
+            if free:
+                failures = self.folder.read_status().failures + 1
+                self.folder.update_status(state=State.FAILED, reason=reason, failures=failures)
+        return State.FAILED
+
+    def _requeue(self) -> None:
+        """Queue up again, under the same job id; a run whose job cannot is found INTERRUPTED by the next sweep."""
+        for left in reversed(range(REQUEUE_TRIES)):
+            try:
+                self.scheduler.requeue(str(self.job.job_id))
+            except SchedulerError as error:
+                logger.warning("not requeued yet, %d tries left: %s", left, error)
+                self.sleep(REQUEUE_PAUSE_S)
+            else:
+                logger.warning("%s: requeued (%s)", self.folder.run_id, self.cause)
+                return
+
+    def _wait_for_slurm(self) -> None:
+        """After a bare SIGTERM only Slurm knows what comes: it requeues a preempted job if that is still there."""
+        end = self._started + self.job.limit_s
+        while self.now() < end:
+            self.sleep(POLL_S)
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """What submitit pickles: a name and a path. All else is read from the run folder."""
+
+    run: str
+
+    def __call__(self) -> str:
+        """Run the run in this job."""
+        logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+        folder = RunFolder(self.run)
+        config = store.check(folder)
+        job = _own_job(folder)
+        process = RunProcess.start(folder, config, TRAIN_SCRIPT, {})
+        supervisor = Supervisor(folder, job, process, Slurm(), _ran_s())
+        signal.signal(signal.SIGUSR2, supervisor.warn)
+        signal.signal(signal.SIGTERM, supervisor.terminate)
+        logger.info(
+            "%s: job %s on %s, process %d", folder.run_id, job.job_id, socket.gethostname(), process.process.pid
+        )
+        state = supervisor.run()
+        if state is State.FAILED:
+            raise RuntimeError(f"{folder.run_id} FAILED: {folder.read_status().reason}")
+        return str(state)
+
+    def checkpoint(self) -> "DelayedSubmission":
+        """For submitit's own handler, which a signal may reach before ours is there: start again."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
+def cause_of_warning(job: Job, elapsed_s: float, preempted: bool | None) -> Cause:
+    """Tell a time limit from a preemption: by Slurm's word or, if it has none, by the time used against the limit."""
+    if preempted is not None:
+        return Cause.PREEMPTION if preempted else Cause.TIMEOUT
+    earliest = job.limit_s - job.warn_s - SIGNAL_EARLY_S
+    return Cause.TIMEOUT if elapsed_s >= earliest else Cause.PREEMPTION
+
+
+def _ran_s() -> float:
+    started = os.environ.get(STARTED)
+    return max(0.0, time.time() - float(started)) if started else 0.0
+
+
+def _own_job(folder: RunFolder) -> Job:
+    """The record of this job: with the id that Slurm gave it, in case the driver died before it could write it."""
+    job = read_job(folder)
+    if job is None:
+        raise RecordError(f"{folder.run_id} has no job.json: it was not submitted by sweep.py")
+    array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    own = f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"]
+    return job if job.job_id == own else write_job(folder, job.model_copy(update={"job_id": own}))

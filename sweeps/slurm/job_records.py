@@ -1,0 +1,71 @@
+"""``runs/<id>/job.json``: the scheduler's job that was submitted for a run, written before the job is."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+
+from scpo.errors import RecordError
+from scpo.tracking import RunFolder
+from scpo.tracking.atomic import read_json, write_json
+from sweeps.records.reconcile import JobState
+from sweeps.slurm.scheduler import Seen
+
+STARTED = "SCPO_JOB_STARTED"
+"""The environment variable in which sbatch's script leaves when it began, in seconds since 1970."""
+
+
+class Job(BaseModel):
+    """A run's job. ``name`` is its submission's, which the scheduler knows it by; ``job_id`` None: not known yet.
+
+    ``index`` is its place in the submission's array; None if it was submitted alone. ``timeouts`` and ``preemptions``
+    count how often it was cut off.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    index: NonNegativeInt | None
+    job_id: str | None
+    limit_s: PositiveInt
+    warn_s: PositiveInt
+    max_timeouts: NonNegativeInt
+    timeouts: NonNegativeInt = 0
+    preemptions: NonNegativeInt = 0
+
+    def found_in(self, seen: Mapping[str, Seen]) -> str | None:
+        """The id of this job among those that the scheduler has, None if it is not there. Ids alone can be reused."""
+        ending = "" if self.index is None else f"_{self.index}"
+        same = (one for one in seen if seen[one].name == self.name and one.endswith(ending))
+        return next((one for one in same if self.job_id in (None, one)), None)
+
+    def state(self, seen: Mapping[str, Seen] | None) -> JobState:
+        """How the job stands; ``seen`` None: the scheduler does not answer."""
+        if seen is None:
+            return JobState.UNKNOWN
+        found = self.found_in(seen)
+        if found is None:
+            return JobState.ENDED
+        return seen[found].state if self.job_id is not None else JobState.ORPHANED
+
+
+def read_job(folder: RunFolder) -> Job | None:
+    """The run's job; None if none was ever submitted. RecordError if the record is damaged."""
+    path = job_path(folder)
+    if not path.exists():
+        return None
+    try:
+        return Job.model_validate(read_json(path))
+    except ValidationError as error:
+        raise RecordError(f"{path} is no valid job: {error.errors()[0]['msg']}") from error
+
+
+def write_job(folder: RunFolder, job: Job) -> Job:
+    """Store the job."""
+    write_json(job_path(folder), job.model_dump(mode="json"))
+    return job
+
+
+def job_path(folder: RunFolder) -> Path:
+    """Where the record lies."""
+    return folder.path / "job.json"

@@ -1,0 +1,105 @@
+"""The Slurm launcher: submit what is missing, and leave; or, for who decides run by run, submit single runs."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scpo.schema import RunConfig, SlurmLauncher
+from scpo.tracking import RunFolder, State
+from sweeps import control
+from sweeps.look import Look
+from sweeps.run_process import Outcome
+from sweeps.signals import CountsSignals
+from sweeps.slurm.cluster_settings import Site, read_site
+from sweeps.slurm.job_records import read_job
+from sweeps.slurm.scheduler import Scheduler
+from sweeps.slurm.snapshot import freeze, locate
+from sweeps.slurm.submission import SUBMISSIONS, Submission, Submit, by_limit, new_folder, submit
+
+ENDED = {"DONE", "FAILED", "LOST", "INTERRUPTED", "CANCELLED", "PRUNED"}
+
+
+@dataclass
+class Cluster(CountsSignals):
+    """Submits runs; the jobs outlive this process.
+
+    Used as a context manager with ``free``, ``start``, ``poll`` and ``stop`` it is a pool of ``launcher.parallelism``
+    slots, as ``sweeps.local.slot_pool.Pool`` is; ``stop`` leaves the jobs alone.
+    """
+
+    launcher: SlurmLauncher
+    runs_dir: Path
+    scheduler: Scheduler
+    hand_over: Submit
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    sleep: Callable[[float], None] = time.sleep
+    _running: dict[str, RunFolder] = field(default_factory=dict)
+
+    @property
+    def site(self) -> Site:
+        """The cluster's own settings."""
+        return read_site(Path(self.launcher.site))
+
+    def submit_all(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], title: str) -> list[str]:
+        """One array for each time limit; returns the ids of the jobs."""
+        snapshot, ids = freeze(self.runs_dir), []
+        for limit_min, names in self._by_limit({run_id: config for run_id, (_, config) in runs.items()}).items():
+            folder = new_folder(self.runs_dir, title)
+            ids += submit(
+                self._submission(folder, [runs[name][0] for name in names], limit_min, snapshot), self.hand_over
+            )
+        return ids
+
+    def planned(self, configs: Mapping[str, RunConfig]) -> Iterator[Submission]:
+        """The submissions that these runs would make. Writes nothing: their folders are not there."""
+        snapshot = locate(self.runs_dir)
+        for limit_min, names in self._by_limit(configs).items():
+            folders = [RunFolder(self.runs_dir / name) for name in names]
+            yield self._submission(
+                (self.runs_dir / SUBMISSIONS / "to-be-made").absolute(), folders, limit_min, snapshot
+            )
+
+    def _by_limit(self, configs: Mapping[str, RunConfig]) -> dict[int, list[str]]:
+        return by_limit(configs, self.launcher, self.site)
+
+    def _submission(self, folder: Path, runs: Sequence[RunFolder], limit_min: int, snapshot: Path) -> Submission:
+        return Submission(folder, tuple(runs), limit_min, self.launcher, self.site, snapshot)
+
+    @property
+    def free(self) -> int:
+        """How many more single runs may be submitted now."""
+        return self.launcher.parallelism - len(self._running)
+
+    def start(self, folder: RunFolder, config: RunConfig) -> None:
+        """Submit one run."""
+        self.submit_all({folder.run_id: (folder, config)}, config.method.name)
+        self._running[folder.run_id] = folder
+
+    def poll(self) -> dict[str, Outcome]:
+        """Ask how the started runs stand; returns those that ended since the last time."""
+        look, ended = Look(self.scheduler, self.sleep), {}
+        for run_id, folder in list(self._running.items()):
+            shown = look.at(folder).shown
+            if shown in ENDED:
+                del self._running[run_id]
+                status = folder.read_status()
+                state = State.FAILED if shown == "LOST" else State(shown)
+                ended[run_id] = Outcome(state, status.reason, folder.attempt_log(status.attempt))
+        self.outcomes |= ended
+        return ended
+
+    def stop(self) -> None:
+        """The jobs go on without us."""
+
+
+def cancel(folder: RunFolder, scheduler: Scheduler, state: State = State.CANCELLED, reason: str = "cancelled") -> bool:
+    """Let a run end, and its job with it; False if it was over before."""
+    job = read_job(folder)
+
+    def end_job() -> None:
+        found = job.found_in(scheduler.jobs() or {}) if job else None
+        if found is not None:
+            scheduler.cancel(found)
+
+    return control.cancel(folder, state, reason, end_job)

@@ -1,0 +1,103 @@
+"""What is asked of Slurm, through its own commands: which of our jobs live, cancel one, requeue one."""
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from scpo.errors import ScpoError
+from sweeps.records.reconcile import JobState
+
+COMMAND_TIMEOUT_S = 60  # slurmctld may be slow to answer on a busy cluster
+QUEUED = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
+
+
+class SchedulerError(ScpoError, RuntimeError):
+    """The scheduler refused a command or does not answer."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A job that the scheduler has: one that waits or runs."""
+
+    name: str
+    state: JobState
+    why: str
+
+
+class Scheduler(Protocol):
+    """What looks after jobs. Tests put one with a clock of its own in Slurm's place."""
+
+    def jobs(self) -> Mapping[str, Seen] | None:
+        """Job id -> what is known of it, of our jobs that wait or run; None if there is no answer."""
+
+    def ends(self, job_ids: Iterable[str]) -> Mapping[str, str]:
+        """Job id -> how it ended, in the scheduler's word; what is not known is left out."""
+
+    def cancel(self, job_id: str) -> None:
+        """End a job, now or before it starts; SchedulerError if that was not possible."""
+
+    def requeue(self, job_id: str) -> None:
+        """End a running job and queue it again under the same id; SchedulerError if that was not possible."""
+
+    def preempted(self, job_id: str) -> bool | None:
+        """Whether a running job has been told to make room for another; None if there is no answer."""
+
+
+class Slurm:
+    """Slurm by squeue, sacct, scancel and scontrol. squeue knows what lives, sacct how the rest ended."""
+
+    def jobs(self) -> Mapping[str, Seen] | None:
+        """One squeue for all."""
+        format_ = "%i|%T|%r|%j"  # the name last: it alone may hold a |
+        try:
+            lines = _ask("squeue", "--noheader", "--array", "--all", f"--user={os.getuid()}", f"--format={format_}")
+        except SchedulerError:
+            return None
+        fields = (line.split("|", 3) for line in lines)
+        return {job_id: Seen(name, _state(state), why) for job_id, state, why, name in fields}
+
+    def ends(self, job_ids: Iterable[str]) -> Mapping[str, str]:
+        """One sacct for all; without accounting nothing is known."""
+        ids = ",".join(job_ids)
+        if not ids:
+            return {}
+        try:
+            lines = _ask("sacct", "--allocations", "--noheader", "--parsable2", "--format=JobID,State", f"--jobs={ids}")
+        except SchedulerError:
+            return {}
+        return dict(line.split("|", 1) for line in lines)
+
+    def cancel(self, job_id: str) -> None:
+        """Scancel."""
+        _ask("scancel", job_id)
+
+    def requeue(self, job_id: str) -> None:
+        """Scontrol requeue."""
+        _ask("scontrol", "requeue", job_id)
+
+    def preempted(self, job_id: str) -> bool | None:
+        """From the job's PreemptTime: set once its grace has begun."""
+        try:
+            words = " ".join(_ask("scontrol", "--oneliner", "show", "job", job_id)).split()
+        except SchedulerError:
+            return None
+        times = [word.partition("=")[2] for word in words if word.startswith("PreemptTime=")]
+        return times[0] != "None" if times else None
+
+
+def _state(word: str) -> JobState:
+    return JobState.QUEUED if word in QUEUED else JobState.RUNNING
+
+
+def _ask(*command: str) -> list[str]:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
+    except FileNotFoundError as error:
+        raise SchedulerError(f"{command[0]} is not installed: launcher=slurm_... needs a machine with Slurm") from error
+    except subprocess.TimeoutExpired as error:
+        raise SchedulerError(f"{command[0]} did not answer within {COMMAND_TIMEOUT_S} s") from error
+    if done.returncode != 0:
+        raise SchedulerError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
+    return [line for line in done.stdout.splitlines() if line.strip()]

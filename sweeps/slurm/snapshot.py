@@ -1,0 +1,93 @@
+"""A frozen copy of the code, from which jobs run: what is edited while they wait changes nothing."""
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+from scpo.errors import ConfigError
+from scpo.tracking.atomic import write_json
+from sweeps.records import provenance
+from sweeps.records import redaction as secrets
+
+SNAPSHOTS = ".snapshots"
+PARTS = ("scpo", "sweeps", "conf", "train.py")  # what a job needs; the working tree's files, committed or not
+
+
+def freeze(runs_dir: Path) -> Path:
+    """The snapshot of the present code, made if there is none: private (0700) and read-only.
+
+    ConfigError if a file holds a secret: it would lie about in as many copies as there are snapshots.
+    """
+    files = _files()
+    target = _place(runs_dir, files)
+    if not target.exists():
+        _write(target, files)
+    check_private(target)
+    return target
+
+
+def locate(runs_dir: Path) -> Path:
+    """Where the snapshot of the present code lies or would lie: ``<runs_dir>/.snapshots/<hash of its content>/``."""
+    return _place(runs_dir, _files())
+
+
+def _place(runs_dir: Path, files: dict[str, bytes]) -> Path:
+    digest = hashlib.sha256()
+    for path, data in files.items():
+        digest.update(f"{path}\0{len(data)}\0".encode() + data)
+    return (runs_dir / SNAPSHOTS / digest.hexdigest()[:16]).absolute()
+
+
+def check_private(folder: Path) -> None:
+    """ConfigError unless the folder belongs to us and nobody else may enter it."""
+    found = folder.stat()
+    if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise ConfigError(
+            f"{folder} belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}. Jobs execute what lies in "
+            "it, so it must be yours and closed to others (0700). Delete it and start the same command again"
+        )
+
+
+def _files() -> dict[str, bytes]:
+    """Path -> content of the code: files tracked or new, without what git ignores; elsewhere all but compiled ones."""
+    listed = provenance.output("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *PARTS)
+    if listed is not None:
+        names = listed.decode().split("\0")
+    else:
+        names = [str(path.relative_to(provenance.REPOSITORY)) for path in _walk() if path.suffix != ".pyc"]
+    paths = {name: provenance.REPOSITORY / name for name in sorted(set(names)) if name}
+    files = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+    _refuse_secrets(files)
+    return files
+
+
+def _walk() -> list[Path]:
+    tops = [provenance.REPOSITORY / part for part in PARTS]
+    return [path for top in tops for path in ([top] if top.is_file() else top.rglob("*"))]
+
+
+def _refuse_secrets(files: dict[str, bytes]) -> None:
+    for path, data in files.items():
+        for leak in secrets.leaks(data.decode(errors="replace")):
+            raise ConfigError(
+                f"{path}, line {leak.line} holds {leak.what}: it would be copied into every snapshot of the code. "
+                "Take it out, keep it in an environment variable, and start the same command again"
+            )
+
+
+def _write(target: Path, files: dict[str, bytes]) -> None:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))  # 0700
+    try:
+        for path, data in files.items():
+            (draft / path).parent.mkdir(parents=True, exist_ok=True)
+            (draft / path).write_bytes(data)
+            (draft / path).chmod(0o400)
+        write_json(draft / provenance.SNAPSHOT_RECORD, provenance.code_state())
+        if not target.exists():
+            draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

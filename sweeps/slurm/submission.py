@@ -1,0 +1,176 @@
+"""Runs become Slurm jobs: one array for all that have the same time limit, through submitit."""
+
+import math
+import re
+import secrets
+import shlex
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scpo.errors import ConfigError
+from scpo.schema import RunConfig, SlurmLauncher
+from scpo.tracking import RunFolder
+from sweeps.compose.gpu_hours import hours
+from sweeps.slurm.cluster_settings import Site
+from sweeps.slurm.job_records import STARTED, Job, write_job
+from sweeps.slurm.snapshot import check_private
+
+if TYPE_CHECKING:
+    from submitit import SlurmExecutor
+
+SUBMISSIONS = ".submissions"
+MARGIN = 1.5  # the paper: "wall-clock times vary with cluster load"
+S_PER_H = 3600
+
+
+@dataclass(frozen=True)
+class Submission:
+    """An array of runs with one time limit. Its folder is new, private, and named as the scheduler knows its jobs."""
+
+    folder: Path
+    runs: tuple[RunFolder, ...]
+    limit_min: int
+    launcher: SlurmLauncher
+    site: Site
+    snapshot: Path
+
+    @property
+    def name(self) -> str:
+        """The name of its jobs."""
+        return self.folder.name
+
+
+class Submit(Protocol):
+    """Hands a submission to the scheduler; returns a job id for each run."""
+
+    def __call__(self, submission: Submission) -> Sequence[str]: ...
+
+
+def by_limit(configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: Site) -> dict[int, list[str]]:
+    """Time limit in minutes -> the runs that get it."""
+    groups = defaultdict(list)
+    for run_id, config in configs.items():
+        groups[_limit_min(config, launcher, site)].append(run_id)
+    return dict(sorted(groups.items()))
+
+
+def submit(submission: Submission, hand_over: Submit) -> list[str]:
+    """Submit; the intent is on disk before the scheduler hears of it, the job ids after."""
+    several = len(submission.runs) > 1
+    jobs = [
+        Job(
+            name=submission.name,
+            index=index if several else None,
+            job_id=None,
+            limit_s=60 * submission.limit_min,
+            warn_s=submission.launcher.warn_s,
+            max_timeouts=submission.launcher.max_timeouts,
+        )
+        for index in range(len(submission.runs))
+    ]
+    for folder, job in zip(submission.runs, jobs, strict=True):
+        write_job(folder, job)
+    ids = list(hand_over(submission))
+    for folder, job, job_id in zip(submission.runs, jobs, ids, strict=True):
+        write_job(folder, job.model_copy(update={"job_id": job_id}))
+    return ids
+
+
+def new_folder(runs_dir: Path, title: str) -> Path:
+    """A fresh submission folder that only we may enter: submitit executes the pickle that it finds in there."""
+    parent = (runs_dir / SUBMISSIONS).absolute()
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_private(parent)
+    folder = parent / f"{re.sub(r'[^a-z0-9_]+', '_', title.lower())}-{secrets.token_hex(4)}"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def slurm_submit(submission: Submission) -> list[str]:
+    """Submit with submitit and sbatch."""
+    from sweeps.slurm.job import RunJob
+
+    executor = _executor(submission)
+    with executor.batch():
+        jobs = [executor.submit(RunJob(str(folder.path.absolute()))) for folder in submission.runs]
+    return [job.job_id for job in jobs]
+
+
+def sbatch_text(submission: Submission) -> str:
+    """What sbatch would be given."""
+    executor = _executor(submission)
+    executor.parameters["map_count"] = len(submission.runs) if len(submission.runs) > 1 else None
+    return str(executor._make_submission_file_text(executor._submitit_command_str, ""))
+
+
+def _executor(submission: Submission) -> "SlurmExecutor":
+    try:
+        from submitit import SlurmExecutor
+    except ImportError as error:
+        raise ConfigError("launcher=slurm_a800x4 needs submitit; to get it: pip install 'scpo[slurm]'") from error
+
+    class Executor(SlurmExecutor):
+        @classmethod
+        def affinity(cls) -> int:
+            return 2  # as on a machine with Slurm, so that a dry run works anywhere
+
+    # -P: the code comes from the snapshot on PYTHONPATH, not from the folder that sbatch was called in
+    executor = Executor(submission.folder, python=f"{shlex.quote(sys.executable)} -P")
+    executor.update_parameters(**_parameters(submission))
+    return executor
+
+
+def _parameters(submission: Submission) -> dict[str, Any]:
+    launcher, site = submission.launcher, submission.site
+    gpus = {"gpus_per_node": launcher.gpus} if site.gres is None and launcher.gpus else {"gres": site.gres}
+    parameters = {
+        "job_name": submission.name,
+        "time": submission.limit_min,
+        "nodes": 1,
+        "ntasks_per_node": 1,
+        "cpus_per_task": launcher.cpus,
+        "srun_args": [f"--cpus-per-task={launcher.cpus}"],  # since Slurm 22.05 srun does not take it from sbatch
+        "array_parallelism": launcher.parallelism,
+        "signal_delay_s": launcher.warn_s,
+        "partition": site.partition,
+        "account": site.account,
+        "qos": site.qos,
+        "constraint": site.constraint,
+        "mem": None if site.memory_gb is None else f"{round(site.memory_gb * 1024)}M",
+        "setup": [*_guard(submission), *site.setup],
+        "additional_parameters": {"requeue": True, **site.more},
+        **gpus,
+    }
+    return {key: value for key, value in parameters.items() if value is not None}
+
+
+def _guard(submission: Submission) -> list[str]:
+    """Shell lines before Python loads the pickle: note the time; leave if the folder is not ours alone any more."""
+    folder = shlex.quote(str(submission.folder))
+    return [
+        f"export {STARTED}=$(date +%s)",
+        "umask 077",
+        f'if [ ! -O {folder} ] || [ "$(stat -c %a {folder})" != 700 ]; then echo {folder} is not private; exit 77; fi',
+        f"export PYTHONPATH={shlex.quote(str(submission.snapshot))}${{PYTHONPATH:+:$PYTHONPATH}}",
+    ]
+
+
+def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
+    known = hours(config)
+    if launcher.time_h is None and known is None:
+        raise ConfigError(
+            f"launcher.time_h is null, and for {config.env.name} with {config.model.name} at scale={config.scale} the "
+            "paper gives no hours to take it from; say how long a job may run: launcher.time_h=2"
+        )
+    wanted = launcher.time_h if launcher.time_h is not None else math.ceil(MARGIN * (known or 0))
+    limit_min = math.ceil(60 * min(wanted, site.max_time_h))
+    if 60 * limit_min <= launcher.warn_s:
+        raise ConfigError(
+            f"launcher.warn_s={launcher.warn_s} is no less than the time limit of {60 * limit_min} s: the job would be "
+            "told to stop as it starts. Give a longer launcher.time_h or a shorter launcher.warn_s"
+        )
+    return limit_min

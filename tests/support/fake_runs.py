@@ -1,0 +1,62 @@
+"""Starts sweeps and runs with the fake trainer in real processes, and looks at what they left."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from scpo.tracking import JsonLines, RunFolder
+from sweeps.compose.configuration import compose_run
+from sweeps.records import run_folders as store
+
+FAULTS = Path(__file__).parents[1] / "faults"
+QUICK = ("trainer.steps=4", "trainer.checkpoint_every=2", "wandb.mode=disabled")
+
+
+def make_run(runs_dir, *overrides):
+    """The folder of a quick run."""
+    return store.ensure(compose_run([*QUICK, f"machine.runs_dir={runs_dir}", *overrides]))
+
+
+def start(script, *words, **knobs):
+    """Start a script of tests/faults in a process of its own."""
+    env = {**os.environ, **{f"FAKE_{name.upper()}": str(value) for name, value in knobs.items()}}
+    command = [sys.executable, str(FAULTS / script), *map(str, words)]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def start_sweep(runs_dir, *words, experiment="ablation_monotonicity", **knobs):
+    """Start `sweep.py` on quick runs, two slots."""
+    fixed = (f"+experiment={experiment}", f"machine.runs_dir={runs_dir}", "launcher.slots=2", *QUICK)
+    return start("fake_sweep.py", *fixed, *words, **knobs)
+
+
+def finish(process, seconds=60):
+    """(exit status, what was printed)"""
+    output, _ = process.communicate(timeout=seconds)
+    return process.returncode, output
+
+
+def folders(runs_dir):
+    return store.run_folders(Path(runs_dir))
+
+
+def states(runs_dir):
+    return sorted(str(folder.read_status().state) for folder in folders(runs_dir))
+
+
+def starts(folder: RunFolder):
+    path = folder.path / "starts"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def steps(folder: RunFolder):
+    return [record["step"] for record in JsonLines(folder.metrics).records()]
+
+
+def wait_until(true, seconds=20):
+    limit = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < limit, "waited in vain"
+        time.sleep(0.02)

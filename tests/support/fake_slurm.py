@@ -1,0 +1,189 @@
+"""A scheduler with a clock of its own, in the place of Slurm: jobs run in this process, as fast as they can."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from unittest.mock import patch
+
+from scpo.schema import RunConfig
+from scpo.tracking import RunFolder, Tracker
+from scpo.tracking.folder import CHECKPOINT_MARKER
+from sweeps import look
+from sweeps.records import attempt as entry
+from sweeps.records import provenance
+from sweeps.records.reconcile import JobState
+from sweeps.run_process import RunProcess
+from sweeps.slurm import launcher as cluster
+from sweeps.slurm.job import Supervisor
+from sweeps.slurm.job_records import read_job
+from sweeps.slurm.scheduler import SchedulerError, Seen
+
+
+class Killed(BaseException):
+    """SIGKILL: nothing is recorded any more, locks are let go."""
+
+
+@dataclass
+class FakeJob:
+    name: str
+    folder: RunFolder
+    state: JobState = JobState.QUEUED
+    preempted: bool = False
+
+
+def calm(_job: FakeJob, _step: int, _supervisor: Supervisor) -> None:
+    """Nothing happens to the job."""
+
+
+def training(config, step):
+    """The metrics of a step."""
+    return {"train/success_rate": step / 7 + config.seed}
+
+
+Fate = Callable[[FakeJob, int, Supervisor], None]
+
+
+@dataclass
+class FakeSlurm:
+    """``answers`` False: slurmctld is down. ``step_s``: how long a training step takes on its clock.
+
+    ``step_waited_s``: how long a job has had its node when its process starts.
+    """
+
+    step_s: float = 60.0
+    step_waited_s: float = 0.0
+    now_s: float = 0.0
+    answers: bool = True
+    queue: dict[str, FakeJob] = field(default_factory=dict)
+    submitted: list[str] = field(default_factory=list)  # run ids, one for each time a job was made for it
+    before_submit: Callable[[], None] = lambda: None
+    after_submit: Callable[[], None] = lambda: None
+    measure: Callable[[RunConfig, int], dict[str, float]] = training
+
+    def __call__(self, submission):
+        """In the place of sbatch."""
+        self.before_submit()
+        array = str(100 + len(self.submitted))
+        single = len(submission.runs) == 1
+        ids = [array if single else f"{array}_{index}" for index in range(len(submission.runs))]
+        for job_id, folder in zip(ids, submission.runs, strict=True):
+            self.queue[job_id] = FakeJob(submission.name, folder)
+            self.submitted.append(folder.run_id)
+        self.after_submit()
+        return ids
+
+    def jobs(self):
+        return {key: Seen(job.name, job.state, "None") for key, job in self.queue.items()} if self.answers else None
+
+    def ends(self, job_ids):
+        return {}
+
+    def cancel(self, job_id):
+        self._answer()
+        self.queue.pop(job_id, None)
+
+    def requeue(self, job_id):
+        self._answer()
+        self.queue[job_id].state = JobState.QUEUED
+
+    def preempted(self, job_id):
+        return self.queue[job_id].preempted if self.answers else None
+
+    def _answer(self):
+        if not self.answers:
+            raise SchedulerError("Unable to contact slurm controller")
+
+    def sleep(self, seconds):
+        self.now_s += seconds
+
+    def run(self, job_id, fate: Fate = calm):
+        """Let one queued job have the node until it ends or is requeued; returns the run's state in the end."""
+        job = self.queue[job_id]
+        job.state, job.preempted = JobState.RUNNING, False
+        record = read_job(job.folder)
+        if record.job_id is None:  # as _own_job does
+            record = record.model_copy(update={"job_id": job_id})
+        process = FakeProcess(self, job, fate)
+        process.supervisor = Supervisor(
+            job.folder, record, process, self, self.step_waited_s, lambda: self.now_s, self.sleep
+        )
+        process.supervisor.run()
+        if job_id in self.queue and job.state is JobState.RUNNING:
+            del self.queue[job_id]
+        return job.folder.read_status().state
+
+    def run_until_killed(self, job_id, fate: Fate, node_fails: bool = False):
+        """As ``run``; if the whole job is killed nothing is recorded, and a failed node's job is requeued by Slurm."""
+        job = self.queue[job_id]
+        try:
+            self.run(job_id, fate)
+        except Killed:
+            job.state = JobState.QUEUED
+            if not node_fails:
+                self.queue.pop(job_id, None)
+
+    def run_all(self, fate: Fate = calm):
+        while queued := [key for key, job in self.queue.items() if job.state is JobState.QUEUED]:
+            self.run(queued[0], fate)
+
+
+class FakeProcess:
+    """The run's process: ``poll`` lets it run to its end, and the supervisor looks once a step."""
+
+    def __init__(self, slurm: FakeSlurm, job: FakeJob, fate: Fate):
+        self.slurm, self.job, self.fate = slurm, job, fate
+        self.attempt = job.folder.new_attempt()
+        self.supervisor: Supervisor
+        self._killed = False
+
+    def poll(self):
+        try:
+            return entry.run(self.job.folder, self._train, self.attempt)
+        except Killed:
+            if not self._killed:  # it was not its supervisor: the whole job is gone
+                raise
+            return -9
+
+    def terminate(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def kill(self):
+        self._killed = True
+
+    def outcome(self, code, interrupted):
+        return RunProcess(self.job.folder, self.attempt, None).outcome(code, interrupted)
+
+    def _train(self, config, folder, should_stop):
+        done = folder.complete_checkpoints()
+        with Tracker(folder, config) as tracker:
+            tracker.resume_at(done[-1] if done else -1)
+            for step in range(done[-1] + 1 if done else 0, config.trainer.steps + 1):
+                self._step(step)
+                tracker.log(step, self.slurm.measure(config, step), {"step_s": self.slurm.step_s})
+                if should_stop() or step % config.trainer.checkpoint_every == 0:
+                    folder.checkpoint(step).mkdir(parents=True, exist_ok=True)
+                    (folder.checkpoint(step) / CHECKPOINT_MARKER).touch()
+                if should_stop():
+                    return
+
+    def _step(self, step):
+        self.slurm.now_s += self.slurm.step_s
+        self.fate(self.job, step, self.supervisor)
+        self.supervisor.look()
+        if self._killed:
+            raise Killed
+
+
+@contextlib.contextmanager
+def quick_records() -> Iterator[None]:
+    """Without what takes long and says nothing here: git, the copy of the code, waiting for the disk."""
+    with (
+        patch.object(os, "fsync", lambda _: None),
+        patch.object(look, "SECOND_LOOK_S", 0),
+        patch.object(provenance, "git_commit", lambda: "a" * 40),
+        patch.object(provenance, "record", lambda *_: None),
+        patch.object(cluster, "freeze", lambda runs_dir: runs_dir / ".snapshots" / "0"),
+    ):
+        yield

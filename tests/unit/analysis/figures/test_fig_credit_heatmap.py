@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+from matplotlib.patches import Rectangle
+
+from analysis.figures.fig_credit_heatmap import build
+from analysis.missing import MissingRunsError
+from analysis.sources.collect import collect
+from scpo.errors import RecordError
+from tests.support.run_records import write_ablation, write_experiment, write_probe, write_run
+
+
+def panels(figure):
+    return [axis for axis in figure.axes if axis.get_title()]
+
+
+def one_run(runs_dir, probes=(0, 20, 40), **settings):
+    run = write_run(runs_dir, probes=probes, **settings)
+    write_experiment(runs_dir, {"scpo": [run]})
+    return runs_dir / run["id"]
+
+
+def test_early_middle_and_late_probe_of_one_run(tmp_path):
+    folder = one_run(tmp_path, probes=(0, 10, 20, 30, 40))
+    data = collect(tmp_path).at_scale("mini")
+    figure = build(data)
+    assert [axis.get_title().split(":")[0] for axis in panels(figure)] == [
+        f"training step {step}" for step in (0, 20, 40)
+    ]
+    assert folder.name in figure.get_suptitle()
+    assert {path for _, path in data.used} == {f"diagnostics/probe_step_{step:05d}.npz" for step in (0, 20, 40)}
+
+
+def test_every_credited_cell_is_boxed(tmp_path):
+    folder = one_run(tmp_path, probes=(20,))
+    (axis,) = panels(build(collect(tmp_path).at_scale("mini")))
+    with np.load(folder / "diagnostics" / "probe_step_00020.npz") as file:
+        matched = file["matched_l"]
+    boxes = {box.get_xy() for box in axis.patches if isinstance(box, Rectangle)}
+    assert boxes == {(step - 0.5, matched[step] - 0.5) for step in np.flatnonzero(matched >= 0)}
+
+
+def test_the_walk_goes_through_every_processed_step(tmp_path):
+    folder = one_run(tmp_path, probes=(20,))
+    (axis,) = panels(build(collect(tmp_path).at_scale("mini")))
+    with np.load(folder / "diagnostics" / "probe_step_00020.npz") as file:
+        walk = {(step, j) for step, j in zip(file["order_l"], file["walk_l"], strict=True) if j >= 0}
+    dots = {(line.get_xdata()[0], line.get_ydata()[0]) for line in axis.lines if line.get_marker() == "o"}
+    assert dots == walk
+
+
+def test_a_walk_that_ended_early_is_drawn(tmp_path):
+    folder = one_run(tmp_path, probes=(20,))
+    path = folder / "diagnostics" / "probe_step_00020.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **arrays | {"walk_l": arrays["walk_l"][:3]})
+    (axis,) = panels(build(collect(tmp_path).at_scale("mini")))
+    assert sum(line.get_marker() == "o" for line in axis.lines) <= 3
+
+
+def test_a_step_without_a_pair_says_so(tmp_path):
+    folder = one_run(tmp_path, probes=(20,))
+    write_probe(folder, 0, found=False)
+    first, second = panels(build(collect(tmp_path).at_scale("mini")))
+    assert "no pair found" in first.get_title()
+    assert first.texts[0].get_text() == "no group with\na success and a failure"
+    assert second.images
+
+
+def test_the_run_with_most_pairs_is_drawn(tmp_path):
+    runs = [write_run(tmp_path, seed=seed, probes=(40,)) for seed in (0, 1)]
+    write_probe(tmp_path / runs[0]["id"], 0, found=False)
+    write_probe(tmp_path / runs[1]["id"], 0)
+    write_experiment(tmp_path, {"scpo": runs})
+    assert runs[1]["id"] in build(collect(tmp_path).at_scale("mini")).get_suptitle()
+
+
+@pytest.mark.parametrize("found", [None, False])
+def test_no_pair_at_all_names_the_command(tmp_path, found):
+    folder = one_run(tmp_path, probes=())
+    if found is False:
+        write_probe(folder, 20, found=False)
+    with pytest.raises(MissingRunsError, match=r"python sweep\.py"):
+        build(collect(tmp_path).at_scale("mini"))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04torn", b"not a zip"])
+def test_a_torn_probe_file_is_named(tmp_path, content):
+    folder = one_run(tmp_path, probes=(20,))
+    (folder / "diagnostics" / "probe_step_00020.npz").write_bytes(content)
+    with pytest.raises(RecordError, match=r"probe_step_00020\.npz"):
+        build(collect(tmp_path).at_scale("mini"))
+
+
+def test_probes_of_another_scale_are_not_drawn(tmp_path):
+    write_ablation(tmp_path, scale="paper", seeds=(0,), probes=(20,))
+    with pytest.raises(MissingRunsError):
+        build(collect(tmp_path).at_scale("mini"))

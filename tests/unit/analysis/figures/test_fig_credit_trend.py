@@ -1,0 +1,56 @@
+import csv
+import io
+
+import pytest
+
+from analysis.figures.fig_credit_trend import build
+from analysis.missing import MissingRunsError
+from analysis.sources.collect import collect
+from analysis.style import COLUMN_WIDTH
+from tests.support.run_records import write_ablation, write_experiment, write_lines, write_run
+
+
+def run_with(runs_dir, row, seed, logged, **settings):
+    """A run whose credited steps are its step number."""
+    run = write_run(runs_dir, row, seed, **settings)
+    lines = ({"step": s, "credit/steps": float(s), "credit/aux_mean": 0.01} for s in range(1, logged + 1))
+    write_lines(runs_dir / run["id"] / "metrics.jsonl", lines)
+    return run
+
+
+def numbers(made):
+    return list(csv.DictReader(io.StringIO(made.numbers.csv())))
+
+
+def test_lines_are_moving_averages_over_five_steps(tmp_path):
+    write_experiment(tmp_path, {"scpo": [run_with(tmp_path, "scpo", 0, 10)]})
+    left, right = build(collect(tmp_path).at_scale("mini")).figure.axes
+    assert list(left.lines[0].get_ydata()) == [1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8]
+    assert list(right.lines[0].get_ydata()) == pytest.approx([0.01] * 10)
+
+
+def test_the_papers_means_are_over_steps_20_to_150_beside_the_printed_ones(tmp_path):
+    run = run_with(tmp_path, "scpo", 0, 160, scale="paper", steps=150)
+    write_experiment(tmp_path, {"scpo": [run]}, scale="paper")
+    printed, chronological, measured = numbers(build(collect(tmp_path).at_scale("paper")))
+    assert printed["credited steps per failed trajectory mean"] == "12"
+    assert chronological["mean auxiliary reward mean"] == "0.029"
+    assert (measured["Steps"], measured["credited steps per failed trajectory mean"]) == ("20–150", "85.00")
+
+
+def test_both_orders_are_drawn_with_their_seeds(tmp_path):
+    write_ablation(tmp_path, rows=("scpo", "chronological", "no_monotonicity"), seeds=(0, 1))
+    made = build(collect(tmp_path).at_scale("mini"))
+    assert [text.get_text() for text in made.figure.legends[0].get_texts()] == [
+        "reordered (default), 2/2",
+        "chronological, 2/2",
+    ]
+    assert made.figure.get_size_inches()[0] == COLUMN_WIDTH
+    assert [row["Order"] for row in numbers(made)] == ["reordered (default)", "chronological"]
+
+
+def test_no_credit_names_the_command(tmp_path):
+    run = write_run(tmp_path, "gigpo", overrides=("method=gigpo",))
+    write_experiment(tmp_path, {"gigpo": [run]}, name="main_table")
+    with pytest.raises(MissingRunsError, match="experiment=ablation_order"):
+        build(collect(tmp_path).at_scale("mini"))

@@ -1,0 +1,91 @@
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from analysis.figures.curves import curve
+from analysis.figures.fig_learning import build
+from analysis.missing import MissingRunsError
+from analysis.sources.collect import collect
+from analysis.style import PAGE_WIDTH
+from tests.support.run_records import write_ablation, write_experiment, write_run
+
+
+def titles(figure):
+    return [axis.get_title().replace("\n", " ") for axis in figure.axes]
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_training_and_every_panel_get_axes_of_equal_range(tmp_path):
+    write_ablation(tmp_path)
+    figure = build(collect(tmp_path).at_scale("mini"))
+    assert titles(figure) == [
+        "training: rollouts as sampled",
+        "validation: games trained on",
+        "validation: held out, seen rooms",
+        "validation: held out, unseen rooms",
+    ]
+    assert {axis.get_ylim() for axis in figure.axes} == {(0, 100)}
+    assert figure.get_size_inches()[0] == PAGE_WIDTH
+
+
+def test_the_mini_figure_says_what_it_cannot_show(tmp_path):
+    write_ablation(tmp_path)
+    assert "do not separate" in build(collect(tmp_path).at_scale("mini")).get_suptitle()
+
+
+def test_lines_are_means_over_seeds_in_percent(tmp_path):
+    runs = []
+    for seed, value in ((0, 0.2), (1, 0.6)):
+        run = write_run(tmp_path, seed=seed)
+        lines = (f'{{"step": {step}, "val/valid_seen/success_rate": {value}}}\n' for step in (0, 40))
+        (tmp_path / run["id"] / "metrics.jsonl").write_text("".join(lines))
+        runs.append(run)
+    write_experiment(tmp_path, {"scpo": runs})
+    axis = build(collect(tmp_path).at_scale("mini")).axes[1]
+    assert list(axis.lines[0].get_xdata()) == [0, 40]
+    assert list(axis.lines[0].get_ydata()) == pytest.approx([40, 40])
+    low, high = axis.collections[0].get_datalim(axis.transData).intervaly
+    assert (low, high) == pytest.approx((40 - 28.284, 40 + 28.284), abs=0.01)
+
+
+def test_a_curve_ends_where_a_seed_has_no_value(tmp_path):
+    ids = write_ablation(tmp_path, rows=("scpo",), seeds=(0, 1))["scpo"]
+    path = tmp_path / ids[1] / "metrics.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-5]))
+    data = collect(tmp_path).at_scale("mini")
+    made = curve(data, data.sections[0].rows[0], "val/valid_seen/success_rate")
+    assert made.steps == [0, 10, 20, 30]
+    assert {summary.n for summary in made.summaries} == {2}
+
+
+def test_different_numbers_of_seeds_stand_beside_the_rows(tmp_path):
+    finished = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    broken = [write_run(tmp_path, "no_monotonicity"), write_run(tmp_path, "no_monotonicity", 1, state="INTERRUPTED")]
+    write_experiment(tmp_path, {"scpo": finished, "no_monotonicity": broken})
+    assert legend(build(collect(tmp_path).at_scale("mini"))) == ["SCPO (default), 2/2", "− monotonicity, 1/2"]
+
+
+def test_benchmarks_get_rows_of_their_own(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)]}, name="longer")
+    figure = build(collect(tmp_path).at_scale("mini"))
+    assert len(figure.axes) == 8
+    assert len(legend(figure)) == 1
+
+
+def test_nothing_finished_names_the_command(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, state="FAILED")]})
+    with pytest.raises(MissingRunsError, match=r"python sweep\.py \+experiment=ablation_monotonicity"):
+        build(collect(tmp_path).at_scale("mini"))
+
+
+def test_the_headline_is_not_cut(tmp_path):
+    write_ablation(tmp_path, seeds=(0,))
+    figure = build(collect(tmp_path).at_scale("mini"))
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    extent = figure._suptitle.get_window_extent(renderer)
+    assert extent.x0 > 0.02 * figure.bbox.width
+    assert extent.x1 < 0.98 * figure.bbox.width

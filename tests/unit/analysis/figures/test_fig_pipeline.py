@@ -1,0 +1,44 @@
+import csv
+import io
+
+import pytest
+
+from analysis.figures.fig_pipeline import build
+from analysis.missing import MissingRunsError
+from analysis.sources.collect import collect
+from tests.support.run_records import write_ablation, write_groups
+
+
+@pytest.fixture
+def made(tmp_path):
+    ids = write_ablation(tmp_path, seeds=(0,))
+    for runs in ids.values():
+        write_groups(tmp_path / runs[0], 5)
+    data = collect(tmp_path).at_scale("mini")
+    return ids["scpo"][0], data, build(data)
+
+
+def test_credited_pairs_are_told_in_words(made):
+    _, _, drawing = made
+    rows = list(csv.DictReader(io.StringIO(drawing.numbers.csv())))
+    assert [row["Reference step"] for row in rows] == [f"go to shelf {i} → You arrive at shelf {i}." for i in (0, 1)]
+    assert {row["Credit mean"] for row in rows} == {"1.00"}
+    assert "training step 5" in drawing.numbers.caption
+
+
+def test_what_the_credit_adds_is_alpha_times_the_credit_of_filtered_steps(made):
+    _, _, drawing = made
+    bonus, advantage = drawing.figure.axes[-2:] if drawing.figure.axes[-1].get_ylabel() else drawing.figure.axes[3:5]
+    assert [bar.get_height() for bar in bonus.patches] == [0.5, 0.5, 0, 0]  # the fifth step did not pass the filter
+    assert list(advantage.lines[1].get_ydata()) == [0.5, 0.5, -0.5, -0.5]
+
+
+def test_the_default_row_is_shown_and_its_file_noted(made):
+    run, data, _ = made
+    assert data.used == {(run, "diagnostics/groups_step_00005.json.gz")}
+
+
+def test_no_sampled_group_names_the_command(tmp_path):
+    write_ablation(tmp_path, seeds=(0,))
+    with pytest.raises(MissingRunsError, match="sampled a group"):
+        build(collect(tmp_path).at_scale("mini"))

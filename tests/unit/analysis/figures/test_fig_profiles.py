@@ -1,0 +1,56 @@
+import csv
+import io
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from analysis.figures.fig_profiles import Line, build
+from analysis.missing import MissingRunsError
+from analysis.rows import Row
+from analysis.sources.collect import collect
+from tests.support.run_records import FAMILIES, write_ablation, write_experiment, write_lines, write_run
+
+RATES = np.array([[0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.2, 0.2, 0.4, 0.6, 0.8, 0.8]])
+
+
+def line(rates=RATES, reached=None):
+    return Line(Row("scpo", "SCPO", ()), np.array(rates), reached or {})
+
+
+def test_the_middle_half_by_hand():
+    assert line().iqm == pytest.approx((0.2 + 0.4 + 0.4 + 0.6 + 0.6 + 0.8) / 6)
+    assert line().iqm_of_seeds.mean == pytest.approx(0.5)
+
+
+def test_a_profile_falls_from_all_to_none():
+    shares = [one.mean for one in line().profile()]
+    assert (shares[0], shares[-1]) == (pytest.approx(11 / 12), 0)
+    assert all(a >= b for a, b in pairwise(shares))
+
+
+def test_steps_to_a_rate_say_how_many_seeds_reach_it(tmp_path):
+    runs = []
+    for seed, curve in ((0, {0: 0.1, 20: 0.5, 40: 0.9}), (1, {0: 0.1, 20: 0.3, 40: 0.6})):
+        run = write_run(tmp_path, "scpo", seed)
+        metrics = {f"val/train_games/{family}/success_rate": 0.5 for family in FAMILIES}
+        lines = ({"step": s, "val/train_games/success_rate": v, **metrics} for s, v in curve.items())
+        write_lines(tmp_path / run["id"] / "metrics.jsonl", lines)
+        runs.append(run)
+    write_experiment(tmp_path, {"scpo": runs})
+    (row,) = csv.DictReader(io.StringIO(build(collect(tmp_path).at_scale("mini")).numbers.csv()))
+    assert row["Seeds that reach 50 %, 80 %"] == "2/2, 1/2"
+    assert (row["Steps to 50 % mean"], row["Steps to 80 % mean"]) == ("30", "40")
+
+
+def test_every_finished_row_has_a_line_in_each_panel(tmp_path):
+    write_ablation(tmp_path, rows=("scpo", "chronological"))
+    left, middle, _ = build(collect(tmp_path).at_scale("mini")).figure.axes
+    assert [label.get_text() for label in left.get_yticklabels()] == ["SCPO (default), 3/3", "chronological order, 3/3"]
+    assert len(middle.lines) == 2
+
+
+def test_nothing_finished_names_the_command(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, state="FAILED")]})
+    with pytest.raises(MissingRunsError, match="main_table"):
+        build(collect(tmp_path).at_scale("mini"))

@@ -1,0 +1,80 @@
+import gzip
+import json
+
+import pytest
+
+from analysis.report.groups import read_groups, sample_groups
+from analysis.sources.collect import collect
+from scpo.errors import RecordError
+from tests.support.group_samples import rollouts, write_groups
+from tests.support.run_records import write_run
+
+ROOM = 10**9
+
+
+def runs_with_groups(runs, *steps, seeds=(0,)):
+    ids = [write_run(runs, seed=seed, steps=4)["id"] for seed in seeds]
+    for run in ids:
+        write_groups(runs / run, *steps)
+    return ids
+
+
+def test_all_that_was_sampled_is_shown_where_there_is_room(tmp_path):
+    (run,) = runs_with_groups(tmp_path, 1, 10, 5)
+    sample = sample_groups(collect(tmp_path), ROOM)
+    assert [record["step"] for record in sample.steps[run]] == [1, 5, 10]
+    assert (sample.shown, sample.recorded, sample.problems) == (3, 3, ())
+
+
+def test_a_page_too_small_for_all_shows_the_ends_of_every_run_first(tmp_path):
+    runs = runs_with_groups(tmp_path, *range(1, 10), seeds=(0, 1))
+    all_bytes = sum(
+        len(json.dumps(one)) for run in sample_groups(collect(tmp_path), ROOM).steps.values() for one in run
+    )
+    sample = sample_groups(collect(tmp_path), all_bytes // 3)
+    assert 4 <= sample.shown < sample.recorded == 18
+    for run in runs:
+        assert {1, 9} <= {record["step"] for record in sample.steps[run]}
+
+
+def test_a_page_too_small_for_every_run_shows_runs_from_end_to_end(tmp_path):
+    runs = sorted(runs_with_groups(tmp_path, 1, seeds=range(5)))
+    one = len(json.dumps(sample_groups(collect(tmp_path), ROOM).steps[runs[0]][0]))
+    assert list(sample_groups(collect(tmp_path), round(3.5 * one)).steps) == [runs[0], runs[2], runs[4]]
+
+
+def test_without_room_nothing_is_shown_and_the_count_says_so(tmp_path):
+    runs_with_groups(tmp_path, 1, 5)
+    sample = sample_groups(collect(tmp_path), 10)
+    assert (sample.steps, sample.shown, sample.recorded) == ({}, 0, 2)
+
+
+def test_a_damaged_file_is_named_and_the_others_are_shown(tmp_path):
+    (run,) = runs_with_groups(tmp_path, 1, 5)
+    path = tmp_path / run / "diagnostics" / "groups_step_00005.json.gz"
+    path.write_bytes(path.read_bytes()[:-30])
+    sample = sample_groups(collect(tmp_path), ROOM)
+    assert [record["step"] for record in sample.steps[run]] == [1]
+    (problem,) = sample.problems
+    assert problem.path == f"{run}/groups_step_00005.json.gz"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"[]"), gzip.compress(b'{"step": 1}')],
+    ids=["empty", "no gzip", "cut", "list", "half a record"],
+)
+def test_what_is_no_record_is_refused_with_the_files_name(content, tmp_path):
+    path = tmp_path / "groups_step_00001.json.gz"
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=r"groups_step_00001\.json\.gz is no record of groups"):
+        read_groups(path)
+
+
+def test_similarities_are_rounded_to_what_the_page_prints(tmp_path):
+    write_groups(tmp_path, 3, batch=rollouts())
+    path = tmp_path / "diagnostics" / "groups_step_00003.json.gz"
+    record = json.loads(gzip.decompress(path.read_bytes()))
+    record["groups"][0]["matches"][0]["similarity"][0][0] = 0.123456
+    path.write_bytes(gzip.compress(json.dumps(record).encode()))
+    assert read_groups(path)["groups"][0]["matches"][0]["similarity"][0][0] == 0.1235

@@ -1,0 +1,159 @@
+import base64
+import hashlib
+import json
+import re
+
+import pytest
+
+from analysis.report.__main__ import main
+from analysis.report.contents import CURVE_BYTES
+from analysis.report.page import SCRIPTS, STATIC, embedded, page
+from tests.support.group_samples import BATCH_WITH_MARKUP, MARKUP, write_groups
+from tests.support.run_records import write_ablation, write_run
+
+
+def embedded_data(text):
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    return json.loads(found)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A page of an ablation with two seeds, whose first run has sampled groups; and the ids of its runs."""
+    folder = tmp_path_factory.mktemp("report")
+    ids = write_ablation(folder / "runs", seeds=(0, 1), steps=6, every=3, probes=(6,))
+    write_groups(folder / "runs" / ids["scpo"][0], 1, 5, batch=BATCH_WITH_MARKUP)
+    assert main(["--runs", str(folder / "runs"), "--out", str(folder / "out")]) == 0
+    return (folder / "out" / "report.html").read_text(), ids
+
+
+def test_every_run_has_its_row_its_numbers_and_its_curves(made):
+    data = embedded_data(made[0])
+    assert [run["id"] for run in data["runs"]] == [run for runs in made[1].values() for run in runs]
+    first = data["runs"][0]
+    assert (first["label"], first["seed"], first["scale"], first["state"], first["step"]) == (
+        "SCPO (default)",
+        0,
+        "mini",
+        "DONE",
+        6,
+    )
+    place, values = data["curves"]["runs"][first["id"]]["val/valid_seen/success_rate"]
+    assert data["curves"]["steps"][place] == [0, 3, 6]
+    assert first["values"]["val/valid_seen/success_rate"] == values[-1]
+    assert first["values"]["credit/effective"] == 0.4
+    assert {"train/success_rate", "timing_s/step"} <= data["curves"]["runs"][first["id"]].keys()
+
+
+def test_tables_and_figures_are_those_of_the_build(made):
+    data = embedded_data(made[0])
+    (table,) = [table for table in data["tables"] if table["name"] == "tab_ablation_mini"]
+    assert table["blocks"][0]["rows"][0][:3] == ["SCPO (default)", "as printed", "3"]
+    assert "93.7 ± 4.1" in table["blocks"][0]["rows"][0]
+    figures = {figure["name"]: figure["source"] for figure in data["figures"]}
+    assert {"fig_learning_mini", "fig_credit_heatmap_mini"} <= figures.keys()
+    assert base64.b64decode(figures["fig_learning_mini"].partition(",")[2]).startswith(b"\x89PNG")
+
+
+def test_figures_that_stand_from_an_earlier_build_are_shown_with_the_numbers_of_their_caption(tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,), steps=6, every=3)
+    shown = []
+    for _ in range(2):
+        assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
+        shown.append(embedded_data((tmp_path / "report.html").read_text())["figures"])
+    assert shown[0] == shown[1]
+    (trend,) = [figure for figure in shown[1] if figure["name"] == "fig_credit_trend_mini"]
+    assert trend["caption"].startswith("Credit over training")
+    assert {len(row) for row in trend["numbers"]["rows"]} == {len(trend["numbers"]["head"])}
+
+
+def test_sampled_groups_come_with_the_settings_that_explain_them(made):
+    groups = embedded_data(made[0])["groups"]
+    run = made[1]["scpo"][0]
+    assert [record["step"] for record in groups["runs"][run]] == [1, 5]
+    assert {"theta": 0.6, "soft_base": 0.4, "alpha": 0.5, "host": "gigpo"}.items() <= groups["settings"][run].items()
+    assert (groups["shown"], groups["recorded"]) == (2, 2)
+
+
+def test_texts_of_an_environment_cannot_end_the_data(made):
+    text, ids = made
+    assert "<script>alert" not in text
+    assert text.count("</script>") == 2
+    record = embedded_data(text)["groups"]["runs"][ids["scpo"][0]][0]
+    assert record["groups"][0]["task"] == MARKUP
+
+
+def test_embedded_json_is_the_same_json_without_a_tag():
+    value = {"a": [MARKUP, "\u2029", "<", 1.5, None]}
+    assert json.loads(embedded(value)) == value
+    assert not set("<\u2028\u2029") & set(embedded(value))
+
+
+def test_the_policy_lets_only_the_pages_own_style_and_script_run(made):
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.*?)"', made[0])
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    for tag, kind in (("style", "style-src"), ("script", "script-src")):
+        (source,) = re.findall(rf"<{tag}>(.*?)</{tag}>", made[0], re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+        assert f"{kind} 'sha256-{digest}'" in policy
+
+
+def test_the_page_names_no_other_place():
+    text = page({"runs": []})
+    addresses = set(re.findall(r"[a-z]+://[^\s\"'<>)]+", text))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # the name of a markup language, fetched by nobody
+
+
+def test_every_script_is_part_of_the_page_and_none_writes_markup():
+    assert {path.name for path in STATIC.glob("*.js")} == set(SCRIPTS)
+    for name in SCRIPTS:
+        source = (STATIC / name).read_text()
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|fetch\(|XMLHttp", source
+        ), name
+
+
+def test_two_builds_give_the_same_bytes(tmp_path):
+    run = write_run(tmp_path / "runs", steps=4)["id"]
+    write_groups(tmp_path / "runs" / run, 1)
+    for out in ("a", "b"):
+        assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / out)]) == 0
+    assert (tmp_path / "a" / "report.html").read_bytes() == (tmp_path / "b" / "report.html").read_bytes()
+
+
+def test_a_run_of_no_experiment_is_there_under_its_methods_name(tmp_path):
+    write_run(tmp_path / "runs", steps=4, state="RUNNING")
+    assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
+    data = embedded_data((tmp_path / "report.html").read_text())
+    assert [(run["label"], run["state"]) for run in data["runs"]] == [("scpo", "RUNNING")]
+    assert data["missing"]
+    assert data["groups"]["recorded"] == 0
+
+
+def test_long_curves_are_thinned_to_their_ends_and_even_steps(tmp_path, monkeypatch):
+    run = write_run(tmp_path / "runs", steps=300)["id"]
+    monkeypatch.setattr("analysis.report.contents.CURVE_BYTES", 12_000)
+    assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
+    data = embedded_data((tmp_path / "report.html").read_text())
+    assert data["points"] < 400
+    place, values = data["curves"]["runs"][run]["train/success_rate"]
+    steps = data["curves"]["steps"][place]
+    assert (steps[0], steps[-1], len(steps)) == (1, 300, data["points"])
+    assert len(values) == len(steps)
+    assert len(json.dumps(data["curves"])) <= 12_000 < CURVE_BYTES
+
+
+def test_what_does_not_fit_is_said_on_the_page_and_in_the_terminal(tmp_path, capsys):
+    run = write_run(tmp_path / "runs", steps=4)["id"]
+    write_groups(tmp_path / "runs" / run, 1, 2, 3)
+    assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path), "--megabytes", "0.00001"]) == 0
+    assert "0 of 3 sampled training steps fit into the page" in capsys.readouterr().out
+    data = embedded_data((tmp_path / "report.html").read_text())
+    assert (data["groups"]["shown"], data["groups"]["recorded"]) == (0, 3)
+
+
+def test_without_runs_there_is_no_page(tmp_path, capsys):
+    assert main(["--runs", str(tmp_path / "none"), "--out", str(tmp_path)]) == 1
+    assert "make demo" in capsys.readouterr().out
+    assert not (tmp_path / "report.html").exists()

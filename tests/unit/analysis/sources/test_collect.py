@@ -1,0 +1,190 @@
+import json
+import shlex
+
+import pandas as pd
+
+from analysis.sources.collect import collect, write_parquet
+from tests.support.run_records import write_ablation, write_experiment, write_json, write_run
+
+
+def test_runs_become_long_tables(tmp_path):
+    ids = write_ablation(tmp_path, seeds=(0, 1))
+    data = collect(tmp_path)
+    assert list(data.metrics.columns) == ["run", "step", "metric", "value"]
+    run = data.runs.set_index("id").loc[ids["scpo"][1]]
+    assert (run.scale, run.env, run.method, run.seed, run.state, run.last_step) == (
+        "mini",
+        "alfworld",
+        "scpo",
+        1,
+        "DONE",
+        40,
+    )
+    assert list(run.rows) == ["scpo"]
+    assert run.commit == "0123456789abcdef"
+    assert len(run.panel_hashes) == 3
+
+
+def test_series_are_the_logged_values(tmp_path):
+    run = write_ablation(tmp_path, seeds=(0,))["scpo"][0]
+    lines = [json.loads(line) for line in (tmp_path / run / "metrics.jsonl").read_text().splitlines()]
+    series = collect(tmp_path).series(run, "val/valid_seen/success_rate")
+    assert series.steps == (0, 10, 20, 30, 40)
+    assert series.values[0] == lines[0]["val/valid_seen/success_rate"]
+
+
+def test_timing_is_collected_too(tmp_path):
+    run = write_ablation(tmp_path, seeds=(0,))["scpo"][0]
+    assert collect(tmp_path).series(run, "timing_s/step").at(40) == 2.4
+
+
+def test_a_torn_last_line_is_skipped(tmp_path):
+    run = write_ablation(tmp_path, seeds=(0,))["scpo"][0]
+    path = tmp_path / run / "metrics.jsonl"
+    path.write_text(path.read_text()[:-30])
+    assert collect(tmp_path).series(run, "val/valid_seen/success_rate").steps == (0, 10, 20, 30)
+
+
+def test_values_that_are_no_numbers_are_left_out(tmp_path):
+    run = write_ablation(tmp_path, seeds=(0,))["scpo"][0]
+    with (tmp_path / run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 41, "note": "text", "credit/effective": null, "train/success_rate": NaN}\n[1]\n')
+    data = collect(tmp_path)
+    assert data.series(run, "note").steps == ()
+    assert data.series(run, "credit/effective").steps[-1] == 40
+
+
+def test_foreign_folders_are_reported_and_left_out(tmp_path):
+    write_ablation(tmp_path, seeds=(0,))
+    (tmp_path / "holiday").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.yaml").write_text("learning_rate: 1\n")
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "config.yaml").write_text("scale: [mini\n")
+    data = collect(tmp_path)
+    assert [problem.path for problem in data.problems] == ["holiday", "other", "torn"]
+    assert "scale" in data.problems[1].reason
+    assert len(data.runs) == 2
+
+
+def test_a_broken_experiment_record_is_reported(tmp_path):
+    write_ablation(tmp_path, seeds=(0,))
+    (tmp_path / "experiments" / "broken.json").write_text('{"experiment": ')
+    assert [problem.path for problem in collect(tmp_path).problems] == ["experiments/broken.json"]
+
+
+def test_a_folder_without_runs_is_no_error(tmp_path):
+    data = collect(tmp_path / "absent")
+    assert (len(data.runs), len(data.metrics), data.sections, data.scales) == (0, 0, (), ())
+
+
+def test_a_run_that_never_started_is_missing(tmp_path):
+    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": [*runs, runs[0] | {"id": "not-there", "seed": 2}]})
+    (row,) = collect(tmp_path).sections[0].rows
+    assert row.count == "2/3"
+    assert [(run.seed, run.state) for run in row.missing] == [(2, "PENDING")]
+
+
+def test_an_unfinished_run_is_missing(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, seed=0), write_run(tmp_path, seed=1, state="FAILED")]})
+    assert collect(tmp_path).sections[0].rows[0].count == "1/2"
+
+
+def test_a_run_without_status_is_missing(tmp_path):
+    run = write_run(tmp_path)
+    (tmp_path / run["id"] / "status.json").write_text("{")
+    write_experiment(tmp_path, {"scpo": [run]})
+    assert collect(tmp_path).sections[0].rows[0].missing[0].state == "UNKNOWN"
+
+
+def test_experiments_that_share_runs_are_merged(tmp_path):
+    rows = {row: [write_run(tmp_path, row)] for row in ("scpo", "chronological", "no_monotonicity")}
+    write_experiment(tmp_path, {row: rows[row] for row in ("scpo", "no_monotonicity")})
+    write_experiment(tmp_path, {row: rows[row] for row in ("scpo", "chronological")}, name="ablation_order")
+    (section,) = collect(tmp_path).sections
+    assert {row.name: row.count for row in section.rows} == dict.fromkeys(rows, "1/1")
+    assert section.commands == ()
+
+
+def test_missing_runs_are_asked_for_with_the_words_of_their_own_experiment(tmp_path):
+    done, running = write_run(tmp_path), write_run(tmp_path, "chronological", 4, state="RUNNING")
+    write_experiment(tmp_path, {"scpo": [done]})
+    changed = ["trainer.steps=20", "env.catalogue='my own'"]
+    write_experiment(tmp_path, {"scpo": [done], "chronological": [running]}, name="ablation_order", overrides=changed)
+    (section,) = collect(tmp_path).sections
+    (command,) = section.commands
+    words = ["+experiment=ablation_order", *changed, "seeds=[4]"]
+    assert command == f"python sweep.py {shlex.join(words)}"
+
+
+def test_scales_never_share_a_section(tmp_path):
+    write_ablation(tmp_path, seeds=(0,))
+    paper = {"scpo": [write_run(tmp_path, scale="paper", steps=150)]}
+    write_experiment(tmp_path, paper, name="ablation", scale="paper")
+    data = collect(tmp_path)
+    assert data.scales == ("mini", "paper")
+    assert [section.scale for section in data.at_scale("paper").sections] == ["paper"]
+    assert data.at_scale("paper").sections[0].experiments == ("ablation",)
+
+
+def test_a_run_of_another_scale_is_left_out_and_named(tmp_path):
+    mini, paper = write_run(tmp_path), write_run(tmp_path, "chronological", scale="paper")
+    write_experiment(tmp_path, {"scpo": [mini], "chronological": [paper]})
+    data = collect(tmp_path)
+    assert [row.name for section in data.sections for row in section.rows] == ["scpo"]
+    assert [problem.path for problem in data.problems] == [paper["id"]]
+
+
+def test_runs_of_other_settings_get_their_own_section(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=40)]})
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)]}, name="ablation_order")
+    assert len(collect(tmp_path).sections) == 2
+
+
+def with_scorer(runs_dir, row, seed, scorer):
+    return write_run(runs_dir, row, seed, overrides=(f"scorer={scorer}",))
+
+
+def test_a_row_that_varies_the_scorer_stands_beside_the_default(tmp_path):
+    default = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    exact = [with_scorer(tmp_path, "exact_scorer", seed, "exact") for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": default, "exact_scorer": exact}, name="controls")
+    (section,) = collect(tmp_path).sections
+    assert [(row.name, row.count) for row in section.rows] == [("scpo", "2/2"), ("exact_scorer", "2/2")]
+
+
+def test_a_comparison_under_each_of_two_scorers_stays_apart(tmp_path):
+    rows = {
+        row: [write_run(tmp_path, row), with_scorer(tmp_path, row, 1, "exact")] for row in ("scpo", "chronological")
+    }
+    rows["gigpo"] = [with_scorer(tmp_path, "gigpo", 0, "exact")]
+    write_experiment(tmp_path, rows)
+    sections = collect(tmp_path).sections
+    assert sorted(len(section.rows) for section in sections) == [2, 3]
+    assert not collect(tmp_path).problems
+
+
+def test_runs_on_another_panel_get_their_own_section(tmp_path):
+    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    write_json(tmp_path / runs[1]["id"] / "panels.json", {"valid_seen": {"sha256": "changed", "tasks": []}})
+    write_experiment(tmp_path, {"scpo": runs})
+    assert len(collect(tmp_path).sections) == 2
+
+
+def test_the_files_that_were_read_are_noted(tmp_path):
+    ids = write_ablation(tmp_path, seeds=(0,))
+    data = collect(tmp_path).at_scale("mini")
+    assert data.used == set()
+    data.series(ids["scpo"][0], "train/success_rate")
+    assert data.used == {(ids["scpo"][0], "metrics.jsonl"), (ids["scpo"][0], "timing.jsonl")}
+
+
+def test_parquet_holds_what_was_collected_in_equal_bytes(tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    data = collect(tmp_path / "runs")
+    metrics, runs = write_parquet(data, tmp_path / "a")
+    again = write_parquet(collect(tmp_path / "runs"), tmp_path / "b")
+    assert [path.read_bytes() for path in again] == [metrics.read_bytes(), runs.read_bytes()]
+    assert len(pd.read_parquet(metrics)) == len(data.metrics)
+    assert set(pd.read_parquet(runs)["id"]) == set(data.runs["id"])

@@ -1,0 +1,137 @@
+import json
+
+import pytest
+
+pytest.importorskip("wandb")
+
+from analysis.sources.wandb_project import Settings, read_project
+from scpo.errors import RecordError
+from tests.support.wandb_server import KEY, HostedRun, fail, serve, slow, truncated
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(cache=tmp_path / "cache", timeout_s=1, attempts=3, first_wait_s=0.05, page=10)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    runs = [
+        HostedRun(f"r{i}", {"seed": i}, [{"_step": step, "loss": step / 2} for step in range(25)]) for i in range(3)
+    ]
+    with serve(*runs) as server:
+        monkeypatch.setenv("WANDB_BASE_URL", server.url)
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+        monkeypatch.setenv("WANDB_SILENT", "true")
+        yield server
+
+
+def losses(download):
+    lines = [json.loads(line) for line in (download.folder / download.log).read_text().splitlines()]
+    return {line["step"]: line["loss"] for line in lines}
+
+
+def assert_whole(downloads):
+    assert [download.id for download in downloads] == ["r0", "r1", "r2"]
+    assert all(losses(download) == {step: step / 2 for step in range(25)} for download in downloads)
+    assert [download.config for download in downloads] == [{"seed": i} for i in range(3)]
+
+
+def test_every_step_of_every_run_comes_page_by_page(server, settings):
+    downloads, problems = read_project("me/demo", settings)
+    assert_whole(downloads)
+    assert problems == ()
+    assert server.requests["HistoryPage"] == 9
+    assert {(download.state, download.last_step) for download in downloads} == {("finished", 24)}
+
+
+def test_runs_are_listed_page_by_page(server, settings):
+    server.runs = [HostedRun(f"r{i}", {}, []) for i in range(120)]
+    assert len(read_project("me/demo", settings)[0]) == 120
+    assert server.requests["Runs"] == 3
+
+
+def test_a_second_build_asks_nobody(server, settings):
+    first = read_project("me/demo", settings)
+    server.requests.clear()
+    assert read_project("me/demo", settings) == first
+    assert server.requests == {}
+
+
+def test_a_refresh_downloads_only_what_went_on(server, settings):
+    read_project("me/demo", settings)
+    server.requests.clear()
+    server.runs[1].history.append({"_step": 25, "loss": 0.0})
+    refreshed = Settings(**vars(settings) | {"refresh": True})
+    downloads, _ = read_project("me/demo", refreshed)
+    assert [download.last_step for download in downloads] == [24, 25, 24]
+    assert server.requests["HistoryPage"] == 3
+
+
+@pytest.mark.parametrize(
+    ("operation", "faults"),
+    [
+        ("Runs", [fail(503), truncated]),
+        ("HistoryPage", [fail(502), fail(429)]),
+        ("HistoryPage", [truncated]),
+        ("HistoryPage", [slow(1.5)]),
+        ("RunParquetHistory", [truncated, fail(503)]),
+    ],
+)
+def test_what_passes_is_repeated_until_all_is_there(server, settings, operation, faults):
+    server.faults[operation] = list(faults)
+    assert_whole(read_project("me/demo", settings)[0])
+    assert server.faults[operation] == []
+
+
+def test_a_server_that_stays_down_is_named_and_leaves_no_copy(server, settings):
+    server.faults["HistoryPage"] = [fail(503)] * 100
+    with pytest.raises(RecordError, match="cannot download run r0 of me/demo"):
+        read_project("me/demo", settings)
+    server.faults.clear()
+    assert_whole(read_project("me/demo", settings)[0])
+
+
+def test_a_refresh_that_fails_uses_the_copy_and_says_so(server, settings):
+    before, _ = read_project("me/demo", settings)
+    server.faults["Runs"] = [fail(503)] * 100
+    downloads, problems = read_project("me/demo", Settings(**vars(settings) | {"refresh": True}))
+    assert downloads == before
+    assert "local copy" in problems[0].reason
+
+
+def test_a_history_without_its_end_is_not_taken_for_whole(server, settings):
+    class Cut(list):
+        """A history that promises more than it gives."""
+
+        def __getitem__(self, place):
+            return {"_step": 99} if place == -1 else super().__getitem__(place)
+
+    server.runs[0].history = Cut(server.runs[0].history)
+    with pytest.raises(RecordError, match="not up to step 99"):
+        read_project("me/demo", settings)
+
+
+def test_a_wrong_key_is_refused_at_once(server, settings, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "f" * 40)
+    with pytest.raises(RecordError, match=r"WANDB_API_KEY"):
+        read_project("me/demo", settings)
+    assert server.requests == {}
+
+
+def test_a_project_that_is_not_there_is_named(server, settings):
+    with pytest.raises(RecordError, match="me/other"):
+        read_project("me/other", settings)
+
+
+@pytest.mark.parametrize("name", ["demo", "me/", "a/b/c"])
+def test_a_name_that_is_no_project_is_refused(name, settings):
+    with pytest.raises(RecordError, match="entity/project"):
+        read_project(name, settings)
+
+
+def test_a_damaged_copy_is_named(server, settings):
+    downloads, _ = read_project("me/demo", settings)
+    (downloads[0].folder / "run.json").write_text("{")
+    with pytest.raises(RecordError, match=r"run\.json is damaged"):
+        read_project("me/demo", settings)

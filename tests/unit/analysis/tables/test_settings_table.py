@@ -1,0 +1,62 @@
+import csv
+import io
+
+import pytest
+
+from analysis.missing import MissingRunsError
+from analysis.sources.collect import collect
+from analysis.tables import tab_hparams, tab_shaper
+from tests.support.run_records import write_ablation, write_experiment, write_run
+
+
+def values(made):
+    lines = list(csv.reader(io.StringIO(made.csv())))
+    return {row[1]: row[2:] for row in lines[1:]}
+
+
+def test_hyper_parameters_are_those_that_ran(tmp_path):
+    write_ablation(tmp_path, seeds=(0, 1), group_size=4)
+    table = values(tab_hparams.build(collect(tmp_path).at_scale("mini")))
+    assert table["Group size"] == ["8", "4"]
+    assert table["Random seeds"] == ["0, 1, 2", "0, 1"]
+    assert table["Training iterations"] == ["150", "40"]
+    assert "valid_seen: 140" in table["Validation episodes"][1]
+
+
+def test_what_rows_differ_in_is_listed_with_the_default_first(tmp_path):
+    write_ablation(tmp_path, rows=("no_monotonicity", "scpo", "chronological"), seeds=(0,))
+    table = values(tab_shaper.build(collect(tmp_path).at_scale("mini")))
+    assert table["Monotonic"][1] == "yes, no"
+    assert table["Processing order π"][1] == "balanced, chronological"
+    assert table["Match threshold θ"] == ["0.6", "0.6"]
+
+
+def test_every_value_of_the_papers_setting_is_found_in_a_config_of_its_scale(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, scale="paper", steps=150)]}, scale="paper")
+    data = collect(tmp_path).at_scale("paper")
+    for module in (tab_hparams, tab_shaper):
+        assert [label for label, (_, value) in values(module.build(data)).items() if value == "–"] == []
+
+
+def test_settings_get_columns_of_their_own(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)]}, name="longer")
+    made = tab_hparams.build(collect(tmp_path).at_scale("mini"))
+    assert len(made.words) == 4
+    assert len(set(made.words)) == 4
+
+
+def test_runs_without_a_shaper_make_no_shaper_table(tmp_path):
+    write_experiment(
+        tmp_path, {"gigpo": [write_run(tmp_path, "gigpo", overrides=("method=gigpo",))]}, name="main_table"
+    )
+    with pytest.raises(MissingRunsError):
+        tab_shaper.build(collect(tmp_path).at_scale("mini"))
+
+
+def test_the_scorers_batch_is_given_in_its_own_unit(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, scale="paper", steps=150)]}, scale="paper")
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]}, name="small")
+    data = collect(tmp_path)
+    batches = [values(tab_shaper.build(data.at_scale(scale)))["Scorer's batch"] for scale in ("paper", "mini")]
+    assert batches == [["64 pairs", "512 tokens"], ["64 pairs", "4 texts"]]

@@ -1,0 +1,137 @@
+import csv
+import io
+
+import pytest
+
+from analysis.missing import MissingRunsError
+from analysis.sources.collect import collect
+from analysis.tables.tab_ablation import build
+from tests.support.run_records import write_ablation, write_experiment, write_run
+
+FAMILY = "pick_and_place_simple"
+
+
+def table(runs_dir, scale="mini"):
+    return build(collect(runs_dir).at_scale(scale))
+
+
+def rows(made):
+    return list(csv.DictReader(io.StringIO(made.csv())))
+
+
+def fixed_run(runs_dir, seed, before, last, **settings):
+    """A run with chosen success on valid_seen, best in the middle of training."""
+    run = write_run(runs_dir, seed=seed, **settings)
+    metric = "val/valid_seen/success_rate"
+    lines = [f'{{"step": {step}, "{metric}": {value}}}\n' for step, value in ((0, before), (20, 0.9), (40, last))]
+    (runs_dir / run["id"] / "metrics.jsonl").write_text("".join(lines))
+    return run
+
+
+def test_mean_and_std_over_seeds_by_hand(tmp_path):
+    write_experiment(tmp_path, {"scpo": [fixed_run(tmp_path, 0, 0.2, 0.5), fixed_run(tmp_path, 1, 0.4, 0.7)]})
+    before, last = (row for row in rows(table(tmp_path)) if row["block"].startswith("Measured"))
+    assert (before["Checkpoint"], before["All mean"], before["All std"]) == ("before training", "30.0", "14.1")
+    assert (last["Checkpoint"], last["All mean"], last["All std"]) == ("last", "60.0", "14.1")
+    assert (last["All, best mean"], last["All, best std"]) == ("90.0", "0.0")
+    assert last["Pick mean"] == ""  # never logged
+
+
+def test_a_missing_seed_is_shown(tmp_path):
+    runs = [
+        fixed_run(tmp_path, 0, 0.2, 0.5),
+        fixed_run(tmp_path, 1, 0.4, 0.7),
+        write_run(tmp_path, seed=2, state="FAILED"),
+    ]
+    write_experiment(tmp_path, {"scpo": runs})
+    assert {row["Seeds"] for row in rows(table(tmp_path))} == {"3", "2/3"}
+
+
+def test_one_seed_has_no_deviation(tmp_path):
+    write_experiment(tmp_path, {"scpo": [fixed_run(tmp_path, 0, 0.2, 0.5)]})
+    assert rows(table(tmp_path))[-1]["All std"] == ""
+
+
+def test_published_stands_beside_measured_and_is_labelled(tmp_path):
+    write_ablation(tmp_path)
+    published = [row for row in rows(table(tmp_path)) if row["block"].startswith("Published")]
+    assert [(row["Variant"], row["All mean"]) for row in published] == [
+        ("SCPO (default)", "93.7"),
+        ("− monotonicity", "90.1"),
+    ]
+    assert all("another scale" in row["block"] for row in published)
+
+
+def test_the_mini_table_shows_every_panel_with_its_label_and_a_warning(tmp_path):
+    write_ablation(tmp_path)
+    made = table(tmp_path)
+    titles = [block.title for block in made.blocks[1:]]
+    labels = ("games trained on (train_games)", "(valid_seen)", "(valid_unseen)")
+    assert all(label in title and "mini" in title for label, title in zip(labels, titles, strict=True))
+    assert "do not separate the methods" in made.caption
+    assert "compared with the paper's" in made.caption
+
+
+def test_paper_and_mini_scale_are_never_in_one_table(tmp_path):
+    write_ablation(tmp_path)
+    paper = {"scpo": [write_run(tmp_path, seed=seed, scale="paper", steps=150) for seed in (0, 1, 2)]}
+    write_experiment(tmp_path, paper, name="ablation", scale="paper")
+    mini, large = table(tmp_path), table(tmp_path, "paper")
+    assert "paper scale, alfworld" not in mini.csv()
+    assert "mini" not in large.csv().lower()
+    assert large.label != mini.label
+    assert "do not separate" not in large.caption
+
+
+def test_runs_of_other_settings_stand_in_blocks_of_their_own(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)]}, name="ablation_order")
+    titles = [block.title for block in table(tmp_path).blocks[1:]]
+    assert len(titles) == 6
+    assert all("setting" in title for title in titles)
+
+
+def test_other_experiments_are_not_in_the_table(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]}, name="main_table")
+    with pytest.raises(MissingRunsError, match="experiment=ablation"):
+        table(tmp_path)
+
+
+def test_nothing_finished_names_the_command(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, state="RUNNING")]})
+    with pytest.raises(MissingRunsError, match=r"python sweep\.py \+experiment=ablation_monotonicity"):
+        table(tmp_path)
+
+
+def test_latex_is_escaped_and_balanced(tmp_path):
+    write_ablation(tmp_path)
+    text = table(tmp_path).tex()
+    assert r"games trained on (train\_games)" in text
+    assert "$-$ monotonicity" in text
+    assert r"93.7$_{\pm 4.1}$" in text
+    assert text.isascii()
+    rows_of_text = [line for line in text.splitlines() if line.count("&")]
+    assert {line.count("&") for line in rows_of_text} == {11}
+
+
+def test_markdown_rows_are_as_wide_as_their_heading(tmp_path):
+    write_ablation(tmp_path)
+    lines = [line for line in table(tmp_path).md().splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in lines} == {13}
+
+
+def test_the_difference_to_the_default_is_paired_by_seed(tmp_path):
+    default = [fixed_run(tmp_path, 0, 0.2, 0.5), fixed_run(tmp_path, 1, 0.2, 0.7)]
+    changed = [
+        fixed_run(tmp_path, 0, 0.2, 0.4, row="no_monotonicity"),
+        fixed_run(tmp_path, 1, 0.2, 0.4, row="no_monotonicity"),
+    ]
+    write_experiment(tmp_path, {"scpo": default, "no_monotonicity": changed})
+    last = rows(table(tmp_path))[-1]
+    assert (last["Δ All mean"], last["Δ All std"]) == ("−20.0", "14.1")
+
+
+def test_controls_stand_in_the_ablation_table(tmp_path):
+    control = write_run(tmp_path, "random_match", overrides=("method.shaper.allocation=random_match",))
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)], "random_match": [control]}, name="controls")
+    assert {row["Variant"] for row in rows(table(tmp_path))} == {"SCPO (default)", "random_match"}

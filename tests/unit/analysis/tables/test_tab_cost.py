@@ -1,0 +1,55 @@
+import csv
+import io
+
+import pytest
+
+from analysis.missing import MissingRunsError
+from analysis.sources.collect import collect
+from analysis.tables.tab_cost import build
+from tests.support.run_records import write_experiment, write_lines, write_run
+
+
+def rows(runs_dir):
+    made = build(collect(runs_dir).at_scale("mini"))
+    lines = csv.DictReader(io.StringIO(made.csv()))
+    return {(row["block"].split(",")[0], row["Quantity"]): row for row in lines}
+
+
+def hosted(runs_dir, seconds, memory):
+    run = write_run(runs_dir, "gigpo", overrides=("method=gigpo",))
+    lines = ({"step": s, "timing_s/step": seconds, "perf/max_memory_allocated_gb": memory} for s in (1, 2))
+    write_lines(runs_dir / run["id"] / "timing.jsonl", lines)
+    return run
+
+
+def test_a_slow_first_step_does_not_move_the_medians(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]}, name="cost")
+    table = rows(tmp_path)
+    assert table["Measured", "scorer on reference–failed pairs"]["Value mean"] == "0.50"
+    assert table["Measured", "matching"]["Value mean"] == "0.0010"
+    assert table["Measured", "sum of the medians"]["Value mean"] == "0.61"
+    shares = [float(row["Share (%) mean"]) for row in table.values() if row["Seeds"] and row["Share (%) mean"]]
+    assert sum(shares) == pytest.approx(100, abs=0.1)
+
+
+def test_what_a_step_takes_longer_is_set_against_the_host(tmp_path):
+    write_experiment(
+        tmp_path, {"scpo": [write_run(tmp_path)], "gigpo": [hosted(tmp_path, 2.0, 33.5)]}, name="cost"
+    )  # 2.205 s with
+    table = rows(tmp_path)
+    added = table["Measured", "added to a training step (mean)"]
+    assert (added["Value mean"], added["Share (%) mean"], added["Seeds"]) == ("0.21", "10.3", "1/1; 1/1")
+    assert table["Measured", "peak GPU memory, gigpo"]["Value mean"] == "33.5"
+
+
+def test_published_numbers_stand_apart(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]}, name="cost")
+    table = rows(tmp_path)
+    assert table["Published", "scorer on reference–failed pairs"]["Value mean"] == "23.68"
+    assert table["Published", "added to a training step (mean)"]["Share (%) mean"] == "10.4"
+
+
+def test_no_timed_shaper_names_the_command(tmp_path):
+    write_experiment(tmp_path, {"gigpo": [hosted(tmp_path, 2.0, 30)]}, name="cost")
+    with pytest.raises(MissingRunsError, match="experiment=cost"):
+        build(collect(tmp_path).at_scale("mini"))

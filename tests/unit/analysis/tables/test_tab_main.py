@@ -1,0 +1,109 @@
+import csv
+import io
+
+import pytest
+
+from analysis.missing import MissingRunsError
+from analysis.sources.collect import collect
+from analysis.tables.tab_main import build
+from tests.support.run_records import log_only, write_ablation, write_experiment, write_run
+
+SUCCESS = "val/valid_seen/success_rate"
+GIGPO, SCPO = ("method=gigpo", "trainer=local"), ("method=scpo", "trainer=local")
+SHOP = ("env=webshop", "trainer=local")
+
+
+def rows(runs_dir, scale):
+    made = build(collect(runs_dir).at_scale(scale))
+    return list(csv.DictReader(io.StringIO(made.csv())))
+
+
+def logged(runs_dir, row, seed, curve, metric=SUCCESS, **settings):
+    run = write_run(runs_dir, row, seed, **settings)
+    log_only(runs_dir, run, metric, curve)
+    return run
+
+
+@pytest.fixture
+def paper_runs(tmp_path):
+    """Two seeds of GiGPO at 1.5B, one of SCPO with another failed, and SCPO on WebShop."""
+    runs = {
+        "gigpo": [
+            logged(tmp_path, "gigpo", seed, {0: 0.1, 75: best, 150: last}, scale="paper", overrides=GIGPO)
+            for seed, best, last in ((0, 0.9, 0.8), (1, 0.95, 0.9))
+        ],
+        "scpo": [
+            logged(tmp_path, "scpo", 0, {0: 0.1, 150: 0.95}, scale="paper", overrides=SCPO),
+            write_run(tmp_path, "scpo", 1, scale="paper", state="FAILED", overrides=SCPO),
+            logged(tmp_path, "scpo", 0, {150: 0.7}, "val/test/score", scale="paper", overrides=SHOP),
+        ],
+    }
+    write_experiment(tmp_path, runs, name="main_table", scale="paper")
+    return tmp_path
+
+
+def test_published_measured_and_difference_stand_under_each_other(paper_runs):
+    table = [row for row in rows(paper_runs, "paper") if row["block"].startswith("Qwen2.5-1.5B")]
+    at = next(i for i, row in enumerate(table) if row["Method"] == "GiGPO*")
+    shown = [(row["Numbers"], row["Seeds"], row["All mean"], row["All std"]) for row in table[at : at + 4]]
+    assert shown == [
+        ("quoted", "3", "86.7", "1.7"),
+        ("measured, last", "2/2; n/a", "85.0", "7.1"),
+        ("measured, best", "2/2; n/a", "92.5", "3.5"),
+        ("last − published", "", "−1.7", ""),
+    ]
+
+
+def test_a_missing_seed_and_both_benchmarks_are_shown(paper_runs):
+    table = [row for row in rows(paper_runs, "paper") if row["block"].startswith("Qwen2.5-1.5B")]
+    last = next(row for row in table if row["Numbers"] == "measured, last" and row["Score mean"])
+    assert (last["Seeds"], last["All mean"], last["All std"], last["Score mean"]) == ("1/2; 1/1", "95.0", "", "70.0")
+
+
+def test_every_published_row_is_there_and_quoted_ones_are_marked(paper_runs):
+    table = rows(paper_runs, "paper")
+    printed = [row for row in table if row["Numbers"] in ("published", "quoted")]
+    assert len(printed) == 2 + 11 + 11
+    assert {row["Method"] for row in printed if row["Numbers"] == "quoted"} == {"EMPG*", "GiGPO*", "HCAPO*", "HGPO*"}
+
+
+def test_the_best_of_each_column_is_bold_as_the_paper_prints_it(paper_runs):
+    text = build(collect(paper_runs).at_scale("paper")).tex()
+    assert r"\textbf{97.6}$_{\pm 1.8}$" in text  # HCAPO, Clean, 1.5B
+    assert r"\textbf{95.44}$_{\pm 0.62}$" in text  # HGPO, All, 7B
+    assert text.isascii()
+
+
+def test_the_mini_table_holds_no_published_number_and_says_so(tmp_path):
+    write_experiment(
+        tmp_path,
+        {"scpo": [write_run(tmp_path)], "gigpo": [write_run(tmp_path, "gigpo", overrides=("method=gigpo",))]},
+        name="main_table",
+    )
+    made = build(collect(tmp_path).at_scale("mini"))
+    assert {row["Numbers"] for row in csv.DictReader(io.StringIO(made.csv()))} == {"measured, last", "measured, best"}
+    assert "do not separate the methods" in made.caption
+    assert "5.0 points too high; here, 5 checkpoints of 140 at " in made.caption
+    assert [block.title.rpartition("(")[2] for block in made.blocks] == ["valid_seen)", "valid_unseen)", "train_games)"]
+
+
+def test_paper_and_mini_scale_never_meet(paper_runs):
+    write_experiment(paper_runs, {"scpo": [write_run(paper_runs)]}, name="main_table_mini")
+    assert "mini scale" not in build(collect(paper_runs).at_scale("paper")).csv()
+
+
+def test_an_ablation_alone_is_no_main_table(tmp_path):
+    write_ablation(tmp_path)
+    with pytest.raises(MissingRunsError, match="experiment=main_table"):
+        build(collect(tmp_path).at_scale("mini"))
+
+
+def test_best_is_one_checkpoint_for_all_columns(tmp_path):
+    run = write_run(tmp_path)
+    family = "val/valid_seen/pick_and_place_simple/success_rate"
+    lines = (f'{{"step": {s}, "{SUCCESS}": {a}, "{family}": {p}}}\n' for s, a, p in ((0, 0.9, 0.2), (40, 0.5, 1.0)))
+    (tmp_path / run["id"] / "metrics.jsonl").write_text("".join(lines))
+    write_experiment(tmp_path, {"scpo": [run]}, name="main_table")
+    last, best = rows(tmp_path, "mini")
+    assert (last["Pick mean"], last["All mean"]) == ("100.0", "50.0")
+    assert (best["Pick mean"], best["All mean"]) == ("20.0", "90.0")

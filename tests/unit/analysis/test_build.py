@@ -1,0 +1,161 @@
+import hashlib
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.build import build_all, builders
+from scpo.errors import RecordWriteError
+from tests.support.run_records import ROOT, write_ablation, write_experiment, write_groups, write_probe, write_run
+
+FIGURES = ("fig_credit_heatmap", "fig_learning")
+MINI = tuple(f"{name}_mini" for name in ("tab_ablation", *FIGURES))
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """One table and two figures: what a build does around its builders does not depend on how many there are."""
+    chosen = {name: build for name, build in builders().items() if f"{name}_mini" in MINI}
+    monkeypatch.setattr("analysis.build.builders", lambda: chosen)
+
+
+def build_in_another_process(runs_dir, out):
+    command = [sys.executable, "-m", "analysis", "figures", "--runs", str(runs_dir), "--out", str(out)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def contents(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def test_every_module_of_tables_and_figures_is_a_builder():
+    modules = {path.stem for kind in ("tables", "figures") for path in (ROOT / "analysis" / kind).glob("[!_]*.py")}
+    assert set(builders()) == modules
+
+
+def test_builds_of_two_processes_give_the_same_bytes(tmp_path):
+    ids = write_ablation(tmp_path / "runs", seeds=(0, 1), probes=(0, 20, 40))
+    write_groups(tmp_path / "runs" / ids["scpo"][0], 5)
+    build_all(tmp_path / "runs", tmp_path / "a")
+    time.sleep(1.1)  # a date in a file would differ by now
+    other = build_in_another_process(tmp_path / "runs", tmp_path / "b")
+    assert other.returncode == 0, other.stdout + other.stderr
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    figures = [name for name in builders() if name.startswith("fig_") and "tsne" not in name]
+    drawn = {name for name in contents(tmp_path / "a") if name.startswith("fig_") and name.endswith(".png")}
+    assert drawn == {f"{name}_mini.png" for name in figures} - {"fig_sensitivity_mini.png"}  # it needs a sweep
+
+
+def test_sources_name_runs_seeds_and_inputs(few, tmp_path):
+    ids = write_ablation(tmp_path / "runs", seeds=(0, 1), probes=(40,))
+    build_all(tmp_path / "runs", tmp_path / "out")
+    sources = json.loads((tmp_path / "out" / "sources.json").read_text())
+    assert set(sources["outputs"]) == set(MINI)
+    table = sources["outputs"]["tab_ablation_mini"]
+    assert table["runs"] == sorted(run for runs in ids.values() for run in runs)
+    assert table["seeds"] == 2
+    assert table["run_commits"] == ["0123456789abcdef"]
+    metrics = f"{ids['scpo'][0]}/metrics.jsonl"
+    assert table["inputs"][metrics] == hashlib.sha256((tmp_path / "runs" / metrics).read_bytes()).hexdigest()
+    assert sources["outputs"]["fig_credit_heatmap_mini"]["runs"] == [ids["scpo"][0]]
+
+
+def test_no_date_and_no_path_in_a_figure(few, tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
+    build_all(tmp_path / "runs", tmp_path / "out")
+    for path in (tmp_path / "out").glob("fig_*"):
+        assert b"CreationDate" not in path.read_bytes()
+        assert str(tmp_path).encode() not in path.read_bytes()
+
+
+def test_what_is_missing_is_said_and_the_rest_is_built(few, tmp_path, capsys):
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    assert main(["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert "fig_credit_heatmap_mini: no finished run whose probe" in said
+    assert "python sweep.py +experiment=ablation_monotonicity" in said
+    assert str(tmp_path / "out" / "tab_ablation_mini.tex") in said
+    assert not (tmp_path / "out" / "fig_credit_heatmap_mini.pdf").exists()
+
+
+def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
+    write_experiment(
+        tmp_path / "runs",
+        {"scpo": [write_run(tmp_path / "runs"), write_run(tmp_path / "runs", seed=1, state="FAILED")]},
+    )
+    main(["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
+    said = capsys.readouterr().out
+    assert "seed 1 (mini scale)" in said
+    assert "is FAILED" in said
+
+
+@pytest.mark.parametrize(("folder", "said"), [("none", "there is no folder"), ("empty", "no runs were found in")])
+def test_no_runs_at_all_is_said_once_with_what_makes_some(tmp_path, capsys, folder, said):
+    (tmp_path / "empty").mkdir()
+    assert main(["figures", "--runs", str(tmp_path / folder), "--out", str(tmp_path / "out")]) == 1
+    told = capsys.readouterr().out
+    assert told.count(said) == told.count("python sweep.py +experiment=ablation") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_foreign_folder_and_a_torn_probe_stop_nothing(few, tmp_path, capsys):
+    ids = write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
+    (tmp_path / "runs" / "holiday").mkdir()
+    (tmp_path / "runs" / ids["scpo"][0] / "diagnostics" / "probe_step_00040.npz").write_bytes(b"PK")
+    assert main(["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert "holiday" in said
+    assert "probe_step_00040.npz" in said
+
+
+def test_scales_are_written_into_files_of_their_own(few, tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    paper = {"scpo": [write_run(tmp_path / "runs", scale="paper", steps=150)]}
+    write_experiment(tmp_path / "runs", paper, name="ablation", scale="paper")
+    report = build_all(tmp_path / "runs", tmp_path / "out")
+    runs = {output.name: set(output.runs) for output in report.outputs}
+    assert {"tab_ablation", "tab_ablation_mini", "fig_learning", "fig_learning_mini"} == set(runs)
+    assert not set().union(*(ids for name, ids in runs.items() if "mini" in name)) & runs["fig_learning"]
+
+
+def test_an_output_folder_that_cannot_be_written_is_named(few, tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(RecordWriteError, match="out"):
+        build_all(tmp_path / "runs", tmp_path / "out")
+
+
+def outputs(report):
+    return {output.name: output.made is not None for output in report.outputs}
+
+
+def test_figures_that_did_not_change_are_not_drawn_again(few, tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
+    first = build_all(tmp_path / "runs", tmp_path / "out")
+    before = contents(tmp_path / "out")
+    again = build_all(tmp_path / "runs", tmp_path / "out")
+    assert all(outputs(first).values())
+    assert {name for name, drawn in outputs(again).items() if not drawn} == {f"{name}_mini" for name in FIGURES}
+    assert contents(tmp_path / "out") == before
+
+
+def test_what_changed_is_drawn_again(few, tmp_path):
+    ids = write_ablation(tmp_path / "runs", seeds=(0,), probes=(20, 40))
+    build_all(tmp_path / "runs", tmp_path / "out")
+    write_probe(tmp_path / "runs" / ids["no_monotonicity"][0], 20)  # looked at, not drawn: it might be by now
+    (tmp_path / "out" / "fig_learning_mini.png").unlink()
+    drawn = outputs(build_all(tmp_path / "runs", tmp_path / "out"))
+    assert drawn["fig_credit_heatmap_mini"]
+    assert drawn["fig_learning_mini"]
+
+
+def test_a_new_run_or_a_damaged_sources_file_draws_all_again(few, tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
+    build_all(tmp_path / "runs", tmp_path / "out")
+    write_ablation(tmp_path / "runs", seeds=(1,))
+    assert all(outputs(build_all(tmp_path / "runs", tmp_path / "out")).values())
+    (tmp_path / "out" / "sources.json").write_text("{")
+    assert all(outputs(build_all(tmp_path / "runs", tmp_path / "out")).values())

@@ -1,0 +1,169 @@
+"""Episodes keep verl-agent's protocol, panels are what the configuration says, failures name game and step."""
+
+import json
+
+import pytest
+
+from scpo.envs import make_environment
+from scpo.envs.alfworld.environment import AlfworldEnvironment
+from scpo.envs.alfworld.games.generated_games import generate
+from scpo.envs.base import DemonstratingEnvironment, Task
+from scpo.errors import EnvironmentFailure, GameError, PanelError
+from tests.support.alfworld_games import alfworld_config, official_data
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def environment(cache):
+    return AlfworldEnvironment(alfworld_config(horizon=20), cache_dir=cache)
+
+
+def play(episode, commands, form="{} </action>"):
+    return [episode.step(form.format(command)) for command in commands]
+
+
+def test_it_is_made_by_name(cache):
+    made = make_environment(alfworld_config(), cache_dir=cache, alfworld_data=None)
+    assert isinstance(made, AlfworldEnvironment)
+    assert isinstance(made, DemonstratingEnvironment)
+    assert len(made.families) == 6
+
+
+def test_a_won_episode_pays_once_and_ends(environment):
+    task = environment.panel("train").tasks[0]
+    episode = environment.start(task, slot=0)
+    results = play(episode, environment.source.read(task.id).walkthrough)
+    assert [result.reward for result in results] == [0.0] * (len(results) - 1) + [10.0]
+    assert [result.won for result in results] == [False] * (len(results) - 1) + [True]
+    assert [result.done for result in results] == [result.won for result in results]
+    assert episode.done
+    assert episode.observation == results[-1].observation
+    with pytest.raises(RuntimeError, match=f"over after {len(results)} steps"):
+        episode.step("look </action>")
+
+
+def test_an_episode_ends_at_the_horizon(cache):
+    environment = AlfworldEnvironment(alfworld_config(horizon=3), cache_dir=cache)
+    episode = environment.start(environment.panel("train").tasks[0], slot=0)
+    results = play(episode, ["look"] * 3)
+    assert [(result.done, result.won, result.reward) for result in results] == [
+        (False, False, 0.0),
+        (False, False, 0.0),
+        (True, False, 0.0),
+    ]
+
+
+def test_an_inadmissible_command_is_valid_counts_and_changes_nothing(environment):
+    episode = environment.start(environment.panel("train").tasks[0], slot=0)
+    admissible = episode.transcript.admissible
+    result = episode.step("fly </action>")
+    assert (result.action, result.valid, result.observation) == ("fly", True, "Nothing happens.")
+    assert episode.transcript.admissible == admissible
+    assert len(episode.transcript.history) == 1
+
+
+def test_a_response_without_the_closing_tag_is_invalid_and_executed(environment):
+    episode = environment.start(environment.panel("train").tasks[0], slot=0)
+    result = episode.step("look")
+    assert (result.action, result.valid) == ("look", False)
+    assert result.observation.startswith("You are in the middle of a room.")
+
+
+def test_the_verl_agent_interface(cache):
+    environment = AlfworldEnvironment(alfworld_config(prompt="verl_agent"), cache_dir=cache)
+    task = environment.panel("train").tasks[0]
+    episode = environment.start(task, slot=0)
+    assert "Your current observation is: -= Welcome to TextWorld, ALFRED! =-" in episode.prompt()
+    thoughtless = episode.step("<action>look</action>")
+    assert (thoughtless.action, thoughtless.valid) == ("look", False)
+    thought = episode.step("<think>hm</think><action>inventory</action>")
+    assert (thought.valid, thought.observation) == (True, "You are not carrying anything.")
+    assert "you have already taken 2 step(s)" in episode.prompt()
+
+
+def test_siblings_do_not_see_each_other(environment):
+    task = environment.panel("train").tasks[1]
+    walkthrough = environment.source.read(task.id).walkthrough
+    alone = play(environment.start(task, slot=0), walkthrough)
+    siblings = [environment.start(task, slot) for slot in range(3)]
+    together = [[sibling.step(f"{command} </action>") for sibling in siblings] for command in walkthrough]
+    assert [list(results) for results in zip(*together, strict=True)] == [alone] * 3
+
+
+def test_panels_are_balanced_sorted_and_repeatable(environment, cache):
+    panel = environment.panel("train")
+    assert sorted(task.family for task in panel.tasks) == sorted(environment.families)
+    assert list(panel.tasks) == sorted(panel.tasks)
+    assert AlfworldEnvironment(alfworld_config(), cache_dir=cache).panel("train").sha256 == panel.sha256
+    assert all(task.id.startswith("valid_seen/") for task in environment.panel("probe").tasks)
+
+
+def test_a_subset_of_training_is_one(cache):
+    subset = {"split": "train", "games": 2, "seed": 1, "subset_of_training": True}
+    environment = AlfworldEnvironment(alfworld_config(validation_panels={"trained": subset}), cache_dir=cache)
+    assert set(environment.panel("trained").tasks) < set(environment.panel("train").tasks)
+
+
+def test_unknown_panels_large_panels_and_taken_names_are_refused(environment, cache):
+    with pytest.raises(PanelError, match="no panel 'test'; panels of this configuration: train, probe, valid_seen"):
+        environment.panel("test")
+    large = alfworld_config(validation_panels={"all": {"split": "valid_unseen", "games": 135, "seed": 0}})
+    with pytest.raises(PanelError, match=r"'all' \(valid_unseen\).*only 134"):
+        AlfworldEnvironment(large, cache_dir=cache).panel("all")
+    taken = alfworld_config(validation_panels={"probe": {"split": "valid_seen", "games": 1, "seed": 0}})
+    with pytest.raises(PanelError, match="may not be called probe"):
+        AlfworldEnvironment(taken, cache_dir=cache)
+
+
+def test_a_changed_game_is_refused(environment):
+    task = environment.panel("train").tasks[0]
+    with pytest.raises(GameError, match=f"{task.id} changed"):
+        environment.start(Task(task.id, task.family, "0" * 64), slot=0)
+
+
+def official_folder(folder, game, **changes):
+    content = {"pddl_domain": game.domain, "pddl_problem": game.problem, "grammar": game.grammar}
+    content |= {"solvable": True, "walkthrough": list(game.walkthrough), **changes}
+    file = folder / "json_2.1.1" / "train" / f"{game.family}-x" / "trial" / "game.tw-pddl"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(content))
+    return str(folder)
+
+
+ONE_OFFICIAL_GAME = {"games": "official", "train_panel": {"split": "train", "games": 1, "seed": 0}}
+
+
+def test_an_engine_that_breaks_mid_episode_is_an_environment_failure_and_can_be_started_again(tmp_path, cache):
+    game = generate("train", 0, 0)
+    # Every text of this game is there but the answer to taking something.
+    grammar = game.grammar.replace('"PickupObject.feedback"', '"PickupObject.lost"')
+    folder = official_folder(tmp_path, game, grammar=grammar)
+    environment = AlfworldEnvironment(alfworld_config(**ONE_OFFICIAL_GAME), cache_dir=cache, alfworld_data=folder)
+    task = environment.panel("train").tasks[0]
+    take = next(number for number, command in enumerate(game.walkthrough) if command.startswith("take"))
+    sibling = environment.start(task, slot=1)
+    for _ in range(2):
+        episode = environment.start(task, slot=0)
+        play(episode, game.walkthrough[:take])
+        with pytest.raises(EnvironmentFailure, match=rf"{task.id} failed at step {take} on 'take ") as raised:
+            episode.step(f"{game.walkthrough[take]} </action>")
+        assert isinstance(raised.value.__cause__, GameError)
+    assert sibling.step(f"{game.walkthrough[0]} </action>").observation.startswith("You arrive at")
+
+
+def test_official_games_are_played(cache):
+    environment = AlfworldEnvironment(
+        alfworld_config(games="official", horizon=50), cache_dir=cache, alfworld_data=official_data()
+    )
+    task = environment.panel("valid_seen").tasks[0]
+    results = play(environment.start(task, slot=0), environment.source.read(task.id).walkthrough)
+    assert results[-1].won
+
+
+def test_official_games_that_are_not_there_are_missed_at_once(cache):
+    with pytest.raises(GameError, match="ALFWORLD_DATA is not set"):
+        AlfworldEnvironment(alfworld_config(games="official"), cache_dir=cache)

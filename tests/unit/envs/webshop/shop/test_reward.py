@@ -1,0 +1,73 @@
+from dataclasses import replace
+
+import pytest
+
+from scpo.envs.webshop.catalogue.goals import Goal
+from scpo.envs.webshop.shop.nouns import all_tokens
+from scpo.envs.webshop.shop.reward import matched_attributes, matched_options, reward, similar, type_factor
+from tests.support.webshop_data import small_catalogue
+
+SHOE, CANVAS, TOASTER = small_catalogue().products
+GOAL = Goal(
+    asin=SHOE.asin, instruction="", attributes=("rubber sole", "soft"), options={"color": "red", "size": "large"},
+    price_upper=30.0, title=SHOE.title, query=SHOE.query, category=SHOE.category,
+    product_category=SHOE.product_category,
+)  # fmt: skip
+
+
+def test_everything_right_gives_one():
+    assert reward(SHOE, {"color": "red", "size": "large"}, 25.0, GOAL, all_tokens).value == 1.0
+
+
+def test_each_miss_costs_its_share():
+    # 2 attributes + 2 options + price = 5 parts
+    assert reward(SHOE, {"color": "red"}, 25.0, GOAL, all_tokens).value == pytest.approx(4 / 5)
+    assert reward(SHOE, {}, 31.0, GOAL, all_tokens).value == pytest.approx(2 / 5)
+    wrong_size = reward(SHOE, {"color": "red", "size": "small"}, 30.0, GOAL, all_tokens)
+    assert (wrong_size.options, wrong_size.affordable, wrong_size.value) == (1, True, pytest.approx(4 / 5))
+
+
+def test_a_product_of_another_kind_gives_nothing():
+    assert type_factor(TOASTER, GOAL, all_tokens) == 0.0  # no shared noun
+    assert reward(TOASTER, {"color": "red", "size": "large"}, 1.0, GOAL, all_tokens).value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("title", "query", "category", "expected"),
+    [
+        ("shoe a b c d e f g h i j k", "other", "Else", 0.1),  # 1 of 12 nouns shared: below 0.1
+        ("shoe a b c d", "other", "Else", 0.5),  # 1 of 5: exactly 0.2 is no match
+        ("shoe a b c", "other", "Else", 1.0),  # 1 of 4
+        ("shoe a b c d", "men's sandals", "Else", 1.0),  # the query is the same
+        ("shoe a b c d", "other", "Shoes › X › Clothing", 1.0),  # two parts of the category, in any order
+        ("shoe a b c d", "other", "Shoes › X", 0.5),  # one part
+    ],
+)
+def test_the_type_factor(title, query, category, expected):
+    goal = replace(GOAL, title=title, query=query, product_category=category)
+    assert type_factor(SHOE, goal, lambda text: text.lower().split()) == expected
+
+
+def test_a_goal_title_without_nouns_counts_as_a_fifth_only_by_the_original_rule():
+    # The set of shared nouns is empty, yet the original takes the score 0.2 where the goal's list is empty.
+    assert (
+        type_factor(SHOE, replace(GOAL, title="", query="other", product_category="Else"), lambda t: t.split()) == 0.5
+    )
+
+
+def test_attributes_match_fuzzily_or_inside_the_texts():
+    assert matched_attributes(SHOE, ("rubber soles", "soft sole", "light", "suede")) == 3
+
+
+def test_options_of_a_synthetic_goal_are_compared_as_pairs():
+    assert matched_options(["large"], {"size": "large"}) == 1
+    assert matched_options(["navy blue"], {"color": "navy blue"}) == 1  # blue is a word of the pair
+    assert matched_options(["titanium"], {"color": "titanium"}) == 0  # holds "tan": the original's flaw, kept
+    assert matched_options(["titanium"], ["titanium"]) == 1  # a human goal's value is normalised, too
+    assert matched_options(["10.5"], ["10.5", "black1901"]) == 1
+
+
+def test_similarity_is_rounded_and_ignores_marks_and_latin_1():
+    assert similar("x-large", "X Large")
+    assert similar("café", "caf")
+    assert not similar("", "")

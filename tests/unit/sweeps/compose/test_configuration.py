@@ -1,0 +1,172 @@
+import re
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from scpo.errors import ConfigError
+from sweeps.compose.configuration import CONF, compose_experiment, compose_raw, compose_run, options
+
+
+def test_the_default_is_the_mini_scale():
+    config = compose_run([])
+    assert (config.scale, config.method.name, config.model.name, config.seed) == ("mini", "scpo", "tiny", 0)
+
+
+def test_the_command_line_wins_over_the_scale():
+    config = compose_run(["scale=paper", "model=tiny", "trainer.steps=7"])
+    assert (config.model.name, config.trainer.steps, config.env.games) == ("tiny", 7, "official")
+
+
+def test_options_are_the_files_of_a_group():
+    assert {"grpo", "gigpo", "scpo"} <= set(options("method"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["scale=paper", "env=webshop", "model=qwen2_5_7b"],
+        ["method=hgpo", "seed=3", "~wandb", "+machine.more=[1,{a: 2}]"],
+        ["env=webshop_paper", "method=plain", "model=gpt_4o", "scorer=exact", "trainer=verl"],
+        ["~scale/env", "+estimator@method.other=hgpo", "++seed={a: ${seed}}", "machine.runs_dir=${now:%Y}"],
+        ["+experiment=sweep_theta", "method.shaper.theta=0.3", "trainer.steps=${seed}", "launcher=slurm_a800x4"],
+    ],
+)
+def test_it_composes_as_hydra_does(words):
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        expected = compose("config", overrides=words)
+    assert compose_raw(tuple(words)) == expected
+
+
+def test_what_hydra_can_fill_in_is_filled_in():
+    assert re.fullmatch(r"runs/\d{4}", compose_run(["machine.runs_dir=runs/${now:%Y}"]).machine.runs_dir)
+    assert compose_run(["wandb.project=py${python_version:major}"]).wandb.project == "py3"
+
+
+BAD = {
+    "unknown method": (["method=scop"], "no method is called 'scop'; did you mean scpo?\nallowed: dapo, empg, "),
+    "no method": (["method=null"], "no method is called 'None'"),
+    "unknown experiment": (["+experiment=ablatio"], "did you mean ablation"),
+    "several of which one": (["env=[alfworld,webshop]"], "one env, not a list; allowed: alfworld, webshop"),
+    "group without its place": (["estimator=hgpo"], "unknown key estimator; did you mean method.estimator?"),
+    "group without its place beside a misspelt key": (["stepz=1", "estimator=hgpo"], "unknown key estimator"),
+    "group in a wrong place": (["method@foo=grpo"], "unknown key method@foo; did you mean method?"),
+    "misspelt key in a mapping": (["env={horizn: 5}"], "unknown key env.horizn; did you mean env.horizon?"),
+    "value of another shape": (["machine.scorer=[1]"], "Error merging override machine.scorer=[1]: Cannot merge"),
+    "item of a list": (
+        ["~env.step_filter.no_op_observations.0"],
+        "~env.step_filter.no_op_observations.0: list indices must be integers",
+    ),
+    "number of a choice": (["method=5"], "method=5: Config group override must be a string"),
+    "misspelt deletion": (["~method.shapr"], "unknown key method.shapr; did you mean method.shaper?"),
+    "deletion of another value": (["~method.shaper.theta=0.7"], "'method.shaper.theta' is 0.6 and not 0.7"),
+    "deletion of what is not there": (["method=grpo", "~method.shaper"], "method.shaper is not set in this config"),
+    "misspelt key": (["method.shaper.thetta=1"], "unknown key method.shaper.thetta; did you mean method.shaper.theta?"),
+    "misspelt key with +": (
+        ["+method.shaper.thetta=1"],
+        "unknown key method.shaper.thetta (got 1); did you mean method.shaper.theta?\nkeys of method.shaper: after_",
+    ),
+    "misspelt group": (["methd=scpo"], "unknown key methd; did you mean method?\nkeys of the configuration: env,"),
+    "misspelt group with +": (["+methd=scpo"], "unknown key methd (got 'scpo'); did you mean method?"),
+    "key without its section": (["theta=0.5"], "did you mean method.shaper.theta?"),
+    "key without its section with +": (["+theta=0.5"], "did you mean method.shaper.theta?"),
+    "misspelt key below a union": (["+method.estimator.omga=1"], "did you mean method.estimator.omega?"),
+    "misspelt key below a mapping": (
+        ["+env.validation_panels.valid_seen.splt=x"],
+        "did you mean env.validation_panels.valid_seen.split?",
+    ),
+    "value too large": (
+        ["method.shaper.theta=1.5"],
+        "method.shaper.theta: got 1.5; input should be less than or equal",
+    ),
+    "value below a union": (["method.estimator.gamma=2"], "method.estimator.gamma: got 2;"),
+    "value of another type": (["trainer.steps=many"], "trainer.steps: got 'many'; input should be a valid integer"),
+    "not a number": (["trainer.steps=nan"], "trainer.steps: got nan"),
+    "misspelt choice": (["method.shaper.order=cronological"], "did you mean chronological?"),
+    "host that ignores the bonus": (
+        ["method.host=grpo"],
+        "method.host=grpo: 'grpo' is no host of SCPO; did you mean hgpo?\nallowed: gigpo, hgpo, g2po",
+    ),
+    "no host": (["method.host=null"], "'None' is no host of SCPO"),
+    "host of a method without a shaper": (
+        ["method=gigpo", "method.host=hgpo"],
+        "method=gigpo has no shaper and so no host; method=scpo has one. To run an estimator by itself: method=hgpo",
+    ),
+    "host of a removed shaper": (["~method.shaper", "method.host=hgpo"], "has no shaper"),
+    "setting of another host": (["method.host=hgpo", "method.estimator.omega=2"], "method.estimator.omega"),
+    "estimator that hosts nothing": (
+        ["estimator@method.estimator=grpo"],
+        "'grpo' ignores step returns, so the shaper's credit would be lost; allowed hosts: gigpo, hgpo, g2po",
+    ),
+    "host of a method that only prompts": (["method=plain", "method.host=hgpo"], "no estimator and so no host"),
+    "agent for a model without instructions": (
+        ["method=react"],
+        "method=react needs a model that follows instructions (kind huggingface or api), got model=tiny",
+    ),
+    "prompt without instructions": (
+        ["method=plain", "model=gpt_4o"],
+        "reads env.prompt=verl_agent, got compact: that prompt holds no instructions. Add env.prompt=verl_agent",
+    ),
+    "training what is behind an API": (["model=gpt_4o"], "method=scpo trains; allowed: method=plain, react or"),
+    "agent and estimator": (["+method.agent.name=plain"], "method 'scpo' has both of estimator and agent"),
+    "neither": (["method.estimator=null", "method.shaper=null"], "method 'scpo' has neither of estimator and agent"),
+    "shaper of a method that only prompts": (
+        ["method.estimator=null", "+method.agent.name=plain"],
+        "method 'scpo' prompts and trains nothing: its shaper and sampling must be null",
+    ),
+    "key in place of its variable": (
+        ["method=plain", "model=gpt_4o", "model.key_variable=sk-123"],
+        "model.key_variable: got 'sk-123'; string should match pattern",
+    ),
+    "unknown estimator": (["method.estimator.name=gigp"], "'grpo', 'rloo', 'gigpo', 'hgpo', "),
+    "removed section": (["~method.shaper"], "method.shaper is missing"),
+    "key of an absent section": (
+        ["method=grpo", "method.shaper.theta=1"],
+        "method.shaper.theta is not set in this configuration: its section method.shaper is null here",
+    ),
+    "key of another estimator": (
+        ["method=hgpo", "method.estimator.omega=2"],
+        "method.estimator has no such key here, other choices of it do\nkeys of method.estimator: base_group, context",
+    ),
+    "key of another estimator with +": (
+        ["+method.estimator.critic=1"],
+        "unknown key method.estimator.critic (got 1); did you mean method.estimator.statistics?\n"
+        "keys of method.estimator: anchor_similarity, anchors, gamma,",
+    ),
+    "key of another model": (["model.path=/x"], "model has no such key here, other choices of it do"),
+    "misspelt key shows those of the chosen estimator": (
+        ["method=rloo", "method.estimator.gama=1"],
+        "did you mean method.estimator.gamma?\nkeys of method.estimator: gamma, invalid_penalty, name, ",
+    ),
+    "one value for a section": (["method.estimator=hcapo"], "it is a section: set its keys one by one, method.est"),
+    "experiment for one run": (["+experiment=ablation"], "with +experiment, it is python sweep.py +experiment=abl"),
+    "search for one run": (["search=scpo"], "with +search, it is python sweep.py +search=scpo"),
+    "dry run of one run": (["dry_run=true"], "python sweep.py +experiment=<name> dry_run=true"),
+    "bare name of an experiment": (["ablation"], "the experiment of that name: python sweep.py +experiment=ablation"),
+    "bare name of a search": (["scpo_theta_lambda"], "python sweep.py +search=scpo_theta_lambda"),
+    "dangling interpolation": (
+        ["method.shaper.alpha=${env.alph}"],
+        "method.shaper.alpha: Interpolation key 'env.alph'",
+    ),
+    "Hydra's own sweep": (["seed=0,1"], "one value a key, or a list in quotes"),
+    "no value": (["seed"], "'seed' is no override (there is no = in it)"),
+    "open bracket": (["seed=[0"], "'seed=[0' is no override"),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_clear_error(words, message):
+    with pytest.raises(ConfigError) as caught:
+        compose_run(words)
+    assert message in str(caught.value)
+    assert "hydra" not in str(caught.value).lower()
+
+
+def test_several_mistakes_are_told_together():
+    with pytest.raises(ConfigError, match=r"theta: got 2(.|\n)*steps: got 0"):
+        compose_run(["method.shaper.theta=2", "trainer.steps=0"])
+
+
+def test_an_experiment_comes_with_its_scale():
+    experiment, scale = compose_experiment("ablation", ["scale=paper"])
+    assert (experiment.name, scale) == ("ablation", "paper")

@@ -1,0 +1,103 @@
+import pytest
+
+from scpo.errors import ConfigError
+from sweeps.compose.matrix import expand
+
+
+def names(matrix):
+    return [(cell.row.name, cell.config.seed) for cell in matrix.cells]
+
+
+def test_an_experiment_is_rows_times_axes():
+    matrix = expand("ablation_monotonicity")
+    assert names(matrix) == [(row, seed) for row in ("scpo", "no_monotonicity") for seed in (0, 1, 2)]
+    assert [cell.config.method.shaper.monotonic for cell in matrix.cells] == [True] * 3 + [False] * 3
+    assert not matrix.notes
+
+
+def test_each_run_has_its_own_seed_and_the_rest_in_common():
+    configs = list(expand("ablation_monotonicity", ["trainer.steps=9"]).runs.values())[:3]
+    assert {config.trainer.steps for config in configs} == {9}
+    assert len({config.model_copy(update={"seed": 0}).model_dump_json() for config in configs}) == 1
+
+
+@pytest.mark.parametrize("words", [["env.train_panel.seed=${seed}"], ["env.train_panel.seed='${${wandb.project}}'"]])
+def test_a_value_that_refers_to_the_seed_follows_it(words):
+    runs = expand("ablation_monotonicity", [*words, "wandb.project=seed"]).runs.values()
+    assert [run.env.train_panel.seed for run in runs] == [0, 1, 2, 0, 1, 2]
+
+
+def test_overriding_an_axis_replaces_it():
+    assert names(expand("ablation_monotonicity", ["seeds=[5]", "env=alfworld"])) == [
+        ("scpo", 5),
+        ("no_monotonicity", 5),
+    ]
+    assert names(expand("ablation_monotonicity", ["seeds=4"])) == [("scpo", 4), ("no_monotonicity", 4)]
+    models = expand("ablation_monotonicity", ["model=[tiny,qwen2_5_1_5b]", "seeds=[0]"])
+    assert [cell.config.model.name for cell in models.cells] == ["tiny", "1.5B", "tiny", "1.5B"]
+
+
+def test_the_scale_chooses_the_axes():
+    matrix = expand("ablation_monotonicity", ["scale=paper"])
+    assert {cell.config.model.name for cell in matrix.cells} == {"1.5B"}
+    assert {cell.config.env.games for cell in matrix.cells} == {"official"}
+
+
+def test_equal_configurations_have_equal_ids_in_every_experiment():
+    whole, part = expand("ablation"), expand("ablation_monotonicity")
+    assert set(part.runs) < set(whole.runs)
+
+
+def test_rows_with_equal_configurations_share_a_run_with_a_note():
+    matrix = expand("ablation_reference", ["seeds=[0]"])
+    assert not matrix.notes
+    matrix.add(matrix.experiment.rows[1], matrix.cells[0].config)
+    assert len(matrix.runs) == 2
+    assert matrix.notes == [
+        f"row shortest_reference and row scpo are the same run {matrix.cells[0].run_id}; it runs once"
+    ]
+
+
+def test_a_host_is_a_row_like_any_other():
+    hosts = {cell.row.name: cell.config.method for cell in expand("hosts", ["seeds=[0]"]).cells}
+    assert {name: method.estimator.name for name, method in hosts.items() if method.shaper} == {
+        "scpo_gigpo": "gigpo", "scpo_hgpo": "hgpo", "scpo_g2po": "g2po"
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=r"row scpo_hgpo sets method\.host=hgpo itself"):
+        expand("hosts", ["method.host=gigpo"])
+
+
+def test_a_seed_given_twice_is_one_run():
+    assert len(expand("ablation_order", ["seeds=[1,1]"]).cells) == 2
+
+
+BAD = {
+    "key of a row": (["method.shaper.monotonic=true"], "row no_monotonicity sets method.shaper.monotonic=false itself"),
+    "section of a row's key": (["method.shaper={}"], "row no_monotonicity sets method.shaper.monotonic=false itself"),
+    "group of a row": (["method=grpo"], "row scpo sets method=scpo itself"),
+    "unknown method": (["method=scop"], "no method is called 'scop'; did you mean scpo?"),
+    "misspelt key": (["trainer.stepz=1"], "did you mean trainer.steps?"),
+    "key that is there with +": (
+        ["+trainer.steps=1"],
+        "trainer.steps is in the configuration already; leave out the +",
+    ),
+    "misspelt key with +": (["+trainer.stepz=1"], "did you mean trainer.steps?"),
+    "value out of range": (["method.shaper.theta=7"], "row scpo: method.shaper.theta: got 7"),
+    "one seed": (["seed=1"], "the axes of an experiment take values or lists"),
+    "no seeds": (["seeds=[]"], "needs at least one value"),
+    "a word for a seed": (["seeds=[one]"], "seed: got 'one'"),
+    "unknown model": (["model=tine"], "no model is called 'tine'; did you mean tiny?"),
+    "unknown scale": (["scale=huge"], "no scale is called 'huge'"),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), BAD.values(), ids=BAD)
+def test_a_wrong_override_is_refused_with_its_reason(words, message):
+    with pytest.raises(ConfigError) as caught:
+        expand("ablation_monotonicity", words)
+    assert message in str(caught.value)
+
+
+def test_a_word_that_a_row_says_itself_contradicts_nothing():
+    words = ["seeds=[0]", "env=alfworld", "trainer=local", "scale=paper", "model=qwen2_5_1_5b"]
+    assert {cell.config.trainer.name for cell in expand("main_table", words).cells} == {"local"}

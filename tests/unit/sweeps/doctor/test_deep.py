@@ -1,0 +1,47 @@
+"""The doctor's slow checks against planted defects, one test each."""
+
+import pytest
+
+from scpo.tracking.atomic import write_json
+from sweeps.doctor import data, deep
+from sweeps.records import run_folders as store
+from tests.support.findings import assert_finds
+
+SHOP = ("env=webshop", "env.generated.products=60", "env.test_goals=10", "env.validation_panels.test.goals=10",
+        "env.train_panel.goals=10", "env.validation_panels.train_games.goals=10")  # fmt: skip
+
+
+def test_a_scorer_that_credits_next_to_nothing(subject):
+    found = deep.check_loaded_scorer(subject("scorer=exact"))
+    assert_finds(found, "warning", "0% of a sample's pairs score at least theta=0.6", "lower method.shaper.theta")
+
+
+@pytest.mark.slow
+def test_a_scorer_that_cannot_be_loaded(subject):
+    found = deep.check_loaded_scorer(subject("scorer.path=/no/such/scorer"))
+    assert_finds(found, "error", "/no/such/scorer", "scorer=minilm")
+
+
+def test_an_order_without_a_hold_out_is_warned_of_at_once(subject):
+    found = data.check_data(subject("env=webshop", "env.order=verl_agent"))
+    assert_finds(found, "warning", "holds no goals out", "env.order=fixed")
+
+
+def test_goals_that_training_shares_with_the_test(subject):
+    found = deep.check_shop(subject(*SHOP, "env.order=verl_agent"))
+    assert_finds(found, "warning", "of the test goals", "env.order=fixed")
+
+
+def test_panels_that_an_earlier_run_was_not_given(subject):
+    what = subject(*SHOP)
+    folder = store.ensure(what.first)
+    write_json(folder.panels, {"train": {"sha256": "ab" * 32, "tasks": []}})
+    found = deep.check_panels(what)
+    assert_finds(found, "error", f"other tasks than run {folder.run_id} was given", "restore the games")
+
+
+def test_a_checksum_that_is_not_the_official_one(subject, tmp_path):
+    (tmp_path / data.OFFICIAL_SHOP[1]).write_text("[]")
+    words = (*SHOP, "env.catalogue=official", f"machine.webshop_data={tmp_path}")
+    found = [one for one in deep.check_shop(subject(*words)) if one.check.startswith("file")]
+    assert_finds(found, "error", "differs from the official file", "download it again")

@@ -1,0 +1,384 @@
+"""The doctor against planted defects, one test each: it must see it, say the right level, and name the mend."""
+
+import json
+import os
+import shutil
+import socket
+import stat
+
+import pytest
+
+from scpo.schema import SlurmLauncher
+from sweeps import __main__ as cli
+from sweeps.doctor import data, machine, packages, services, slurm
+from sweeps.doctor.finding import Level
+from sweeps.doctor.report import QUICK, examine
+from sweeps.doctor.subject import Subject, read_subject
+from sweeps.records.provenance import REPOSITORY
+from tests.support.findings import assert_finds, only
+
+PYPROJECT = """
+[project]
+requires-python = "{python}"
+dependencies = ["{core}"]
+[project.optional-dependencies]
+alfworld = ["numpy>=1"]
+local = []
+track = []
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project file with the given demands, and the constraints beside it."""
+
+    def make(python=">=3.11", core="numpy", pins="numpy>=1"):
+        (tmp_path / "pyproject.toml").write_text(PYPROJECT.format(python=python, core=core))
+        (tmp_path / "constraints.txt").write_text(f"# pins\n{pins}\n")
+        return tmp_path
+
+    return make
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """Shell scripts, the only commands on the PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+
+    def plant(name, script):
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    return plant
+
+
+def test_this_machine_and_the_defaults_have_no_error(subject):
+    assert not [one for one in examine(subject(), slow=False) if one.level is Level.ERROR]
+
+
+def test_an_old_python(subject, project):
+    found = packages.check_packages(subject(), project(python=">=3.99"))
+    assert_finds(found, "error", "allowed: >=3.99", "make setup PYTHON=")
+
+
+def test_a_missing_package(subject, project):
+    found = packages.check_packages(subject(), project(core="no-such-package-at-all"))
+    assert_finds(found, "error", "no-such-package-at-all is not installed", "make setup")
+
+
+def test_a_package_that_is_too_old(subject, project):
+    found = packages.check_packages(subject(), project(core="numpy>=99"))
+    assert_finds(found, "error", "allowed: >=99")
+
+
+def test_another_version_than_the_tested_one(subject, project):
+    found = packages.check_packages(subject(), project(pins="numpy==1.0"))
+    assert_finds(found, "warning", "(tested: 1.0)", "constraints.txt")
+
+
+def test_more_runs_at_a_time_than_cores(subject):
+    cores = len(os.sched_getaffinity(0))
+    found = machine.check_cpus(subject("+search=scpo", f"launcher.slots={cores + 1}"))
+    assert_finds(found, "warning", f"on {cores} cores: they will wait", f"launcher.slots={cores}")
+
+
+def test_a_container_whose_quota_is_below_its_cores(subject, tmp_path, monkeypatch):
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    assert_finds(machine.check_cpus(subject()), "warning", "on 0.5 cores (of ", "launcher.slots=1")
+
+
+def test_a_machine_with_too_little_memory(subject, tmp_path, monkeypatch):
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 4194304 kB\n")
+    monkeypatch.setattr(machine, "MEMINFO", tmp_path / "meminfo")
+    found = machine.check_memory(subject("+search=scpo", "launcher.slots=4"))
+    assert_finds(found, "error", "4.0 GiB free; 4 at a time need at least 5.6 GiB", "launcher.slots=2")
+
+
+def test_a_container_with_too_little_memory(subject, tmp_path, monkeypatch):
+    (tmp_path / "memory.max").write_text(f"{1 << 30}\n")
+    (tmp_path / "memory.current").write_text(f"{1 << 29}\n")
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    assert_finds(machine.check_memory(subject()), "error", "0.5 GiB free", "larger machine")
+
+
+def test_a_disk_without_room_for_the_checkpoints(subject, monkeypatch):
+    usage = shutil.disk_usage("/")._replace(free=1 << 30)
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: usage)
+    found = machine.check_disk(subject("model=qwen2_5_1_5b", "env.prompt=verl_agent"))
+    assert_finds(found, "error", "1.0 GiB free", "machine.runs_dir")
+
+
+def test_a_disk_without_inodes(subject, monkeypatch):
+    few = os.statvfs_result((4096, 4096, 1 << 30, 1 << 30, 1 << 30, 1000, 5, 5, 0, 255))
+    monkeypatch.setattr(machine.os, "statvfs", lambda _: few)
+    assert_finds(machine.check_disk(subject()), "error", "5 inodes are left")
+
+
+def test_a_run_folder_that_cannot_be_written():
+    assert_finds(machine.check_run_folder(read_subject(["machine.runs_dir=/proc/runs"])), "error", "/proc (proc)")
+
+
+def mounted(tmp_path, monkeypatch, kind):
+    (tmp_path / "mounts").write_text(f"disk / ext4 rw 0 0\nother {tmp_path} {kind} rw 0 0\n")
+    monkeypatch.setattr(machine, "MOUNTS", tmp_path / "mounts")
+
+
+def test_a_run_folder_that_a_restart_empties(subject, tmp_path, monkeypatch):
+    mounted(tmp_path, monkeypatch, "tmpfs")
+    assert_finds(machine.check_run_folder(subject()), "warning", "is tmpfs: gone when the machine restarts")
+
+
+def test_a_sqlite_study_on_a_network_file_system(subject, tmp_path, monkeypatch):
+    mounted(tmp_path, monkeypatch, "nfs4")
+    found = machine.check_run_folder(subject("+search=scpo", "search.storage=sqlite"))
+    assert_finds(found, "error", "sqlite on nfs4", "search.storage=journal")
+
+
+def test_a_gpu_that_is_not_there(subject, commands):
+    assert_finds(machine.check_gpus(subject("machine.device=cuda")), "error", "shows no GPU", "machine.device=auto")
+
+
+def test_a_large_model_without_a_gpu(subject, commands):
+    found = machine.check_gpus(subject("model=qwen2_5_7b", "env.prompt=verl_agent"))
+    assert_finds(found, "warning", "days a step on a CPU")
+
+
+def test_a_gpu_too_small_for_the_model(subject, commands):
+    commands("nvidia-smi", "echo 'Tiny GPU, 8192'")
+    found = machine.check_gpus(subject("model=qwen2_5_7b", "env.prompt=verl_agent"))
+    assert_finds(found, "error", "7B needs at least 53 GiB a GPU, there is 8.0 GiB", "larger GPUs")
+
+
+SITE = (REPOSITORY / "slurm/site.yaml").read_text().replace("partition: null", "partition: a800")
+
+
+@pytest.fixture
+def cluster(subject, tmp_path, commands):
+    """A subject on Slurm: commands that answer, and a site with the partition `a800`."""
+
+    def make(row="a800|up|2-00:00:00|64|gpu:a800:4(S:0-1)", sacct="exit 0", without=(), site=SITE, time_h=24):
+        for name in set(slurm.COMMANDS) - set(without):
+            commands(name, {"sinfo": f"echo '{row}'", "sacct": sacct}.get(name, "exit 0"))
+        path = tmp_path / "site.yaml"
+        if site is not None:
+            path.write_text(site)
+        launcher = SlurmLauncher(
+            name="slurm", gpus=4, cpus=32, parallelism=8, time_h=time_h, warn_s=1800, max_timeouts=3, max_failures=3,
+            site=str(path),
+        )  # fmt: skip
+        config = subject().first.model_copy(update={"launcher": launcher})
+        return Subject((config,), 1)
+
+    return make
+
+
+def test_a_cluster_that_fits(cluster):
+    assert {one.level for one in slurm.check_slurm(cluster())} == {Level.OK}
+
+
+def test_without_a_partition_of_the_sites_the_default_one_is_looked_at(cluster):
+    rows = "large|up|2-00:00:00|64|gpu:4\ndefault*|up|2-00:00:00|8|gpu:4"
+    found = slurm.check_slurm(cluster(row=rows, site=SITE.replace("partition: a800", "partition: null")))
+    assert_finds(found, "error", "nodes have 8 cores")
+
+
+def test_a_machine_without_slurm(cluster):
+    assert_finds(slurm.check_slurm(cluster(without=("sbatch", "sacct"))), "error", "not found: sbatch, sacct")
+
+
+def test_a_cluster_without_accounting(cluster):
+    found = slurm.check_slurm(cluster(sacct="echo 'Slurm accounting storage is disabled' >&2; exit 1"))
+    assert_finds(found, "warning", "accounting storage is disabled", "slurmdbd")
+
+
+def test_a_site_file_that_is_not_there(cluster):
+    assert_finds(slurm.check_slurm(cluster(site=None)), "error", "No such file", "launcher.site=")
+
+
+def test_a_job_whose_time_limit_nobody_knows(cluster):
+    found = slurm.check_slurm(cluster(time_h=None))
+    assert_finds(found, "error", "say how long a job may run", "launcher.time_h=")
+
+
+def test_a_partition_that_the_cluster_lacks(cluster):
+    assert_finds(slurm.check_slurm(cluster(row="")), "error", "has no such partition")
+
+
+BAD_PARTITIONS = {
+    "down": ("a800|down|2-00:00:00|64|gpu:4", "error", "is down"),
+    "few cores": ("a800|up|2-00:00:00|16|gpu:4", "error", "nodes have 16 cores, a job asks for 32"),
+    "few GPUs": ("a800|up|2-00:00:00|64|gpu:a800:2", "error", "nodes have 2 GPUs, a job asks for 4"),
+    "no GPUs": ("a800|up|2-00:00:00|64|(null)", "error", "nodes have 0 GPUs"),
+    "short limit": ("a800|up|12:00:00|64|gpu:a800:4", "warning", "allows 12 h, a job asks for 24 h"),
+}
+
+
+@pytest.mark.parametrize(("row", "level", "text"), BAD_PARTITIONS.values(), ids=BAD_PARTITIONS)
+def test_a_partition_that_does_not_fit(cluster, row, level, text):
+    assert_finds(slurm.check_slurm(cluster(row=row)), level, text)
+
+
+OFFICIAL = ("env.games=official",)
+
+
+def test_official_games_without_a_folder(subject, monkeypatch):
+    found = data.check_data(subject(*OFFICIAL, "machine.alfworld_data=null"))
+    assert_finds(found, "error", "ALFWORLD_DATA is not set", "alfworld-download")
+
+
+def test_official_games_that_are_incomplete(subject, tmp_path):
+    for split in data.OFFICIAL_GAMES:
+        game = tmp_path / "json_2.1.1" / split / "heat-Egg" / "trial"
+        game.mkdir(parents=True)
+        (game / "game.tw-pddl").touch()
+    found = data.check_data(subject(*OFFICIAL, f"machine.alfworld_data={tmp_path}"))
+    assert_finds(found, "warning", "1 train, 1 valid_seen, 1 valid_unseen; the release has 3553 train")
+
+
+def test_an_empty_split_of_official_games(subject, tmp_path):
+    (tmp_path / "json_2.1.1").mkdir()
+    found = data.check_data(subject(*OFFICIAL, f"machine.alfworld_data={tmp_path}"))
+    assert_finds(found, "error", "0 train, 0 valid_seen")
+
+
+def test_an_official_catalogue_without_its_files(subject, tmp_path):
+    words = ("env=webshop", "env.catalogue=official", f"machine.webshop_data={tmp_path}")
+    (tmp_path / data.OFFICIAL_SHOP[0]).write_text("[]")
+    assert_finds(data.check_data(subject(*words)), "error", f"{tmp_path} lacks", "python -m scpo.envs.webshop")
+
+
+def test_human_goals_without_their_file(subject, tmp_path):
+    for name in data.OFFICIAL_SHOP:
+        (tmp_path / name).write_text("[]")
+    words = ("env=webshop", "env.catalogue=official", "env.goals=human", f"machine.webshop_data={tmp_path}")
+    assert_finds(data.check_data(subject(*words)), "error", "items_human_ins.json")
+
+
+def model_folder(tmp_path, files):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return f"model.path={folder}"
+
+
+SHARDS = json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}})
+WHOLE = {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors": "w"}
+BROKEN_MODELS = {
+    "no weights": ({"config.json": "{}", "tokenizer.json": "{}"}, "lacks model.safetensors"),
+    "empty weights": ({**WHOLE, "model.safetensors": ""}, "lacks model.safetensors"),
+    "no tokenizer": ({**WHOLE, "tokenizer.json": ""}, "lacks a tokenizer"),
+    "no configuration": ({**WHOLE, "config.json": ""}, "lacks config.json"),
+    "lost shard": (
+        {**WHOLE, "model.safetensors.index.json": SHARDS, "model-1.safetensors": "w"},
+        "lacks model-2.safetensors",
+    ),
+    "damaged index": ({**WHOLE, "model.safetensors.index.json": "{"}, "a readable model.safetensors.index.json"),
+}
+LARGE = ("model=qwen2_5_1_5b", "env.prompt=verl_agent")
+
+
+@pytest.mark.parametrize(("files", "text"), BROKEN_MODELS.values(), ids=BROKEN_MODELS)
+def test_a_model_folder_that_lacks_a_part(subject, tmp_path, files, text):
+    assert_finds(data.check_models(subject(*LARGE, model_folder(tmp_path, files))), "error", text, "model.path=")
+
+
+def test_a_whole_model_folder(subject, tmp_path):
+    assert [one.level for one in data.check_models(subject(*LARGE, model_folder(tmp_path, WHOLE)))] == [Level.OK]
+
+
+def test_a_model_path_that_is_not_there(subject):
+    found = data.check_models(subject(*LARGE, "model.path=/no/such/model"))
+    assert_finds(found, "error", "there is no folder /no/such/model")
+
+
+def test_a_model_that_is_still_to_be_downloaded(subject, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    assert_finds(data.check_models(subject(*LARGE)), "warning", "the first run downloads it", "hf download Qwen/")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert_finds(data.check_models(subject(*LARGE)), "error", "HF_HUB_OFFLINE is set")
+
+
+def test_a_scorer_whose_package_is_missing(subject):
+    found = data.check_scorers(subject("scorer.path=package:no_such_scorer"))
+    assert_finds(found, "error", "package no_such_scorer is not installed", "pip install no-such-scorer")
+
+
+API = ("method=plain", "model=gpt_4o", "env.prompt=verl_agent")
+
+
+@pytest.fixture
+def listening():
+    """The address of a server that takes connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def closed():
+    """An address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_an_endpoint_without_its_key(subject, monkeypatch, listening):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    found = services.check_endpoints(subject(*API, f"model.base_url={listening}"))
+    assert_finds(found, "error", "OPENAI_API_KEY is not set", "export OPENAI_API_KEY")
+
+
+def test_an_endpoint_that_does_not_answer_and_a_key_that_is_not_shown(subject, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    found = list(services.check_endpoints(subject(*API, f"model.base_url={closed()}")))
+    assert_finds(found, "error", "does not answer: Connection refused", "model.base_url=")
+    assert "sk-secret" not in str(found)
+
+
+def test_wandb_online_without_a_key(subject, monkeypatch, tmp_path, listening):
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("WANDB_BASE_URL", listening)
+    found = services.check_wandb(subject("wandb.mode=online"))
+    assert_finds(found, "warning", "no key for", "wandb login")
+
+
+def test_wandb_online_and_unreachable(subject, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", closed())
+    found = services.check_wandb(subject("wandb.mode=online"))
+    assert_finds(found, "warning", "does not answer", "wandb.mode=offline")
+
+
+def test_a_check_that_breaks_is_a_finding_and_stops_no_other(subject, monkeypatch):
+    monkeypatch.setitem(QUICK, "cpus", lambda _: (_ for _ in ()).throw(OSError("no such counter")))
+    found = list(examine(subject(), slow=False))
+    assert only(found).text == "the check itself failed: OSError: no such counter"
+    assert len(found) > len(QUICK) - 2
+
+
+def test_the_exit_status_and_json_are_for_scripts(tmp_path, capsys):
+    runs = f"machine.runs_dir={tmp_path}"
+    assert cli.main(["doctor", runs, "--json"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert {"check", "level", "text", "mend"} == set(records[0])
+    assert cli.main(["doctor", runs, "machine.alfworld_data=null", *OFFICIAL]) == 1
+    assert "mend: alfworld-download" in capsys.readouterr().out
+    assert cli.main(["doctor", "method.shaper.thet=1"]) == 2
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_experiment_is_looked_at_once_for_each_environment_and_model():
+    subject = read_subject(["+experiment=prompting", "scale=paper", "env=webshop", "model=qwen2_5_1_5b"])
+    assert len({(one.env.name, one.model.name) for one in subject.configs}) == len(subject.configs)
+    assert subject.runs > len(subject.configs)
+    assert {"agents", "track", "webshop"} <= set(packages.needed_extras(subject))
+
+
+def test_the_projects_own_root_has_what_the_doctor_reads():
+    assert (REPOSITORY / "pyproject.toml").is_file()
+    assert (REPOSITORY / "constraints.txt").is_file()

@@ -1,0 +1,129 @@
+import os
+import signal
+import time
+
+import pytest
+
+from scpo.errors import ConfigError
+from scpo.tracking import State
+from sweeps.local.slot_pool import Pool, Slot, slots_for
+from sweeps.records import run_folders as store
+from tests.support import fake_runs as fake
+
+
+class Board:
+    def __init__(self):
+        self.seen = []
+
+    def started(self, folder, config):
+        self.seen.append(("started", folder.run_id))
+
+    def progress(self, folder, step, success):
+        self.seen.append(("progress", folder.run_id, step, success))
+
+    def ended(self, folder, outcome):
+        self.seen.append(("ended", folder.run_id, outcome.state))
+
+
+def run(tmp_path, script, seeds=(0,), slots=1):
+    made = [fake.make_run(tmp_path, f"seed={seed}") for seed in seeds]
+    pool = Pool(script, [Slot(index) for index in range(slots)], Board())
+    completed = pool.run({folder.run_id: (folder, folder.read_config()) for folder in made})
+    return completed, pool, made
+
+
+def script(tmp_path, text):
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    return path
+
+
+def slots(runs, *words):
+    return [slot.gpus for slot in slots_for([fake.compose_run(list(words))] * runs)]
+
+
+def test_without_gpus_slots_are_one_for_each_thread_count_of_cores_at_most_one_a_run(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    cores = len(os.sched_getaffinity(0))
+    assert slots(1000) == [None] * cores
+    assert slots(1) == [None]
+    assert slots(5, f"machine.threads={cores + 1}") == [None]
+    assert slots(5, "launcher.slots=3") == [None] * 3
+
+
+def test_visible_gpus_are_handed_out(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,5,GPU-7")
+    assert slots(9) == ["2", "3", "5", "GPU-7"]
+    assert slots(1) == ["2"]
+    assert slots(9, "launcher.gpus_per_run=2") == ["2,3", "5,GPU-7"]
+    assert slots(9, "launcher.gpus_per_run=3") == ["2,3,5"]
+    assert slots(9, "launcher.gpus_per_run=4", "launcher.slots=2") == ["2,3,5,GPU-7"] * 2
+    assert slots(9, "machine.device=cpu")[0] is None
+    with pytest.raises(ConfigError, match=r"gpus_per_run=5: this machine shows 4 GPUs \(2, 3, 5, GPU-7\)"):
+        slots(9, "launcher.gpus_per_run=5")
+
+
+def test_each_run_sees_the_gpus_of_its_slot(tmp_path):
+    made = [fake.make_run(tmp_path / "runs", f"seed={seed}") for seed in (0, 1)]
+    path = script(tmp_path, "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep(0.3)")
+    Pool(path, [Slot(0, "4"), Slot(1, "6")], Board()).run({one.run_id: (one, one.read_config()) for one in made})
+    assert sorted(one.attempt_log(1).read_text() for one in made) == ["4\n", "6\n"]
+
+
+def test_who_decides_later_what_to_run_starts_runs_as_slots_get_free(tmp_path):
+    made = [fake.make_run(tmp_path, f"seed={seed}") for seed in range(3)]
+    waiting, ended = list(made), {}
+    with Pool(fake.FAULTS / "fake_train.py", [Slot(0), Slot(1)], Board()) as pool:
+        while len(ended) < 3:
+            while pool.free and waiting:
+                folder = waiting.pop()
+                pool.start(folder, folder.read_config())
+            assert len(pool.outcomes) + 2 - pool.free + len(waiting) == 3
+            ended |= pool.poll()
+            time.sleep(0.02)
+    assert {run_id: one.state for run_id, one in ended.items()} == {one.run_id: State.DONE for one in made}
+
+
+def test_one_slot_runs_one_after_the_other_and_shows_each_end(tmp_path):
+    completed, pool, (a, b) = run(tmp_path / "runs", fake.FAULTS / "fake_train.py", seeds=(0, 1))
+    assert completed
+    events = [event for event in pool.board.seen if event[0] != "progress"]
+    assert events == [
+        *(("started", a.run_id), ("ended", a.run_id, State.DONE)),
+        *(("started", b.run_id), ("ended", b.run_id, State.DONE)),
+    ]
+    assert ("progress", b.run_id, 4, 4 / 7 + 1) in pool.board.seen
+
+
+def test_a_process_that_dies_before_its_first_line_gives_its_last_words(tmp_path):
+    path = script(tmp_path, "raise SystemExit('no module named games')")
+    _, pool, (folder,) = run(tmp_path / "runs", path)
+    outcome = pool.outcomes[folder.run_id]
+    assert (outcome.state, outcome.reason) == (State.FAILED, "ended with exit status 1: no module named games")
+    assert folder.read_status().reason == outcome.reason
+
+
+def test_a_process_that_kills_itself_is_named_with_its_signal(tmp_path):
+    path = script(tmp_path, "import os; os.kill(os.getpid(), 9)")
+    _, pool, (folder,) = run(tmp_path / "runs", path)
+    assert pool.outcomes[folder.run_id].reason == "killed by SIGKILL"
+
+
+def test_a_run_that_another_process_has_is_left_to_it(tmp_path):
+    folder = fake.make_run(tmp_path)
+    with store.run_lock(folder):
+        _, pool, _ = run(tmp_path, fake.FAULTS / "fake_train.py")
+    assert pool.outcomes[folder.run_id].state is State.RUNNING
+    assert not folder.attempt(1).exists()
+
+
+def test_threads_of_the_config_reach_the_process(tmp_path):
+    path = script(tmp_path, "import os; print(os.environ['OMP_NUM_THREADS'], os.environ['MKL_NUM_THREADS'])")
+    _, _, (folder,) = run(tmp_path / "runs", path)
+    assert folder.attempt_log(1).read_text() == "1 1\n"
+
+
+def test_the_pool_gives_the_signal_handlers_back(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    run(tmp_path / "runs", script(tmp_path, ""))
+    assert signal.getsignal(signal.SIGTERM) is before

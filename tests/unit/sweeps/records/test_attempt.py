@@ -1,0 +1,196 @@
+import os
+import signal
+import sys
+
+import pytest
+
+from scpo.errors import GameError, RecordError
+from scpo.tracking import State, StopRequest, Tracker
+from scpo.tracking.atomic import read_json
+from sweeps.records import attempt as entry
+from sweeps.records import provenance
+from sweeps.records import run_folders as store
+from tests.faults import fake_train
+from tests.support import fake_runs as fake
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return fake.make_run(tmp_path)
+
+
+def test_a_run_is_done_and_left_alone_afterwards(folder):
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+    status = folder.read_status()
+    assert (status.state, status.attempt, status.step, status.steps, status.pid) == (State.DONE, 1, 4, 4, None)
+    before = folder.metrics.read_bytes()
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+    assert (fake.starts(folder), folder.metrics.read_bytes()) == (1, before)
+
+
+def test_an_exception_is_a_one_line_reason_with_the_traceback_in_the_log(folder):
+    def broken(_config, _folder, _stop):
+        raise ValueError("no games\nat all")
+
+    assert entry.run(folder, broken) == entry.EXIT_FAILED
+    status = folder.read_status()
+    assert (status.state, status.reason) == (State.FAILED, "ValueError: no games")
+    assert "Traceback" in folder.attempt_log(1).read_text()
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+    assert folder.read_status().attempt == 2
+    assert folder.latest.resolve() == folder.attempt(2).resolve()
+
+
+def test_a_mistake_of_the_user_is_told_without_a_traceback(folder):
+    def without_games(_config, _folder, _stop):
+        raise GameError("no games\nrun alfworld-download")
+
+    assert entry.run(folder, without_games) == entry.EXIT_FAILED
+    assert folder.read_status().reason == "GameError: no games"
+    log = folder.attempt_log(1).read_text()
+    assert "no games\nrun alfworld-download" in log
+    assert "Traceback" not in log
+
+
+def test_a_trainer_that_returns_early_has_failed(folder):
+    assert entry.run(folder, lambda *_: None) == entry.EXIT_FAILED
+    assert "returned at step 0 of 4 without being asked" in folder.read_status().reason
+
+
+@pytest.mark.parametrize("number", entry.STOP_SIGNALS)
+def test_a_signal_stops_at_the_next_step_boundary(folder, number):
+    def interrupted(config, folder, should_stop):
+        with Tracker(folder, config) as tracker:
+            tracker.log(0, {}, {})
+            assert not should_stop()
+            os.kill(os.getpid(), number)
+            tracker.log(1, {}, {})
+            assert should_stop()
+
+    before = signal.getsignal(number)
+    assert entry.run(folder, interrupted) == entry.EXIT_INTERRUPTED
+    status = folder.read_status()
+    assert (status.state, status.reason, status.step) == (State.INTERRUPTED, "asked to stop after step 1", 1)
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_stops_at_once(folder):
+    def stubborn(_config, _folder, _stop):
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        pytest.fail("not reached")
+
+    assert entry.run(folder, stubborn) == entry.EXIT_INTERRUPTED
+    assert folder.read_status().reason == "stopped in the middle of a step"
+
+
+@pytest.mark.parametrize("state", [State.CANCELLED, State.PRUNED])
+def test_a_run_that_is_told_to_stop_ends_at_its_next_step_as_it_was_told(folder, state):
+    def told(config, folder, should_stop):
+        with Tracker(folder, config) as tracker:
+            tracker.log(0, {}, {})
+            assert not should_stop()
+            folder.request_stop(StopRequest(state=state, reason="no good"))
+            assert should_stop()
+
+    assert entry.run(folder, told) == entry.EXIT_INTERRUPTED
+    assert (folder.read_status().state, folder.read_status().reason) == (state, "no good")
+    entry.run(folder, fake_train.train)
+    assert (folder.read_status().state, fake.starts(folder)) == (state, 0)
+
+
+def test_a_run_that_is_told_to_stop_while_it_waits_never_starts(folder):
+    folder.request_stop(StopRequest(state=State.CANCELLED, reason="changed my mind"))
+    assert entry.run(folder, fake_train.train) == entry.EXIT_INTERRUPTED
+    assert (folder.read_status().reason, fake.starts(folder)) == ("changed my mind", 0)
+
+
+def test_a_request_to_interrupt_holds_for_one_attempt(folder):
+    folder.request_stop(StopRequest(state=State.INTERRUPTED, reason="preempted"))
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+
+
+def test_failures_are_counted_over_attempts(folder):
+    for _ in range(2):
+        entry.run(folder, lambda *_: None)
+    assert folder.read_status().failures == 2
+
+
+def test_signals_that_come_when_training_is_over_do_not_keep_its_end_from_being_written(folder, monkeypatch):
+    def interrupted(config, folder, should_stop):
+        with Tracker(folder, config) as tracker:
+            tracker.log(1, {}, {})
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    update = folder.update_status
+
+    def signalled(**changes):
+        if "failures" in changes:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return update(**changes)
+
+    monkeypatch.setattr(folder, "update_status", signalled)
+    assert entry.run(folder, interrupted) == entry.EXIT_INTERRUPTED
+    assert folder.read_status().state is State.INTERRUPTED
+
+
+def test_a_signal_in_the_last_step_changes_nothing(folder):
+    def late(config, folder, stop):
+        fake_train.train(config, folder, stop)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert entry.run(folder, late) == entry.EXIT_DONE
+
+
+def test_what_another_process_runs_is_not_touched(folder):
+    with store.run_lock(folder):
+        before = folder.status.read_bytes()
+        assert entry.run(folder, fake_train.train) == entry.EXIT_BUSY
+    assert folder.status.read_bytes() == before
+    assert not fake.starts(folder)
+
+
+def checkpointed(folder, commit):
+    (folder.checkpoint(2)).mkdir(parents=True)
+    (folder.checkpoint(2) / "COMPLETE").touch()
+    folder.update_status(state=State.INTERRUPTED, commit=commit)
+
+
+def test_resuming_under_another_commit_is_refused_unless_allowed(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "git_commit", lambda: "new")
+    checkpointed(folder, "old")
+    assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
+    assert "stopped at step 2 under commit old, the code is now new" in folder.read_status().reason
+    assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
+    fake.make_run(tmp_path, "machine.resume_across_versions=true")
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+    assert folder.read_status().commit == "new"
+
+
+def test_a_run_without_a_checkpoint_starts_again_under_any_commit(folder, monkeypatch):
+    monkeypatch.setattr(provenance, "git_commit", lambda: "new")
+    folder.update_status(state=State.FAILED, commit="old")
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+
+
+def test_a_run_folder_of_another_configuration_is_refused(folder):
+    folder.write_config(folder.read_config().model_copy(update={"seed": 3}))
+    with pytest.raises(RecordError, match="seed is 3"):
+        entry.run(folder, fake_train.train)
+
+
+def test_provenance_tells_code_packages_and_machine_but_no_secrets(folder, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "planted-secret")
+    monkeypatch.setattr(sys, "argv", ["train.py", "planted-secret"])
+    entry.run(folder, fake_train.train)
+    recorded = read_json(folder.provenance)["attempts"]["1"]
+    assert {"commit", "dirty", "host", "cpu", "gpus", "python", "seed", "packages"} <= recorded.keys()
+    assert recorded["packages"]["pydantic"]
+    for path in folder.path.rglob("*"):
+        assert path.is_dir() or path.name == "uncommitted.diff" or b"planted-secret" not in path.read_bytes()
+
+
+def test_threads_are_set_before_training(folder, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")
+    entry.run(folder, lambda *_: None)
+    assert os.environ["OMP_NUM_THREADS"] == "1"

@@ -1,0 +1,110 @@
+from itertools import product
+
+import pytest
+
+from scpo.tracking import State
+from sweeps.records.reconcile import SETTLED, Action, JobState, Observed, decide, reconcile
+
+LIMIT = 3
+LIVE_JOBS = (JobState.QUEUED, JobState.RUNNING, JobState.ORPHANED, JobState.UNKNOWN)
+STOPS = (None, State.INTERRUPTED, State.CANCELLED, State.PRUNED)
+EVERY = [
+    Observed(*case) for case in product((None, *State), (False, True), (None, *JobState), STOPS, (0, LIMIT - 1, LIMIT))
+]
+
+WITHOUT_A_JOB = {
+    (None, False): (Action.START, "NEW"),
+    (None, True): (Action.LEAVE, "NEW"),
+    (State.PENDING, False): (Action.START, "PENDING"),
+    (State.PENDING, True): (Action.LEAVE, "PENDING"),
+    (State.RUNNING, False): (Action.START, "LOST"),
+    (State.RUNNING, True): (Action.LEAVE, "RUNNING"),
+    (State.DONE, False): (Action.SKIP, "DONE"),
+    (State.DONE, True): (Action.SKIP, "DONE"),
+    (State.FAILED, False): (Action.START, "FAILED"),
+    (State.FAILED, True): (Action.LEAVE, "FAILED"),
+    (State.INTERRUPTED, False): (Action.START, "INTERRUPTED"),
+    (State.INTERRUPTED, True): (Action.LEAVE, "INTERRUPTED"),
+    (State.CANCELLED, False): (Action.LEAVE, "CANCELLED"),
+    (State.CANCELLED, True): (Action.LEAVE, "CANCELLED"),
+    (State.PRUNED, False): (Action.SKIP, "PRUNED"),
+    (State.PRUNED, True): (Action.SKIP, "PRUNED"),
+}
+WITH_A_JOB = {  # nobody holds the run on this machine
+    (State.PENDING, JobState.QUEUED): (Action.LEAVE, "QUEUED"),
+    (State.PENDING, JobState.RUNNING): (Action.LEAVE, "RUNNING"),
+    (State.PENDING, JobState.ORPHANED): (Action.ADOPT, "QUEUED"),
+    (State.PENDING, JobState.UNKNOWN): (Action.LEAVE, "UNKNOWN"),
+    (State.PENDING, JobState.ENDED): (Action.START, "LOST"),
+    (State.RUNNING, JobState.QUEUED): (Action.LEAVE, "QUEUED"),  # killed with its node, requeued by the scheduler
+    (State.RUNNING, JobState.RUNNING): (Action.LEAVE, "RUNNING"),
+    (State.RUNNING, JobState.UNKNOWN): (Action.LEAVE, "UNKNOWN"),
+    (State.RUNNING, JobState.ENDED): (Action.START, "LOST"),
+    (State.INTERRUPTED, JobState.QUEUED): (Action.LEAVE, "QUEUED"),  # requeued after its checkpoint
+    (State.INTERRUPTED, JobState.ENDED): (Action.START, "INTERRUPTED"),
+    (State.FAILED, JobState.ENDED): (Action.START, "FAILED"),
+    (State.FAILED, JobState.QUEUED): (Action.LEAVE, "QUEUED"),
+    (State.DONE, JobState.RUNNING): (Action.SKIP, "DONE"),  # the job's last seconds
+    (State.PRUNED, JobState.RUNNING): (Action.SKIP, "PRUNED"),
+    (State.CANCELLED, JobState.QUEUED): (Action.LEAVE, "CANCELLED"),
+}
+
+
+def test_the_table_without_jobs_has_every_case():
+    assert set(WITHOUT_A_JOB) == {(state, alive) for state in (None, *State) for alive in (False, True)}
+
+
+@pytest.mark.parametrize(("state", "alive"), WITHOUT_A_JOB)
+def test_every_state_has_one_action(state, alive):
+    run = Observed(state, alive)
+    assert (decide(run, LIMIT).action, run.shown) == WITHOUT_A_JOB[state, alive]
+
+
+@pytest.mark.parametrize(("state", "job"), WITH_A_JOB)
+def test_a_job_says_more_than_a_lock_that_is_free(state, job):
+    run = Observed(state, job=job)
+    assert (decide(run, LIMIT).action, run.shown) == WITH_A_JOB[state, job]
+
+
+def test_no_run_is_started_that_something_may_be_running():
+    for run in EVERY:
+        if run.alive or run.job in LIVE_JOBS:
+            assert decide(run, LIMIT).action is not Action.START, run
+
+
+def test_no_run_is_started_that_is_settled_or_asked_to_be():
+    for run in EVERY:
+        if run.state in SETTLED or (run.state is not None and run.stop in SETTLED):
+            assert decide(run, LIMIT).action is not Action.START, run
+
+
+def test_everything_else_is_started_unless_it_has_failed_too_often():
+    for run in EVERY:
+        free = not run.alive and run.job not in LIVE_JOBS
+        unsettled = run.state is None or (run.state not in SETTLED and run.stop not in SETTLED)
+        if free and unsettled:
+            given_up = run.state is State.FAILED and run.failures >= LIMIT
+            assert decide(run, LIMIT).action is (Action.LEAVE if given_up else Action.START), run
+
+
+def test_only_orphans_are_adopted():
+    for run in EVERY:
+        if decide(run, LIMIT).action is Action.ADOPT:
+            assert run.job is JobState.ORPHANED, run
+
+
+def test_a_run_that_was_told_to_stop_and_has_no_process_shows_as_stopped():
+    assert Observed(State.RUNNING, stop=State.CANCELLED).shown == "CANCELLED"
+    assert Observed(State.RUNNING, stop=State.PRUNED, job=JobState.ENDED).shown == "PRUNED"
+    assert Observed(State.RUNNING, alive=True, stop=State.CANCELLED).shown == "RUNNING"
+    assert Observed(State.RUNNING, stop=State.INTERRUPTED).shown == "LOST"
+
+
+def test_what_is_not_on_disk_is_started_and_what_is_not_wanted_is_left_out():
+    plan = reconcile(["a", "b"], {"b": Observed(State.DONE), "c": Observed(State.FAILED)}, LIMIT)
+    assert {run_id: one.action for run_id, one in plan.items()} == {"a": Action.START, "b": Action.SKIP}
+
+
+def test_the_reason_names_the_way_out():
+    assert "retry" in decide(Observed(State.FAILED, failures=LIMIT), LIMIT).why
+    assert "retry" in decide(Observed(State.CANCELLED), LIMIT).why

@@ -1,0 +1,109 @@
+import re
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from scpo.errors import RecordError
+from scpo.tracking import RunFolder, State
+from scpo.tracking.atomic import write_yaml
+from sweeps.compose.configuration import compose_run
+from sweeps.compose.identity import identity
+from sweeps.records import run_folders as store
+from sweeps.records.reconcile import JobState
+
+
+def compose(tmp_path, *words):
+    return compose_run([f"machine.runs_dir={tmp_path}", *words])
+
+
+def test_a_new_folder_holds_config_identity_and_a_pending_status(tmp_path):
+    config = compose(tmp_path)
+    folder = store.ensure(config)
+    assert folder.read_config() == config
+    assert folder.read_status().state is State.PENDING
+    assert sorted(path.name for path in folder.path.iterdir()) == ["config.yaml", "identity.yaml", "status.json"]
+    assert [one.run_id for one in store.run_folders(tmp_path)] == [folder.run_id]
+
+
+def test_many_callers_make_one_whole_folder(tmp_path):
+    config = compose(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(store.ensure, [config] * 16))
+    assert {folder.path for folder in made} == set(tmp_path.iterdir())
+
+
+def test_an_unfinished_run_takes_the_present_machine_settings_a_finished_one_does_not(tmp_path):
+    folder = store.ensure(compose(tmp_path))
+    store.ensure(compose(tmp_path, "machine.threads=3"))
+    assert folder.read_config().machine.threads == 3
+    folder.update_status(state=State.DONE)
+    store.ensure(compose(tmp_path, "machine.threads=2"))
+    assert folder.read_config().machine.threads == 3
+
+
+def test_an_edited_config_is_refused_with_key_old_new_and_remedy(tmp_path):
+    config = compose(tmp_path)
+    folder = store.ensure(config)
+    folder.write_config(config.model_copy(update={"seed": 7}))
+    with pytest.raises(RecordError, match=r"seed is 7 in config\.yaml and 0 in identity\.yaml.*delete"):
+        store.ensure(config)
+
+
+def test_a_folder_that_is_no_run_is_refused_as_such(tmp_path):
+    with pytest.raises(RecordError, match=r"is no run folder; `python -m sweeps status` lists those"):
+        store.check(RunFolder(tmp_path))
+
+
+def test_a_configuration_of_another_version_is_refused_with_what_to_do(tmp_path):
+    folder = store.ensure(compose(tmp_path))
+    folder.config.write_text(folder.config.read_text().replace("theta: 0.6", "theta: of old"))
+    with pytest.raises(RecordError, match=r"shaper\.theta.*written by another version.*move the folder away"):
+        store.check(folder)
+
+
+def test_a_folder_of_another_configuration_is_refused(tmp_path):
+    config, other = compose(tmp_path), compose(tmp_path, "method.shaper.theta=0.5")
+    folder, another = store.ensure(config), store.ensure(other)
+    for name in ("config.yaml", "identity.yaml"):
+        (folder.path / name).write_bytes((another.path / name).read_bytes())
+    with pytest.raises(RecordError, match=r"theta is 0\.5 in identity\.yaml and 0\.6 in the configuration asked for"):
+        store.ensure(config)
+    with pytest.raises(RecordError, match="the folder holds another run than it says"):
+        store.check(folder)
+
+
+def test_a_key_that_the_identity_lacks_is_named(tmp_path):
+    config = compose(tmp_path)
+    folder = store.ensure(config)
+    hashed = identity(config)
+    del hashed["trainer"]["loss"]
+    write_yaml(folder.identity, hashed)
+    with pytest.raises(RecordError, match=r"trainer\.loss is .* and None in identity\.yaml"):
+        store.check(folder)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(RecordError, match=re.escape(f"no run folder {tmp_path / 'x'}")):
+        store.check(store.RunFolder(tmp_path / "x"))
+
+
+def test_a_lock_is_held_once_and_let_go(tmp_path):
+    folder = store.ensure(compose(tmp_path))
+    folder.update_status(state=State.RUNNING)
+    assert not store.observe(folder).alive
+    with store.run_lock(folder) as first, store.run_lock(folder) as second:
+        assert (first, second) == (True, False)
+        assert store.observe(folder).alive
+    assert not store.observe(folder).alive
+
+
+def test_a_run_on_another_host_counts_as_alive_unless_a_scheduler_knows_better(tmp_path):
+    folder = store.ensure(compose(tmp_path))
+    folder.update_status(state=State.RUNNING, host="elsewhere")
+    assert store.observe(folder).alive
+    assert store.observe(folder, JobState.ENDED).shown == "LOST"
+
+
+def test_only_the_owner_may_look_into_a_run_folder(tmp_path):
+    assert stat.S_IMODE(store.ensure(compose(tmp_path)).path.stat().st_mode) == 0o700

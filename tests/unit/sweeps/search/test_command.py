@@ -1,0 +1,56 @@
+import errno
+import importlib.util
+import os
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from scpo.errors import ConfigError, RecordWriteError
+from sweeps.search import command as search
+from sweeps.search import driver
+
+TRAIN = Path(__file__).parents[3] / "faults" / "fake_objective.py"
+
+
+def call(*words):
+    out = StringIO()
+    code = search.command(Console(file=out, width=100), words, TRAIN)
+    return code, out.getvalue()
+
+
+def test_a_preview_shows_space_budget_and_first_settings_and_writes_nothing(tmp_path):
+    code, text = call("+search=scpo", "dry_run=true", f"machine.runs_dir={tmp_path / 'runs'}")
+    assert code == 0
+    assert "16 settings x seeds 0, 1" in text
+    assert "theta method.shaper.theta 0.3 to 0.9 in steps of 0.05 0.6" in " ".join(text.split())
+    assert "trial 0: theta=0.6 soft_base=0.4 alpha=0.5" in text
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_preview_at_the_papers_scale_says_what_it_would_cost():
+    assert "at most 2,496 GPU-hours" in call("+search=scpo", "scale=paper", "dry_run=true")[1]
+
+
+def test_a_missing_package_is_told_before_anything_runs(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "sklearn" else found(name))
+    with pytest.raises(ConfigError, match=r"a search needs sklearn; pip install 'scpo\[search\]'"):
+        call("+search=scpo", "dry_run=true")
+
+
+def test_a_full_disk_is_one_clear_error(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(driver.Driver, "step", full)
+    with pytest.raises(RecordWriteError, match=r"cannot write the search's records in .*No space left"):
+        call("+search=scpo", f"machine.runs_dir={tmp_path}")
+
+
+def test_another_storage_than_the_studys_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver.Driver, "run", lambda _: True)
+    call("+search=scpo", f"machine.runs_dir={tmp_path}")
+    with pytest.raises(ConfigError, match=r"has its records in .*journal\.log. Go on with search\.storage=journal"):
+        call("+search=scpo", f"machine.runs_dir={tmp_path}", "search.storage=sqlite")

@@ -1,0 +1,164 @@
+import socket
+
+import pytest
+
+from scpo.tracking import State
+from sweeps.search import driver
+from sweeps.search.study import RETRY_OF, Study
+from tests.support.searches import InstantLauncher, drive, plan_in
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setitem(driver.POLL_S, "local", 0.0)
+
+
+def best(trials):
+    return max((trial for trial in trials if trial.value is not None), key=lambda trial: trial.value)
+
+
+def states(trials):
+    return [trial.state.name for trial in trials]
+
+
+def test_a_grid_finds_the_known_optimum(tmp_path):
+    small = ("search.space.theta={kind:step,key:method.shaper.theta,low:0.6,high:0.8,step:0.1}", "search.trials=12")
+    plan = plan_in(tmp_path, *small)
+    trials, _ = drive(plan)
+    assert best(trials).params == {"theta": 0.7, "soft_base": 0.2}
+    assert best(trials).value == pytest.approx(0.91)  # the mean of two seeds, 0.02 apart
+
+
+def test_tpe_comes_near_the_known_optimum_within_its_budget(tmp_path):
+    words = ("search.trials=20", "search.parallel=1", "search.pruner=null", "seeds=[0]")
+    trials, _ = drive(plan_in(tmp_path, *words, name="scpo"))
+    assert states(trials) == ["COMPLETE"] * 20
+    assert best(trials).value > 0.8 > trials[0].value  # 0.9 at the optimum, 0.7 as configured
+
+
+@pytest.mark.parametrize("storage", ["journal", "sqlite"])
+def test_a_second_call_finds_everything_done(tmp_path, storage):
+    plan = plan_in(tmp_path, "search.trials=3", f"search.storage={storage}")
+    before, _ = drive(plan)
+    again = InstantLauncher()
+    assert drive(plan, again)[0] == before
+    assert again.started == []
+
+
+def test_a_larger_budget_goes_on_from_where_the_search_was(tmp_path):
+    drive(plan_in(tmp_path, "search.trials=3"))
+    more = InstantLauncher()
+    trials, _ = drive(plan_in(tmp_path, "search.trials=5"), more)
+    assert (len(trials), len(more.started)) == (5, 2 * 2)
+
+
+def test_parallel_limits_the_trials_under_way(tmp_path):
+    plan = plan_in(tmp_path, "search.parallel=1", "search.trials=2")
+    study, seen = Study(plan), []
+
+    class Watched(InstantLauncher):
+        def start(self, folder, config):
+            seen.append(len(study.mine()))
+            super().start(folder, config)
+
+    driver.Driver(plan, study, Watched(), lambda _: None).run()
+    study.close()
+    assert set(seen) == {1}
+
+
+def test_a_run_that_dies_fails_its_trial_which_is_retried_and_keeps_what_was_done(tmp_path):
+    plan = plan_in(tmp_path, "search.trials=1")
+    doomed = list(plan.runs(plan.default()))[1]
+    launcher = InstantLauncher(
+        fate=lambda run_id, attempt: State.FAILED if (run_id, attempt) == (doomed, 1) else State.DONE
+    )
+    trials, said = drive(plan, launcher)
+    assert states(trials) == ["FAIL", "COMPLETE"]
+    assert trials[1].user_attrs[RETRY_OF] == 0
+    assert launcher.started.count(doomed) == 2
+    assert len(launcher.started) == 3  # the other seed ran once
+    assert f"trial 0: FAILED, {doomed} FAILED: on purpose" in said
+
+
+def test_a_setting_that_always_fails_is_given_up_and_the_search_goes_on(tmp_path):
+    plan = plan_in(tmp_path, "search.trials=2")
+    doomed = set(plan.runs(plan.default()))
+    launcher = InstantLauncher(fate=lambda run_id, _: State.FAILED if run_id in doomed else State.DONE)
+    trials, _ = drive(plan, launcher)
+    assert sorted(states(trials)) == ["COMPLETE", "FAIL", "FAIL"]
+
+
+def test_a_hopeless_trial_is_pruned_and_its_runs_with_it(tmp_path):
+    """The best settings come first; a later one far below their median stops at its first validation."""
+    pruner = "search.pruner={name:median,startup_trials:2,warmup_steps:0}"
+    plan = plan_in(tmp_path, pruner, "search.trials=10", "search.parallel=1", "search.space.theta.low=0.3")
+
+    class Slow(InstantLauncher):
+        """Runs of a bad theta stay at their second step."""
+
+        def start(self, folder, config):
+            if config.method.shaper.theta >= 0.6 - 1e-9:
+                return super().start(folder, config)
+            self.steps = [0, 1]
+            super().start(folder, config)
+            self.steps = None
+            folder.update_status(state=State.INTERRUPTED)
+
+    trials, _ = drive(plan, Slow())
+    pruned = [trial for trial in trials if trial.state.name == "PRUNED"]
+    assert pruned
+    for trial in pruned:
+        assert max(trial.intermediate_values) == 1
+        for config in plan.runs(trial.params).values():
+            status = driver.store.ensure(config).read_status()
+            assert (status.state, f"trial {trial.number} of {plan.study_id}" in status.reason) == (State.PRUNED, True)
+
+
+def test_a_stop_signal_leaves_the_trials_to_the_next_call(tmp_path):
+    plan = plan_in(tmp_path, "search.trials=3")
+    launcher = InstantLauncher(fate=lambda *_: State.INTERRUPTED)
+    launcher.signals = 1
+    study = Study(plan)
+    study.next_trial()
+    assert driver.Driver(plan, study, launcher, lambda _: None).run() is False
+    study.close()
+    trials, _ = drive(plan)
+    assert states(trials) == ["COMPLETE"] * 3
+
+
+@pytest.mark.parametrize(("host", "starts"), [(socket.gethostname(), 0), ("another-host", 1)])
+def test_a_run_that_a_dead_driver_left_on_this_host_keeps_its_slot(tmp_path, host, starts):
+    class OneSlot(InstantLauncher):
+        def start(self, folder, config):
+            super().start(folder, config)
+            self.free = 0
+
+    plan, launcher = plan_in(tmp_path, "seeds=[0]", "search.trials=2"), OneSlot(free=1)
+    study = Study(plan)
+    left = driver.store.ensure(next(iter(plan.runs(study.next_trial().params).values())))
+    left.update_status(state=State.RUNNING, host=host)
+    with driver.store.run_lock(left):
+        driver.Driver(plan, study, launcher, lambda _: None).step()
+    study.close()
+    assert len(launcher.started) == starts
+
+
+def test_a_run_with_damaged_records_fails_its_trial_with_the_reason_and_stops_no_other(tmp_path):
+    plan = plan_in(tmp_path, "search.trials=2", "search.retries=0")
+    first = next(iter(plan.runs(plan.default()).values()))
+    driver.store.ensure(first).status.write_text("{")
+    trials, said = drive(plan)
+    assert sorted(states(trials)) == ["COMPLETE", "FAIL"]
+    assert any("status.json is damaged" in line for line in said)
+
+
+def test_what_another_driver_has_told_already_is_told_once(tmp_path):
+    study = Study(plan_in(tmp_path, "search.trials=1"))
+    trial = study.next_trial()
+    study.complete(trial, 0.5, {0: 0.5})
+    study.report(trial, {3: 0.1})
+    study.fail(trial, "its process died")
+    study.prune(trial)
+    (told,) = study.trials()
+    study.close()
+    assert (told.state.name, told.value, told.intermediate_values) == ("COMPLETE", 0.5, {})

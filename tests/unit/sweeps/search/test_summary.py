@@ -1,0 +1,151 @@
+"""What a search leaves: summary, winner, plots; on trials with results worked by hand."""
+
+import math
+import re
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from scpo.errors import ConfigError, RecordError
+from sweeps import __main__ as cli
+from sweeps.compose.matrix import expand
+from sweeps.search import plots, records, winner
+from sweeps.search.results import default_result, ranked
+from sweeps.search.space import distributions
+from sweeps.search.study import BY_SEED, REASON, RETRY_OF, Study
+from sweeps.search.summary import write_summary
+from tests.support.searches import drive, plan_in
+
+
+def trial(plan, number, theta, soft_base, by_seed=None, *, state=TrialState.COMPLETE, **attributes):
+    made = optuna.create_trial(
+        state=state,
+        params={"theta": theta, "soft_base": soft_base},
+        distributions=distributions(plan.search.space),
+        value=math.fsum(by_seed.values()) / len(by_seed) if by_seed else None,
+        user_attrs={BY_SEED: {str(seed): value for seed, value in (by_seed or {}).items()}, **attributes},
+    )
+    made.number = number
+    return made
+
+
+@pytest.fixture
+def plan(tmp_path):
+    return plan_in(tmp_path)
+
+
+@pytest.fixture
+def trials(plan):
+    return [
+        trial(plan, 0, 0.6, 0.4, {0: 0.50, 1: 0.60}),
+        trial(plan, 1, 0.75, 0.4, {0: 0.70, 1: 0.72}),
+        trial(plan, 2, 0.9, 0.2, state=TrialState.FAIL, **{REASON: "run-1 LOST: its process died"}),
+        trial(plan, 3, 0.9, 0.2, {0: 0.30, 1: 0.34}, **{RETRY_OF: 2}),
+        trial(plan, 4, 0.45, 0.0, {0: 0.10, 1: 0.20}),
+    ]
+
+
+def text_of(plan, trials):
+    return write_summary(plan, trials, []).read_text()
+
+
+def test_results_are_ranked_by_the_mean_over_seeds(plan, trials):
+    results = ranked(trials)
+    assert [one.number for one in results] == [1, 0, 3, 4]
+    assert results[0].by_seed == {0: 0.70, 1: 0.72}
+    assert default_result(plan, results).number == 0
+
+
+def test_the_summary_has_means_with_student_t_intervals(plan, trials):
+    text = text_of(plan, trials)
+    assert "**Best: trial 1, mean 0.710 (0.583 to 0.837).** theta = 0.75, soft_base = 0.4" in text  # 0.71 ± 12.706·0.01
+    assert "| 1 | 1 | 0.710 | 0.583 to 0.837 | 0.700 | 0.720 | 0.75 | 0.4 |" in text
+    assert "The best is +0.160 above it, which is within that interval." in text
+
+
+def test_the_summary_refuses_to_report_the_winner_on_the_seeds_it_was_chosen_on(plan, trials):
+    text = " ".join(text_of(plan, trials).split())
+    assert "never reported on the seeds it was chosen on (0, 1). Run it on fresh ones (10, 11, 12)" in text
+    assert winner.command(plan) in text
+
+
+def test_failed_trials_are_told_with_their_reason(plan, trials):
+    assert "- trial 2, tried again: run-1 LOST: its process died" in text_of(plan, trials)
+
+
+def test_a_search_without_a_complete_trial_has_no_winner(plan):
+    files = records.write_results(plan, [trial(plan, 0, 0.6, 0.4, state=TrialState.FAIL, **{REASON: "no"})])
+    assert [path.name for path in files] == ["summary.md"]
+    assert "there is no best setting yet" in files[0].read_text()
+
+
+def test_a_winner_that_is_the_default_says_so_and_is_one_row(plan, trials):
+    assert "No setting was better than the one the search started from." in text_of(plan, trials[:1])
+    default = ranked(trials[:1])[0]
+    assert len(expand(str(winner.write_winner(plan, default, default))).experiment.rows) == 1
+
+
+def test_one_seed_has_a_mean_and_no_interval(tmp_path):
+    plan = plan_in(tmp_path, "seeds=[0]")
+    text = text_of(plan, [trial(plan, 0, 0.6, 0.4, {0: 0.5}), trial(plan, 1, 0.75, 0.4, {0: 0.6})])
+    assert "mean 0.600 (one seed: no interval)" in text
+    assert "The best is +0.100 above it." in text
+
+
+def test_the_winner_is_an_experiment_on_fresh_seeds_beside_what_the_search_started_from(tmp_path, trials):
+    own = ("env.horizon=7", "model.hidden_size=64", "trainer.steps=9")
+    plan = plan_in(tmp_path, *own)
+    results = ranked(trials)
+    path = winner.write_winner(plan, results[0], results[1])
+    words = [word.strip("'") for word in winner.command(plan).split()[2:]]
+    matrix = expand(words[0].partition("=")[2], words[1:])
+    assert str(path) in words[0]
+    assert [cell.config.seed for cell in matrix.cells] == [10, 11, 12] * 2
+    assert [cell.config.method.shaper.theta for cell in matrix.cells] == [0.6] * 3 + [0.75] * 3
+    fresh = plan_in(tmp_path, *own, "seeds=[10,11,12]", "search.fresh_seeds=[0]")
+    assert set(list(matrix.runs)[3:]) == set(fresh.runs({"theta": 0.75, "soft_base": 0.4}))
+
+
+def test_an_experiment_file_without_its_section_is_named(tmp_path):
+    (tmp_path / "own.yaml").write_text("rows: []\n")
+    with pytest.raises(ConfigError, match=r"own\.yaml: has no section `experiment`"):
+        expand(str(tmp_path / "own.yaml"))
+    (tmp_path / "bytes.yaml").write_bytes(b"experiment: \xff\n")
+    (tmp_path / "open.yaml").write_text("experiment: {name: '${'}\n")
+    for name in ("none", "bytes", "open"):
+        with pytest.raises(ConfigError, match=rf"{name}\.yaml: cannot be read"):
+            expand(str(tmp_path / f"{name}.yaml"))
+
+
+def test_pictures_are_drawn_where_there_are_enough_trials(plan, trials):
+    assert [path.stem for path in plots.write_plots(plan, trials)] == ["history", "importance", "slices", "contour"]
+    assert [path.stem for path in plots.write_plots(plan, trials[:2])] == ["history", "slices"]
+    assert plots.write_plots(plan, trials[2:3]) == []
+
+
+def test_the_contour_of_settings_on_one_line_is_dots(plan, trials):
+    line = [trial(plan, n, round(0.45 + 0.15 * n, 2), round(0.2 * n, 1), {0: 0.1 * n, 1: 0.2}) for n in range(4)]
+    assert not plots.contour(plan, line).axes[0].collections
+    assert plots.contour(plan, trials).axes[0].collections
+
+
+def test_the_plan_is_read_back_from_its_folder(plan):
+    plan.folder.mkdir(parents=True)
+    records.write_plan(plan)
+    again = records.read_plan(plan.folder)
+    assert (again, again.study_id) == (plan, plan.study_id)
+    (plan.folder / "search.json").write_text("{}")
+    with pytest.raises(RecordError, match="describes no search"):
+        records.read_plan(plan.folder)
+
+
+def test_a_summary_is_written_on_demand(tmp_path, capsys):
+    plan = plan_in(tmp_path, "search.trials=2", "trainer.steps=1", "seeds=[0]")
+    Study(plan).close()
+    records.write_plan(plan)
+    drive(plan)
+    assert cli.main(["search", "scpo*", "--runs-dir", str(tmp_path)]) == 0
+    assert re.search(r"2 COMPLETE\n.*summary\.md", capsys.readouterr().out)
+    assert cli.main(["search", "other*", "--runs-dir", str(tmp_path)]) == 2
+    assert plan.study_id in capsys.readouterr().err

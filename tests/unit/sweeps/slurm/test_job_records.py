@@ -1,0 +1,41 @@
+import pytest
+
+from scpo.errors import RecordError
+from sweeps.records.reconcile import JobState
+from sweeps.slurm.job_records import Job, job_path, read_job, write_job
+from sweeps.slurm.scheduler import Seen
+from tests.support import fake_runs as fake
+
+JOB = Job(name="ablation-0a", index=1, job_id="12_1", limit_s=3600, warn_s=600, max_timeouts=3)
+QUEUE = {"12_0": Seen("ablation-0a", JobState.RUNNING, ""), "12_1": Seen("ablation-0a", JobState.QUEUED, "Priority")}
+
+
+def test_a_job_is_what_was_written(tmp_path):
+    folder = fake.make_run(tmp_path)
+    assert read_job(folder) is None
+    write_job(folder, JOB)
+    assert read_job(folder) == JOB
+    job_path(folder).write_text('{"name": 3}')
+    with pytest.raises(RecordError, match=r"job\.json is no valid job"):
+        read_job(folder)
+
+
+STATES = {
+    "with its id": (JOB, QUEUE, JobState.QUEUED),
+    "gone from the queue": (JOB, {}, JobState.ENDED),
+    "no answer": (JOB, None, JobState.UNKNOWN),
+    "without its id, in the queue": (JOB.model_copy(update={"job_id": None}), QUEUE, JobState.ORPHANED),
+    "without its id, another place": (JOB.model_copy(update={"job_id": None, "index": 2}), QUEUE, JobState.ENDED),
+    "without its id, another name": (JOB.model_copy(update={"job_id": None, "name": "x"}), QUEUE, JobState.ENDED),
+    "a reused id of another job": (JOB, {"12_1": Seen("x", JobState.RUNNING, "")}, JobState.ENDED),
+}
+
+
+@pytest.mark.parametrize(("job", "seen", "state"), STATES.values(), ids=STATES)
+def test_the_queue_tells_how_a_job_stands(job, seen, state):
+    assert job.state(seen) is state
+
+
+def test_a_job_that_was_submitted_alone_is_found_by_its_name():
+    alone = JOB.model_copy(update={"job_id": None, "index": None})
+    assert alone.found_in({"13": Seen("ablation-0a", JobState.QUEUED, "")}) == "13"

@@ -1,0 +1,96 @@
+import os
+import stat
+import subprocess
+
+import pytest
+
+from scpo.errors import ConfigError
+from sweeps.records import provenance
+from sweeps.slurm import snapshot
+
+
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """A small checkout in the place of ours."""
+    root = tmp_path / "code"
+    for name, text in {
+        "train.py": "1",
+        "scpo/a.py": "2",
+        "conf/c.yaml": "3",
+        "tests/t.py": "4",
+        ".gitignore": "*.log",
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "start"]):
+        subprocess.run([*git, *words], check=True)
+    monkeypatch.setattr(provenance, "REPOSITORY", root)
+    return root
+
+
+def content(folder):
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_snapshot_is_the_working_tree_s_code_private_and_read_only(code, tmp_path):
+    (code / "scpo" / "a.py").write_text("edited")
+    (code / "scpo" / "new.py").write_text("not committed")
+    (code / "scpo" / "x.log").write_text("ignored by git")
+    made = snapshot.freeze(tmp_path / "runs")
+    files = content(made)
+    assert files.pop(provenance.SNAPSHOT_RECORD)
+    assert files == {"train.py": "1", "scpo/a.py": "edited", "scpo/new.py": "not committed", "conf/c.yaml": "3"}
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    assert stat.S_IMODE((made / "train.py").stat().st_mode) == 0o400
+
+
+def test_later_edits_change_nothing_and_make_another_snapshot(code, tmp_path):
+    first = snapshot.freeze(tmp_path / "runs")
+    assert snapshot.freeze(tmp_path / "runs") == first == snapshot.locate(tmp_path / "runs")
+    (code / "train.py").write_text("edited")
+    assert snapshot.freeze(tmp_path / "runs") != first
+    assert (first / "train.py").read_text() == "1"
+
+
+def test_from_a_snapshot_a_run_records_the_commit_it_was_frozen_at(code, tmp_path, monkeypatch):
+    commit = provenance.git_commit()
+    (code / "train.py").write_text("edited")
+    made = snapshot.freeze(tmp_path / "runs")
+    monkeypatch.setattr(provenance, "REPOSITORY", made)
+    assert provenance.git_commit() == commit
+    assert "+edited" in provenance.code_state()["uncommitted"]
+
+
+def test_outside_a_checkout_all_but_compiled_files_are_frozen(code, tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "none"))
+    (code / "scpo" / "__pycache__").mkdir()
+    (code / "scpo" / "__pycache__" / "a.pyc").write_text("compiled")
+    assert set(content(snapshot.freeze(tmp_path / "runs"))) == {"train.py", "scpo/a.py", "conf/c.yaml", "snapshot.json"}
+
+
+def test_a_secret_in_the_code_is_refused_with_its_place_and_copied_nowhere(code, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "planted-in-the-tree")
+    (code / "conf" / "c.yaml").write_text("a: 1\nkey: planted-in-the-tree\n")
+    with pytest.raises(ConfigError, match=r"conf/c\.yaml, line 2 holds the value of \$WANDB_API_KEY") as caught:
+        snapshot.freeze(tmp_path / "runs")
+    assert "planted" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_recorded_diff_has_its_secrets_blacked_out(code, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "planted-in-the-tree")
+    (code / "tests" / "t.py").write_text("planted-in-the-tree")
+    assert "+[redacted]" in provenance.code_state()["uncommitted"]
+
+
+def test_a_snapshot_that_others_may_write_is_refused(code, tmp_path):
+    made = snapshot.freeze(tmp_path / "runs")
+    made.chmod(0o777)
+    with pytest.raises(ConfigError, match=r"mode 777.*must be yours"):
+        snapshot.freeze(tmp_path / "runs")
+    made.chmod(0o700)
+    if os.getuid() == 0:
+        os.chown(made, 12345, -1)
+        with pytest.raises(ConfigError, match="belongs to user 12345"):
+            snapshot.freeze(tmp_path / "runs")

@@ -1,0 +1,153 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scpo.errors import ConfigError
+from scpo.tracking import State
+from sweeps.dispatch import exit_status, read_words
+from sweeps.run_process import Outcome
+from tests.support import fake_runs as fake
+
+ROOT = Path(__file__).parents[3]
+
+
+def call(script, *words, cwd, python=()):
+    command = [sys.executable, *python, str(ROOT / script), *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_words_are_experiment_overrides_and_dry_run():
+    request = read_words(["+experiment=ablation", "seeds=[0]", "dry_run=true", "+trainer.steps=3"])
+    assert (request.experiment, request.overrides, request.dry_run) == (
+        "ablation",
+        ("seeds=[0]", "+trainer.steps=3"),
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["experiment=ablation"], r"write \+experiment=ablation"),
+        (["+experiment=ablation", "-m"], "-m: not needed"),
+        (["--multirun", "+experiment=ablation"], "--multirun: not needed"),
+        (["method=scpo"], "which experiment"),
+        (["+experiment=ablation", "dry_run=maybe"], "true or false"),
+    ],
+)
+def test_habits_from_hydra_get_a_hint(words, hint):
+    with pytest.raises(ConfigError, match=hint):
+        read_words(words)
+
+
+@pytest.mark.parametrize(
+    ("states", "code"), [("DD", 0), ("", 0), ("DF", 1), ("FI", 1), ("DI", 130), ("DR", 3), ("RI", 130)]
+)
+def test_the_exit_status_is_that_of_the_worst_run(states, code):
+    by_letter = {str(state)[0]: state for state in (State.DONE, State.FAILED, State.INTERRUPTED, State.RUNNING)}
+    assert exit_status([Outcome(by_letter[letter]) for letter in states]) == code
+
+
+def test_sweep_alone_lists_the_experiments_and_writes_nothing(tmp_path):
+    done = call("sweep.py", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "ablation_monotonicity" in done.stdout
+    assert "Ablation: monotonic crediting" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_shows_the_matrix_writes_nothing_and_imports_nothing_heavy(tmp_path):
+    words = ("+experiment=ablation_monotonicity", "dry_run=true", "seeds=[0]")
+    done = call("sweep.py", *words, cwd=tmp_path, python=("-X", "importtime"))
+    assert done.returncode == 0
+    assert "no_monotonicity-s0-" in done.stdout
+    assert done.stdout.count("start (first start)") == 2
+    assert not list(tmp_path.iterdir())
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "pydantic" in imported
+    assert not imported & {"torch", "numpy", "transformers", "wandb", "pandas", "textworld"}
+
+
+def test_a_dry_run_tells_what_is_finished(tmp_path):
+    folder = fake.make_run(tmp_path)
+    folder.update_status(state=State.DONE)
+    words = ("+experiment=ablation_monotonicity", "dry_run=true", "seeds=[0]", f"machine.runs_dir={tmp_path}")
+    done = call("sweep.py", *words, *fake.QUICK, cwd=tmp_path)
+    assert "skip (finished before)" in done.stdout
+    assert "start (first start)" in done.stdout
+
+
+@pytest.mark.parametrize("script", ["sweep.py", "train.py"])
+def test_help_and_mistakes_take_no_stack_trace(script, tmp_path):
+    assert f"python {script}" in call(script, "--help", cwd=tmp_path).stdout
+    words = ["+experiment=ablation", "method=scop"] if script == "sweep.py" else ["method=scop"]
+    done = call(script, *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "did you mean scpo?" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_train_refuses_a_folder_that_is_none(tmp_path):
+    done = call("train.py", "runs/nothing", cwd=tmp_path)
+    assert (done.returncode, "no run folder runs/nothing" in done.stderr) == (2, True)
+
+
+def test_status_shows_runs_lost_ones_and_damaged_ones(tmp_path):
+    lost, damaged = fake.make_run(tmp_path), fake.make_run(tmp_path, "seed=1")
+    lost.update_status(state=State.RUNNING, step=2)
+    damaged.status.write_text("{")
+    command = [sys.executable, "-m", "sweeps", "status", "*-s?-*", "--runs-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert "LOST" in lines[lost.run_id]
+    assert "2/4" in lines[lost.run_id]
+    assert "DAMAGED" in lines[damaged.run_id]
+
+
+def test_a_dry_run_for_slurm_shows_hours_and_the_sbatch_text_and_writes_nothing(tmp_path):
+    pytest.importorskip("submitit", reason="needs the slurm extra")
+    words = ("+experiment=ablation", "scale=paper", "launcher=slurm_a800x4", f"launcher.site={ROOT}/slurm/site.yaml")
+    done = call("sweep.py", *words, "dry_run=true", cwd=tmp_path, python=("-X", "importtime"))
+    assert done.returncode == 0, done.stderr
+    assert "about 624 GPU-hours, of which 624 still to start" in done.stdout
+    assert "12 jobs of at most 20 h; sbatch would read:" in done.stdout
+    assert "#SBATCH --array=0-11%8" in done.stdout
+    assert not list(tmp_path.iterdir())
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"torch", "transformers", "wandb", "pandas", "textworld"}
+
+
+def status(runs_dir, *words):
+    command = [sys.executable, "-m", "sweeps", *words, "--runs-dir", str(runs_dir)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_status_is_there_for_programs_too(tmp_path):
+    folder = fake.make_run(tmp_path)
+    (row,) = json.loads(status(tmp_path, "status", "--json").stdout)
+    assert (row["run_id"], row["state"], row["steps"]) == (folder.run_id, "PENDING", 4)
+
+
+def test_runs_are_cancelled_retried_verified_and_their_logs_shown(tmp_path):
+    folder = fake.make_run(tmp_path)
+    assert "cancelled" in status(tmp_path, "cancel", folder.run_id).stdout
+    assert folder.read_status().state is State.CANCELLED
+    assert "goes on at the next call of sweep.py" in status(tmp_path, "retry", "alfworld-*").stdout
+    fake.finish(fake.start("fake_train.py", folder.path))
+    refused = status(tmp_path, "retry", folder.run_id)
+    assert (refused.returncode, "is DONE" in refused.stderr + refused.stdout) == (1, True)
+    assert folder.run_id in status(tmp_path, "logs", folder.run_id, "-n", "3").stdout
+    assert "1 runs, 0 problems" in status(tmp_path, "verify").stdout
+    folder.status.write_text("{")
+    damaged = status(tmp_path, "verify")
+    assert (damaged.returncode, "status.json is damaged" in damaged.stdout.replace("\n", "")) == (1, True)
+    assert status(tmp_path, "status", "nothing-like-that").returncode == 2
+
+
+def test_watching_ends_when_nothing_moves_any_more(tmp_path):
+    fake.make_run(tmp_path).update_status(state=State.DONE)
+    assert "DONE" in status(tmp_path, "status", "--watch", "0.1").stdout

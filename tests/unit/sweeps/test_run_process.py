@@ -1,0 +1,38 @@
+import pytest
+
+from scpo.tracking import State, StopRequest
+from sweeps.run_process import RunProcess, tail
+from tests.support import fake_runs as fake
+
+
+def run(tmp_path, text, interrupted=False, before=lambda folder: None):
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    folder = fake.make_run(tmp_path / "runs")
+    before(folder)
+    one = RunProcess.start(folder, folder.read_config(), path, {})
+    return folder, one.outcome(one.process.wait(timeout=30), interrupted)
+
+
+def test_a_silent_death_is_a_failure_that_counts(tmp_path):
+    folder, outcome = run(tmp_path, "import os; os.kill(os.getpid(), 9)")
+    assert (outcome.state, outcome.reason) == (State.FAILED, "killed by SIGKILL")
+    assert (folder.read_status().failures, folder.read_status().attempt) == (1, 1)
+
+
+def test_a_death_that_the_launcher_caused_is_an_interruption(tmp_path):
+    folder, outcome = run(tmp_path, "import os; os.kill(os.getpid(), 9)", interrupted=True)
+    assert (outcome.state, folder.read_status().failures) == (State.INTERRUPTED, 0)
+
+
+def test_a_run_that_was_told_to_stop_and_died_of_it_ended_as_it_was_told(tmp_path):
+    request = StopRequest(state=State.PRUNED, reason="worse than the median")
+    _, outcome = run(tmp_path, "raise SystemExit(1)", before=lambda folder: folder.request_stop(request))
+    assert (outcome.state, outcome.reason) == (State.PRUNED, "worse than the median")
+
+
+@pytest.mark.parametrize(("text", "lines"), [("a\nb\nc", ["b", "c"]), ("", []), (None, [])])
+def test_tail_is_the_end_of_a_log_or_nothing(tmp_path, text, lines):
+    if text is not None:
+        (tmp_path / "log").write_text(text)
+    assert tail(tmp_path / "log", 2) == lines

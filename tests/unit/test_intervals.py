@@ -1,0 +1,40 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from scpo.intervals import summarise
+
+
+def test_mean_and_std_of_three_seeds_by_hand():
+    summary = summarise([0.8, 0.9, 1.0])
+    assert (summary.mean, summary.std, summary.n) == (pytest.approx(0.9), pytest.approx(0.1), 3)
+
+
+def test_interval_agrees_with_scipy():
+    values = np.random.default_rng(0).normal(0.5, 0.1, 7)
+    summary = summarise(values)
+    expected = scipy_stats.t.interval(0.95, 6, loc=values.mean(), scale=scipy_stats.sem(values))
+    assert summary.interval() == pytest.approx(expected)
+    assert summary.std == pytest.approx(values.std(ddof=1))
+
+
+def test_interval_of_three_seeds_covers_the_mean():
+    drawn = np.random.default_rng(1).normal(0.0, 1.0, (2000, 3))
+    hits = [low <= 0 <= high for low, high in (summarise(row).interval() for row in drawn)]
+    assert 0.93 <= np.mean(hits) <= 0.97
+
+
+def test_a_missing_seed_lowers_n():
+    assert summarise([0.8, None, math.nan]).n == 1
+
+
+def test_one_seed_has_no_spread():
+    summary = summarise([0.8])
+    assert math.isnan(summary.std)
+    assert all(math.isnan(bound) for bound in summary.interval())
+
+
+def test_no_seed_has_no_mean():
+    assert math.isnan(summarise([]).mean)

@@ -1,0 +1,109 @@
+"""verl's metrics in our records, and its checkpoints in our run folder."""
+
+import numpy as np
+
+from scpo.diagnostics.episodes import episode_metrics
+from scpo.tracking import RunFolder
+from scpo.trainers.verl.checkpoints import mark_complete, newest, verl_folder
+from scpo.trainers.verl.verl_metrics import (
+    RecordingLogger,
+    of_panel,
+    rollout_metrics,
+    split_metrics,
+    validation_metrics,
+)
+from scpo.trainers.verl.verl_rows import read_rows
+from tests.support.step_batches import make_batch
+from tests.support.verl_rows import step_rows, verl_batch
+
+BATCH = make_batch((0, 0, "a b", 10.0), (0, 1, "a", 0.0), (1, 2, "b", 10.0), (1, 3, "a b a", 0.0))
+
+
+def read(padding=(), panel="train"):
+    fields, flags = verl_batch(step_rows(BATCH), BATCH.position_N, padding)
+    for field in fields:
+        field["scpo"]["panel"] = panel
+    return fields, flags
+
+
+def test_what_depends_on_the_machine_is_kept_apart_and_words_are_dropped():
+    learned, took = split_metrics(
+        {
+            "actor/pg_loss": np.float32(0.5),
+            "timing_s/step": 3,
+            "perf/mfu/actor": 0.1,
+            "note": "x",
+            "credit/steps": 12.0,
+            "scpo/cache_hit_rate": 0.5,
+        }
+    )
+    assert learned == {"actor/pg_loss": 0.5, "credit/steps": 12.0}
+    assert took == {"timing_s/step": 3.0, "perf/mfu/actor": 0.1, "scpo/cache_hit_rate": 0.5}
+
+
+def test_rollouts_are_counted_without_padding_and_padding_beside():
+    rows = read_rows(*read(padding=(1, 3, 5)), episodes=4)
+    metrics = rollout_metrics(rows, rows.trajectories)
+    assert (metrics["train/rows"], metrics["train/rows_padded"], metrics["train/episodes"]) == (7.0, 3.0, 4.0)
+    assert (metrics["train/success_rate"], metrics["train/episode_length"]) == (0.5, 7 / 4)
+
+
+def test_validation_tells_panels_and_families_apart_by_the_names_of_the_local_trainer():
+    fields, flags = read(panel="valid_seen")
+    more, more_flags = read(panel="probe")
+    rows = read_rows(fields + more, flags + more_flags, episodes=8)
+    metrics = validation_metrics(rows, ["valid_seen"])
+    expected = episode_metrics(of_panel(rows, "valid_seen").trajectories, by_family=True)
+    assert metrics == {f"val/valid_seen/{name}": value for name, value in expected.items()}
+    assert metrics["val/valid_seen/episodes"] == 4.0
+    assert metrics["val/valid_seen/task/success_rate"] == 0.5
+
+
+class Heard:
+    def __init__(self):
+        self.calls = []
+
+    def log(self, data, step):
+        self.calls.append(("log", step))
+
+    def finish(self, exit_code=0):
+        self.calls.append(("finish", exit_code))
+
+
+def test_a_step_is_recorded_after_verl_logged_it():
+    heard = Heard()
+    logger = RecordingLogger(heard, lambda metrics, step: heard.calls.append(("ours", step, metrics)))
+    logger.log(data={"a": 1}, step=4)
+    logger.finish(exit_code=1)
+    assert heard.calls == [("log", 4), ("ours", 4, {"a": 1}), ("finish", 1)]
+
+
+def checkpoint(folder, step, content="weights"):
+    path = verl_folder(folder, step) / "actor"
+    path.mkdir(parents=True)
+    (path / "model.pt").write_text(content)
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path):
+    folder = RunFolder(tmp_path)
+    for step in (1, 2, 3):
+        checkpoint(folder, step)
+        mark_complete(folder, step, keep=2)
+    assert folder.complete_checkpoints() == [2, 3]
+    assert newest(folder) == 3
+    assert verl_folder(folder, 3).name == "global_step_3"
+
+
+def test_a_checkpoint_that_was_cut_off_is_removed_and_a_damaged_one_passed_over(tmp_path):
+    folder = RunFolder(tmp_path)
+    for step in (1, 2):
+        checkpoint(folder, step)
+        mark_complete(folder, step, keep=2)
+    checkpoint(folder, 3)
+    (verl_folder(folder, 2) / "actor" / "model.pt").write_text("cut")
+    assert newest(folder) == 1
+    assert not folder.checkpoint(3).exists()
+
+
+def test_a_run_without_checkpoints_starts_at_the_beginning(tmp_path):
+    assert newest(RunFolder(tmp_path)) is None

@@ -1,0 +1,144 @@
+"""Our configuration in verl's words: the paper's table, value by value, and what verl cannot express."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scpo.errors import ConfigError
+from scpo.trainers.verl.cpu.cpu_settings import cpu_settings
+from scpo.trainers.verl.verl_settings import Files, settings
+from sweeps.compose.configuration import compose_run
+
+FILES = Files("Qwen/Qwen2.5-1.5B-Instruct", Path("/data/train.parquet"), Path("/data/val.parquet"), Path("/runs/x"))
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+PAPER = {  # Table 3 and appendix A of the paper; where it is silent, verl-agent's script at 796ed31
+    "data.train_batch_size": 16,
+    f"{ROLLOUT}.n": 8,
+    "trainer.total_training_steps": 150,
+    "trainer.test_freq": 5,
+    "trainer.save_freq": 5,
+    f"{ROLLOUT}.temperature": 1.0,
+    f"{ROLLOUT}.val_kwargs.temperature": 0.4,
+    f"{ROLLOUT}.val_kwargs.do_sample": True,
+    "data.max_prompt_length": 2048,
+    "data.max_response_length": 512,
+    f"{ACTOR}.ppo_epochs": 1,
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu": 32,
+    f"{ACTOR}.clip_ratio_low": 0.2,
+    f"{ACTOR}.clip_ratio_high": 0.2,
+    f"{ACTOR}.clip_ratio_c": 3.0,
+    f"{ACTOR}.use_kl_loss": True,
+    f"{ACTOR}.kl_loss_coef": 0.01,
+    f"{ACTOR}.kl_loss_type": "low_var_kl",
+    f"{ACTOR}.entropy_coeff": 0.001,
+    f"{ACTOR}.loss_agg_mode": "token-mean",
+    "algorithm.use_kl_in_reward": False,
+    f"{ACTOR}.optim.lr": 1e-6,
+    f"{ACTOR}.optim.lr_warmup_steps": 0,
+    f"{ACTOR}.optim.weight_decay": 0.01,
+    f"{ACTOR}.optim.clip_grad": 1.0,
+    "trainer.n_gpus_per_node": 4,
+    "trainer.nnodes": 1,
+    f"{ROLLOUT}.name": "vllm",
+    f"{ROLLOUT}.tensor_model_parallel_size": 2,
+    f"{ROLLOUT}.gpu_memory_utilization": 0.6,
+    f"{ROLLOUT}.enable_chunked_prefill": False,
+    f"{ROLLOUT}.free_cache_engine": False,
+    "actor_rollout_ref.ref.fsdp_config.param_offload": True,
+    "actor_rollout_ref.model.enable_gradient_checkpointing": True,
+}
+
+
+def chosen(*words, files=FILES):
+    return {setting.key: setting for setting in settings(compose_run(["scale=paper", *words]), files)}
+
+
+def values(*words):
+    return {key: setting.value for key, setting in chosen(*words).items()}
+
+
+def test_the_papers_table_value_by_value():
+    found = values()
+    assert {key: found[key] for key in PAPER} == PAPER
+
+
+def test_the_engine_sees_mini_batches_of_256_rows_although_verl_counts_tasks():
+    found = values()
+    assert found[f"{ACTOR}.ppo_mini_batch_size"] * found[f"{ROLLOUT}.n"] == 256
+    assert values("env=webshop")[f"{ACTOR}.ppo_mini_batch_size"] * 8 == 64
+    assert values("env=webshop_paper")[f"{ACTOR}.ppo_mini_batch_size"] * 8 == 256
+
+
+def test_what_differs_at_7b_and_on_webshop():
+    assert values("model=qwen2_5_7b")[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] == 8
+    assert values("env=webshop")["data.max_prompt_length"] == 4096
+
+
+def test_micro_batches_divide_what_a_rank_has_of_a_mini_batch():
+    assert values("env=webshop")[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] == 16  # 64 rows over 4 GPUs
+    assert values("trainer.mini_batch_rows=96")[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] == 8
+    with pytest.raises(ConfigError, match="mini_batch_rows=256 cannot be shared by 3 GPUs"):
+        values("trainer.verl.gpus=3")
+
+
+def test_ppo_plays_128_tasks_once_and_trains_a_critic():
+    found = values("method=ppo")
+    assert (found["data.train_batch_size"], found[f"{ROLLOUT}.n"]) == (128, 1)
+    assert found[f"{ACTOR}.ppo_mini_batch_size"] == 256
+    assert (found["algorithm.adv_estimator"], found["critic.optim.lr"], found["critic.cliprange_value"]) == (
+        "gae", 1e-5, 0.5
+    )  # fmt: skip
+    assert not [key for key in values("method=scpo") if key.startswith("critic.")]
+
+
+def test_every_value_says_where_it_comes_from_and_no_key_is_set_twice():
+    for engine in ("hf", "vllm"):
+        everything = settings(compose_run(["scale=paper", "method=ppo"]), FILES) + cpu_settings(engine)
+        assert all(setting.source for setting in everything)
+        keys = [setting.key for setting in everything]
+        assert len(set(keys)) == len(keys)
+
+
+def test_a_word_level_policy_takes_its_tokenizer_to_vllm():
+    key = f"{ROLLOUT}.engine_kwargs.vllm.tokenizer"
+    files = replace(FILES, tokenizer="/policy/tokenizer")
+    assert chosen(files=files)[key].value == "/policy/tokenizer"
+    assert key not in chosen()
+
+
+def test_words_survive_hydras_grammar():
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    files = Files("/models/it's, [a] {b}=c", Path("/a b.parquet"), Path("/v"), Path("/r"), Path("/r/global_step_5"))
+    everything = chosen(files=files).values()
+    for setting, parsed in zip(
+        everything, OverridesParser.create().parse_overrides([one.word for one in everything]), strict=True
+    ):
+        assert parsed.value() == setting.value or parsed.value().text == setting.value
+
+
+def test_a_resumed_run_starts_at_its_checkpoint_without_validating_again():
+    fresh = values()
+    assert (fresh["trainer.resume_mode"], fresh["trainer.val_before_train"]) == ("disable", True)
+    files = Files("m", Path("/t"), Path("/v"), Path("/r"), Path("/r/checkpoints/step_00005/global_step_5"))
+    found = {key: setting.value for key, setting in chosen(files=files).items()}
+    assert found["trainer.resume_mode"] == "resume_path"
+    assert found["trainer.resume_from_path"].endswith("global_step_5")
+    assert found["trainer.val_before_train"] is False
+
+
+def test_a_mini_batch_that_verl_cannot_express_is_refused_with_those_it_can():
+    with pytest.raises(ConfigError, match=r"mini_batch_rows=100 is no multiple of 8.*allowed: 96, 104"):
+        chosen("trainer.mini_batch_rows=100")
+
+
+def test_a_run_of_another_trainer_is_not_for_verl():
+    with pytest.raises(ConfigError, match="trainer=local is not verl"):
+        settings(compose_run([]), FILES)
+
+
+def test_a_probe_between_validations_is_refused_for_verl_only():
+    compose_run(["trainer.probe_every=3"])
+    with pytest.raises(ConfigError, match=r"probe_every=3 is no multiple of validation\.every=5"):
+        compose_run(["scale=paper", "trainer.probe_every=3"])
