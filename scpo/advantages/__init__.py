@@ -23,7 +23,7 @@ class Estimator:
         function: Row level: ``f(batch, step_return_N, bonus_N, config) -> advantage_N``, float32, one per row. Token
             level: ``f(token_reward_NL, value_NL, mask_NL, config) -> (advantage_NL, return_NL)``, float32.
         requires: What must be provided beyond the plain batch, of ``scpo.schema.requirements``.
-        level: ``row`` (called by ``scpo.credit.assign.assign``) or ``token`` (``scpo.credit.assign.assign_tokens``).
+        level: ``row`` (called by ``scpo.credit.assign``) or ``token`` (``scpo.credit.assign_tokens``).
     """
 
     function: Callable[..., Any]

@@ -184,7 +184,7 @@ def _check_level(config: MethodConfig, estimator: Estimator, level: str) -> None
         call = "assign_tokens" if estimator.level == "token" else "assign"
         raise ConfigError(
             f"method {config.name!r}: estimator {_settings(config).name!r} works on {estimator.level}s: "
-            f"call scpo.credit.assign.{call}"
+            f"call scpo.credit.{call}"
         )
 
 

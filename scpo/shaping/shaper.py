@@ -59,7 +59,7 @@ class Shaped:
 def shape(
     batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed, *, dense: bool = False, speculate: bool = False
 ) -> Shaped:
-    """Credit of every step (paper, algorithm 1 up to the addition, which is ``scpo.credit.assign.assign``'s).
+    """Credit of every step (paper, algorithm 1 up to the addition, which is ``scpo.credit.assign``'s).
 
     Groups without a success, or without a failure, are left alone. A reference with no surviving step credits nobody.
 

@@ -32,7 +32,12 @@ def contents(folder):
 
 
 def test_every_module_of_tables_and_figures_is_a_builder():
-    modules = {path.stem for kind in ("tables", "figures") for path in (ROOT / "analysis" / kind).glob("[!_]*.py")}
+    modules = {
+        path.stem
+        for kind in ("tables", "figures")
+        for path in (ROOT / "analysis" / kind).glob("[tf]*_*.py")
+        if path.stem.startswith(("tab_", "fig_"))
+    }
     assert set(builders()) == modules
 
 

@@ -342,5 +342,5 @@ def test_words_of_the_configuration_come_after_ours_and_typed_ones_last():
 
 
 def test_starting_it_here_says_what_to_type_in_the_forks_environment(tmp_path):
-    with pytest.raises(ConfigError, match=r"python -m scpo\.trainers\.verl_agent .*see docs/verl\.md"):
+    with pytest.raises(ConfigError, match=r"python -m scpo\.integrations\.verl_agent .*see docs/verl\.md"):
         train(run(), RunFolder(tmp_path), lambda: False)
