@@ -50,7 +50,7 @@ def main(words: list[str]) -> None:
     run = folder.read_config()
     chosen = settings(run, folder.path)
     for setting in chosen:
-        logger.info("%s    (%s)", setting.word, setting.source)
+        logger.info("%s    (%s)", setting.override, setting.source)
     from verl.trainer import main_ppo
 
     config = compose_fork(Path(main_ppo.__file__).with_name("config"), command_line(run, chosen, words[1:]))

@@ -28,11 +28,12 @@ from scpo.diagnostics.samples import save_probe, save_step_texts, spared
 from scpo.envs import make_environment
 from scpo.envs.base import Environment, PlanningEnvironment, Task
 from scpo.errors import ScorerError
+from scpo.generation import Generation
 from scpo.policies.critic import Critic, make_critic, update_critic
 from scpo.policies.language_policy import LocalPolicy
 from scpo.policies.make_policy import make_policy
 from scpo.progress import progress
-from scpo.rollout import Generation, Slot, Trajectory, group_slots, rollout, step_batch
+from scpo.rollout import Slot, Trajectory, group_slots, rollout, step_batch
 from scpo.schema import required
 from scpo.scoring import PairCache, open_scorer
 from scpo.shaping.order import positions
