@@ -1,4 +1,4 @@
-"""Our configuration in the fork's words, each with where its value comes from."""
+"""Our configuration as overrides of the fork's, each with where its value comes from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATA = "~/data/verl-agent/text"
 
 
 def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
-    """The words of the paper's script with the values of this run.
+    """The settings of the paper's script with the values of this run.
 
     Raises:
         ConfigError: The fork cannot run this method, model or environment, or not as the run has it.
@@ -35,7 +35,7 @@ def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
 
 
 def command_line(config: RunConfig, chosen: Sequence[Setting], typed: Sequence[str]) -> list[str]:
-    """All words for the fork; of two with the same key the later one holds: ``typed``, then the configuration's own."""
+    """All overrides for the fork; of two with the same key the later holds: the configuration's own, then ``typed``."""
     return [*(setting.override for setting in chosen), *_check(config).verl.overrides, *typed]
 
 
