@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,7 +26,7 @@ import numpy as np
 from bench.playing import fresh_batches
 from bench.reranker_cost import BATCH_TOKENS, DENSE_TOKENS_ON_GPU, large_cost
 from bench.rerankers import SMALL, XLM_R_LARGE, Paid, Weights, clock_of, pair_of
-from bench.shaper_report import print_cost, print_results, write_docs
+from bench.shaper_report import Result, Side, print_cost, print_results, write_docs
 from scpo.scoring import PairCache, make_scorer
 from scpo.scoring.canonical import TOKEN_BUCKETS
 from scpo.shaping.drive import MatchTask, Scorer, TextPair, credit_batch
@@ -39,37 +38,6 @@ from tests.support.step_batches import ROLLOUTS, recorded
 
 RECORDED = ("gigpo_s0", "scpo_minilm_s0")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Side:
-    """One way of scoring one batch; ``widths``: pairs of each padded length; ``passes``: forward passes of each.
-
-    ``seconds`` are the processor's on a CPU, where one thread works, so that a busy machine does not count.
-    """
-
-    pairs: int
-    seconds: float
-    widths: Counter[int]
-    passes: Counter[int]
-
-
-@dataclass(frozen=True)
-class Result:
-    """One batch; ``step`` is the training step it was recorded at, or its number.
-
-    ``read``: cells that the walks read; ``equal``: the credit is the same bit for bit; ``ahead``: ours with
-    speculation; ``in_run``: ours with what the source's earlier batches left in memory.
-    """
-
-    source: str
-    step: int
-    read: int
-    equal: bool
-    dense: Side
-    ours: Side
-    ahead: Side
-    in_run: Side
 
 
 def main() -> None:

@@ -1,18 +1,14 @@
-"""What the shaper's benchmark prints, and what it writes into the documentation."""
+"""What the shaper's benchmark measured of each batch, how it is printed, and what it writes into the documentation."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from analysis.style import PAGE_WIDTH, house_style, line_styles
-from bench.reranker_cost import ours, papers
-
-if TYPE_CHECKING:
-    from bench.bench_shaper import Result, Side
-    from bench.reranker_cost import Cost
+from bench.reranker_cost import Cost, ours, papers
 
 PAPER = {
     "reference x failed": 23.68,
@@ -24,6 +20,37 @@ WAYS = {"dense": "dense", "ours": "ours", "ahead": "ahead", "in_run": "in the ru
 PAIRS = (
     "rollouts", "batches", "dense", "read", "scored", "dense / scored", "scored, ahead", "scored, in the run", "credit",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way of scoring one batch; ``widths``: pairs of each padded length; ``passes``: forward passes of each.
+
+    ``seconds`` are the processor's on a CPU, where one thread works, so that a busy machine does not count.
+    """
+
+    pairs: int
+    seconds: float
+    widths: Counter[int]
+    passes: Counter[int]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One batch; ``step`` is the training step it was recorded at, or its number.
+
+    ``read``: cells that the walks read; ``equal``: the credit is the same bit for bit; ``ahead``: ours with
+    speculation; ``in_run``: ours with what the source's earlier batches left in memory.
+    """
+
+    source: str
+    step: int
+    read: int
+    equal: bool
+    dense: Side
+    ours: Side
+    ahead: Side
+    in_run: Side
 
 
 def print_results(results: Sequence[Result]) -> None:

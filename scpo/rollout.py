@@ -12,24 +12,10 @@ from numpy.typing import NDArray
 
 from scpo.envs.base import Environment, Episode, StepResult, Task
 from scpo.errors import EnvironmentFailure
+from scpo.generation import Generation
 from scpo.steps import StepBatch
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Generation:
-    """One sampled response: its text, the token ids on both sides, and the log-probability of each response token."""
-
-    text: str
-    prompt_ids: tuple[int, ...]
-    response_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    truncated: bool = False
-
-    @property
-    def tokens(self) -> int:
-        return len(self.prompt_ids) + len(self.response_ids)
 
 
 class Policy(Protocol):

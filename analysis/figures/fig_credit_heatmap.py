@@ -13,9 +13,9 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from analysis.missing import missing_runs
-from analysis.probe import PATTERN, Pair, Probe, read_probe
 from analysis.sources.collect import Collected
 from analysis.style import ACCENT, PAGE_WIDTH, SEQUENTIAL, house_style
+from scpo.diagnostics.probe import PATTERN, Pair, Probe, read_probe
 
 HEIGHT = 2.6  # inches
 WALK = "#1a1a1a"

@@ -14,11 +14,11 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.families import MINI_NOTE
 from analysis.missing import missing_runs
-from analysis.report.groups import PATTERN, read_groups
 from analysis.rows import Section
 from analysis.sources.collect import Collected
 from analysis.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, SEQUENTIAL, SUCCESS, Drawing, house_style
 from analysis.table import Block, Number, Table
+from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
 HEIGHT = 2.2  # inches
 DEFAULT = "scpo"

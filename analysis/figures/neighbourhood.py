@@ -13,8 +13,8 @@ import numpy as np
 
 from analysis.figures.embedding import embed
 from analysis.published import credit
-from analysis.step_texts import StepTexts
 from analysis.table import NONE, Block, Number, Table
+from scpo.diagnostics.step_texts import StepTexts
 
 CAPTION = (
     "Median distance of failed steps to the nearest step of a success, in the embedding of all-MiniLM-L6-v2; exact: "

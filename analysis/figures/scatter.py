@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from analysis.figures.embedding import plane
 from analysis.missing import missing_runs
 from analysis.sources.collect import Collected
-from analysis.step_texts import PATTERN, StepTexts, read_step_texts
 from analysis.style import REMARK, SUCCESS
+from scpo.diagnostics.step_texts import PATTERN, StepTexts, read_step_texts
 
 DEFAULT = "scpo"
 MARGIN = 0.05

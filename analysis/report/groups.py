@@ -1,8 +1,6 @@
 """The sampled rollout groups that the credit inspector shows, as many as a page should carry."""
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -11,11 +9,8 @@ from typing import Any
 
 from analysis.sources.collect import Collected
 from analysis.sources.run_records import Problem
+from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 from scpo.errors import RecordError
-
-PATTERN = "groups_step_*.json.gz"
-DIGITS = 4  # of a similarity; what the page prints
-_KEYS = {"step", "groups_in_batch", "active_groups", "groups"}
 
 
 @dataclass(frozen=True)
@@ -52,22 +47,6 @@ def sample_groups(data: Collected, limit: int) -> GroupSample:
     shown = sum(map(len, steps.values()))
     ordered = {run: steps[run] for run in files if run in steps}
     return GroupSample(ordered, shown, sum(map(len, files.values())), tuple(problems))
-
-
-def read_groups(path: Path) -> dict[str, Any]:
-    """Read ``diagnostics/groups_step_<n>.json.gz``; a broken one raises RecordError."""
-    try:
-        record = json.loads(gzip.decompress(path.read_bytes()))
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise RecordError(
-            f"{path.name} is no record of groups ({error}). Delete it; a run writes it again only when it is repeated."
-        ) from error
-    if not isinstance(record, dict) or not record.keys() >= _KEYS:
-        raise RecordError(f"{path.name} is no record of groups: it lacks one of {', '.join(sorted(_KEYS))}. Delete it.")
-    for group in record["groups"]:
-        for match in group["matches"]:
-            match["similarity"] = [[round(value, DIGITS) for value in row] for row in match["similarity"]]
-    return record
 
 
 def _taking_turns(files: Mapping[str, Sequence[Path]]) -> Iterator[tuple[str, Path]]:

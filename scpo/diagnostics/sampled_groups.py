@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from scpo.credit.assign import CreditDiagnostics, host_anchor_groups
-from scpo.errors import ConfigError
+from scpo.diagnostics.probe import dense_similarity
+from scpo.errors import ConfigError, RecordError
 from scpo.shaping.order import generator
-from scpo.shaping.probe import dense_similarity
 from scpo.shaping.reference import Trajectories, active_groups, select, trajectories
 from scpo.shaping.shaper import FailedMatch, Shaped
 from scpo.tracking.atomic import write_bytes
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
     from scpo.steps import IntArray, StepBatch, StrArray
     from scpo.tracking import RunFolder
 
+PATTERN = "groups_step_*.json.gz"
 LONGEST_TEXT = 4000  # characters; an environment that answers with more is cut, visibly
+DIGITS = 4  # of a similarity that is read; what the inspector prints
+_KEYS = {"step", "groups_in_batch", "active_groups", "groups"}
 
 
 def save_groups(
@@ -90,20 +95,40 @@ def sampled_groups(
     cut = trajectories(batch)
     active = list(active_groups(cut))
     drawn = set(generator(seed, "sample", 0).permutation(len(active))[:count].tolist())
-    told = _Told(batch, cut, diagnostics, shaped, host_anchor_groups(batch, host))
+    context = _Context(batch, cut, diagnostics, shaped, host_anchor_groups(batch, host))
     return {
         "step": seed[1],
         "groups_in_batch": len(np.unique(batch.group_N)),
         "active_groups": len(active),
         "groups": [
-            _group_record(told, scorer, active[i], select(cut, active[i][1], shaper.reference, seed))
+            _group_record(context, scorer, active[i], select(cut, active[i][1], shaper.reference, seed))
             for i in sorted(drawn)
         ],
     }
 
 
-class _Told(NamedTuple):
-    """A shaped batch and what was told of it."""
+def read_groups(path: Path) -> dict[str, Any]:
+    """What :func:`save_groups` wrote, with similarities rounded to ``DIGITS`` decimals.
+
+    Raises:
+        RecordError: The file is no record of groups.
+    """
+    try:
+        record = json.loads(gzip.decompress(path.read_bytes()))
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise RecordError(
+            f"{path.name} is no record of groups ({error}). Delete it; a run writes it again only when it is repeated."
+        ) from error
+    if not isinstance(record, dict) or not record.keys() >= _KEYS:
+        raise RecordError(f"{path.name} is no record of groups: it lacks one of {', '.join(sorted(_KEYS))}. Delete it.")
+    for group in record["groups"]:
+        for match in group["matches"]:
+            match["similarity"] = [[round(value, DIGITS) for value in row] for row in match["similarity"]]
+    return record
+
+
+class _Context(NamedTuple):
+    """A shaped batch with what the records read of it."""
 
     batch: StepBatch
     cut: Trajectories
@@ -128,20 +153,20 @@ def _cut_text(text: str) -> str:
 
 
 def _group_record(
-    told: _Told, scorer: Scorer, active: tuple[int, IntArray, IntArray], reference: int
+    context: _Context, scorer: Scorer, active: tuple[int, IntArray, IntArray], reference: int
 ) -> dict[str, Any]:
     """``active``: the group, its successful and its failed trajectories; these and ``reference`` index ``cut``."""
-    batch, cut = told.batch, told.cut
+    batch, cut = context.batch, context.cut
     group, successful, failed = active
     members = np.sort(np.concatenate([successful, failed]))
     rows = np.concatenate([cut.rows_of(k) for k in members])
     texts = _Texts()
-    matches = [match for match in told.shaped.matches if match.task.group == group]  # in the order of ``failed``
+    matches = [match for match in context.shaped.matches if match.task.group == group]  # in the order of ``failed``
     return {
         "group": group,
         "task": str(batch.task_N[rows[0]]),
         "siblings": [_sibling(batch, cut.rows_of(k)) for k in members],
-        "steps": _columns(told, rows, texts),
+        "steps": _columns(context, rows, texts),
         "texts": list(texts.number),
         "reference": {
             "trajectory": int(cut.id_K[reference]),
@@ -164,8 +189,8 @@ def _sibling(batch: StepBatch, rows: IntArray) -> dict[str, Any]:
     }
 
 
-def _columns(told: _Told, rows: IntArray, texts: _Texts) -> dict[str, list[Any]]:
-    batch, diagnostics, shaped = told.batch, told.diagnostics, told.shaped
+def _columns(context: _Context, rows: IntArray, texts: _Texts) -> dict[str, list[Any]]:
+    batch, diagnostics, shaped = context.batch, context.diagnostics, context.shaped
     numbers = {
         "step_return": diagnostics.step_return_N,
         "bonus": diagnostics.bonus_N,
@@ -181,7 +206,7 @@ def _columns(told: _Told, rows: IntArray, texts: _Texts) -> dict[str, list[Any]]
         "state": texts.numbers(batch.anchor_N[rows]),
         "valid": batch.valid_N[rows].tolist(),
         "kept": shaped.surviving_N[rows].tolist(),
-        "anchor_group": told.anchor_group_N[rows].tolist(),
+        "anchor_group": context.anchor_group_N[rows].tolist(),
         **{name: [_rounded(value) for value in value_N[rows]] for name, value_N in numbers.items()},  # type: ignore[index]  # of a shaped batch all are there
     }
 

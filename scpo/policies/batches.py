@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.rollout import Generation
+from scpo.generation import Generation
 
 Ids = tuple[int, ...]
 

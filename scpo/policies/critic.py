@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from scpo.generation import Generation
 from scpo.policies.batches import MicroBatch, micro_batches, mini_batches, response_mask, token_pairs
 from scpo.policies.descent import descend
 from scpo.policies.language_policy import LocalPolicy, positions
-from scpo.rollout import Generation
 
 if TYPE_CHECKING:
     from scpo.schema import TrainerSettings

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from scpo.generation import Generation
 from scpo.policies.encoding import decode, encode
 from scpo.policies.loss import TokenStatistics, token_statistics
-from scpo.rollout import Generation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

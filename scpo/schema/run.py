@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from scpo.errors import ConfigError
 from scpo.schema.env import EnvConfig
 from scpo.schema.method import MethodConfig
 from scpo.schema.model import ModelConfig
@@ -122,6 +123,19 @@ class RunConfig(Strict):
                 "trainer.max_prompt_tokens=2048 trainer.max_response_tokens=512"
             )
         return self
+
+    def check_started_here(self) -> None:
+        """Make sure that train.py and sweep.py can run this themselves.
+
+        Raises:
+            ConfigError: It trains in verl-agent, whose environment is its own; says what to type there.
+        """
+        if self.trainer.name == "verl_agent" and self.method.agent is None:
+            raise ConfigError(
+                "trainer=verl_agent trains in verl-agent's own environment: make the folder of each run with "
+                "`python train.py --prepare trainer=verl_agent ...` and there run "
+                "`python -m scpo.integrations.verl_agent <folder>` (docs/verl.md)"
+            )
 
 
 MACHINE_SECTIONS = ("machine", "wandb", "launcher")

@@ -1,6 +1,7 @@
 """Scorers: how similar two step texts are, in [0, 1]. Each is one file and one line in ``SCORERS``."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scpo.schema.scorer import BiEncoderScorer, CrossEncoderScorer, ScorerConfig, ScorerRuntime
@@ -51,5 +52,5 @@ def open_scorer(config: ScorerConfig, runtime: ScorerRuntime, *, device: str = "
         ScorerError: As ``make_scorer``, here or, in a process, on first use.
     """
     if runtime.apart(config):
-        return PairCache(ScorerProcess(config, runtime, device=device))
+        return PairCache(ScorerProcess(config, runtime, partial(make_scorer, config, device=device)))
     return PairCache(make_scorer(config, device=device))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import atexit
 import logging
-import os
 import signal
-import socket
-import subprocess
-import sys
-import time
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import NoReturn
 
 import numpy as np
@@ -21,17 +20,17 @@ from numpy.typing import NDArray
 
 from scpo.errors import ScorerError, ScorerUnavailable
 from scpo.schema.scorer import ScorerConfig, ScorerRuntime
-from scpo.scoring.frames import Frame, FrameError, Kind, pack_pairs, receive, send, unpack_scores
+from scpo.scoring.messages import Kind, Message, MessageError, pack_pairs, receive, send, unpack_scores
+from scpo.scoring.serve import MakeScorer, Serve, main, serve
 from scpo.shaping.drive import TextPair
 
-COMMAND = (sys.executable, "-m", "scpo.scoring.serve")
 PAIRS_A_REQUEST = 128
 """Pairs that one deadline is for; more are asked for one request after another."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-CRASHES = (OSError, EOFError, FrameError)
+CRASHES = (OSError, EOFError, MessageError)
 """What asking a process that hangs, dies or talks nonsense ends in."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ScorerProcess:
@@ -41,6 +40,12 @@ class ScorerProcess:
     the same request. It ends with its parent, also when that is killed. On Linux the end of the *thread* that first
     asked ends it too; the next request then starts another.
 
+    Args:
+        config: The scorer, by which it is known.
+        runtime: Deadlines, and what a failure means.
+        make: Makes it; pickled, for it is called in the process.
+        serve: What the process does.
+
     Attributes:
         counts: Since the start: ``computed`` and ``truncated`` pairs, and ``crashes``.
     """
@@ -49,15 +54,14 @@ class ScorerProcess:
         self,
         config: ScorerConfig,
         runtime: ScorerRuntime,
+        make: MakeScorer,
         *,
-        device: str = "cpu",
-        command: Sequence[str] = COMMAND,
+        serve: Serve = serve,
     ) -> None:
         self.name = config.identity
         self.counts: Counter[str] = Counter()
         self._runtime = runtime
-        self._start = json.dumps({"scorer": config.model_dump(mode="json"), "device": device}).encode()
-        self._command = command
+        self._make, self._serve = make, serve
         self._requests = 0
         self._child: _Child | None = None
 
@@ -84,7 +88,7 @@ class ScorerProcess:
             except CRASHES as error:
                 reason = self._end_of_child(error)
                 self.counts["crashes"] += 1
-                _log.warning(
+                logger.warning(
                     "the process of scorer %s failed (%d of %d): %s", self.name, crash, self._runtime.crashes, reason
                 )
             except BaseException:
@@ -106,13 +110,12 @@ class ScorerProcess:
 
     def _ask(self, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
         if self._child is None:
-            self._child = _Child(self._command)
-            ready = self._child.ask(Frame(Kind.START, 0, self._start), Kind.READY, self._runtime.start_deadline_s)
+            self._child = _Child(self._make, self._serve)
+            ready = self._child.answer(Kind.READY, 0, self._runtime.start_deadline_s)
             if ready.decode(errors="replace") != self.name:
-                raise FrameError(f"it is the scorer {ready!r}, not {self.name!r}")
+                raise MessageError(f"it is the scorer {ready!r}, not {self.name!r}")
         self._requests += 1
-        asked = Frame(Kind.PAIRS, self._requests, pack_pairs(pairs))
-        answer = self._child.ask(asked, Kind.SCORES, self._runtime.deadline_s)
+        answer = self._child.answer(Kind.SCORES, self._requests, self._runtime.deadline_s, pack_pairs(pairs))
         scores, truncated = unpack_scores(answer, len(pairs))
         self.counts.update(computed=len(pairs), truncated=truncated)
         return scores
@@ -127,51 +130,62 @@ class ScorerProcess:
 
 
 class _Child:
-    """One process and the socket to it."""
+    """One process and the pipe to it."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._connection, theirs = socket.socketpair()
-        path = os.pathsep.join(place for place in sys.path if place)
+    def __init__(self, make: MakeScorer, serve: Serve) -> None:
+        context = get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=main, args=(theirs, make, serve), name="scorer", daemon=True)
+        resource_tracker.ensure_running()  # whoever starts it unblocks signals: not while ours are blocked
         with theirs, _stop_signals_blocked():
-            self._process = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(os.getpid())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # what libraries print belongs into the log
-                env={**os.environ, "PYTHONPATH": path},
-            )
+            self._process.start()
         self._finalizer = weakref.finalize(self, _end, self._process, self._connection)
+        atexit.register(self._finalizer)  # before multiprocessing's own, which would wait for it
 
-    def ask(self, frame: Frame, due: Kind, deadline_s: float) -> bytes:
-        """Send a frame and return the payload of its answer, which is of the kind that is ``due``."""
-        deadline = time.monotonic() + deadline_s
+    def answer(self, due: Kind, request: int, deadline_s: float, pairs: bytes | None = None) -> bytes:
+        """Send ``pairs``, if there are any, and return the payload of the answer, which is of the kind that is ``due``.
+
+        When that takes too long, the process is killed, which ends the waiting, wherever the pipe is stuck.
+        """
+        too_late = threading.Event()
+        timer = threading.Timer(deadline_s, self._kill, (too_late,))
+        timer.daemon = True
+        timer.start()
         try:
-            send(self._connection, frame, deadline)
-            answer = receive(self._connection, deadline)
-        except TimeoutError as error:
-            raise TimeoutError(f"no {due.name} within {deadline_s:g} s") from error
+            if pairs is not None:
+                send(self._connection, Message(Kind.PAIRS, request, pairs))
+            answer = receive(self._connection)
+        except (EOFError, OSError) as error:
+            if too_late.is_set():
+                raise TimeoutError(f"no {due.name} within {deadline_s:g} s") from error
+            raise
+        finally:
+            timer.cancel()
         if answer.kind is Kind.REFUSED:
             raise ScorerError(answer.payload.decode(errors="replace"))
-        if (answer.kind, answer.request) != (due, frame.request):
-            raise FrameError(f"{answer.kind.name} {answer.request} instead of {due.name} {frame.request}")
+        if (answer.kind, answer.request) != (due, request):
+            raise MessageError(f"{answer.kind.name} {answer.request} instead of {due.name} {request}")
         return answer.payload
+
+    def _kill(self, too_late: threading.Event) -> None:
+        too_late.set()
+        self._process.kill()
 
     def end(self, patience_s: float = 0.0) -> str:
         """Kill the process unless it ends by itself within ``patience_s``, and say how it ended."""
-        try:
-            code = self._process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            code = None
+        self._process.join(patience_s)
+        code = self._process.exitcode
+        atexit.unregister(self._finalizer)
         self._finalizer()
         if code is None:
             return "it was killed"
         return f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit status {code}"
 
 
-def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
+def _end(process: BaseProcess, connection: Connection) -> None:
     connection.close()
     process.kill()
-    process.wait()
+    process.join()
 
 
 @contextmanager

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 TRAINERS = {
     "local": "scpo.trainers.local.trainer",
     "verl": "scpo.trainers.verl.launch",
-    "verl_agent": "scpo.integrations.verl_agent.launch",
 }
 """Trainers by name: the module whose ``train(config, folder, should_stop)`` runs it; imported on use, for it is heavy.
 What each provides is in ``scpo.schema.requirements``, where a configuration is checked against it."""
@@ -35,12 +34,13 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     ``should_stop`` is asked after every training step; when it says yes, a checkpoint is written and the call returns.
 
     Raises:
-        ConfigError: A package is not installed.
+        ConfigError: A package is not installed, or the run is not one to be started here.
         ScorerError: The scorer's model is not there; nothing was loaded yet.
     """
+    config.check_started_here()
     with _missing_packages_named(config):
         module = import_module(TRAINERS[config.trainer.name] if config.method.agent is None else EVALUATION)
-        if config.method.shaper and config.trainer.name != "verl_agent":  # that one runs in an environment of its own
+        if config.method.shaper:
             find_scorer(config.scorer)  # else it is missed at its first use only, after the warm start and a rollout
         module.train(config, folder, should_stop)
 

@@ -1,4 +1,4 @@
-"""Which tasks a training step plays, and the purposes that random streams are told apart by."""
+"""Which tasks a training step plays."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scpo.envs.base import Task
-
-ROLLOUT, SHUFFLE, TASKS, PROBE, AGAIN, CRITIC, PRECISION = range(7)
-"""What a seed is for, after run seed and step; AGAIN: later sampling rounds."""
+from scpo.streams import TASKS
 
 
 def training_tasks(tasks: Sequence[Task], *, groups: int, seed: int, step: int, turn: int = 0) -> list[Task]:

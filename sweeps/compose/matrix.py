@@ -54,7 +54,8 @@ class Matrix:
         return [word for word in self.overrides if key_of(word).partition(".")[0] not in MACHINE_SECTIONS]
 
     def add(self, row: ExperimentRow, config: RunConfig) -> None:
-        """Put a run into a row."""
+        """Put a run into a row; a ConfigError if nothing here can start it."""
+        config.check_started_here()
         name = run_id(config)
         twins = [cell for cell in self.cells if cell.run_id == name]
         if any(cell.row == row for cell in twins):

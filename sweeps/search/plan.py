@@ -112,6 +112,7 @@ def make_plan(name: str, words: Sequence[str]) -> Plan:
     fixed = (f"scale={scale}", f"env={search.env}", f"model={model}", *search.overrides, *rest)
     plan = Plan(search, scale, fixed)
     _refuse_contradictions(search, [*search.overrides, *rest])
+    plan.base.check_started_here()
     _check_panel(plan)
     _check_seeds(plan)
     return plan

@@ -53,5 +53,5 @@ def test_the_forks_configuration_knows_every_word(method, env):
     config = compose_run(["scale=paper", "trainer=verl_agent", f"method={method}", f"env={env}"])
     chosen = settings(config, Path("/runs/x"))
     folder = Path(os.environ["VERL_AGENT"]) / "verl" / "trainer" / "config"
-    composed = compose_fork(folder, [setting.word for setting in chosen])
+    composed = compose_fork(folder, [setting.override for setting in chosen])
     assert {one.key: OmegaConf.select(composed, one.key) for one in chosen} == {one.key: one.value for one in chosen}

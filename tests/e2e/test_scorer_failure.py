@@ -43,7 +43,7 @@ def kill_scorer(process, runs):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.02)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    (scorer,) = (int(pid) for pid in children if "scpo.scoring.serve" in Path(f"/proc/{pid}/cmdline").read_text())
+    (scorer,) = (int(pid) for pid in children if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text())
     os.kill(scorer, signal.SIGKILL)
 
 

@@ -1,5 +1,8 @@
 """A scorer's process may do what it likes: the request is answered rightly, or refused loudly."""
 
+import errno
+import multiprocessing
+import multiprocessing.spawn
 import os
 import signal
 import subprocess
@@ -15,12 +18,14 @@ from scpo.credit.assign import assign
 from scpo.errors import ScorerError, ScorerUnavailable
 from scpo.schema.scorer import ExactScorer, ScorerRuntime
 from scpo.scoring.process import ScorerProcess
-from tests.support.faulty_scorer import FAULTS, truth
+from tests.support.faulty_scorer import FAULTS, FaultyService, truth
 from tests.support.step_batches import make_batch, method, shaper_config
 
+CONFIG = ExactScorer(kind="exact", name="faulty")
+NO_SCORER = None  # a faulty service brings its own
 PAIRS = [("abc", "abcd"), ("a", "abcde"), ("", "x"), ("naïve", "字 \ud800")]
-FAULTY = Path(__file__).parents[1] / "support" / "faulty_scorer.py"
-SILENT = ("hang", "hang-in-c", "endless")  # only the deadline notices these
+ROOT = Path(__file__).parents[2]
+SILENT = ("hang", "hang-in-c", "endless", "deaf")  # only the deadline notices these
 
 
 def runtime(**changes):
@@ -35,10 +40,9 @@ def faulty(tmp_path):
     made = []
 
     def make(fault, **changes):
-        config = ExactScorer(kind="exact", name="faulty")
         short = {"deadline_s": 2} if fault.removeprefix("always-") in SILENT else {}
-        command = [sys.executable, str(FAULTY), fault, str(tmp_path / "marker")]
-        made.append(ScorerProcess(config, runtime(**(short | changes)), command=command))
+        service = FaultyService(fault, str(tmp_path / "marker"))
+        made.append(ScorerProcess(CONFIG, runtime(**(short | changes)), NO_SCORER, serve=service))
         return made[-1]
 
     yield make
@@ -64,6 +68,11 @@ def test_after_a_fault_a_new_process_answers_the_same_request(faulty, fault, cap
         ("always-nan", "4 of 4 scores are no numbers in [0, 1], the first of them nan"),
         ("always-short", "16 bytes for 4 scores: expected 20"),
         ("always-exception", "it ended with exit status 1"),
+        ("always-garbage", "bad message length"),
+        ("always-huge", "bad message length"),
+        ("always-endless", "no SCORES within 2 s"),
+        ("always-stale", "SCORES 0 instead of SCORES 2"),
+        ("always-unknown", "no message begins with the bytes 4c 6f 61 64 69"),
         ("dead-on-arrival", "it ended with exit status 3"),
         ("foreign", "it is the scorer b'another scorer', not 'faulty'"),
     ],
@@ -77,10 +86,28 @@ def test_a_fault_that_stays_stops_training_and_is_named(faulty, fault, reason):
     assert "The same command resumes the run" in str(caught.value)
 
 
-def test_a_command_that_does_not_exist_is_a_failure_like_any_other():
-    scorer = ScorerProcess(ExactScorer(kind="exact", name="faulty"), runtime(crashes=1), command=["/no/such/python"])
+def test_a_process_that_cannot_be_started_is_a_failure_like_any_other(faulty, monkeypatch):
+    def no_process_left(_self):
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(multiprocessing.get_context("spawn").Process, "start", no_process_left)
     with pytest.raises(ScorerError, match="it could not be started"):
-        scorer.score(PAIRS)
+        faulty("kill", crashes=1).score(PAIRS)
+
+
+def test_an_interpreter_that_does_not_exist_is_a_failure_like_any_other(faulty):
+    before = multiprocessing.spawn.get_executable()
+    multiprocessing.set_executable("/no/such/python")
+    try:
+        with pytest.raises(ScorerError, match="it ended with exit status 255"):
+            faulty("kill", crashes=1).score(PAIRS)
+    finally:
+        multiprocessing.set_executable(before)
+
+
+def test_a_process_that_does_not_read_ends_at_the_deadline_too(faulty):
+    with pytest.raises(ScorerError, match="no SCORES within 2 s"):
+        faulty("deaf", crashes=1).score([("a" * 10_000_000, "b")])
 
 
 def test_shaping_is_skipped_loudly_where_the_configuration_says_so(faulty, caplog):
@@ -135,19 +162,18 @@ def test_an_interrupted_request_leaves_no_stale_answer(faulty, tmp_path):
 PARENT = """
 import sys
 sys.path[:0] = {path!r}
-from tests.faults.test_scorer_process import ExactScorer, ScorerProcess, runtime
-ScorerProcess(ExactScorer(kind="exact", name="faulty"), runtime(), command={command!r}).score([("a", "b")])
+from tests.faults.test_scorer_process import CONFIG, FaultyService, ScorerProcess, runtime
+ScorerProcess(CONFIG, runtime(), None, serve=FaultyService({fault!r}, {marker!r})).score([("a", "b")])
 """
 
 
 @pytest.mark.parametrize("fault", ["hang", "hang-in-c"])
 def test_it_ends_with_a_parent_that_is_killed_even_in_the_middle_of_a_batch(fault, tmp_path):
     marker = tmp_path / "marker"
-    command = [sys.executable, str(FAULTY), fault, str(marker)]
-    source = PARENT.format(path=sys.path, command=command)
-    parent = subprocess.Popen([sys.executable, "-c", source], cwd=FAULTY.parents[2])
+    source = PARENT.format(path=sys.path, fault=fault, marker=str(marker))
+    parent = subprocess.Popen([sys.executable, "-c", source], cwd=ROOT)
     wait_for(marker.exists)
-    (child,) = children_of(parent.pid)
+    (child,) = scorers_of(parent.pid)
     parent.kill()
     parent.wait()
     wait_for(lambda: not Path(f"/proc/{child}").exists())
@@ -158,8 +184,10 @@ def child_of(scorer):
     return scorer._child._process.pid
 
 
-def children_of(pid):
-    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+def scorers_of(pid):
+    """Its children but multiprocessing's own."""
+    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
 def wait_for(condition, limit_s=30):

@@ -1,4 +1,4 @@
-"""A scorer's process that misbehaves: ``python faulty_scorer.py <fault> <marker> <socket> <pid of the parent>``.
+"""What a scorer's process does that misbehaves: ``FaultyService`` in place of ``scpo.scoring.serve.serve``.
 
 It commits its fault on the first request and, once ``marker`` exists, never again; with ``always-`` before its name on
 every request.
@@ -7,15 +7,16 @@ every request.
 import os
 import resource
 import signal
-import socket
+import struct
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from scpo.scoring.frames import HEADER, MAGIC, Kind
-from scpo.scoring.serve import WARM_UP, end_with, serve
+from scpo.scoring.messages import HEADER, Kind
+from scpo.scoring.serve import WARM_UP, serve
 
 
 class Faulty:
@@ -38,25 +39,35 @@ def truth(pairs):
     return np.array([min(len(first), len(second)) / max(len(first), len(second), 1) for first, second in pairs], "f4")
 
 
+def write(scorer, data):
+    """Past multiprocessing, straight into the pipe."""
+    os.write(scorer.connection.fileno(), data)
+
+
 def garbage(scorer, _pairs):
-    scorer.connection.sendall(b"loading the model, please wait" * 4)
+    write(scorer, b"loading the model, please wait" * 4)
     time.sleep(60)
 
 
 def endless(scorer, _pairs):
-    """A header that promises more than it sends."""
-    scorer.connection.sendall(HEADER.pack(MAGIC, Kind.SCORES, 1, 1 << 20) + b"\0")
+    """A length that promises more than follows it."""
+    write(scorer, struct.pack("!i", 1 << 20) + HEADER.pack(Kind.SCORES, 1) + b"\0")
     time.sleep(60)
 
 
 def huge(scorer, _pairs):
-    scorer.connection.sendall(HEADER.pack(MAGIC, Kind.SCORES, 1, 1 << 60))
+    write(scorer, struct.pack("!iQ", -1, 1 << 60))
+    time.sleep(60)
+
+
+def unknown(scorer, _pairs):
+    scorer.connection.send_bytes(b"Loading weights: 100%")
     time.sleep(60)
 
 
 def stale(scorer, pairs):
     """The answer to an earlier request."""
-    scorer.connection.sendall(HEADER.pack(MAGIC, Kind.SCORES, 0, 4 + 4 * len(pairs)) + bytes(4 + 4 * len(pairs)))
+    scorer.connection.send_bytes(HEADER.pack(Kind.SCORES, 0) + bytes(4 + 4 * len(pairs)))
     time.sleep(60)
 
 
@@ -79,6 +90,7 @@ FAULTS = {
     "garbage": garbage,
     "endless": endless,
     "huge": huge,
+    "unknown": unknown,
     "stale": stale,
     "short": lambda scorer, pairs: truth(pairs)[:-1],
     "nan": lambda scorer, pairs: truth(pairs) * np.nan,
@@ -88,16 +100,19 @@ FAULTS = {
 }
 
 
-def main():
-    fault, marker, descriptor, parent = sys.argv[1:]
-    end_with(int(parent))
-    connection = socket.socket(fileno=int(descriptor))
-    if fault == "foreign":
-        Faulty.name = "another scorer"
-    if fault == "dead-on-arrival":
-        sys.exit(3)
-    serve(connection, lambda start: Faulty(fault, marker, connection))
+@dataclass(frozen=True)
+class FaultyService:
+    """``deaf`` holds the interpreter once it has said that it is ready, so that nothing reads what is sent."""
 
+    fault: str
+    marker: str
 
-if __name__ == "__main__":
-    main()
+    def __call__(self, connection, _make):
+        if self.fault == "foreign":
+            Faulty.name = "another scorer"
+        if self.fault == "dead-on-arrival":
+            sys.exit(3)
+        if self.fault == "deaf":
+            connection.send_bytes(HEADER.pack(Kind.READY, 0) + b"faulty")
+            hang_in_c(None, None)
+        serve(connection, lambda: Faulty(self.fault, self.marker, connection))

@@ -5,7 +5,8 @@ import pytest
 
 from scpo.envs.base import StepResult, Task
 from scpo.errors import EnvironmentFailure
-from scpo.rollout import Generation, group_slots, rollout, step_batch
+from scpo.generation import Generation
+from scpo.rollout import group_slots, rollout, step_batch
 
 TASKS = [Task("train/a", "Pick", "0"), Task("train/b", "Look", "1")]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from scpo.rollout import Generation
+from scpo.generation import Generation
 from sweeps.compose.configuration import compose_run
 from tests.support.tiny import tiny_policy
 from tests.unit.trainers.verl.test_verl_settings import FILES
@@ -112,7 +112,7 @@ def theirs(batch, config):
     from scpo.trainers.verl.launch import compose_verl
     from scpo.trainers.verl.verl_settings import settings
 
-    verl_config = compose_verl([setting.word for setting in settings(config, FILES)])
+    verl_config = compose_verl([setting.override for setting in settings(config, FILES)])
     actor = omega_conf_to_dataclass(verl_config.actor_rollout_ref.actor)
     found, mask = batch.statistics()
     output = {name: over_sequences(batch, value) for name, value in

@@ -19,7 +19,7 @@ def resolved(*words, files=FILES):
     from scpo.trainers.verl.launch import compose_verl
 
     config = compose_run(["scale=paper", *words])
-    return compose_verl([setting.word for setting in settings(config, files)])
+    return compose_verl([setting.override for setting in settings(config, files)])
 
 
 def test_verl_resolves_the_papers_table():
@@ -76,7 +76,7 @@ def test_what_the_cpu_adds_is_known_to_verl(engine):
     from scpo.trainers.verl.launch import compose_verl
 
     config = compose_run(["trainer=verl_cpu"])
-    words = [setting.word for setting in (*settings(config, FILES), *cpu_settings(engine))]
+    words = [setting.override for setting in (*settings(config, FILES), *cpu_settings(engine))]
     assert compose_verl(words).trainer.device == "cpu"
 
 

@@ -11,15 +11,16 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context
-from pathlib import Path
 
-from scpo.envs.alfworld.environment import AlfworldEnvironment, AlfworldEpisode
+from scpo.envs.alfworld.engine.engine import Engine
+from scpo.envs.alfworld.episode import AlfworldEpisode, task_of
+from scpo.envs.alfworld.games.game import GameSource
 from scpo.envs.alfworld.prompts import compact_response
 from scpo.envs.base import Demonstration
 from scpo.envs.panel import shuffled
@@ -27,7 +28,7 @@ from scpo.errors import PanelError
 from scpo.schema.env import AlfworldConfig
 from scpo.schema.model import WarmStart
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
 _ENDLESS = 10_000  # a demonstration is as long as it is
 _ANYWHERE = 0.02  # share of the habits' weight that goes to a kind of place where the thing was never found
@@ -38,27 +39,36 @@ Habits = Mapping[str, Mapping[str, int]]
 
 
 def demonstrations(
-    environment: AlfworldEnvironment, warm_start: WarmStart, processes: int | None = None
+    engine: Engine,
+    config: AlfworldConfig,
+    warm_start: WarmStart,
+    *,
+    trained_on: Collection[str],
+    open_engine: Callable[[], Engine],
+    processes: int | None = None,
 ) -> list[Demonstration]:
     """Demonstrations on training games outside the training panel; the same whatever the number of processes.
 
     Args:
-        environment: Its configuration says which games and how long a history the prompts show.
+        engine: Has the games.
+        config: Says how long a history the prompts show.
         warm_start: How many games and demonstrations, how often to stop a detour, the seed.
+        trained_on: Games of the training panel.
+        open_engine: Opens the same games again, in another process.
         processes: None for one per available core.
 
     Raises:
         PanelError: The training split has too few games outside the panel.
     """
-    games = _games(environment, warm_start)
-    habits = _habits(environment.source.read(game_id).walkthrough for game_id in games)
-    config = environment.config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS})
-    work = partial(_demonstrate, _Job(config, environment.cache_dir, environment.alfworld_data, warm_start, habits))
+    games = _games(engine.source, warm_start, trained_on)
+    habits = _habits(engine.source.read(game_id).walkthrough for game_id in games)
+    job = _Job(config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS}), warm_start, habits)
     processes = min(processes or _cores(), len(games))
     if processes == 1:
-        return work(games)
+        return _demonstrate(engine, job, games)
     parts = [games[first::processes] for first in range(processes)]
     with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+        work = partial(_demonstrate_apart, open_engine, job)
         made = [demonstration for part in pool.map(work, parts) for demonstration in part]
     order = {game_id: place for place, game_id in enumerate(games)}
     return sorted(made, key=lambda demonstration: order[demonstration.task_id])  # stable: repetitions stay in order
@@ -66,11 +76,9 @@ def demonstrations(
 
 @dataclass(frozen=True)
 class _Job:
-    """What a worker process needs to know."""
+    """What every demonstration needs to know; ``config``: of the episodes that are shown."""
 
     config: AlfworldConfig
-    cache_dir: Path | None
-    alfworld_data: str | None
     warm_start: WarmStart
     habits: Habits
 
@@ -79,10 +87,9 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _games(environment: AlfworldEnvironment, warm_start: WarmStart) -> list[str]:
-    trained_on = {task.id for task in environment.panel("train").tasks}
-    candidates = shuffled(environment.source.ids("train"), warm_start.seed)
-    fresh = (game for game in candidates if game not in trained_on and environment.source.playable(game))
+def _games(source: GameSource, warm_start: WarmStart, trained_on: Collection[str]) -> list[str]:
+    candidates = shuffled(source.ids("train"), warm_start.seed)
+    fresh = (game for game in candidates if game not in trained_on and source.playable(game))
     games = list(islice(fresh, warm_start.games))
     if len(games) < warm_start.games:
         raise PanelError(
@@ -100,17 +107,20 @@ def _habits(walkthroughs: Iterable[Sequence[str]]) -> Habits:
     return found
 
 
-def _demonstrate(job: _Job, games: Sequence[str]) -> list[Demonstration]:
-    environment = AlfworldEnvironment(job.config, cache_dir=job.cache_dir, alfworld_data=job.alfworld_data)
+def _demonstrate_apart(open_engine: Callable[[], Engine], job: _Job, games: Sequence[str]) -> list[Demonstration]:
+    return _demonstrate(open_engine(), job, games)
+
+
+def _demonstrate(engine: Engine, job: _Job, games: Sequence[str]) -> list[Demonstration]:
     made = []
     for game_id in games:
         for repetition in range(job.warm_start.demonstrations_per_game):
             rng = random.Random(f"demonstration {job.warm_start.seed} {game_id} {repetition}")
             # The first demonstration of a game is its plain walkthrough.
             detours = job.warm_start.max_detours if repetition else 0
-            demonstration = _Demonstrator(environment, game_id, job, detours, rng).play()
+            demonstration = _Demonstrator(engine, game_id, job, detours, rng).play()
             if demonstration is None:
-                _LOG.warning("no demonstration of %s: its walkthrough does not win", game_id)
+                logger.warning("no demonstration of %s: its walkthrough does not win", game_id)
             else:
                 made.append(demonstration)
     return made
@@ -119,11 +129,10 @@ def _demonstrate(job: _Job, games: Sequence[str]) -> list[Demonstration]:
 class _Demonstrator:
     """Plays one demonstration."""
 
-    def __init__(
-        self, environment: AlfworldEnvironment, game_id: str, job: _Job, max_detours: int, rng: random.Random
-    ) -> None:
-        self._environment = environment
-        self._episode: AlfworldEpisode = environment.start_game(game_id)
+    def __init__(self, engine: Engine, game_id: str, job: _Job, max_detours: int, rng: random.Random) -> None:
+        self._engine = engine
+        opened = engine.open(game_id)
+        self._episode = AlfworldEpisode(task_of(opened.game), opened, engine, job.config)
         self._habits = job.habits
         self._stop = job.warm_start.stop_detour
         self._max_detours = max_detours
@@ -194,7 +203,7 @@ class _Demonstrator:
     def _peek(self, commands: Sequence[str]) -> tuple[tuple[str, ...], str]:
         state, answer = self._episode.state, ""
         for command in commands:
-            state, answer = self._environment.engine.step(self._episode.opened, state, command)
+            state, answer = self._engine.step(self._episode.opened, state, command)
         return state.admissible, answer
 
 

@@ -2,86 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from scpo.envs.alfworld import prompts
-from scpo.envs.alfworld.engine.engine import Engine, Limits, OpenGame
-from scpo.envs.alfworld.games.game import Game, GameSource
-from scpo.envs.alfworld.games.generated_games import GeneratedGames
-from scpo.envs.alfworld.games.official_games import OfficialGames
-from scpo.envs.alfworld.planning.translation_cache import TranslationStore
+from scpo.envs.alfworld.demonstrations import demonstrations
+from scpo.envs.alfworld.engine.engine import Limits, open_engine
+from scpo.envs.alfworld.episode import AlfworldEpisode, task_of
 from scpo.envs.alfworld.remaining_plan import Plans
-from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.alfworld.vocabulary import vocabulary
-from scpo.envs.base import Demonstration, Panel, StepResult, Task
+from scpo.envs.base import Demonstration, Panel, Task
 from scpo.envs.panel import draw
-from scpo.envs.projection import project, project_compact
 from scpo.errors import EnvironmentFailure, GameError, PanelError
 from scpo.schema import FAMILIES
 from scpo.schema.env import AlfworldConfig, PanelConfig
 from scpo.schema.model import WarmStart
-
-UNTAGGED_TAIL = 30  # verl-agent's projection of this environment
-
-
-@dataclass(frozen=True)
-class Interface:
-    """How text passes between a policy and the game: the prompt, and the projection of a response."""
-
-    prompt: Callable[[Transcript, int], str]
-    project: Callable[[str], tuple[str, bool]]
-
-
-INTERFACES = {
-    "verl_agent": Interface(prompts.verl_agent, partial(project, require_think=True, tail=UNTAGGED_TAIL)),
-    "compact": Interface(prompts.compact, partial(project_compact, tail=UNTAGGED_TAIL)),
-}
-
-
-class AlfworldEpisode:
-    """One rollout of one game; see ``scpo.envs.base.Episode``."""
-
-    def __init__(self, task: Task, opened: OpenGame, engine: Engine, config: AlfworldConfig) -> None:
-        self.task = task
-        self.done = False
-        self.observation = opened.opening
-        self.transcript = Transcript(opened.opening, opened.start.admissible)
-        self.opened = opened
-        self.state = opened.start
-        self._engine = engine
-        self._config = config
-        self._interface = INTERFACES[config.prompt]
-
-    def prompt(self) -> str:
-        """The text that the policy reads now."""
-        return self._interface.prompt(self.transcript, self._config.history_length)
-
-    def step(self, response: str) -> StepResult:
-        """Project the response and execute it.
-
-        Raises:
-            EnvironmentFailure: The engine broke; start the episode again.
-            RuntimeError: The episode is over.
-        """
-        number = len(self.transcript.history)
-        if self.done:
-            raise RuntimeError(f"episode of {self.task.id} is over after {number} steps; start a new one")
-        action, valid = self._interface.project(response)
-        executed = action.strip() in self.state.operators  # the game strips what it is told
-        try:
-            self.state, observation = self._engine.step(self.opened, self.state, action)
-        except Exception as error:
-            self._engine.drop(self.task.id)
-            raise EnvironmentFailure(f"game {self.task.id} failed at step {number} on {action!r}: {error}") from error
-        self.observation = observation
-        self.transcript.record(action, observation, self.state.admissible, executed=executed)
-        won = self.state.won
-        self.done = won or number + 1 >= self._config.horizon
-        reward = self._config.win_reward if won else 0.0
-        return StepResult(action, valid, observation, reward, self.done, won)
 
 
 class AlfworldEnvironment:
@@ -109,15 +44,17 @@ class AlfworldEnvironment:
         limits: Limits | None = None,
     ) -> None:
         self.config = config
-        self.cache_dir = None if cache_dir is None else Path(cache_dir)
-        self.alfworld_data = alfworld_data
-        self.source: GameSource = (
-            OfficialGames(alfworld_data) if config.games == "official" else GeneratedGames(config.generated)
+        self._open_engine = partial(
+            open_engine,
+            config,
+            cache_dir=None if cache_dir is None else Path(cache_dir),
+            alfworld_data=alfworld_data,
+            limits=limits,
         )
         self._panel_configs = _panel_configs(config)
         self._panels: dict[str, Panel] = {}
-        store = TranslationStore(None if self.cache_dir is None else self.cache_dir / "translations")
-        self.engine = Engine(self.source, store, limits)
+        self.engine = self._open_engine()
+        self.source = self.engine.source
         self._plans = Plans(self.engine)
 
     def panel(self, name: str) -> Panel:
@@ -136,7 +73,7 @@ class AlfworldEnvironment:
 
     def task(self, game_id: str) -> Task:
         """The panel entry of a game."""
-        return _task(self.source.read(game_id))
+        return task_of(self.source.read(game_id))
 
     def start(self, task: Task, slot: int) -> AlfworldEpisode:
         """Begin an episode. Siblings share what is known of the game; no slot needs an engine of its own.
@@ -166,7 +103,7 @@ class AlfworldEnvironment:
             GameError: The game cannot be read.
         """
         opened = self.engine.open(game_id)
-        return AlfworldEpisode(_task(opened.game), opened, self.engine, self.config)
+        return AlfworldEpisode(task_of(opened.game), opened, self.engine, self.config)
 
     def remaining_plan(self, task: Task, actions: Sequence[str]) -> int | None:
         """See ``scpo.envs.base.PlanningEnvironment``.
@@ -182,11 +119,16 @@ class AlfworldEnvironment:
             self.engine.drop(task.id)
             raise EnvironmentFailure(f"game {task.id} failed on its way to a plan: {error}") from error
 
-    def demonstrations(self, config: WarmStart) -> list[Demonstration]:
+    def demonstrations(self, config: WarmStart, processes: int | None = None) -> list[Demonstration]:
         """See ``scpo.envs.alfworld.demonstrations``."""
-        from scpo.envs.alfworld.demonstrations import demonstrations  # plays episodes of this class
-
-        return demonstrations(self, config)
+        return demonstrations(
+            self.engine,
+            self.config,
+            config,
+            trained_on={task.id for task in self.panel("train").tasks},
+            open_engine=self._open_engine,
+            processes=processes,
+        )
 
     def vocabulary(self) -> list[str]:
         """See ``scpo.envs.alfworld.vocabulary``."""
@@ -205,10 +147,6 @@ class AlfworldEnvironment:
             return draw(candidates, config.games, config.seed, self.source.playable)
         except PanelError as error:
             raise PanelError(f"panel {name!r} ({config.split}): {error}") from error
-
-
-def _task(game: Game) -> Task:
-    return Task(game.id, game.family, game.sha256)
 
 
 def _panel_configs(config: AlfworldConfig) -> dict[str, PanelConfig]:

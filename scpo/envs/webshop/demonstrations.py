@@ -7,45 +7,55 @@ So most demonstrations search with only some of the words, and now and then open
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from scpo.envs.base import Demonstration, Task
 from scpo.envs.panel import shuffled
+from scpo.envs.webshop.catalogue.catalogue import Catalogue
 from scpo.envs.webshop.compact import MARKS, compact_response, wish
 from scpo.envs.webshop.compact_actions import listed
+from scpo.envs.webshop.episode import WebshopEpisode
+from scpo.envs.webshop.panels import GoalPanels
 from scpo.envs.webshop.shop.pages import PREVIOUS
 from scpo.envs.webshop.shop.shopper import buy
 from scpo.errors import PanelError
+from scpo.schema.env import WebshopConfig
 from scpo.schema.model import WarmStart
-
-if TYPE_CHECKING:
-    from scpo.envs.webshop.environment import WebshopEnvironment, WebshopEpisode
 
 _ENDLESS = 10_000  # a demonstration is as long as it is
 _NUMBERS = 1000  # prices in whole dollars
 
 
-def demonstrations(environment: WebshopEnvironment, warm_start: WarmStart) -> list[Demonstration]:
+def demonstrations(
+    config: WebshopConfig,
+    panels: GoalPanels,
+    start: Callable[[Task, WebshopConfig], WebshopEpisode],
+    warm_start: WarmStart,
+) -> list[Demonstration]:
     """Demonstrations on training goals outside the training panel, ``demonstrations_per_game`` for each.
+
+    Args:
+        config: The environment's.
+        panels: Which goals there are.
+        start: Begins an episode with another configuration of the protocol.
+        warm_start: How many goals and demonstrations, how often to stop a detour, the seed.
 
     Raises:
         PanelError: The training split has too few goals outside the panel.
     """
-    config = environment.config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS})
+    shown = config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS})
     made = []
-    for task in _tasks(environment, warm_start):
+    for task in _tasks(panels, warm_start):
         for repetition in range(warm_start.demonstrations_per_game):
             rng = random.Random(f"demonstration {warm_start.seed} {task.id} {repetition}")
-            shopper = _Shopper(environment.start(task, 0, config), warm_start.stop_detour, rng)
+            shopper = _Shopper(start(task, shown), warm_start.stop_detour, rng)
             made.append(shopper.play(warm_start.max_detours if repetition else 0))  # the first one goes straight
     return made
 
 
-def vocabulary(environment: WebshopEnvironment) -> list[str]:
+def vocabulary(catalogue: Catalogue, panels: GoalPanels) -> list[str]:
     """Every text that a compact prompt can show: wishes, titles, options, descriptions, numbers and its own words."""
-    catalogue, panels = environment.catalogue, environment.panels
     products = [" ".join([product.title, product.document, *product.bullets]).lower() for product in catalogue.products]
     ids = (task_id for split in ("train", "test") for ids in panels.candidates(split).values() for task_id in ids)
     wishes = {wish(panels.goal(task_id).instruction) for task_id in ids}
@@ -53,8 +63,7 @@ def vocabulary(environment: WebshopEnvironment) -> list[str]:
     return [*products, *sorted(wishes), " ".join(map(str, range(_NUMBERS))), actions, MARKS]
 
 
-def _tasks(environment: WebshopEnvironment, warm_start: WarmStart) -> list[Task]:
-    panels = environment.panels
+def _tasks(panels: GoalPanels, warm_start: WarmStart) -> list[Task]:
     trained_on = {task.id for task in panels.panel("train").tasks}
     fresh = (task_id for task_id in shuffled(panels.candidates("train"), warm_start.seed) if task_id not in trained_on)
     ids = list(islice(fresh, warm_start.games))

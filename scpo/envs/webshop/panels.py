@@ -18,7 +18,7 @@ import numpy as np
 from scpo.envs.base import Panel, Task
 from scpo.envs.panel import draw
 from scpo.envs.webshop.catalogue.catalogue import Catalogue
-from scpo.envs.webshop.catalogue.goals import Goal
+from scpo.envs.webshop.catalogue.goals import Goal, goal_order
 from scpo.errors import PanelError
 from scpo.schema.env import GoalPanelConfig, WebshopConfig
 
@@ -39,7 +39,7 @@ class GoalPanels:
     def goal(self, task_id: str) -> Goal:
         """The goal that a task stands for."""
         seed, index = place(task_id)
-        return self._catalogue.goals(seed, self._config.goals == "human")[index]
+        return goal_order(self._catalogue, seed, self._config.goals == "human")[index]
 
     def task(self, task_id: str) -> Task:
         """The panel entry of a goal; its hash covers the goal and the product."""
@@ -69,7 +69,7 @@ class GoalPanels:
         """Sorted task ids of a split by family."""
         families: dict[str, list[str]] = defaultdict(list)
         for seed, index in self._places(split):
-            goals = self._catalogue.goals(seed, self._config.goals == "human")
+            goals = goal_order(self._catalogue, seed, self._config.goals == "human")
             families[goals.product(index).category].append(f"{seed}/{index:06d}")
         if not families:
             raise PanelError(
@@ -80,7 +80,7 @@ class GoalPanels:
 
     @property
     def _goals(self) -> int:
-        return len(self._catalogue.goals(self._config.order_seed, self._config.goals == "human"))
+        return len(goal_order(self._catalogue, self._config.order_seed, self._config.goals == "human"))
 
     def _places(self, split: str) -> Iterator[Place]:
         test = min(self._config.test_goals, self._goals)

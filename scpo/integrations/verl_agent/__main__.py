@@ -2,8 +2,9 @@
 
     python -m scpo.integrations.verl_agent runs/<id> [verl-agent's overrides ...]
 
-`python train.py --prepare scale=paper trainer=verl_agent method=scpo` makes the folder. The words are generated from it
-and shown; overrides come after them. Run it where the fork's modules (`verl`, `agent_system`, `gigpo`) can be imported.
+`python train.py --prepare scale=paper trainer=verl_agent method=scpo` makes the folder. The fork's overrides are
+generated from it and shown; those that are typed come after them. Run it where the fork's modules (`verl`,
+`agent_system`, `gigpo`) can be imported.
 """
 
 from __future__ import annotations
@@ -44,23 +45,23 @@ def hooked_runner(task_runner: Any) -> Any:
     return ray.remote(num_cpus=1)(HookedTaskRunner)  # num_cpus: as the fork's
 
 
-def main(words: list[str]) -> None:
-    """Generate the words and hand over to the fork."""
-    folder = RunFolder(Path(words[0]).resolve())
+def main(run_folder: str, typed: Sequence[str]) -> None:
+    """Generate the fork's overrides, start it, and let it train."""
+    folder = RunFolder(Path(run_folder).resolve())
     run = folder.read_config()
     chosen = settings(run, folder.path)
     for setting in chosen:
-        logger.info("%s    (%s)", setting.word, setting.source)
+        logger.info("%s    (%s)", setting.override, setting.source)
     from verl.trainer import main_ppo
 
-    config = compose_fork(Path(main_ppo.__file__).with_name("config"), command_line(run, chosen, words[1:]))
+    config = compose_fork(Path(main_ppo.__file__).with_name("config"), command_line(run, chosen, typed))
     main_ppo.TaskRunner = hooked_runner(main_ppo.TaskRunner)
     remember_gpus()
     main_ppo.run_ppo(config)
 
 
-def compose_fork(folder: Path, words: Sequence[str]) -> Any:
-    """The fork's configuration with these words; its own decorator finds it only when it is run as a script.
+def compose_fork(folder: Path, overrides: Sequence[str]) -> Any:
+    """The fork's configuration with these overrides; its own decorator finds it only when it is run as a script.
 
     Raises:
         ConfigError: It has no such key.
@@ -70,9 +71,11 @@ def compose_fork(folder: Path, words: Sequence[str]) -> Any:
 
     with initialize_config_dir(str(folder.resolve()), version_base=None):
         try:
-            return compose("ppo_trainer", overrides=list(words))
+            return compose("ppo_trainer", overrides=list(overrides))
         except HydraException as error:
-            raise ConfigError(f"verl-agent's configuration refuses a word: {str(error).splitlines()[0]}") from error
+            raise ConfigError(
+                f"verl-agent's configuration refuses an override: {str(error).splitlines()[0]}"
+            ) from error
 
 
 if __name__ == "__main__":
@@ -80,6 +83,6 @@ if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     try:
-        main(sys.argv[1:])
+        main(sys.argv[1], sys.argv[2:])
     except ScpoError as error:
         sys.exit(str(error))

@@ -1,4 +1,4 @@
-"""Our configuration in the fork's words, each with where its value comes from."""
+"""Our configuration as overrides of the fork's, each with where its value comes from."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 from scpo.errors import ConfigError
 from scpo.integrations.verl_agent.hooks import OF_THE_FORK
 from scpo.schema import GaeSettings, GigpoSettings, GrpoSettings, HuggingFaceModel, RunConfig, VerlTrainer
-from scpo.trainers.verl.verl_settings import micro_batch
-from scpo.trainers.words import Setting
+from scpo.verl_config import Setting, micro_batch
 
 ENVIRONMENTS = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop"}
 VALIDATION_EPISODES = 128  # verl-agent's script, val_data_size
@@ -19,7 +18,7 @@ DATA = "~/data/verl-agent/text"
 
 
 def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
-    """The words of the paper's script with the values of this run.
+    """The settings of the paper's script with the values of this run.
 
     Raises:
         ConfigError: The fork cannot run this method, model or environment, or not as the run has it.
@@ -36,8 +35,8 @@ def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
 
 
 def command_line(config: RunConfig, chosen: Sequence[Setting], typed: Sequence[str]) -> list[str]:
-    """All words for the fork; of two with the same key the later one holds: ``typed``, then the configuration's own."""
-    return [*(setting.word for setting in chosen), *_check(config).verl.overrides, *typed]
+    """All overrides for the fork; of two with the same key the later holds: the configuration's own, then ``typed``."""
+    return [*(setting.override for setting in chosen), *_check(config).verl.overrides, *typed]
 
 
 def _check(config: RunConfig) -> VerlTrainer:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from scpo.credit.assign import CreditDiagnostics, assign
-from scpo.diagnostics.sampled_groups import save_groups
-from scpo.diagnostics.samples import save_step_texts, spared
+from scpo.diagnostics.record import Diagnostics
 from scpo.integrations.verl_agent.fork_rows import step_batch
 from scpo.integrations.verl_agent.recording import Recorder
 from scpo.schema import RunConfig, ShaperConfig, required
@@ -100,9 +99,7 @@ class Hooks:
 
     def _record(self, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
         """Credit of this step; lines from a later step than this are of an attempt that was not kept."""
-        save_step_texts(self.folder, self.step, batch, diagnostics)
-        with spared("groups", self.step):
-            save_groups(self.folder, self.step, batch, diagnostics, config=self.config, scorer=self.scorer)
+        Diagnostics(self.config, self.folder, self.scorer).record(self.step, batch, diagnostics)
         for path, values in ((self.folder.metrics, diagnostics.metrics), (self.folder.timing, diagnostics.timings)):
             if path.name not in self._logs:
                 self._logs[path.name] = JsonLines(path)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.agents.chat import ChatClient
-from scpo.rollout import Generation
+from scpo.generation import Generation
 from scpo.trainers.evaluate.play import BilledGeneration
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from scpo.agents.base import Agent, ReflectingAgent, Turn, without_thoughts
 from scpo.envs.base import Environment, Episode, StepResult
 from scpo.errors import EnvironmentFailure
-from scpo.rollout import Generation, Policy, Slot
+from scpo.generation import Generation
+from scpo.rollout import Policy, Slot
 from scpo.trainers.evaluate.episode_records import EpisodeRecord
 
 logger = logging.getLogger(__name__)

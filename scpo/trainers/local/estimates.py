@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scpo.credit.assign import CreditDiagnostics, assign, assign_tokens, resolve
+from scpo.generation import Generation
 from scpo.policies.batches import response_mask
 from scpo.policies.critic import Critic, Targets, values
-from scpo.rollout import Generation
 from scpo.steps import FloatArray, StepBatch
 
 if TYPE_CHECKING:

@@ -20,23 +20,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.credit.assign import CreditDiagnostics
 from scpo.diagnostics.episodes import episode_metrics, panel_records
-from scpo.diagnostics.precision import credit_precision
-from scpo.diagnostics.sampled_groups import save_groups
-from scpo.diagnostics.samples import save_probe, save_step_texts, spared
+from scpo.diagnostics.record import Diagnostics
 from scpo.envs import make_environment
-from scpo.envs.base import Environment, PlanningEnvironment, Task
+from scpo.envs.base import Environment, Task
 from scpo.errors import ScorerError
+from scpo.generation import Generation
 from scpo.policies.critic import Critic, make_critic, update_critic
 from scpo.policies.language_policy import LocalPolicy
 from scpo.policies.make_policy import make_policy
 from scpo.progress import progress
-from scpo.rollout import Generation, Slot, Trajectory, group_slots, rollout, step_batch
+from scpo.rollout import Slot, Trajectory, group_slots, rollout, step_batch
 from scpo.schema import required
 from scpo.scoring import PairCache, open_scorer
 from scpo.shaping.order import positions
 from scpo.steps import StepBatch
+from scpo.streams import AGAIN, CRITIC, PROBE, ROLLOUT, SHUFFLE
 from scpo.tracking import Tracker
 from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
 from scpo.trainers.local.estimates import Estimate, estimate
@@ -44,7 +43,7 @@ from scpo.trainers.local.measurements import measure
 from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.update import UpdateBatch, update
 from scpo.trainers.local.validation import validate
-from scpo.trainers.tasks import AGAIN, CRITIC, PRECISION, PROBE, ROLLOUT, SHUFFLE, training_tasks
+from scpo.trainers.tasks import training_tasks
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
@@ -201,11 +200,8 @@ def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict
                 rng=np.random.default_rng((config.seed, step, SHUFFLE)),
                 reference=session.reference,
             )
-        save_step_texts(folder, step, batch, estimated.diagnostics)
-    with clock("samples"), spared("groups", step):
-        save_groups(folder, step, batch, estimated.diagnostics, config=config, scorer=session.scorer)
-    with clock("precision"):
-        precision = _precision(session, sampled.kept, batch, estimated.diagnostics, step)
+    with clock("diagnostics"):
+        precision = _diagnostics(session, folder).record(step, batch, estimated.diagnostics, sampled.kept)
     metrics = _rollout_metrics(sampled) | critic | actor | estimated.diagnostics.metrics | precision
     return metrics, dict(clock.seconds) | estimated.diagnostics.timings | scored
 
@@ -221,16 +217,8 @@ def _estimate(
         raise
 
 
-def _precision(
-    session: Session, trajectories: Sequence[Trajectory], batch: StepBatch, diagnostics: CreditDiagnostics, step: int
-) -> dict[str, float]:
-    """Of methods with a shaper, in environments that can plan, every few steps."""
-    config, environment = session.config.trainer, session.environment
-    if diagnostics.shaped is None or step % config.precision_every or not isinstance(environment, PlanningEnvironment):
-        return {}
-    rng = np.random.default_rng((session.config.seed, step, PRECISION))
-    credit_N = diagnostics.shaped.credit_N
-    return credit_precision(environment, trajectories, batch, credit_N, steps=config.precision_steps, rng=rng)
+def _diagnostics(session: Session, folder: RunFolder) -> Diagnostics:
+    return Diagnostics(session.config, folder, session.scorer, lambda: session.environment)
 
 
 def _update_critic(
@@ -293,9 +281,8 @@ def _set_learning_rate(optimizer: torch.optim.Optimizer, config: RunConfig, step
 
 def _probe(session: Session, step: int, folder: RunFolder) -> None:
     """Play the probe's game outside training and keep its similarity matrix (the credit heatmap)."""
-    config = session.config
-    shaper = config.method.shaper
-    if shaper is None or (step % config.trainer.probe_every and step != config.trainer.steps):
+    config, diagnostics = session.config, _diagnostics(session, folder)
+    if not diagnostics.probe_due(step):
         return
     trajectories = rollout(
         session.environment,
@@ -310,5 +297,4 @@ def _probe(session: Session, step: int, folder: RunFolder) -> None:
         success_threshold=config.env.success_threshold,
         position_N=_positions(config, trajectories),
     )
-    with spared("probe", step):
-        save_probe(folder, step, batch, session.scorer, shaper, seed=(config.seed, step))
+    diagnostics.record_probe(step, batch)

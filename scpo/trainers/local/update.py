@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from scpo.generation import Generation
 from scpo.policies.batches import micro_batches, mini_batches, token_pairs
 from scpo.policies.descent import descend
 from scpo.policies.language_policy import LocalPolicy
 from scpo.policies.loss import policy_loss
-from scpo.rollout import Generation
 
 if TYPE_CHECKING:
     from scpo.schema import TrainerSettings

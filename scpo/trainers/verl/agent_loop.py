@@ -11,8 +11,9 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from scpo.envs.base import Task
 from scpo.errors import RolloutError
+from scpo.generation import Generation
 from scpo.policies.encoding import decode, encode
-from scpo.rollout import Generation, Slot
+from scpo.rollout import Slot
 from scpo.trainers.verl.data import PROBE, TRAIN
 from scpo.trainers.verl.episode import Answer, Turn, play
 from scpo.trainers.verl.workplace import workplace_of

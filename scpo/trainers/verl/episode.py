@@ -9,7 +9,8 @@ from typing import Any
 
 from scpo.envs.base import Environment, StepResult
 from scpo.errors import EnvironmentFailure
-from scpo.rollout import Generation, Slot
+from scpo.generation import Generation
+from scpo.rollout import Slot
 from scpo.trainers.verl.verl_rows import StepRow
 
 logger = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from scpo.trainers.verl.data import training_rows, validation_rows, write_parque
 from scpo.trainers.verl.verl_settings import Files, settings
 from scpo.trainers.verl.versions import check_signatures, check_version
 from scpo.trainers.verl.workplace import Workplace
-from scpo.trainers.words import Setting
+from scpo.verl_config import Setting
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
@@ -66,7 +66,7 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
         chosen += cpu_settings(engine)
     extra = list(_trainer(config).verl.overrides)
     _write_down(folder, chosen, extra)
-    return [*(setting.word for setting in chosen), *extra]
+    return [*(setting.override for setting in chosen), *extra]
 
 
 def _trainer(config: RunConfig) -> VerlTrainer:
@@ -167,7 +167,7 @@ def _write_down(folder: RunFolder, chosen: Sequence[Setting], extra: Sequence[st
     listed = [{"key": one.key, "value": one.value, "source": one.source} for one in chosen]
     listed += [{"word": word, "source": "trainer.verl.overrides"} for word in extra]
     write_yaml(folder.path / "verl_settings.yaml", listed)
-    words = [*(one.word for one in chosen), *extra]
+    words = [*(one.override for one in chosen), *extra]
     command = " \\\n    ".join(["python -m scpo.trainers.verl", *map(shlex.quote, words)])
     write_bytes(folder.path / "verl_command.txt", f"{command}\n".encode())
 

@@ -5,6 +5,7 @@ Registered as ``scpo`` in the process that imports this module: that of the task
 
 from __future__ import annotations
 
+import functools
 import uuid
 from typing import Any
 
@@ -17,15 +18,11 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
-from scpo.diagnostics.precision import credit_precision
-from scpo.diagnostics.sampled_groups import save_groups
-from scpo.diagnostics.samples import save_probe, save_step_texts, spared
-from scpo.envs.base import PlanningEnvironment
+from scpo.diagnostics.record import Diagnostics
 from scpo.rollout import step_batch
 from scpo.schema import required
 from scpo.scoring.ray_scorer import open_ray_scorer
 from scpo.tracking import Tracker
-from scpo.trainers.tasks import PRECISION
 from scpo.trainers.verl.checkpoints import mark_complete
 from scpo.trainers.verl.data import PROBE
 from scpo.trainers.verl.estimates import Columns, Estimate, estimate
@@ -111,7 +108,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             self.scorer.report()  # what samples and probes asked for counts nowhere
         estimated = estimate(rows, columns, self.place.config, self.global_steps, scorer=self.scorer)
         metrics.update(self.scorer.report() if self.scorer is not None else {})
-        metrics.update(self._diagnostics(rows, estimated))
+        metrics.update(self._recorded(rows, estimated))
         estimates = {"advantages": _jagged(estimated.advantage), "returns": _jagged(estimated.target)}
         return tq.kv_batch_put(
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(estimates, batch_size=len(batch))
@@ -133,35 +130,22 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         rows = self._play_validation()
         run = self.place.config
         self._validation = validation_metrics(rows, list(run.env.validation_panels))
-        if run.method.shaper and (
-            self.global_steps % run.trainer.probe_every == 0 or self.global_steps == run.trainer.steps
-        ):
-            self._probe(of_panel(rows, PROBE))
+        if self._diagnostics.probe_due(self.global_steps):
+            probed = of_panel(rows, PROBE).trajectories
+            batch = step_batch(probed, success_threshold=run.env.success_threshold)
+            self._diagnostics.record_probe(self.global_steps, batch)
         return self._validation
 
     # What those are made of
 
-    def _diagnostics(self, rows: Rows, estimated: Estimate) -> dict[str, float]:
-        run, step = self.place.config, self.global_steps
-        save_step_texts(self.place.folder, step, estimated.batch, estimated.diagnostics)
-        with spared("groups", step):
-            save_groups(self.place.folder, step, estimated.batch, estimated.diagnostics, config=run, scorer=self.scorer)
-        metrics = rollout_metrics(rows, estimated.trajectories) | estimated.diagnostics.metrics
-        shaped = estimated.diagnostics.shaped
-        if (
-            shaped
-            and step % run.trainer.precision_every == 0
-            and isinstance(self.place.environment, PlanningEnvironment)
-        ):
-            metrics |= credit_precision(
-                self.place.environment,
-                estimated.trajectories,
-                estimated.batch,
-                shaped.credit_N,
-                steps=run.trainer.precision_steps,
-                rng=np.random.default_rng((run.seed, step, PRECISION)),
-            )
-        return metrics | estimated.diagnostics.timings
+    @functools.cached_property
+    def _diagnostics(self) -> Diagnostics:
+        return Diagnostics(self.place.config, self.place.folder, self.scorer, lambda: self.place.environment)
+
+    def _recorded(self, rows: Rows, estimated: Estimate) -> dict[str, float]:
+        credit, trajectories = estimated.diagnostics, estimated.trajectories
+        precision = self._diagnostics.record(self.global_steps, estimated.batch, credit, trajectories)
+        return rollout_metrics(rows, trajectories) | credit.metrics | precision | credit.timings
 
     def _play_validation(self) -> Rows:
         fields: list[Any] = []
@@ -178,13 +162,6 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             fields += list(data["extra_fields"])
             tq.kv_clear(keys=batch.keys, partition_id="val")
         return read_rows(fields, [False] * len(fields), episodes=len(self.val_dataset))
-
-    def _probe(self, rows: Rows) -> None:
-        run, step = self.place.config, self.global_steps
-        assert run.method.shaper is not None and self.scorer is not None  # noqa: S101, PT018 (asked by the caller)
-        batch = step_batch(rows.trajectories, success_threshold=run.env.success_threshold)
-        with spared("probe", step):
-            save_probe(self.place.folder, step, batch, self.scorer, run.method.shaper, seed=(run.seed, step))
 
     def _finished(self, metrics: dict[str, Any], step: int) -> None:
         """A step is over: record it, then call its checkpoint whole, then stop if asked to."""

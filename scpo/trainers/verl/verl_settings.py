@@ -1,8 +1,7 @@
-"""Our configuration in verl's words, each with where its value comes from."""
+"""Our configuration as overrides of verl's, each with where its value comes from."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from scpo.errors import ConfigError
 from scpo.schema import GaeSettings, RunConfig, VerlTrainer, required
 from scpo.trainers.verl.data import prompts_per_step, siblings
-from scpo.trainers.words import Setting
+from scpo.verl_config import Setting, micro_batch
 
 MODE = "scpo"
 """Name of our trainer and of our agent loop in verl's registries."""
@@ -90,24 +89,6 @@ def _mini_batch(config: RunConfig) -> int:
             f"mini-batches in tasks and multiplies; allowed: {rows // n * n or n}, {(rows // n + 1) * n}, ..."
         )
     return rows // n
-
-
-def micro_batch(trainer: VerlTrainer) -> tuple[int, str]:
-    """Rows of a micro-batch on one GPU, and the source: as many as the configuration says that divide a rank's share.
-
-    What is learned does not depend on it.
-
-    Raises:
-        ConfigError: The ranks cannot share a mini-batch evenly.
-    """
-    ranks = trainer.verl.gpus * trainer.verl.nodes
-    share, rest = divmod(trainer.mini_batch_rows, ranks)
-    if rest:
-        raise ConfigError(
-            f"trainer.mini_batch_rows={trainer.mini_batch_rows} cannot be shared by {ranks} GPUs (trainer.verl.gpus x "
-            f"nodes) evenly; allowed: multiples of {ranks}"
-        )
-    return math.gcd(share, trainer.micro_batch_rows), "trainer.micro_batch_rows, dividing a rank's share"
 
 
 def _loss(trainer: VerlTrainer) -> Iterator[Setting]:

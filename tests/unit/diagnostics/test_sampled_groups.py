@@ -6,10 +6,10 @@ import pytest
 
 from scpo.advantages.anchors import anchor_groups
 from scpo.credit.assign import assign
-from scpo.diagnostics.sampled_groups import LONGEST_TEXT, sampled_groups, save_groups
-from scpo.errors import ConfigError
+from scpo.diagnostics.sampled_groups import LONGEST_TEXT, read_groups, sampled_groups, save_groups
+from scpo.errors import ConfigError, RecordError
 from scpo.tracking import RunFolder
-from tests.support.group_samples import run_config
+from tests.support.group_samples import rollouts, run_config, write_groups
 from tests.support.step_batches import EqualityScorer, make_batch, method, random_batch, recorded, shaper_config, take
 
 SCPO = method(shaper=shaper_config(order="chronological"))
@@ -137,3 +137,24 @@ def test_a_recorded_batch_of_real_games_stays_small():
     record = sample(batch, method(shaper=shaper_config()), seed=(0, step), count=2)
     assert record["groups"]
     assert len(gzip.compress(json.dumps(record).encode())) < 100_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"[]"), gzip.compress(b'{"step": 1}')],
+    ids=["empty", "no gzip", "cut", "list", "half a record"],
+)
+def test_what_is_no_record_is_refused_with_the_files_name(content, tmp_path):
+    path = tmp_path / "groups_step_00001.json.gz"
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=r"groups_step_00001\.json\.gz is no record of groups"):
+        read_groups(path)
+
+
+def test_similarities_are_rounded_to_what_the_page_prints(tmp_path):
+    write_groups(tmp_path, 3, batch=rollouts())
+    path = tmp_path / "diagnostics" / "groups_step_00003.json.gz"
+    record = json.loads(gzip.decompress(path.read_bytes()))
+    record["groups"][0]["matches"][0]["similarity"][0][0] = 0.123456
+    path.write_bytes(gzip.compress(json.dumps(record).encode()))
+    assert read_groups(path)["groups"][0]["matches"][0]["similarity"][0][0] == 0.1235

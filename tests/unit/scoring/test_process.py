@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ def started():
     made = []
 
     def make(scorer_config):
-        made.append(ScorerProcess(scorer_config, RUNTIME))
+        made.append(ScorerProcess(scorer_config, RUNTIME, partial(make_scorer, scorer_config)))
         return made[-1]
 
     yield make

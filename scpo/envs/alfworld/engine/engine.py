@@ -7,6 +7,7 @@ others; and because a lane jumps to any state of its game, one lane serves them 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from scpo.bounded import Bounded
 from scpo.envs.alfworld.assets import assets
@@ -14,7 +15,10 @@ from scpo.envs.alfworld.engine.grammar import read_grammar
 from scpo.envs.alfworld.engine.lanes import Lane, LanePool
 from scpo.envs.alfworld.engine.world import NOTHING_HAPPENS, State, World
 from scpo.envs.alfworld.games.game import Game, GameSource
+from scpo.envs.alfworld.games.generated_games import GeneratedGames
+from scpo.envs.alfworld.games.official_games import OfficialGames
 from scpo.envs.alfworld.planning.translation_cache import TranslationStore
+from scpo.schema.env import AlfworldConfig
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Engine:
     """Plays the games of a source with the stock engine's very texts, each transition computed once."""
 
     def __init__(self, source: GameSource, translations: TranslationStore, limits: Limits | None = None) -> None:
-        self._source = source
+        self.source = source
         self._translations = translations
         self._limits = limits or Limits()
         self._games: Bounded[str, OpenGame] = Bounded(self._limits.games)
@@ -61,7 +65,7 @@ class Engine:
         opened = self._games.get(game_id)
         if opened is None:
             assets()  # imports alfworld before anything else does, without touching the user's folders
-            game = self._source.read(game_id)
+            game = self.source.read(game_id)
             translation = self._translations.get(game.domain, game.problem)
             world = World(translation, read_grammar(game.grammar), self._limits.states)
             opened = OpenGame(game, world, *world.start(self._lanes.lane(game_id, translation)))
@@ -87,3 +91,17 @@ class Engine:
         """Forget a game and its lane, both of which an error may have left in an unknown state."""
         self._games.pop(game_id)
         self._lanes.drop(game_id)
+
+
+def open_engine(
+    config: AlfworldConfig, *, cache_dir: Path | None, alfworld_data: str | None, limits: Limits | None = None
+) -> Engine:
+    """An engine over the games that are configured; see ``AlfworldEnvironment`` for the arguments.
+
+    Raises:
+        GameError: Official games are asked for and not there.
+    """
+    source: GameSource = (
+        OfficialGames(alfworld_data) if config.games == "official" else GeneratedGames(config.generated)
+    )
+    return Engine(source, TranslationStore(None if cache_dir is None else cache_dir / "translations"), limits)

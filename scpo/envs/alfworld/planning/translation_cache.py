@@ -21,7 +21,7 @@ from typing import Any
 from scpo.envs.alfworld.planning.translation import Translation, translate
 from scpo.envs.alfworld.planning.word_rows import NameTable
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _FORMAT = 1
 
 
@@ -55,7 +55,7 @@ class TranslationStore:
         try:
             _write_atomically(path, content)
         except OSError as error:  # a cache that cannot be written costs time, not results
-            _LOG.warning("translation not kept: cannot write %s: %s", path, error.strerror)
+            logger.warning("translation not kept: cannot write %s: %s", path, error.strerror)
 
 
 def translation_key(domain: str, problem: str) -> str:
@@ -84,7 +84,7 @@ def _read(path: Path, key: str) -> Translation | None:
     except FileNotFoundError:
         return None
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        _LOG.warning("translation %s is not usable (%s) and is made again", path, error)
+        logger.warning("translation %s is not usable (%s) and is made again", path, error)
         return None
 
 

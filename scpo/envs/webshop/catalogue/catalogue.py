@@ -1,4 +1,4 @@
-"""The products of one shop with their search index and goals, shared read-only by all environments of a process."""
+"""The products of one shop with their search index, shared read-only by all environments of a process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from scpo.errors import CatalogueError
 
 if TYPE_CHECKING:
     from scpo.envs.webshop.catalogue.bm25 import SearchIndex
-    from scpo.envs.webshop.catalogue.goals import GoalOrder
 
 SMALL = ("items_shuffle_1000.json", "items_ins_v2_1000.json")
 FULL = ("items_shuffle.json", "items_ins_v2.json")
@@ -53,7 +52,6 @@ class Catalogue:
         self.origin = origin
         self.by_asin = {product.asin: product for product in products}
         self._ranked = functools.lru_cache(CACHED_QUERIES)(self._rank)
-        self.goals = functools.lru_cache(maxsize=None)(self._goals)
 
     def __len__(self) -> int:
         return len(self.products)
@@ -81,12 +79,6 @@ class Catalogue:
         if command:
             return tuple(product for product in self.products if _COMMANDS[command](product, text))
         return tuple(self.by_asin[asin] for asin in self.index.search(text, HITS))
-
-    def _goals(self, seed: int, human: bool = False) -> GoalOrder:
-        """Goals in the order of ``seed``, shared by the environments that use it."""
-        from scpo.envs.webshop.catalogue.goals import GoalOrder
-
-        return GoalOrder(self, seed, human=human)
 
 
 def _of_category(product: Product, text: str) -> bool:

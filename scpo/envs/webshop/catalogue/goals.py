@@ -10,13 +10,11 @@ import random
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
+from scpo.envs.webshop.catalogue.catalogue import Catalogue
 from scpo.envs.webshop.catalogue.products import Product
 from scpo.errors import CatalogueError
-
-if TYPE_CHECKING:
-    from scpo.envs.webshop.catalogue.catalogue import Catalogue
 
 BOUNDS = tuple(10.0 * step for step in range(1, 100))
 CANDIDATES = 4  # bounds above the price that are drawn from
@@ -58,7 +56,8 @@ class GoalOrder(Sequence[Goal]):
 
     def __init__(self, catalogue: Catalogue, seed: int, *, human: bool) -> None:
         self.seed, self.human = seed, human
-        self._catalogue = catalogue
+        self._products, self._origin = catalogue.products, catalogue.origin
+        self._human_instructions = catalogue.human or {}
         rng = random.Random(seed)
         prices = array("d", (rng.uniform(*p.prices) if len(p.prices) > 1 else p.prices[0] for p in catalogue.products))
         self._drawn = {p.asin: price for p, price in zip(catalogue.products, prices, strict=True) if len(p.prices) > 1}
@@ -79,7 +78,7 @@ class GoalOrder(Sequence[Goal]):
 
     def __getitem__(self, index: int) -> Goal:  # type: ignore[override]  # a slice of lazy goals is not needed
         source, position = self._source(index)
-        product = self._catalogue.products[self._product[source]]
+        product = self._products[self._product[source]]
         if self.human:
             return self._human_goal(product, source)
         combination = position - (self._end[source - 1] if source else 0)
@@ -87,13 +86,13 @@ class GoalOrder(Sequence[Goal]):
 
     def product(self, index: int) -> Product:
         """The product of goal ``index``, without making the goal."""
-        return self._catalogue.products[self._product[self._source(index)[0]]]
+        return self._products[self._product[self._source(index)[0]]]
 
     def _source(self, index: int) -> tuple[int, int]:
         """Where goal ``index`` comes from: its source, and its place before the shuffle."""
         if not 0 <= index < len(self):
             raise CatalogueError(
-                f"goal {index} is out of range: {self._catalogue.origin} has {len(self)} "
+                f"goal {index} is out of range: {self._origin} has {len(self)} "
                 f"{'human' if self.human else 'synthetic'} goals, 0 to {len(self) - 1}"
             )
         position = self._order[index]
@@ -104,9 +103,20 @@ class GoalOrder(Sequence[Goal]):
         return self._drawn.get(product.asin, product.prices[0])
 
     def _human_goal(self, product: Product, source: int) -> Goal:
-        human = (self._catalogue.human or {})[product.asin][self._annotation[source]]
+        human = self._human_instructions[product.asin][self._annotation[source]]
         bound = self._bound[source]
         return _goal(product, human.text.strip(".") + _bound_text(bound), human.attributes, human.options, bound)
+
+
+_ORDERS: WeakKeyDictionary[Catalogue, dict[tuple[int, bool], GoalOrder]] = WeakKeyDictionary()
+
+
+def goal_order(catalogue: Catalogue, seed: int, human: bool) -> GoalOrder:
+    """Goals in the order of ``seed``, made once for a catalogue and shared by all that ask."""
+    orders = _ORDERS.setdefault(catalogue, {})
+    if (seed, human) not in orders:
+        orders[seed, human] = GoalOrder(catalogue, seed, human=human)
+    return orders[seed, human]
 
 
 def _synthetic_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:

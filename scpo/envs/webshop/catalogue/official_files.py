@@ -17,6 +17,7 @@ from pathlib import Path
 
 from scpo.envs.webshop.catalogue.catalogue import FULL, HUMAN, SMALL, Catalogue, load_catalogue
 from scpo.envs.webshop.catalogue.generated_catalogue import generate
+from scpo.envs.webshop.catalogue.goals import goal_order
 from scpo.errors import CatalogueError
 
 _DRIVE = "https://drive.google.com/uc?id="
@@ -99,7 +100,7 @@ def _loaded(folder: Path) -> str:
     except CatalogueError as error:
         return f"{folder} cannot be used: {error}"
     known = "the official 1,000 products" if content_sha256(catalogue) == SMALL_CONTENT else "no catalogue known here"
-    goals = len(catalogue.goals(0, False))
+    goals = len(goal_order(catalogue, 0, False))
     return f"{folder} can be used: {len(catalogue)} products, {goals} synthetic goals; their content is {known}."
 
 

@@ -6,7 +6,7 @@ import random
 from typing import TypedDict
 
 from scpo.envs.webshop.catalogue.catalogue import Catalogue
-from scpo.envs.webshop.catalogue.goals import Goal
+from scpo.envs.webshop.catalogue.goals import Goal, goal_order
 from scpo.envs.webshop.catalogue.products import Product
 from scpo.envs.webshop.shop.nouns import NounRule, NounRuleName, noun_rule
 from scpo.envs.webshop.shop.pages import SEARCH, START, Page, click, clickables, observation, search
@@ -35,7 +35,7 @@ class WebShop:
         self, catalogue: Catalogue, seed: int, nouns: NounRuleName | NounRule = "spacy", *, human: bool = False
     ) -> None:
         self.catalogue = catalogue
-        self.goals = catalogue.goals(seed, human)
+        self.goals = goal_order(catalogue, seed, human)
         self.page = START
         self.score = 0.0
         self._nouns = noun_rule(nouns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scpo.trainers.words import Setting
+from scpo.verl_config import Setting
 
 PLATFORM = "scpo.trainers.verl.cpu.platform"
 HF_ROLLOUT = "scpo.trainers.verl.cpu.hf_rollout"

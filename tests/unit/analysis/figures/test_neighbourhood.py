@@ -9,7 +9,7 @@ from analysis.figures.embedding import embed
 from analysis.figures.neighbourhood import nearest, neighbourhood_table
 from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
-from analysis.step_texts import StepTexts, read_step_texts
+from scpo.diagnostics.step_texts import StepTexts, read_step_texts
 from scpo.errors import RecordError
 from tests.support.run_records import write_ablation, write_step_texts
 

@@ -1,12 +1,8 @@
-import gzip
 import json
 
-import pytest
-
-from analysis.report.groups import read_groups, sample_groups
+from analysis.report.groups import sample_groups
 from analysis.sources.collect import collect
-from scpo.errors import RecordError
-from tests.support.group_samples import rollouts, write_groups
+from tests.support.group_samples import write_groups
 from tests.support.run_records import write_run
 
 ROOM = 10**9
@@ -57,24 +53,3 @@ def test_a_damaged_file_is_named_and_the_others_are_shown(tmp_path):
     assert [record["step"] for record in sample.steps[run]] == [1]
     (problem,) = sample.problems
     assert problem.path == f"{run}/groups_step_00005.json.gz"
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"[]"), gzip.compress(b'{"step": 1}')],
-    ids=["empty", "no gzip", "cut", "list", "half a record"],
-)
-def test_what_is_no_record_is_refused_with_the_files_name(content, tmp_path):
-    path = tmp_path / "groups_step_00001.json.gz"
-    path.write_bytes(content)
-    with pytest.raises(RecordError, match=r"groups_step_00001\.json\.gz is no record of groups"):
-        read_groups(path)
-
-
-def test_similarities_are_rounded_to_what_the_page_prints(tmp_path):
-    write_groups(tmp_path, 3, batch=rollouts())
-    path = tmp_path / "diagnostics" / "groups_step_00003.json.gz"
-    record = json.loads(gzip.decompress(path.read_bytes()))
-    record["groups"][0]["matches"][0]["similarity"][0][0] = 0.123456
-    path.write_bytes(gzip.compress(json.dumps(record).encode()))
-    assert read_groups(path)["groups"][0]["matches"][0]["similarity"][0][0] == 0.1235

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from scpo.envs.alfworld.demonstrations import demonstrations
 from scpo.envs.alfworld.environment import AlfworldEnvironment
 from scpo.errors import PanelError
 from tests.support.alfworld_games import alfworld_config, official_data, warm_start
@@ -19,7 +18,7 @@ def environment(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(environment):
-    return demonstrations(environment, warm_start(games=12, demonstrations=4), processes=1)
+    return environment.demonstrations(warm_start(games=12, demonstrations=4), processes=1)
 
 
 def test_an_episode_shows_the_prompts_accepts_the_responses_and_is_won(environment, made):
@@ -52,11 +51,11 @@ def test_games_are_outside_the_training_panel_and_of_all_families(environment, m
 
 
 def test_the_number_of_processes_changes_nothing(environment, made):
-    assert demonstrations(environment, warm_start(games=12, demonstrations=4), processes=2) == made
+    assert environment.demonstrations(warm_start(games=12, demonstrations=4), processes=2) == made
 
 
 def test_another_seed_makes_others(environment, made):
-    assert demonstrations(environment, warm_start(games=3, seed=1), processes=1)[0] != made[0]
+    assert environment.demonstrations(warm_start(games=3, seed=1), processes=1)[0] != made[0]
 
 
 def test_too_few_games_are_said(tmp_path):

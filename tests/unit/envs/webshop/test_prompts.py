@@ -5,7 +5,7 @@ import pytest
 from scpo.envs.projection import project
 from scpo.envs.webshop.compact import compact, compact_response, wish
 from scpo.envs.webshop.compact_actions import compact_action, expand
-from scpo.envs.webshop.environment import INTERFACES
+from scpo.envs.webshop.episode import INTERFACES
 from scpo.envs.webshop.prompts import verl_agent
 from scpo.envs.webshop.shop.pages import Page
 from scpo.envs.webshop.shop.shop import WebShop

@@ -20,6 +20,7 @@ from scpo.scoring.exact import Exact
 from scpo.tracking import JsonLines, RunFolder
 from scpo.trainers import train
 from sweeps.compose.configuration import compose_run
+from sweeps.compose.matrix import expand
 
 torch = pytest.importorskip("torch")
 
@@ -341,6 +342,12 @@ def test_words_of_the_configuration_come_after_ours_and_typed_ones_last():
     assert [word for word in line if word.startswith("env.seed=")] == ["env.seed=0", "env.seed=7", "env.seed=8"]
 
 
-def test_starting_it_here_says_what_to_type_in_the_forks_environment(tmp_path):
-    with pytest.raises(ConfigError, match=r"python -m scpo\.integrations\.verl_agent .*see docs/verl\.md"):
-        train(run(), RunFolder(tmp_path), lambda: False)
+def test_starting_it_here_says_what_to_type_in_the_forks_environment():
+    with pytest.raises(ConfigError, match=r"python -m scpo\.integrations\.verl_agent <folder>"):
+        train(run(), None, lambda: False)
+    with pytest.raises(ConfigError, match="trains in verl-agent's own environment"):
+        expand("ablation", ["scale=paper", "trainer=verl_agent"])
+
+
+def test_a_method_that_only_prompts_trains_nothing_and_starts_anywhere():
+    run("method=plain").check_started_here()

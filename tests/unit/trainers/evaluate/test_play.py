@@ -5,7 +5,8 @@ import pytest
 from scpo.agents import make_agent
 from scpo.diagnostics.episodes import episode_metrics
 from scpo.errors import EnvironmentFailure
-from scpo.rollout import Generation, group_slots, rollout
+from scpo.generation import Generation
+from scpo.rollout import group_slots, rollout
 from scpo.schema import PlainAgent, ReflexionAgent
 from scpo.trainers.evaluate.episode_records import EpisodeRecord, panel_metrics, usage_metrics
 from scpo.trainers.evaluate.play import BilledGeneration, play_all

@@ -6,7 +6,8 @@ import logging
 import pytest
 
 from scpo.errors import EnvironmentFailure
-from scpo.rollout import Generation, Slot
+from scpo.generation import Generation
+from scpo.rollout import Slot
 from scpo.trainers.verl.episode import Answer, play
 from scpo.trainers.verl.verl_rows import read_rows
 from tests.unit.test_rollout import TASKS, Countdowns

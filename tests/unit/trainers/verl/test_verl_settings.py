@@ -113,7 +113,7 @@ def test_words_survive_hydras_grammar():
     files = Files("/models/it's, [a] {b}=c", Path("/a b.parquet"), Path("/v"), Path("/r"), Path("/r/global_step_5"))
     everything = chosen(files=files).values()
     for setting, parsed in zip(
-        everything, OverridesParser.create().parse_overrides([one.word for one in everything]), strict=True
+        everything, OverridesParser.create().parse_overrides([one.override for one in everything]), strict=True
     ):
         assert parsed.value() == setting.value or parsed.value().text == setting.value
 

@@ -6,6 +6,7 @@ import pytest
 
 from scpo.envs.webshop import load_catalogue
 from scpo.envs.webshop.catalogue.generated_catalogue import generate, generated_catalogue
+from scpo.envs.webshop.catalogue.goals import goal_order
 from scpo.envs.webshop.catalogue.official_files import content_sha256, main, report, survey, write_generated
 from scpo.errors import CatalogueError
 from tests.support.webshop_data import RECORDED, needs_recorded
@@ -34,7 +35,7 @@ def test_its_statistics_are_those_of_the_official_products(catalogue):
     assert all(2 <= len(product.attributes) <= 6 for product in products)
     assert 9 <= min(product.prices[0] for product in products) < max(product.prices[0] for product in products) <= 200
     assert 0.06 < sum(len(product.prices) == 2 for product in products) / 1000 < 0.13
-    assert len(catalogue.goals(233, False)) > 1500
+    assert len(goal_order(catalogue, 233, False)) > 1500
 
 
 def test_it_can_be_written_in_the_official_format_and_read_again(tmp_path, catalogue):

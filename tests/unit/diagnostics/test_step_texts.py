@@ -1,5 +1,5 @@
 from scpo.credit.assign import assign
-from scpo.diagnostics.samples import TEXT_BATCHES, save_step_texts
+from scpo.diagnostics.step_texts import TEXT_BATCHES, save_step_texts
 from scpo.tracking import RunFolder
 from tests.support.step_batches import EqualityScorer, make_batch, method, shaper_config
 

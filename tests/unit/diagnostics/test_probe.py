@@ -1,6 +1,6 @@
 import numpy as np
 
-from scpo.shaping.probe import dense_probe
+from scpo.diagnostics.probe import dense_probe
 from tests.support.step_batches import EqualityScorer, make_batch, shaper_config
 
 

@@ -1,0 +1,100 @@
+"""What a run keeps of its training steps besides the trainer's metrics: one call for every trainer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scpo.diagnostics.precision import credit_precision
+from scpo.diagnostics.probe import save_probe
+from scpo.diagnostics.sampled_groups import save_groups
+from scpo.diagnostics.step_texts import save_step_texts
+from scpo.envs.base import Environment, PlanningEnvironment
+from scpo.errors import ScorerUnavailable
+from scpo.streams import PRECISION
+
+if TYPE_CHECKING:
+    from scpo.credit.assign import CreditDiagnostics
+    from scpo.rollout import Trajectory
+    from scpo.schema import RunConfig
+    from scpo.shaping.drive import Scorer
+    from scpo.steps import StepBatch
+    from scpo.tracking import RunFolder
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """The samples of one run; methods without a shaper have none.
+
+    Attributes:
+        config: Says which steps are sampled.
+        folder: Where the samples go.
+        scorer: Scores their matrices; None for a method without a shaper.
+        environment: Gives the one that measures how well credit hits, if it can plan; None: there is none to ask.
+    """
+
+    config: RunConfig
+    folder: RunFolder
+    scorer: Scorer | None
+    environment: Callable[[], Environment] | None = None
+
+    def record(
+        self, step: int, batch: StepBatch, credit: CreditDiagnostics, trajectories: Sequence[Trajectory] = ()
+    ) -> dict[str, float]:
+        """Keep step texts and whole groups of a training step, and measure how well its credit hits, each in its turn.
+
+        Args:
+            step: The training step.
+            batch: What was learned from.
+            credit: What was assigned to it.
+            trajectories: By ``batch.trajectory_N``, where there is an environment.
+
+        Returns:
+            Metrics of :func:`scpo.diagnostics.precision.credit_precision`.
+        """
+        save_step_texts(self.folder, step, batch, credit)
+        with _left_out_without_scorer("groups", step):
+            save_groups(self.folder, step, batch, credit, config=self.config, scorer=self.scorer)
+        trainer = self.config.trainer
+        if credit.shaped is None or self.environment is None or step % trainer.precision_every:
+            return {}
+        environment = self.environment()
+        if not isinstance(environment, PlanningEnvironment):
+            return {}
+        return credit_precision(
+            environment,
+            trajectories,
+            batch,
+            credit.shaped.credit_N,
+            steps=trainer.precision_steps,
+            rng=np.random.default_rng((self.config.seed, step, PRECISION)),
+        )
+
+    def probe_due(self, step: int) -> bool:
+        """Whether the probe's game is to be played at this step: every ``trainer.probe_every``, and at the last."""
+        trainer = self.config.trainer
+        return self.config.method.shaper is not None and (step % trainer.probe_every == 0 or step == trainer.steps)
+
+    def record_probe(self, step: int, batch: StepBatch) -> None:
+        """Keep the similarity matrix of the probe's rollouts."""
+        shaper = self.config.method.shaper
+        if shaper is None or self.scorer is None:
+            return
+        with _left_out_without_scorer("probe", step):
+            save_probe(self.folder, step, batch, self.scorer, shaper, seed=(self.config.seed, step))
+
+
+@contextmanager
+def _left_out_without_scorer(sample: str, step: int) -> Iterator[None]:
+    """A sample is left out where the configuration lets training go on without the scorer."""
+    try:
+        yield
+    except ScorerUnavailable as error:
+        logger.error("no %s of step %d: %s", sample, step, error)

@@ -1,0 +1,80 @@
+"""One rollout of one ALFWorld game, with verl-agent's protocol or the compact one for small policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from scpo.envs.alfworld import prompts
+from scpo.envs.alfworld.engine.engine import Engine, OpenGame
+from scpo.envs.alfworld.games.game import Game
+from scpo.envs.alfworld.transcript import Transcript
+from scpo.envs.base import StepResult, Task
+from scpo.envs.projection import project, project_compact
+from scpo.errors import EnvironmentFailure
+from scpo.schema.env import AlfworldConfig
+
+UNTAGGED_TAIL = 30  # verl-agent's projection of this environment
+
+
+@dataclass(frozen=True)
+class Interface:
+    """How text passes between a policy and the game: the prompt, and the projection of a response."""
+
+    prompt: Callable[[Transcript, int], str]
+    project: Callable[[str], tuple[str, bool]]
+
+
+INTERFACES = {
+    "verl_agent": Interface(prompts.verl_agent, partial(project, require_think=True, tail=UNTAGGED_TAIL)),
+    "compact": Interface(prompts.compact, partial(project_compact, tail=UNTAGGED_TAIL)),
+}
+
+
+class AlfworldEpisode:
+    """One rollout of one game; see ``scpo.envs.base.Episode``."""
+
+    def __init__(self, task: Task, opened: OpenGame, engine: Engine, config: AlfworldConfig) -> None:
+        self.task = task
+        self.done = False
+        self.observation = opened.opening
+        self.transcript = Transcript(opened.opening, opened.start.admissible)
+        self.opened = opened
+        self.state = opened.start
+        self._engine = engine
+        self._config = config
+        self._interface = INTERFACES[config.prompt]
+
+    def prompt(self) -> str:
+        """The text that the policy reads now."""
+        return self._interface.prompt(self.transcript, self._config.history_length)
+
+    def step(self, response: str) -> StepResult:
+        """Project the response and execute it.
+
+        Raises:
+            EnvironmentFailure: The engine broke; start the episode again.
+            RuntimeError: The episode is over.
+        """
+        number = len(self.transcript.history)
+        if self.done:
+            raise RuntimeError(f"episode of {self.task.id} is over after {number} steps; start a new one")
+        action, valid = self._interface.project(response)
+        executed = action.strip() in self.state.operators  # the game strips what it is told
+        try:
+            self.state, observation = self._engine.step(self.opened, self.state, action)
+        except Exception as error:
+            self._engine.drop(self.task.id)
+            raise EnvironmentFailure(f"game {self.task.id} failed at step {number} on {action!r}: {error}") from error
+        self.observation = observation
+        self.transcript.record(action, observation, self.state.admissible, executed=executed)
+        won = self.state.won
+        self.done = won or number + 1 >= self._config.horizon
+        reward = self._config.win_reward if won else 0.0
+        return StepResult(action, valid, observation, reward, self.done, won)
+
+
+def task_of(game: Game) -> Task:
+    """The panel entry of a game."""
+    return Task(game.id, game.family, game.sha256)

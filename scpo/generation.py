@@ -1,0 +1,20 @@
+"""What a policy answers a prompt with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One sampled response: its text, the token ids on both sides, and the log-probability of each response token."""
+
+    text: str
+    prompt_ids: tuple[int, ...]
+    response_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    truncated: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return len(self.prompt_ids) + len(self.response_ids)
