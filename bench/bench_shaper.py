@@ -24,6 +24,7 @@ from typing import TypeVar
 import numpy as np
 
 from bench.playing import fresh_batches
+from bench.recorded import RUNS, recorded
 from bench.reranker_cost import BATCH_TOKENS, DENSE_TOKENS_ON_GPU, large_cost
 from bench.rerankers import SMALL, XLM_R_LARGE, Paid, Weights, clock_of, pair_of
 from bench.shaper_report import Result, Side, print_cost, print_results, write_docs
@@ -34,9 +35,7 @@ from scpo.shaping.matcher import MatchRule, match_dense
 from scpo.shaping.shaper import shape
 from scpo.steps import FloatArray, StepBatch
 from sweeps.compose.configuration import compose_run
-from tests.support.step_batches import ROLLOUTS, recorded
 
-RECORDED = ("gigpo_s0", "scpo_minilm_s0")
 T = TypeVar("T")
 
 
@@ -66,12 +65,9 @@ def main() -> None:
 
 
 def sources(fresh: int) -> Iterator[tuple[str, int, StepBatch]]:
-    """The recorded batches, where they are, and fresh ones."""
-    for run in RECORDED:
-        if (ROLLOUTS / f"{run}.json.gz").exists():
-            yield from ((run, step, batch) for step, batch, _ in recorded(run))
-        else:
-            print(f"{run}: no recorded rollouts at {ROLLOUTS}")
+    """The recorded batches and fresh ones."""
+    for run in RUNS:
+        yield from ((run, step, batch) for step, batch, _ in recorded(run))
     yield from (("fresh", number, batch) for number, batch in enumerate(fresh_batches(fresh), start=1))
 
 

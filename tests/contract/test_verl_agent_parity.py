@@ -1,12 +1,12 @@
 """Our estimators against verl-agent's own code at commit 796ed31; `pytest -s` prints rows and distances.
 
+Against its recorded answers always, and against the code itself where VERL_AGENT names a checkout of it.
+
 In float64 both must agree to 1e-5 in every row. In the stack's own float32 that cannot be asked for: a value x in a
 group of standard deviation s is known to about 6e-8 |x| / s, which is 0.06 at |x| = 10 and the smallest s that is
 compared. There the distances are printed, and bounded loosely.
 """
 
-import contextlib
-import io
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,58 +14,35 @@ import pytest
 
 from scpo.advantages import ESTIMATORS
 from scpo.advantages.gae import gae
-from scpo.advantages.returns import step_returns
 from scpo.advantages.scores import row_scores
-from tests.support.step_batches import (
-    gae_settings,
-    gigpo_settings,
-    grpo_settings,
-    hgpo_settings,
-    noise,
-    random_batch,
-    rloo_settings,
-    take,
-)
-from tests.support.verl_agent import load_stack
+from tests.support.step_batches import gae_settings, gigpo_settings, grpo_settings, hgpo_settings, rloo_settings, take
+from tests.support.verl_agent import verl_agent
 
 MODES = ("mean_std_norm", "mean_norm")
 SMALLEST_STD = 1e-5
 BOUND = {"float64": 1e-5, "float32": 5e-4}
 
 
-@pytest.fixture(params=["float64", "float32"])
+@pytest.fixture(params=["recorded-float64", "recorded-float32", "code-float64", "code-float32"])
 def stack(request, monkeypatch):
-    torch = pytest.importorskip("torch")
-    modules = load_stack(request.param, monkeypatch)
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(getattr(torch, request.param))
-    yield SimpleNamespace(precision=request.param, dtype=np.dtype(request.param), torch=torch, **vars(modules))
-    torch.set_default_dtype(before)
+    source, precision = request.param.split("-")
+    with verl_agent(source, precision, monkeypatch) as stack:
+        yield stack
 
 
-def batches(*, count=40, copies=True):
-    """Rewards of 0 and 10, invalid steps, a bonus with the invalid penalty in it, as the stack has them."""
-    for seed in range(count):
-        small = random_batch(seed, groups=6, siblings=8, longest=20, copies=seed % 12 * copies, states="abcdefgh")
-        ten = np.float32(10)
-        batch = take(
-            small, np.arange(len(small)),
-            reward_N=small.reward_N * ten, episode_return_N=small.episode_return_N * ten, success_N=small.success_N,
-        )  # fmt: skip
-        bonus_N = noise(batch, seed) * (noise(batch, seed + 1) > 0.5) - 0.1 * ~batch.valid_N
-        yield batch, step_returns(batch, 0.95), bonus_N.astype(np.float32)
+def without_copies(case):
+    return case.rows(np.flatnonzero(~case.batch.is_copy_N))
 
 
-def tokens(stack, value_N, length=3):
+def in_time_order(case):
+    return case.rows(np.lexsort((case.batch.step_N, case.batch.trajectory_N)))
+
+
+def tokens(theirs, value_N, precision, length=3):
     """The stack's token-level scores: the row's value at its last token."""
-    scores_NL = stack.torch.zeros(len(value_N), length)
-    scores_NL[:, -1] = stack.torch.tensor(value_N.astype(stack.dtype))
-    return scores_NL, stack.torch.ones(len(value_N), length)
-
-
-def quietly(function, *args, **kwargs):
-    with contextlib.redirect_stdout(io.StringIO()):
-        return function(*args, **kwargs)
+    scores_NL = theirs.torch.zeros(len(value_N), length)
+    scores_NL[:, -1] = theirs.torch.tensor(value_N.astype(precision))
+    return scores_NL, theirs.torch.ones(len(value_N), length)
 
 
 def spread(value_N, id_N):
@@ -97,13 +74,32 @@ class Distance:
 
 def test_step_returns(stack):
     distance = Distance("returns", stack)
-    for batch, return_N, _ in batches(copies=False):
-        rows = np.lexsort((batch.step_N, batch.trajectory_N))
-        timed = take(batch, rows)
-        columns = {"rewards": timed.reward_N, "traj_uid": timed.trajectory_N, "active_masks": np.ones(len(timed))}
-        data = SimpleNamespace(non_tensor_batch=columns, batch={"input_ids": stack.torch.zeros(1)})
-        distance.add(return_N[rows], stack.gigpo.compute_step_discounted_returns(data, 0.95).numpy())
+    for mixed in stack.cases(40):
+        case = in_time_order(without_copies(mixed))
+        columns = {
+            "rewards": case.batch.reward_N,
+            "traj_uid": case.batch.trajectory_N,
+            "active_masks": np.ones(len(case.batch)),
+        }
+
+        def returns(theirs, columns=columns):
+            data = SimpleNamespace(non_tensor_batch=columns, batch={"input_ids": theirs.torch.zeros(1)})
+            return theirs.gigpo.compute_step_discounted_returns(data, 0.95)
+
+        distance.add(case.return_N, stack.answer(f"returns/{case.number}", returns))
     assert distance.report() <= BOUND[stack.precision]
+
+
+def outcome_advantage(stack, name, case, score_N, **settings):
+    """Of RLOO or GRPO, which read nothing but scores, groups and trajectories."""
+    batch, estimator = case.batch, name.split()[0]
+
+    def compute(theirs):
+        function = getattr(theirs.core, f"compute_{estimator}_outcome_advantage")
+        given = (*tokens(theirs, score_N, stack.precision), batch.group_N, batch.trajectory_N)
+        return function(*given, **settings)[0][:, -1]
+
+    return stack.answer(f"{name}/{case.number}", compute)
 
 
 @pytest.mark.parametrize("name", ["rloo", "grpo mean_std_norm", "grpo mean_norm"])
@@ -113,53 +109,60 @@ def test_rloo_and_grpo_over_rows(stack, name):
     make = rloo_settings if estimator == "rloo" else grpo_settings
     settings = make(std_floor=0.0, **({"normalisation": mode} if mode else {}))
     norm = {"norm_adv_by_std_in_grpo": mode == "mean_std_norm"} if mode else {}
-    theirs = getattr(stack.core, f"compute_{estimator}_outcome_advantage")
-    for batch, return_N, bonus_N in batches():
-        score_N = row_scores(batch, settings)
-        answer_NL, _ = quietly(theirs, *tokens(stack, score_N), batch.group_N, batch.trajectory_N, **norm)
-        ours_N = ESTIMATORS[estimator].function(batch, return_N, bonus_N, settings)
-        distance.add(ours_N, answer_NL[:, -1].numpy(), spread(score_N, batch.group_N) >= SMALLEST_STD)
+    for case in stack.cases(40):
+        score_N = row_scores(case.batch, settings)
+        ours_N = ESTIMATORS[estimator].function(case.batch, case.return_N, case.bonus_N, settings)
+        theirs_N = outcome_advantage(stack, name, case, score_N, **norm)
+        distance.add(ours_N, theirs_N, spread(score_N, case.batch.group_N) >= SMALLEST_STD)
     assert distance.report() <= BOUND[stack.precision]
 
 
 @pytest.mark.parametrize("estimator", ["rloo", "grpo"])
 def test_statistics_over_trajectories(stack, estimator):
     """All rows valid: the stack takes a trajectory's score from its first row."""
-    distance = Distance(f"{estimator} trajectories", stack)
+    name = f"{estimator} trajectories"
+    distance = Distance(name, stack)
     settings = (rloo_settings if estimator == "rloo" else grpo_settings)(std_floor=0.0, statistics="trajectories")
-    theirs = getattr(stack.core, f"compute_{estimator}_outcome_advantage")
-    for mixed, return_N, bonus_N in batches():
-        batch = take(mixed, np.arange(len(mixed)), valid_N=np.ones(len(mixed), dtype=bool))
-        score_N = batch.episode_return_N
-        answer_NL, _ = quietly(
-            theirs, *tokens(stack, score_N), batch.group_N, batch.trajectory_N, compute_mean_std_cross_steps=False
-        )
-        ours_N = ESTIMATORS[estimator].function(batch, return_N, bonus_N, settings)
-        distance.add(ours_N, answer_NL[:, -1].numpy(), spread(score_N, batch.group_N) >= SMALLEST_STD)
+    for mixed in stack.cases(40):
+        rows = np.arange(len(mixed.batch))
+        case = mixed._replace(batch=take(mixed.batch, rows, valid_N=np.ones(len(rows), dtype=bool)))
+        score_N = case.batch.episode_return_N
+        ours_N = ESTIMATORS[estimator].function(case.batch, case.return_N, case.bonus_N, settings)
+        theirs_N = outcome_advantage(stack, name, case, score_N, compute_mean_std_cross_steps=False)
+        distance.add(ours_N, theirs_N, spread(score_N, case.batch.group_N) >= SMALLEST_STD)
     assert distance.report() <= BOUND[stack.precision]
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("anchors", ["exact", "similar"])
 def test_gigpo(stack, mode, anchors):
-    distance = Distance(f"gigpo {mode} {anchors}", stack)
+    name = f"gigpo {mode} {anchors}"
+    distance = Distance(name, stack)
     similar = anchors == "similar"
     settings = gigpo_settings(std_floor=0.0, normalisation=mode, anchors=anchors, anchor_similarity=0.97)
-    for mixed, return_N, bonus_N in batches(count=10 if similar else 40):
-        order = np.arange(len(mixed))  # similar anchors are grouped in the order of the batch
-        texts = [f"you are in room {anchor} with lamp {anchor}" for anchor in mixed.anchor_N]
-        batch = take(mixed, order, anchor_N=texts, position_N=order)
-        score_N, step_N = row_scores(batch, settings), return_N.astype(stack.dtype) + bonus_N
-        group_N = quietly(stack.gigpo.build_step_group, batch.anchor_N, batch.group_N, similar, 0.97)
-        scores_NL, mask_NL = tokens(stack, score_N)
-        answer_NL, _ = quietly(
-            stack.gigpo.compute_gigpo_outcome_advantage, scores_NL, stack.torch.tensor(step_N), mask_NL,
-            batch.anchor_N, batch.group_N, batch.trajectory_N, mode=mode, enable_similarity=similar,
-            similarity_thresh=0.97,
-        )  # fmt: skip
-        ours_N = ESTIMATORS["gigpo"].function(batch, return_N, bonus_N, settings)
+    for case in stack.cases(10 if similar else 40):
+        order = np.arange(len(case.batch))  # similar anchors are grouped in the order of the batch
+        texts = [f"you are in room {anchor} with lamp {anchor}" for anchor in case.batch.anchor_N]
+        batch = take(case.batch, order, anchor_N=texts, position_N=order)
+        score_N, step_N = row_scores(batch, settings), case.return_N.astype(stack.precision) + case.bonus_N
+
+        def groups(theirs, batch=batch):
+            names = list(theirs.gigpo.build_step_group(batch.anchor_N, batch.group_N, similar, 0.97))
+            number = {name: place for place, name in enumerate(dict.fromkeys(names))}  # the names are random
+            return [number[name] for name in names]
+
+        def advantage(theirs, batch=batch, score_N=score_N, step_N=step_N):
+            scores_NL, mask_NL = tokens(theirs, score_N, stack.precision)
+            return theirs.gigpo.compute_gigpo_outcome_advantage(
+                scores_NL, theirs.torch.tensor(step_N), mask_NL, batch.anchor_N, batch.group_N, batch.trajectory_N,
+                mode=mode, enable_similarity=similar, similarity_thresh=0.97,
+            )[0][:, -1]  # fmt: skip
+
+        group_N = stack.answer(f"{name} groups/{case.number}", groups)
+        ours_N = ESTIMATORS["gigpo"].function(batch, case.return_N, case.bonus_N, settings)
         spreads = (spread(score_N, batch.group_N), spread(step_N, group_N))
-        distance.add(ours_N, answer_NL[:, -1].numpy(), np.minimum(*spreads) >= SMALLEST_STD)
+        theirs_N = stack.answer(f"{name}/{case.number}", advantage)
+        distance.add(ours_N, theirs_N, np.minimum(*spreads) >= SMALLEST_STD)
     assert distance.report() <= BOUND[stack.precision]
 
 
@@ -167,41 +170,44 @@ def test_gigpo(stack, mode, anchors):
 @pytest.mark.parametrize("base_group", [False, True])
 def test_hgpo_with_the_codes_weights(stack, mode, base_group):
     """In time order and without copies, as its recipe has them."""
-    distance = Distance(f"hgpo {mode}{' base group' * base_group}", stack)
-    for mixed, _, _ in batches(copies=False):
-        batch = take(mixed, np.lexsort((mixed.step_N, mixed.trajectory_N)))
-        return_N, bonus_N = step_returns(batch, 0.95), noise(batch).astype(np.float32)
+    name = f"hgpo {mode}{' base group' * base_group}"
+    distance = Distance(name, stack)
+    for mixed in stack.cases(40):
+        case = in_time_order(without_copies(mixed))
+        batch = case.batch
         for context in (0, 2, 4):
             settings = hgpo_settings(
                 std_floor=0.0, normalisation=mode, weights="code", base_group=base_group, context=context
             )
             score_N = row_scores(batch, settings)
-            scores_NL, mask_NL = tokens(stack, score_N)
-            answer_NL, _ = quietly(
-                stack.hgpo.compute_hgpo_outcome_advantage, scores_NL,
-                stack.torch.tensor(return_N.astype(stack.dtype) + bonus_N), mask_NL, batch.anchor_N, batch.group_N,
-                batch.trajectory_N, context, mode=mode, base_group=base_group,
-            )  # fmt: skip
-            ours_N = ESTIMATORS["hgpo"].function(batch, return_N, bonus_N, settings)
+
+            def advantage(theirs, case=case, score_N=score_N, context=context):
+                scores_NL, mask_NL = tokens(theirs, score_N, stack.precision)
+                step_N = theirs.torch.tensor(case.return_N.astype(stack.precision) + case.bonus_N)
+                return theirs.hgpo.compute_hgpo_outcome_advantage(
+                    scores_NL, step_N, mask_NL, case.batch.anchor_N, case.batch.group_N, case.batch.trajectory_N,
+                    context, mode=mode, base_group=base_group,
+                )[0][:, -1]  # fmt: skip
+
+            ours_N = ESTIMATORS["hgpo"].function(batch, case.return_N, case.bonus_N, settings)
             kept_N = spread(score_N, batch.group_N) >= SMALLEST_STD if base_group else True
-            distance.add(ours_N, answer_NL[:, -1].numpy(), kept_N)
+            distance.add(ours_N, stack.answer(f"{name} context {context}/{case.number}", advantage), kept_N)
     assert distance.report() <= BOUND[stack.precision]
 
 
 @pytest.mark.parametrize(("gamma", "gae_lambda"), [(1.0, 1.0), (0.99, 0.95)])
 def test_gae(stack, gamma, gae_lambda):
-    distance = Distance(f"gae gamma {gamma} lambda {gae_lambda} (tokens)", stack)
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        rows, length = 64, 24
-        lengths = rng.integers(1, length + 1, rows)
-        mask_NL = np.arange(length) < lengths[:, None]
-        value_NL = rng.normal(size=(rows, length)).astype(np.float32) * mask_NL
-        reward_NL = np.zeros((rows, length), np.float32)
-        reward_NL[np.arange(rows), lengths - 1] = rng.choice([0, 10, -0.1], rows)
-        given = (stack.torch.tensor(array.astype(stack.dtype)) for array in (reward_NL, value_NL, mask_NL))
-        theirs = stack.core.compute_gae_advantage_return(*given, gamma, gae_lambda)
-        ours = gae(reward_NL, value_NL, mask_NL, gae_settings(gamma=gamma, gae_lambda=gae_lambda))
-        for one, other in zip(ours, theirs, strict=True):
-            distance.add(one[mask_NL], other.numpy()[mask_NL])
+    name = f"gae gamma {gamma} lambda {gae_lambda}"
+    distance = Distance(f"{name} (tokens)", stack)
+    for number, given in stack.tokens(40):
+
+        def both(theirs, given=given):
+            arrays = (theirs.torch.tensor(array.astype(stack.precision)) for array in given)
+            return np.stack(
+                [part.numpy() for part in theirs.core.compute_gae_advantage_return(*arrays, gamma, gae_lambda)]
+            )
+
+        theirs = stack.answer(f"{name}/{number}", both)
+        for one, other in zip(gae(*given, gae_settings(gamma=gamma, gae_lambda=gae_lambda)), theirs, strict=True):
+            distance.add(one[given.mask_NL], other[given.mask_NL])
     assert distance.report() <= BOUND[stack.precision]

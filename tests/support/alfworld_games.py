@@ -1,15 +1,10 @@
-"""What the ALFWorld tests share: configurations, official games where there are some, and the stock engine."""
+"""What the ALFWorld tests share: configurations, official games, and the stock engine."""
 
-import atexit
-import functools
 import os
 import random
-import tarfile
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from omegaconf import OmegaConf
 
 from scpo.envs.alfworld.assets import assets
@@ -17,9 +12,9 @@ from scpo.envs.alfworld.games.game import Game
 from scpo.envs.alfworld.games.official_games import OfficialGames
 from scpo.schema.env import AlfworldConfig
 from scpo.schema.model import WarmStart
+from tests.support.data_folders import DATA, shared, unpacked
 
 ROOT = Path(__file__).parents[2]
-ARCHIVE = ROOT.parent / "shared" / "data" / "alfworld" / "games.tar.xz"
 SMALL_PANELS = {
     "train_panel": {"split": "train", "games": 6, "seed": 0},
     "validation_panels": {"valid_seen": {"split": "valid_seen", "games": 6, "seed": 0}},
@@ -47,29 +42,34 @@ def warm_start(games: int, demonstrations: int = 3, seed: int = 0) -> WarmStart:
     )
 
 
-@functools.cache
 def official_data() -> str:
-    """Folder of official games (``$ALFWORLD_DATA``, or some unpacked from the developers' archive); else skip."""
+    """Folder of a few official games: three of each family in each split."""
+    return str(unpacked(DATA / "alfworld" / "games.tar.xz"))
+
+
+def more_official_data() -> str | None:
+    """Folder of many official games where there is one: ``$ALFWORLD_DATA``, or every twelfth of the large data."""
     folder = os.environ.get("ALFWORLD_DATA")
     if folder and (Path(folder) / "json_2.1.1" / "valid_seen").is_dir():
         return folder
-    if not ARCHIVE.is_file():
-        pytest.skip("no official ALFWorld games: ALFWORLD_DATA is not set and ../shared holds none")
-    unpacked = tempfile.TemporaryDirectory(prefix="alfworld-")
-    atexit.register(unpacked.cleanup)
-    with tarfile.open(ARCHIVE) as archive:
-        files = sorted(member.name for member in archive.getmembers() if member.isfile())
-        wanted = {name for name in files if "valid_train" not in name}
-        wanted &= set(files[::12])
-        # In the archive's order: going back in an xz stream starts it again.
-        archive.extractall(unpacked.name, [m for m in archive.getmembers() if m.name in wanted], filter="data")
-    return unpacked.name
+    archive = shared("data", "alfworld", "games.tar.xz")
+    return None if archive is None else str(unpacked(archive, _every_twelfth))
 
 
-def official_games(split: str, per_family: int) -> list[Game]:
-    """A few official games of every family."""
-    source = OfficialGames(official_data())
-    return [source.read(game) for ids in source.ids(split).values() for game in ids[:per_family]]
+def _every_twelfth(names: list[str]) -> set[str]:
+    return {name for name in names[::12] if "valid_train" not in name}
+
+
+def official_games(split: str, per_family: int, *, more: int = 0) -> list[Game]:
+    """A few official games of every family, and ``more`` of each where there are many."""
+    sources = [(official_data(), per_family), (more_official_data() if more else None, more)]
+    return [
+        OfficialGames(folder).read(game)
+        for folder, count in sources
+        if folder
+        for ids in OfficialGames(folder).ids(split).values()
+        for game in ids[:count]
+    ]
 
 
 @dataclass

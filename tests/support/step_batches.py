@@ -1,11 +1,6 @@
-"""Small, random and recorded batches of steps, and configs, for the tests of the mathematical core."""
-
-import gzip
-import json
-from pathlib import Path
+"""Small and random batches of steps, and configs, for the tests of the mathematical core."""
 
 import numpy as np
-import pytest
 
 from scpo.schema.method import (
     EmpgSettings,
@@ -20,11 +15,7 @@ from scpo.schema.method import (
     ShaperConfig,
     StepFilter,
 )
-from scpo.shaping.order import positions
 from scpo.steps import StepBatch
-
-ROLLOUTS = Path(__file__).resolve().parents[3] / "shared" / "data" / "rollouts"
-
 
 GROUP = {"gamma": 0.95, "invalid_penalty": 0.1, "statistics": "rows", "std_floor": 1e-5}
 NORMALISED = GROUP | {"normalisation": "mean_std_norm"}
@@ -142,46 +133,6 @@ def measured(batch, seed=0):
     """The batch with what some estimators need measured: entropies, and hindsight log-probabilities of successes."""
     hindsight_N = np.where(batch.success_N, -noise(batch, seed + 1), np.nan)
     return take(batch, np.arange(len(batch)), entropy_N=noise(batch, seed), hindsight_logprob_N=hindsight_N)
-
-
-def recorded(run="scpo_minilm_s0"):
-    """Recorded batches with their training step, positions for four ranks, and the recorded step returns."""
-    path = ROLLOUTS / f"{run}.json.gz"
-    if not path.exists():
-        pytest.skip(f"the recorded rollouts are not there: {path}")
-    with gzip.open(path) as file:
-        for record in json.load(file):
-            yield record["step"], *_from_record(record)
-
-
-def _from_record(record):
-    rows = [
-        (group, trajectory, step)
-        for group in record["groups"]
-        for trajectory in group["trajectories"]
-        for step in trajectory["steps"]
-    ]
-    outcome = [trajectory["episode_return"] for _, trajectory, _ in rows]
-    last = [step["t"] == trajectory["length"] - 1 for _, trajectory, step in rows]
-    success = [trajectory["success"] for _, trajectory, _ in rows]
-    lengths = [step["prompt_tokens"] + step["response_tokens"] for _, _, step in rows]
-    batch = StepBatch(
-        group_N=[group["group"] for group, _, _ in rows],
-        trajectory_N=[1000 * group["group"] + trajectory["traj"] for group, trajectory, _ in rows],
-        step_N=[step["t"] for _, _, step in rows],
-        task_N=[group["task"] for group, _, _ in rows],
-        anchor_N=[step["observation"] for _, _, step in rows],
-        action_N=[step["action"] for _, _, step in rows],
-        next_observation_N=[step["next_observation"] for _, _, step in rows],
-        reward_N=np.where(last, outcome, 0),
-        valid_N=[step["valid"] for _, _, step in rows],
-        episode_return_N=outcome,
-        success_N=success,
-        won_N=success,
-        position_N=positions(lengths, "balanced", 4),
-        is_copy_N=[False] * len(rows),
-    )
-    return batch, np.array([step["step_return"] for _, _, step in rows], dtype=np.float32)
 
 
 class TableScorer:

@@ -1,6 +1,9 @@
-"""What the WebShop tests share: where recorded data lies, and shops small enough to be worked by hand."""
+"""What the WebShop tests share: recordings of the original engine, and shops small enough to be worked by hand."""
 
+import functools
 import json
+import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -8,16 +11,65 @@ import pytest
 pytest.importorskip("rapidfuzz", reason="WebShop needs the extra webshop: pip install -e '.[webshop]'")
 pytest.importorskip("nltk", reason="WebShop needs the extra webshop: pip install -e '.[webshop]'")
 
-from scpo.envs.webshop import Catalogue, WebShop
+from scpo.envs.webshop import Catalogue, WebShop, load_catalogue
 from scpo.envs.webshop.catalogue.catalogue import HumanInstruction
 from scpo.envs.webshop.catalogue.products import read_products
+from tests.support.data_folders import DATA, shared, unpacked
 
-RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "webshop"
-needs_recorded = pytest.mark.skipif(not RECORDED.is_dir(), reason=f"recorded WebShop data is not at {RECORDED}")
+OFFICIAL = "items_shuffle_1000.json"
 
 
-def golden() -> list[dict]:
-    return json.loads((RECORDED / "golden_episodes.json").read_text())
+@dataclass(frozen=True)
+class Recording:
+    """What the original engine did in a shop: ``folder`` holds the shop's files and ``golden_episodes.json``.
+
+    ``prompts``: sha256 of verl-agent's prompts of these episodes, made with its own code (commit 796ed31).
+    """
+
+    name: str
+    archive: Path | None
+    goals: int
+    human_goals: int
+    searches: int
+    prompts: str
+
+    @functools.cached_property
+    def folder(self) -> Path:
+        return shared("data", "webshop") if self.archive is None else unpacked(self.archive)
+
+    @functools.cached_property
+    def episodes(self) -> list[dict]:
+        return json.loads((self.folder / "golden_episodes.json").read_text(encoding="utf-8"))
+
+    @functools.cached_property
+    def catalogue(self) -> Catalogue:
+        return load_catalogue(self.folder)
+
+    def shop(self) -> WebShop:
+        return WebShop(self.catalogue, 0, "all_tokens")
+
+
+GENERATED = Recording(
+    "generated", DATA / "webshop" / "golden.tar.xz", goals=774, human_goals=2, searches=100,
+    prompts="4353cac14a73d96f02e379710b5bd4225a5e5c39789a89284b6f6250be2fe4a5",
+)  # fmt: skip
+REAL = Recording(
+    "official 1,000 products", None, goals=6910, human_goals=13, searches=100,
+    prompts="6044fa5985d244531d3f172140fdba2e89450aa4d9af10eb6feba4026b43593c",
+)  # fmt: skip
+RECORDINGS = [GENERATED, *([REAL] if shared("data", "webshop") else [])]
+of_every_recording = pytest.mark.parametrize("recording", RECORDINGS, ids=lambda recording: recording.name)
+
+
+def official_files() -> Path:
+    """The folder of the official 1,000 products; without one the test is skipped."""
+    folder = shared("data", "webshop") or Path(os.environ.get("WEBSHOP_DATA", ""))
+    if not (folder / OFFICIAL).is_file():
+        pytest.skip(
+            "needs the official 1,000 products of WebShop: set WEBSHOP_DATA to their folder; "
+            "`python -m scpo.envs.webshop` says where to get them"
+        )
+    return folder
 
 
 def record(asin: str, **changes) -> dict:

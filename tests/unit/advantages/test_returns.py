@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
+from bench.recorded import recorded
 from scpo.advantages.returns import step_returns
 from scpo.errors import StepBatchError
-from tests.support.step_batches import make_batch, random_batch, recorded, take
+from tests.support.step_batches import make_batch, random_batch, take
 
 
 def test_returns_of_a_hand_worked_batch():

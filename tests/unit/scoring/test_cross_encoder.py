@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
+from bench.recorded import recorded
 from scpo.errors import ScorerError
 from scpo.scoring import make_scorer
 from scpo.shaping.shaper import shape
 from tests.support.rerankers import SENTENCES, config, save_reranker
-from tests.support.step_batches import recorded, shaper_config, take
+from tests.support.step_batches import shaper_config, take
 
 PAIRS = [(first, second) for first in SENTENCES for second in SENTENCES]
 

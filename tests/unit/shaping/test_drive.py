@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.recorded import recorded
 from scpo.errors import ScorerError
 from scpo.shaping.drive import MatchTask, checked, credit_batch
 from scpo.shaping.matcher import MatchRule, match_dense
 from scpo.shaping.shaper import shape
-from tests.support.step_batches import EqualityScorer, TableScorer, recorded, shaper_config
+from tests.support.step_batches import EqualityScorer, TableScorer, shaper_config
 
 RULE = MatchRule(0.6, 0.4)
 

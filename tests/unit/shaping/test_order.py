@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.recorded import recorded
 from scpo.errors import ConfigError
 from scpo.shaping.order import balanced_partition, descents, generator, positions, processing_key
-from tests.support.step_batches import make_batch, random_batch, recorded, take
+from tests.support.step_batches import make_batch, random_batch, take
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=0, max_size=60)
 

@@ -2,11 +2,11 @@ import re
 
 import pytest
 
+import tests.support.webshop_data  # noqa: F401 - skips without the extra
 from scpo.envs import make_environment
 from scpo.errors import PanelError
 from scpo.policies.word_tokenizer import WORD
 from sweeps.compose.configuration import compose_run
-from tests.support.webshop_data import needs_recorded  # noqa: F401 - skips without the extra
 
 
 @pytest.fixture(scope="module")

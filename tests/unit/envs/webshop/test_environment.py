@@ -9,7 +9,7 @@ from scpo.envs.webshop.panels import overlap
 from scpo.envs.webshop.shop.shopper import buy, choose_and_pay
 from scpo.errors import CatalogueError, PanelError
 from sweeps.compose.configuration import compose_run
-from tests.support.webshop_data import RECORDED, needs_recorded
+from tests.support.webshop_data import official_files
 
 
 def config(*words, **changes):
@@ -175,10 +175,9 @@ def test_impossible_requests_are_clear_errors(stack):
         make_environment(config(goals="human"), cache_dir=None).panel("test")
 
 
-@needs_recorded
 def test_the_official_files_give_the_panels_of_6910_goals():
     official = config().model_copy(update={"catalogue": "official"})
-    environment = make_environment(official, cache_dir=None, webshop_data=str(RECORDED))
+    environment = make_environment(official, cache_dir=None, webshop_data=str(official_files()))
     assert len(environment.panel("test").tasks) == 500
     assert len(environment.panel("train").tasks) == 6410
 

@@ -8,9 +8,8 @@ from scpo.envs.webshop.compact_actions import compact_action, expand
 from scpo.envs.webshop.episode import INTERFACES
 from scpo.envs.webshop.prompts import verl_agent
 from scpo.envs.webshop.shop.pages import Page
-from scpo.envs.webshop.shop.shop import WebShop
 from scpo.envs.webshop.transcript import Transcript, page_text
-from tests.support.webshop_data import RECORDED, golden, needs_recorded, small_shop
+from tests.support.webshop_data import of_every_recording, small_shop
 
 LISTING = ["back to search", "next >", "b000000001", "b000000002"]
 ITEM = ["back to search", "< prev", "description", "features", "reviews", "buy now", "x-large", "10.5", "men | women"]
@@ -46,14 +45,10 @@ def test_a_prompt_that_is_too_long_is_told_without_history():
     assert verl_agent(transcript(3), 2, 500) == verl_agent(transcript(), 2, 13000)
 
 
-@needs_recorded
-def test_the_prompts_of_the_recorded_episodes_are_verl_agents():
-    from scpo.envs.webshop import load_catalogue
-
-    # Made by formatting the stack's own templates (commit 796ed31) with the recorded observations, 713 prompts.
-    expected = "6044fa5985d244531d3f172140fdba2e89450aa4d9af10eb6feba4026b43593c"
-    shop, digest = WebShop(load_catalogue(RECORDED), 0, "all_tokens"), hashlib.sha256()
-    for episode in golden():
+@of_every_recording
+def test_the_prompts_of_the_recorded_episodes_are_verl_agents(recording):
+    shop, digest = recording.shop(), hashlib.sha256()
+    for episode in recording.episodes:
         shop.reset(episode["goal_idx"])
         course = Transcript.of(shop)
         digest.update(verl_agent(course, 2, 13000).encode())
@@ -63,7 +58,7 @@ def test_the_prompts_of_the_recorded_episodes_are_verl_agents():
             shop.step(step["action"])
             course.record(step["action"], shop)
             digest.update(verl_agent(course, 2, 13000).encode())
-    assert digest.hexdigest() == expected
+    assert digest.hexdigest() == recording.prompts
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.recorded import recorded
 from scpo.credit.assign import assign
 from scpo.errors import RolloutError
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer
 from scpo.scoring.exact import Exact
 from scpo.trainers.verl.verl_rows import read_rows
-from tests.support.step_batches import make_batch, method, recorded, shaper_config
+from tests.support.step_batches import make_batch, method, shaper_config
 from tests.support.verl_rows import same_batch, step_rows, verl_batch
 
 EPISODES = [(0, 0, "a b c", 10.0), (0, 1, "a c", 0.0), (1, 2, "b", 10.0), (1, 3, "a b a", 0.0)]

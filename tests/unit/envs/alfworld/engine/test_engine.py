@@ -98,7 +98,7 @@ def test_an_official_game_plays_as_on_the_stock_engine():
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("split", ["train", "valid_seen", "valid_unseen"])
 def test_many_games_of_all_families_play_as_on_the_stock_engine(split):
-    for game in [*official_games(split, 2), *(generate(split, 11, index) for index in range(12))]:
+    for game in [*official_games(split, 2, more=2), *(generate(split, 11, index) for index in range(12))]:
         assert_same_rollouts(game, random_steps=40)
 
 

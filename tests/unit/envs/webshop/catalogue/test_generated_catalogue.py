@@ -9,7 +9,7 @@ from scpo.envs.webshop.catalogue.generated_catalogue import generate, generated_
 from scpo.envs.webshop.catalogue.goals import goal_order
 from scpo.envs.webshop.catalogue.official_files import content_sha256, main, report, survey, write_generated
 from scpo.errors import CatalogueError
-from tests.support.webshop_data import RECORDED, needs_recorded
+from tests.support.webshop_data import official_files
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_a_file_that_differs_from_the_official_one_is_told(tmp_path):
     )
 
 
-@needs_recorded
 def test_the_official_files_are_recognised():
-    assert "1000 products, 6910 synthetic goals; their content is the official 1,000 products" in report(RECORDED)
-    assert "items_ins_v2_1000.json  ok" in report(RECORDED)
+    told = report(official_files())
+    assert "1000 products, 6910 synthetic goals; their content is the official 1,000 products" in told
+    assert "items_ins_v2_1000.json  ok" in told
