@@ -18,6 +18,7 @@ from scpo.envs.webshop.compact_actions import listed
 from scpo.envs.webshop.shop.pages import PREVIOUS
 from scpo.envs.webshop.shop.shopper import buy
 from scpo.errors import PanelError
+from scpo.progress import progress
 from scpo.schema.model import WarmStart
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def demonstrations(environment: WebshopEnvironment, warm_start: WarmStart) -> li
     """
     config = environment.config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS})
     made = []
-    for task in _tasks(environment, warm_start):
+    for task in progress(_tasks(environment, warm_start), "demonstrations for the warm start", "goal"):
         for repetition in range(warm_start.demonstrations_per_game):
             rng = random.Random(f"demonstration {warm_start.seed} {task.id} {repetition}")
             shopper = _Shopper(environment.start(task, 0, config), warm_start.stop_detour, rng)
