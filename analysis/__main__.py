@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from analysis.build import Report, build_from
-from analysis.command_line import add_places, collected
+from analysis.command_line import add_places, collected, tell_result
 from scpo.errors import ScpoError
 
 
@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s")
     logging.getLogger("analysis").setLevel(logging.INFO)  # where a W&B project was read from
     try:
-        report = build_from(collected(options), options.out)
+        report = build_from(collected(options, console), options.out, lambda result: tell_result(console, result))
     except ScpoError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
         return 1
@@ -36,13 +36,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _tell(console: Console, report: Report) -> None:
-    for output in report.outputs:
-        files = ", ".join(str(path) for path in output.files)
-        verb = "[green]built[/]    " if output.made is not None else "[green]as it was[/]"
-        console.print(f"{verb} {output.name} from {len(output.runs)} runs: {escape(files)}")
-    for failure in report.failures:
-        console.print(f"[yellow]missing[/]  {failure.name}: {escape(failure.reason)}")
-        console.print(*(f"           {line}" for line in failure.remedy.splitlines()), sep="\n", markup=False)
     for problem in report.problems:
         console.print(f"[yellow]left out[/] {escape(problem.path)}: {escape(problem.reason)}")
     if report.unfinished:

@@ -80,11 +80,14 @@ def build_all(
     return build_from(collect(folders, projects, settings), out)
 
 
-def build_from(data: Collected, out: Path) -> Report:
-    """The same from what is collected already."""
+def build_from(data: Collected, out: Path, tell: Callable[[Output | Failure], None] = lambda result: None) -> Report:
+    """The same from what is collected already. ``tell`` is called with each result as soon as it is there."""
     mpl.use("agg")
     sources = Sources(out)
-    results = list(_results(data, sources))
+    results = []
+    for result in _results(data, sources):
+        tell(result)
+        results.append(result)
     outputs = [result for result in results if isinstance(result, Output)]
     failures = [result for result in results if isinstance(result, Failure)]
     write_parquet(data, out)

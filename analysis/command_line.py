@@ -1,8 +1,12 @@
-"""Options that every command of analysis has: where the runs come from and where the outputs go."""
+"""What every command of analysis has: options for where runs come from and outputs go, and what it tells of both."""
 
 import argparse
 from pathlib import Path
 
+from rich.console import Console
+from rich.markup import escape
+
+from analysis.build import Failure, Output
 from analysis.sources.collect import Collected, collect
 from analysis.sources.wandb_project import Settings
 from scpo.errors import RecordError
@@ -26,8 +30,8 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def collected(options: argparse.Namespace) -> Collected:
-    """Read every run of the sources that were asked for.
+def collected(options: argparse.Namespace, console: Console) -> Collected:
+    """Read every run of the sources that were asked for, and say how many those are.
 
     Raises:
         RecordError: A folder is not there, a W&B project cannot be read at all, or no run was found anywhere.
@@ -39,4 +43,16 @@ def collected(options: argparse.Namespace) -> Collected:
     data = collect(folders, options.wandb, Settings(cache=options.cache, refresh=options.refresh))
     if data.runs.empty:
         raise RecordError(f"no runs were found in {', '.join([*map(str, folders), *options.wandb])}; {MEND}")
+    console.print(f"{len(data.runs)} runs were read; tables and figures, each in seconds:")
     return data
+
+
+def tell_result(console: Console, result: Output | Failure) -> None:
+    """What has become of a table or figure; of one that could not be built, what to do about it."""
+    if isinstance(result, Failure):
+        console.print(f"[yellow]missing[/]  {result.name}: {escape(result.reason)}")
+        console.print(*(f"           {line}" for line in result.remedy.splitlines()), sep="\n", markup=False)
+        return
+    files = ", ".join(str(path) for path in result.files)
+    verb = "[green]built[/]    " if result.made is not None else "[green]as it was[/]"
+    console.print(f"{verb} {result.name} from {len(result.runs)} runs: {escape(files)}")

@@ -1,20 +1,69 @@
-"""Progress bars of long loops: shown on a terminal, silent elsewhere."""
+"""How far a long loop is: a bar on a terminal; elsewhere, so in the log of a run, a line now and then."""
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
 
-def progress(items: Sequence[T], description: str) -> Iterator[T]:
-    """Iterate over ``items`` with a bar on stderr when that is a terminal."""
-    if not sys.stderr.isatty():
-        yield from items
+QUIET_S = 10.0
+QUIET_SHARE = 1 / 30  # of the time so far: a minute brings 6 lines, an hour about 105
+
+
+@dataclass
+class Pace:
+    """When the next line is due: after QUIET_S, later after longer times, so that a long log stays short."""
+
+    clock: Callable[[], float] = time.monotonic
+    _started: float = field(init=False)
+    _last: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started = self._last = self.clock()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return self.clock() - self._started
+
+    def due(self) -> bool:
+        """Whether a line is due; saying yes begins the next interval."""
+        if self.clock() - self._last < max(QUIET_S, QUIET_SHARE * self.elapsed):
+            return False
+        self._last = self.clock()
+        return True
+
+
+def progress(
+    items: Sequence[T], description: str, unit: str, clock: Callable[[], float] = time.monotonic
+) -> Iterator[T]:
+    """Iterate over ``items``; say how many are done and, from their mean time, how long the rest may take."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import track
+
+        yield from track(items, description, console=Console(stderr=True), transient=True)
         return
-    from rich.console import Console
-    from rich.progress import track
+    pace = Pace(clock)
+    logger.info("%s: %d %ss", description, len(items), unit)
+    for done, item in enumerate(items):
+        if done and pace.due():
+            left = about(pace.elapsed / done * (len(items) - done))
+            logger.info("%s: %s %d of %d is done, %s left", description, unit, done, len(items), left)
+        yield item
 
-    yield from track(items, description, console=Console(stderr=True), transient=True)
+
+def about(seconds: float) -> str:
+    """A time as it is estimated: ``about 40 s``, ``about 3 min``, ``about 2.5 h``."""
+    if seconds < 55:
+        return f"about {max(1, 5 * round(seconds / 5))} s"
+    if seconds < 90 * 60:
+        return f"about {round(seconds / 60)} min"
+    return f"about {seconds / 3600:.1f} h"

@@ -1,18 +1,15 @@
-"""What the commands show: tables and progress, plain lines where there is no terminal."""
+"""What the commands show: tables, plain lines where there is no terminal."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from scpo.schema import Experiment, RunConfig
-from scpo.tracking import RunFolder, State
+from scpo.tracking import State
 from sweeps.compose.gpu_hours import PAPER_GPUS, gpu_hours, hours
 from sweeps.compose.matrix import Matrix
 from sweeps.records.reconcile import Action, Decision, Observed
@@ -30,57 +27,6 @@ COLOURS = {
     "RUNNING": "cyan",
     "QUEUED": "blue",
 }
-
-
-class ProgressBoard:
-    """One line a run: step of steps and the last training success. In a log file: a line when a run starts and ends."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._tasks: dict[str, TaskID] = {}
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.completed}/{task.total} {task.fields[success]}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
-    def started(self, folder: RunFolder, config: RunConfig) -> None:
-        """A run's process was started."""
-        self._tasks[folder.run_id] = self._progress.add_task(folder.run_id, total=config.trainer.steps, success="")
-        if not self._console.is_terminal:
-            self._say(f"started {folder.run_id}")
-
-    def progress(self, folder: RunFolder, step: int, success: float | None) -> None:
-        """A run has logged up to ``step``."""
-        shown = "" if success is None else f"train success {success:.2f}"
-        self._progress.update(self._tasks[folder.run_id], completed=step, success=shown)
-
-    def ended(self, folder: RunFolder, outcome: Outcome) -> None:
-        """A run's process has ended."""
-        if folder.run_id in self._tasks:
-            self._progress.update(self._tasks[folder.run_id], visible=False)
-        self._say(
-            f"{_state(outcome.state)} {folder.run_id}" + (f": {escape(outcome.reason)}" if outcome.reason else "")
-        )
-
-    def stopping(self, runs: int, seconds: float) -> None:
-        """A signal has come; the runs were told."""
-        self._say(f"stopping: {runs} runs have {seconds:g} s to checkpoint; Ctrl-C again stops at once")
-
-    def _say(self, line: str) -> None:
-        self._progress.console.print(line, soft_wrap=True, highlight=False)
 
 
 def show_experiments(console: Console, experiments: Iterable[Experiment]) -> None:
@@ -113,7 +59,7 @@ def show_matrix(
         known = hours(config)
         cost = "" if known is None else f"{known * PAPER_GPUS:g}"
         would = f"{decision.action} ({decision.why})"
-        table.add_row(escape(cell.row.label), *axes, cell.run_id, _state(seen[cell.run_id].shown), cost, would)
+        table.add_row(escape(cell.row.label), *axes, cell.run_id, state_in_colour(seen[cell.run_id].shown), cost, would)
     wide(console).print(table)
     _show_gpu_hours(console, matrix.runs, decisions)
     show_notes(console, matrix.notes)
@@ -157,7 +103,7 @@ def show_notes(console: Console, notes: Sequence[str]) -> None:
 def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
     """How many runs ended how; of each failed one the reason and the end of its log."""
     counts = {state: sum(one.state is state for one in outcomes.values()) for state in State}
-    parts = [f"{count} {_state(state)}" for state, count in counts.items() if count]
+    parts = [f"{count} {state_in_colour(state)}" for state, count in counts.items() if count]
     console.print(f"{len(outcomes)} runs: {', '.join(parts)}", highlight=False)
     for run_id, outcome in outcomes.items():
         if outcome.state is State.FAILED:
@@ -165,7 +111,9 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
 
 
 def _show_failure(console: Console, run_id: str, outcome: Outcome) -> None:
-    console.print(f"\n{_state(State.FAILED)} {run_id}: {escape(outcome.reason or '')}", soft_wrap=True, highlight=False)
+    console.print(
+        f"\n{state_in_colour(State.FAILED)} {run_id}: {escape(outcome.reason or '')}", soft_wrap=True, highlight=False
+    )
     if outcome.log is not None:
         for line in tail(outcome.log):
             console.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
@@ -176,7 +124,7 @@ def show_status(console: Console, rows: Sequence[Standing]) -> None:
     """One line a run, and how many are in which state."""
     wide(console).print(status_table(rows))
     counts = Counter(row.state for row in rows)
-    parts = [f"{count} {_state(state)}" for state, count in sorted(counts.items())]
+    parts = [f"{count} {state_in_colour(state)}" for state, count in sorted(counts.items())]
     console.print(f"{len(rows)} runs: {', '.join(parts)}" if rows else "no runs", highlight=False)
 
 
@@ -186,7 +134,7 @@ def status_table(rows: Iterable[Standing]) -> Table:
     for row in rows:
         known = row.state != "DAMAGED"
         step, attempt = (f"{row.step}/{row.steps}", str(row.attempt)) if known else ("", "")
-        table.add_row(row.run_id, _state(row.state), step, attempt, (row.commit or "")[:8], escape(row.remark))
+        table.add_row(row.run_id, state_in_colour(row.state), step, attempt, (row.commit or "")[:8], escape(row.remark))
     return table
 
 
@@ -207,7 +155,8 @@ def show_files(console: Console, runs_dir: Path) -> None:
     console.print(f"runs: {runs_dir}    figures and tables: make figures, into paper_figures/", highlight=False)
 
 
-def _state(state: str) -> str:
+def state_in_colour(state: str) -> str:
+    """The name of a state, in its colour."""
     colour = COLOURS.get(str(state), "default")
     return f"[{colour}]{state}[/{colour}]"
 

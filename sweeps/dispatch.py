@@ -12,6 +12,7 @@ from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.schema import Experiment, LauncherConfig, SlurmLauncher
 from scpo.tracking import RunFolder, State
 from sweeps import console as show
+from sweeps.board import ProgressBoard
 from sweeps.compose.configuration import compose_experiment, options, parse
 from sweeps.compose.matrix import Matrix, expand
 from sweeps.local.slot_pool import Pool, slots_for
@@ -118,8 +119,9 @@ def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
     starts = found.planned(Action.START)
     outcomes, completed = found.outcomes(), True
     if starts:
-        with show.ProgressBoard(console) as board:
-            pool = Pool(train_script, slots_for([matrix.runs[run_id] for run_id in starts]), board)
+        configs = [matrix.runs[run_id] for run_id in starts]
+        with ProgressBoard(console, configs) as board:
+            pool = Pool(train_script, slots_for(configs), board)
             completed = pool.run({run_id: (folder, matrix.runs[run_id]) for run_id, folder in starts.items()})
         outcomes |= pool.outcomes
     show.show_summary(console, {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes})

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,8 @@ from sweeps.records import run_folders as store
 from sweeps.records.attempt import EXIT_BUSY, thread_environment
 
 TAIL_LINES = 12
+TAIL_BYTES = 16_384  # a log may be long and is looked at ten times a second
+LOG_LINE = re.compile(r"\S+ \S+ INFO \S+: (?P<message>.*)")  # of sweeps.records.attempt.LOG_FORMAT
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,11 @@ class RunProcess:
     def poll(self) -> int | None:
         """The exit status, None while it runs."""
         return self.process.poll()
+
+    def doing(self) -> str:
+        """What it says in its log that it is doing, without the time and the logger; empty if it says nothing."""
+        said = (LOG_LINE.fullmatch(line) for line in reversed(tail(self.folder.attempt_log(self.attempt))))
+        return next((line["message"] for line in said if line), "")
 
     def terminate(self) -> None:
         """Ask it to checkpoint and end."""
@@ -106,6 +114,8 @@ def _ignore_warning() -> None:
 def tail(path: Path, lines: int = TAIL_LINES) -> list[str]:
     """The last lines of a log; empty if there is none."""
     try:
-        return path.read_text(errors="replace").splitlines()[-lines:]
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            return log.read().decode(errors="replace").splitlines()[-lines:]
     except OSError:
         return []

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from analysis.build import build_from
-from analysis.command_line import add_places, collected
+from analysis.command_line import add_places, collected, tell_result
 from analysis.outputs import write_atomically
 from analysis.report.contents import MEGABYTE, contents
 from analysis.report.page import page
@@ -25,8 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(soft_wrap=True, highlight=False)
     logging.getLogger("fontTools").setLevel(logging.WARNING)
     try:
-        data = collected(options)
-        shown = contents(data, build_from(data, options.out), group_bytes=int(options.megabytes * MEGABYTE))
+        data = collected(options, console)
+        report = build_from(data, options.out, lambda result: tell_result(console, result))
+        shown = contents(data, report, group_bytes=int(options.megabytes * MEGABYTE))
         path = options.out / NAME
         write_atomically(path, page(shown).encode())
     except ScpoError as error:

@@ -73,9 +73,12 @@ def cache_key(model: TinyModel, env: EnvConfig, environment: DemonstratingEnviro
 @contextmanager
 def _locked(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     with path.open("w") as file:
-        while not _try_lock(file):
+        if not (free := _try_lock(file)):
+            logger.info("waiting for the warm start that another run makes")
+        while not free:
             _heed(should_stop)
             time.sleep(0.2)
+            free = _try_lock(file)
         yield
 
 
@@ -135,7 +138,7 @@ def imitate(
     model.train()
     losses = []
     batches = _batches(rows, config)
-    for step in progress(range(config.steps), "warm start"):
+    for step in progress(range(config.steps), "warm start", "update"):
         _heed(should_stop)
         rate = min(1.0, (step + 1) / 50) * (1 - 0.9 * step / config.steps)
         for group in optimizer.param_groups:

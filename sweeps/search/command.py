@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordWriteError, ScpoError
-from sweeps.console import ProgressBoard
+from sweeps.board import ProgressBoard
 from sweeps.dispatch import EXIT_ELSEWHERE, split_words
 from sweeps.launchers import launcher_for
 from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED

@@ -25,6 +25,7 @@ from scpo.envs.alfworld.prompts import compact_response
 from scpo.envs.base import Demonstration
 from scpo.envs.panel import shuffled
 from scpo.errors import PanelError
+from scpo.progress import progress
 from scpo.schema.env import AlfworldConfig
 from scpo.schema.model import WarmStart
 
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 _TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
 _ENDLESS = 10_000  # a demonstration is as long as it is
 _ANYWHERE = 0.02  # share of the habits' weight that goes to a kind of place where the thing was never found
+_PARTS = 20  # of the work, so that processes end together and one can say how far it is
 _NEXT_COPY = 0.8  # how often a search goes through the copies of a receptacle in order
 
 Habits = Mapping[str, Mapping[str, int]]
@@ -64,14 +66,20 @@ def demonstrations(
     habits = _habits(engine.source.read(game_id).walkthrough for game_id in games)
     job = _Job(config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS}), warm_start, habits)
     processes = min(processes or _cores(), len(games))
+    parts = [games[first::_PARTS] for first in range(min(_PARTS, len(games)))]
     if processes == 1:
-        return _demonstrate(engine, job, games)
-    parts = [games[first::processes] for first in range(processes)]
-    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+        made = _joined((_demonstrate(engine, job, part) for part in parts), len(parts))
+    else:
         work = partial(_demonstrate_apart, open_engine, job)
-        made = [demonstration for part in pool.map(work, parts) for demonstration in part]
+        with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+            made = _joined(pool.map(work, parts), len(parts))
     order = {game_id: place for place, game_id in enumerate(games)}
     return sorted(made, key=lambda demonstration: order[demonstration.task_id])  # stable: repetitions stay in order
+
+
+def _joined(made: Iterable[list[Demonstration]], parts: int) -> list[Demonstration]:
+    steps = progress(range(parts), "demonstrations for the warm start", "part")
+    return [demonstration for _, part in zip(steps, made, strict=True) for demonstration in part]
 
 
 @dataclass(frozen=True)

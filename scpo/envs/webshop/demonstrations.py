@@ -20,6 +20,7 @@ from scpo.envs.webshop.panels import GoalPanels
 from scpo.envs.webshop.shop.pages import PREVIOUS
 from scpo.envs.webshop.shop.shopper import buy
 from scpo.errors import PanelError
+from scpo.progress import progress
 from scpo.schema.env import WebshopConfig
 from scpo.schema.model import WarmStart
 
@@ -46,7 +47,7 @@ def demonstrations(
     """
     shown = config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS})
     made = []
-    for task in _tasks(panels, warm_start):
+    for task in progress(_tasks(panels, warm_start), "demonstrations for the warm start", "goal"):
         for repetition in range(warm_start.demonstrations_per_game):
             rng = random.Random(f"demonstration {warm_start.seed} {task.id} {repetition}")
             shopper = _Shopper(start(task, shown), warm_start.stop_detour, rng)

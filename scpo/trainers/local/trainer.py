@@ -90,7 +90,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
             _probe(session, 0, folder)
             tracker.log(0, metrics, timing)
             done = 0
-        for step in progress(range(done + 1, config.trainer.steps + 1), "training"):
+        for step in progress(range(done + 1, config.trainer.steps + 1), "training", "step"):
             metrics, timing = _training_step(session, step, folder)
             if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
                 validation, seconds = _measure(session)
@@ -159,6 +159,7 @@ def _measure(session: Session) -> tuple[dict[str, float], dict[str, float]]:
     metrics: dict[str, float] = {}
     with clock("validation"):
         for panel in sorted(config.env.validation_panels):
+            logger.info("validation: panel %s", panel)
             metrics |= validate(
                 session.environment,
                 session.policy,

@@ -36,3 +36,34 @@ def test_tail_is_the_end_of_a_log_or_nothing(tmp_path, text, lines):
     if text is not None:
         (tmp_path / "log").write_text(text)
     assert tail(tmp_path / "log", 2) == lines
+
+
+def test_what_a_run_is_doing_is_the_last_message_of_its_log(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(
+        "import logging, warnings\n"
+        "from sweeps.records import attempt\n"
+        "logging.basicConfig(level=logging.INFO, format=attempt.LOG_FORMAT)\n"
+        "logging.info('warm start: 600 updates')\n"
+        "logging.warning('something is odd')\n"
+        "print('Downloading: 100%')\n"
+    )
+    folder = fake.make_run(tmp_path / "runs")
+    one = RunProcess.start(folder, folder.read_config(), path, {})
+    one.process.wait(timeout=30)
+    assert one.doing() == "warm start: 600 updates"
+
+
+def test_a_run_that_has_said_nothing_is_doing_nothing_known(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text("")
+    folder = fake.make_run(tmp_path / "runs")
+    one = RunProcess.start(folder, folder.read_config(), path, {})
+    one.process.wait(timeout=30)
+    assert one.doing() == ""
+
+
+def test_of_a_long_log_only_the_end_is_read(tmp_path):
+    (tmp_path / "log").write_text("first\n" + "x" * 100_000 + "\nlast but one\nlast")
+    assert tail(tmp_path / "log", 2) == ["last but one", "last"]
+    assert "first" not in tail(tmp_path / "log", 100)

@@ -1,0 +1,160 @@
+"""What the runs of a launcher are doing, and how long it may take: bars on a terminal, lines in a log."""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from scpo.errors import ScpoError
+from scpo.progress import Pace, about
+from scpo.schema import RunConfig
+from scpo.tracking import JsonLines, RunFolder
+from sweeps.console import state_in_colour
+from sweeps.run_process import Outcome
+
+
+@dataclass
+class _Run:
+    """A run that was started here. ``step`` is -1 before the first record."""
+
+    steps: int
+    step: int
+    started: float
+    doing: str = "starting"
+    said: str = ""
+    success: float | None = None
+    first: tuple[float, int] | None = None  # when the first step was seen here, and which
+    last: float = 0.0
+    ended: bool = False
+    task: TaskID | None = None
+
+    @property
+    def note(self) -> str:
+        """What it is doing; once it trains, how well."""
+        return self.doing if self.success is None else f"train success {self.success:.2f}"
+
+
+@dataclass
+class Estimate:
+    """How long runs take, from those that were seen: time before a run's first step, and time per step after it."""
+
+    planned: Sequence[RunConfig]
+    runs: dict[str, _Run] = field(default_factory=dict)
+
+    def left_s(self) -> float | None:
+        """Seconds until all planned runs are done; None before any step was seen, or if the plan is not known."""
+        seen = [(run, *run.first) for run in self.runs.values() if run.first]
+        taken = sum(run.step - step for run, _, step in seen)
+        if not self.planned or taken == 0:
+            return None
+        step_s = sum(run.last - at for run, at, _ in seen) / taken
+        start_s = min(at - run.started for run, at, _ in seen)  # the first one also makes what the others share
+        running = [run for run in self.runs.values() if not run.ended]
+        waiting = len(self.planned) - len(self.runs)
+        planned = sum(config.trainer.steps for config in self.planned)
+        steps = planned - sum(run.steps if run.ended else max(run.step, 0) for run in self.runs.values())
+        return (steps * step_s + waiting * start_s) / max(1, len(running))
+
+
+class ProgressBoard:
+    """One line a run: what it does, step of steps, the last training success; and one for all. ``planned``: all runs.
+
+    In a log file: a line when a run starts or ends, and one whenever there was none for some time.
+    """
+
+    def __init__(
+        self, console: Console, planned: Sequence[RunConfig] = (), clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console = console
+        self._clock = clock
+        self._estimate = Estimate(planned)
+        self._runs = self._estimate.runs
+        self._pace = Pace(clock)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.completed}/{task.total} {task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._all = self._progress.add_task("runs done", total=len(planned), note="", visible=bool(planned))
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def started(self, folder: RunFolder, config: RunConfig) -> None:
+        """A run's process was started."""
+        before = None
+        with contextlib.suppress(ScpoError):  # a damaged log is the run's own to report
+            before = JsonLines(folder.metrics).last()
+        run = _Run(config.trainer.steps, -1 if before is None else before["step"], self._clock())
+        run.task = self._progress.add_task(folder.run_id, total=run.steps, completed=max(0, run.step), note=run.doing)
+        self._runs[folder.run_id] = run
+        if not self._console.is_terminal:
+            self._say(f"started {folder.run_id}")
+
+    def progress(self, folder: RunFolder, step: int, success: float | None) -> None:
+        """A run has logged up to ``step``."""
+        run = self._runs[folder.run_id]
+        if step > run.step:
+            run.step, run.last = step, self._clock()
+            run.first = run.first or (run.last, step)
+        run.success = success
+
+    def doing(self, folder: RunFolder, what: str) -> None:
+        """The last line of a run's log. Called again and again, so it also keeps what is shown up to date."""
+        run = self._runs[folder.run_id]
+        run.doing = what or run.doing
+        if self._console.is_terminal:
+            assert run.task is not None  # noqa: S101 (for mypy: `started` has set it)
+            self._progress.update(run.task, completed=max(0, run.step), note=run.note)
+            self._progress.update(self._all, completed=self._done, note=self._left())
+        elif self._pace.due():
+            self._say_all()
+
+    def _say_all(self) -> None:
+        """A line for each run with news, and one for all."""
+        for run_id, run in self._runs.items():
+            line = f"{run_id}: step {max(0, run.step)} of {run.steps}; {escape(run.note)}"
+            if not run.ended and line != run.said:
+                self._say(line)
+                run.said = line
+        if self._estimate.planned:
+            self._say(f"{self._done} of {len(self._estimate.planned)} runs done{self._left(', ')}")
+
+    def ended(self, folder: RunFolder, outcome: Outcome) -> None:
+        """A run's process has ended."""
+        run = self._runs.get(folder.run_id)
+        if run is not None and run.task is not None:
+            run.ended = True
+            self._progress.update(run.task, visible=False)
+        why = f": {escape(outcome.reason)}" if outcome.reason else ""
+        self._say(f"{state_in_colour(outcome.state)} {folder.run_id}{why}")
+
+    def stopping(self, runs: int, seconds: float) -> None:
+        """A signal has come; the runs were told."""
+        self._say(f"stopping: {runs} runs have {seconds:g} s to checkpoint; Ctrl-C again stops at once")
+
+    @property
+    def _done(self) -> int:
+        return sum(run.ended for run in self._runs.values())
+
+    def _left(self, before: str = "") -> str:
+        left = self._estimate.left_s()
+        return "" if left is None else f"{before}{about(left)} left"
+
+    def _say(self, line: str) -> None:
+        self._progress.console.print(line, soft_wrap=True, highlight=False)
