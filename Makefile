@@ -6,6 +6,8 @@ EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
 TORCH_INDEX ?=
 VERL_VENV ?= .venv-verl
 VLLM_VENV ?= .venv-verl-vllm
+# Processes that share the tests; each needs a core and 2 GB.
+TEST_WORKERS ?= 2
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 VERL_STAMP := $(VERL_VENV)/.installed-$(shell cat pyproject.toml constraints-verl.txt | cksum | cut -d' ' -f1)
@@ -40,7 +42,7 @@ demo: setup ## SCPO against its ablation on real ALFWorld-engine games, table an
 	$(BIN)/python -m analysis figures
 
 test: setup ## the tests (under 10 minutes)
-	$(BIN)/python -m pytest -m "not slow and not browser"
+	$(BIN)/python -m pytest -m "not slow and not browser" -n $(TEST_WORKERS) --dist worksteal
 
 test-slow: setup ## the long tests too
 	$(BIN)/python -m pytest
