@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.warm_starts import ROOT, WarmStart
+
 OVERRIDES = [
     "method=scpo", "scorer=exact", "wandb.mode=disabled",
     "env.generated.train=60", "env.generated.valid_seen=6", "env.generated.valid_unseen=6", "env.horizon=8",
@@ -17,14 +18,12 @@ OVERRIDES = [
 ]  # fmt: skip
 
 
-def command(runs: Path, cache: Path, *extra: str) -> list[str]:
-    machine = [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}"]
-    return [sys.executable, str(ROOT / "train.py"), *OVERRIDES, *machine, *extra]
+def words(runs: Path, cache: Path, *extra: str) -> list[str]:
+    return [*OVERRIDES, f"machine.runs_dir={runs}", f"machine.cache_dir={cache}", *extra]
 
 
-def start(runs: Path, cache: Path, *extra: str) -> subprocess.Popen:
-    words = command(runs, cache, *extra)
-    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def start(runs: Path, cache: Path, *extra: str) -> WarmStart:
+    return WarmStart(ROOT / "train.py", words(runs, cache, *extra))
 
 
 def finish(runs: Path, cache: Path, *extra: str) -> Path:
@@ -32,6 +31,14 @@ def finish(runs: Path, cache: Path, *extra: str) -> Path:
     process = start(runs, cache, *extra)
     output, _ = process.communicate(timeout=280)
     assert process.returncode == 0, output
+    return only_run(runs)
+
+
+def finish_from_cold(runs: Path, cache: Path) -> Path:
+    """The same by a command of its own, imports and all, as a user types it."""
+    command = [sys.executable, str(ROOT / "train.py"), *words(runs, cache)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
     return only_run(runs)
 
 

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.e2e.local_run import finish, only_run, start
+from tests.e2e.local_run import finish, finish_from_cold, only_run, start
 
 pytest.importorskip("alfworld", reason="needs the alfworld extra")
 pytest.importorskip("torch", reason="needs the local extra")
@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="needs the local extra")
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, cache):
     """A run that nothing disturbed."""
-    return finish(tmp_path_factory.mktemp("runs"), cache)
+    return finish_from_cold(tmp_path_factory.mktemp("runs"), cache)
 
 
 def metrics(folder):
@@ -71,7 +71,7 @@ def kill_after_some_steps(runs, cache):
     while logged(runs) < before + 2 and process.poll() is None:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL, process.stdout.read()
+    assert process.wait() == -signal.SIGKILL, process.communicate()[0]
 
 
 def logged(runs):
