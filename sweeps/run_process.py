@@ -20,7 +20,7 @@ from sweeps.records.attempt import EXIT_BUSY, thread_environment
 
 TAIL_LINES = 12
 TAIL_BYTES = 16_384  # a log may be long and is looked at ten times a second
-LOG_LINE = re.compile(r"\S+ \S+ INFO \S+: (?P<message>.*)")  # of entry.LOG_FORMAT
+LOG_LINE = re.compile(r"\S+ \S+ INFO \S+: (?P<message>.*)")  # of sweeps.records.attempt.LOG_FORMAT
 
 
 @dataclass(frozen=True)

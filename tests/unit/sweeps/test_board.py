@@ -6,7 +6,7 @@ from rich.console import Console
 from scpo.tracking import JsonLines, State
 from sweeps.board import ProgressBoard
 from sweeps.run_process import Outcome
-from tests import fake_runs as fake
+from tests.support import fake_runs as fake
 
 
 class Clock:
