@@ -38,7 +38,7 @@ def assert_same_goal(goal, recorded):
 
 @of_every_recording
 def test_the_goals_of_the_episodes_are_the_recorded_ones(recording):
-    goals = recording.catalogue.goals(0, False)
+    goals = goal_order(recording.catalogue, 0, False)
     assert len(goals) == recording.goals
     for episode in recording.episodes:
         goal = goals[episode["goal_idx"]]
@@ -49,7 +49,7 @@ def test_the_goals_of_the_episodes_are_the_recorded_ones(recording):
 def test_every_goal_of_the_generated_shop_is_the_originals_in_its_order():
     told = json.loads((GENERATED.folder / "goals.json").read_text(encoding="utf-8"))
     for kind in ("synthetic", "human"):
-        goals = GENERATED.catalogue.goals(0, kind == "human")
+        goals = goal_order(GENERATED.catalogue, 0, kind == "human")
         for goal, recorded in zip(goals, told[kind], strict=True):
             assert_same_goal(goal, recorded)
 
