@@ -10,11 +10,8 @@ EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
 TORCH_INDEX ?=
 VERL_VENV ?= .venv-verl
 VLLM_VENV ?= .venv-verl-vllm
-<<<<<<< HEAD
 # Processes that share the tests; each needs a core and 2 GB.
 TEST_WORKERS ?= 2
-=======
->>>>>>> demo
 VERL_EXTRAS := alfworld,local,verl-cpu
 space := $(subst ,, )
 BIN := $(subst $(space),\ ,$(VENV))/bin
@@ -56,11 +53,7 @@ demo: setup ## SCPO against its ablation on real ALFWorld-engine games, table an
 
 test: setup ## the tests (under 10 minutes)
 	@echo "test: under 10 minutes on two cores; first the tests are collected, then each dot is one"
-<<<<<<< HEAD
 	$(BIN)/python -m pytest -m "not slow and not browser" -n $(TEST_WORKERS) --dist worksteal
-=======
-	$(BIN)/python -m pytest -m "not slow and not browser"
->>>>>>> demo
 
 test-slow: setup ## the long tests too
 	$(BIN)/python -m pytest

@@ -221,11 +221,7 @@ def _make(environment: Environment, why: str) -> None:
 
 
 def _pip_version(python: Path) -> tuple[int, ...]:
-<<<<<<< HEAD
     asked = [str(python), "-I", "-c", "import pip; print(pip.__version__)"]
-=======
-    asked = [str(python), "-I", "-c", "import pip; print(pip.__version__)"]
->>>>>>> demo
     said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     return tuple(int(part) for part in said.strip().split(".")[:2])
 
