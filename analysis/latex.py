@@ -6,54 +6,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "[": "{[}",  # after the end of a row, a bare one would open its optional argument
-    "*": "{*}",  # and a bare star would be the one of \\*
-    "$": r"\$",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "&": r"\&",
-    "%": r"\%",
-    "_": r"\_",
-    "#": r"\#",
-    "…": r"\ldots{}",
-    "“": "``",
-    "”": "''",
-    "‘": "`",
-    "’": "'",
-    "–": "--",
-    "—": "---",
-    "•": r"$\bullet$",
-    "®": r"\textregistered{}",
-    "©": r"\textcopyright{}",
-    "°": r"$^\circ$",
-    "−": "$-$",
-    "±": r"$\pm$",
-    "→": r"$\to$",
-    "×": r"$\times$",
-    "·": r"$\cdot$",
-    "‖": r"$\Vert$",
-    "≥": r"$\geq$",
-    "≤": r"$\leq$",
-    "∅": r"$\emptyset$",
-    **{
-        letter: rf"$\{name}$"
-        for letter, name in (
-            *(("α", "alpha"), ("β", "beta"), ("γ", "gamma"), ("δ", "delta"), ("ε", "varepsilon"), ("η", "eta")),
-            *(("θ", "theta"), ("λ", "lambda"), ("μ", "mu"), ("π", "pi"), ("ρ", "rho"), ("σ", "sigma"), ("τ", "tau")),
-            *(("φ", "varphi"), ("ω", "omega"), ("Δ", "Delta"), ("Π", "Pi"), ("Σ", "Sigma"), ("Ω", "Omega")),
-        )
-    },
-}
-ACCENTS = {"\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u030a": "r ", "\u0327": "c "}
+from pylatexenc.latexencode import RULE_DICT, UnicodeToLatexConversionRule, UnicodeToLatexEncoder
+
 BREAKABLE = re.compile(r"(?<=\w)(\\_|/)(?=\w)")  # a line may end here if there is no space to end it at
-UNKNOWN = "?"  # a character that pdflatex has no glyph for
 MOST_LINES = 54  # of \footnotesize that stand above a long caption on a page of nine inches
 TITLE_LINES = 2  # what a title takes with its rule
 LETTERS = 100  # of \footnotesize in the text's width
@@ -79,8 +34,9 @@ class Grid:
 
 
 def escape(text: str) -> str:
-    """Plain text as ASCII that pdflatex prints as it is."""
-    return "".join(ESCAPES.get(character) or _letter(character) for character in " ".join(text.split()))
+    """Plain text as ASCII that pdflatex prints as it is, with no package beside its kernel (2020 or newer)."""
+    latex: str = _ENCODER.unicode_to_latex(unicodedata.normalize("NFC", " ".join(text.split())))
+    return latex
 
 
 def text_cell(text: str) -> str:
@@ -88,15 +44,27 @@ def text_cell(text: str) -> str:
     return r"\raggedright " + BREAKABLE.sub(r"\1\\penalty500 ", escape(text))
 
 
-def _letter(character: str) -> str:
-    if character.isascii():
-        return character
-    parts = unicodedata.normalize("NFD", character)
-    base, marks = parts[0], parts[1:]
-    if base.isascii() and marks in ACCENTS:
-        return rf"\{ACCENTS[marks]}{{{base}}}"
-    near = (one for one in unicodedata.normalize("NFKD", character) if one.isascii())
-    return "".join(ESCAPES.get(one, one) for one in near) or UNKNOWN
+def _nearest(character: str) -> str:
+    """What stands for a character without a LaTeX form: its compatible ASCII letters, or a question mark."""
+    near = "".join(one for one in unicodedata.normalize("NFKD", character) if one.isascii())
+    return "".join(_ENCODER.unicode_to_latex(one) for one in near) or "?"
+
+
+_SPECIAL = {
+    "[": "{[}",  # after the end of a row, a bare one would open its optional argument
+    "*": "{*}",  # and a bare star would be the one of \\*
+    "|": r"\textbar",  # a dash in the default encoding of fonts
+    "∅": r"\ensuremath{\emptyset}",  # the library's form needs amssymb
+    **{letter: unicodedata.normalize("NFD", letter)[0] for letter in "ĄąĘęĮįŲų"},  # an ogonek needs other fonts
+}
+_ENCODER = UnicodeToLatexEncoder(
+    conversion_rules=[
+        UnicodeToLatexConversionRule(RULE_DICT, {ord(letter): form for letter, form in _SPECIAL.items()}),
+        "defaults",
+    ],
+    unknown_char_policy=_nearest,
+    unknown_char_warning=False,
+)
 
 
 def row_of(cells: Iterable[str]) -> str:

@@ -22,28 +22,29 @@ class SteadyCanvas(FigureCanvasAgg):  # type: ignore[misc]  # see pyproject.toml
         """A renderer for the figure's present size, always a new one."""
         width, height = self.figure.bbox.size
         self.renderer = _SteadyRenderer(width, height, self.figure.dpi)
+        self.renderer.draw_markers = _steady_markers(self.renderer.draw_markers)
+        self.renderer.draw_path_collection = _steady_collection(self.renderer.draw_path_collection)
         return self.renderer
 
 
 class _SteadyRenderer(RendererAgg):  # type: ignore[misc]
-    draw_markers: Callable[..., None]
-    draw_path_collection: Callable[..., None]
-
-    def _update_methods(self) -> None:
-        super()._update_methods()  # puts the methods of the compiled renderer into place
-        draw_markers, draw_collection = self.draw_markers, self.draw_path_collection
-
-        def markers(gc: Any, marker: Any, own: Any, path: Any, *rest: Any) -> None:
-            draw_markers(gc, marker, _rounded(own), path, _rounded(rest[0]), *rest[1:])
-
-        def collection(gc: Any, transform: Any, *rest: Any) -> None:
-            *items, shift = rest[:4]  # paths, their transforms, offsets; and the transform of the offsets
-            draw_collection(gc, _rounded(transform), *items, _rounded(shift), *rest[4:])
-
-        self.draw_markers, self.draw_path_collection = markers, collection
-
     def draw_path(self, gc: Any, path: Any, transform: Any, rgbFace: Any = None) -> None:
         super().draw_path(gc, path, _rounded(transform), rgbFace)
+
+
+def _steady_markers(draw: Callable[..., None]) -> Callable[..., None]:
+    def markers(gc: Any, marker: Any, own: Any, path: Any, shift: Any, *rest: Any) -> None:
+        draw(gc, marker, _rounded(own), path, _rounded(shift), *rest)
+
+    return markers
+
+
+def _steady_collection(draw: Callable[..., None]) -> Callable[..., None]:
+    def collection(gc: Any, transform: Any, *rest: Any) -> None:
+        *items, shift = rest[:4]  # paths, their transforms, offsets; and the transform of the offsets
+        draw(gc, _rounded(transform), *items, _rounded(shift), *rest[4:])
+
+    return collection
 
 
 def _rounded(transform: Any) -> Affine2D:

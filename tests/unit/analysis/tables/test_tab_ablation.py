@@ -107,7 +107,7 @@ def test_latex_is_escaped_and_balanced(tmp_path):
     write_ablation(tmp_path)
     text = table(tmp_path).tex()
     assert r"games trained on (train\_games)" in text
-    assert "$-$ monotonicity" in text
+    assert r"\ensuremath{-} monotonicity" in text
     assert r"93.7$_{\pm 4.1}$" in text
     assert text.isascii()
     rows_of_text = [line for line in text.splitlines() if line.count("&")]
