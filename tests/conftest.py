@@ -7,8 +7,21 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch loads: spinn
 if "PYTEST_XDIST_WORKER" in os.environ:  # one of several processes: a core each, for what a test starts too
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import pytest
 from hypothesis import settings
+
+from tests.support.skips import skip_summary
 
 # A busy machine is no failure, and a commit's tests do the same thing twice.
 settings.register_profile("scpo", deadline=None, derandomize=True)
 settings.load_profile("scpo")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session):
+    """The last line counts what was skipped by reason; with pytest-xdist only its controller has a terminal."""
+    outcome = yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line(skip_summary(report.longrepr[2] for report in reporter.stats.get("skipped", [])))
+    return outcome

@@ -23,10 +23,10 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def chromium():
     """The system's Chromium. ``SCPO_CHROMIUM`` names one that is not on PATH."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'scpo[browser]'")
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: make test-browser")
     path = os.environ.get("SCPO_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
-        pytest.skip("needs Chromium: install the system's package (Debian: apt-get install chromium)")
+        pytest.skip("needs Chromium: apt-get install chromium, or the package of your system")
     with playwright.sync_playwright() as driver:
         sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium refuses its sandbox to root
         browser = driver.chromium.launch(executable_path=path, args=sandbox)

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from scpo.integrations.verl_agent.__main__ import compose_fork
 from scpo.integrations.verl_agent.fork_settings import settings
 from sweeps.compose.configuration import compose_run
+from tests.support.verl_agent import NEEDS_CODE
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,12 +25,12 @@ PROBE = "from verl.trainer.ppo import ray_trainer; from agent_system.multi_turn_
 @pytest.fixture(scope="module")
 def environment():
     if "VERL_AGENT" not in os.environ:
-        pytest.skip("set VERL_AGENT to a checkout of verl-agent at commit 796ed31 to hook into its own code")
+        pytest.skip(NEEDS_CODE)
     paths = [os.environ["VERL_AGENT"], str(ROOT)]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "RAY_USAGE_STATS_ENABLED": "0"}
     found = subprocess.run([sys.executable, "-c", PROBE], env=variables, capture_output=True, text=True, check=False)
     if found.returncode:
-        pytest.skip(f"verl-agent cannot be imported here: {found.stderr.strip().splitlines()[-1]}")
+        pytest.skip(f"needs verl-agent's packages: docs/verl.md ({found.stderr.strip().splitlines()[-1]})")
     return variables
 
 
@@ -49,7 +50,7 @@ def test_shaper_off_changes_no_bit_and_shaper_on_moves_only_failed_siblings_and_
 @pytest.mark.parametrize("env", ["alfworld", "webshop"])
 def test_the_forks_configuration_knows_every_word(method, env):
     if "VERL_AGENT" not in os.environ:
-        pytest.skip("set VERL_AGENT to a checkout of verl-agent at commit 796ed31 to compose its configuration")
+        pytest.skip(NEEDS_CODE)
     config = compose_run(["scale=paper", "trainer=verl_agent", f"method={method}", f"env={env}"])
     chosen = settings(config, Path("/runs/x"))
     folder = Path(os.environ["VERL_AGENT"]) / "verl" / "trainer" / "config"

@@ -8,8 +8,8 @@ import pytest
 
 from tests.e2e.local_run import finish, finish_from_cold, only_run, start
 
-pytest.importorskip("alfworld", reason="needs the alfworld extra")
-pytest.importorskip("torch", reason="needs the local extra")
+pytest.importorskip("alfworld", reason="needs alfworld: make setup")
+pytest.importorskip("torch", reason="needs torch: make setup")
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import pytest
 
 from tests.e2e.local_run import ROOT, only_run
 
-pytest.importorskip("alfworld", reason="needs the alfworld extra")
-pytest.importorskip("torch", reason="needs the local extra")
+pytest.importorskip("alfworld", reason="needs alfworld: make setup")
+pytest.importorskip("torch", reason="needs torch: make setup")
 
 WORDS = (
     "scorer=exact", "machine.scorer.process=always", "wandb.mode=disabled", "trainer.steps=4", "trainer.groups=4",

@@ -8,8 +8,8 @@ import pytest
 
 from tests.e2e.local_run import finish, only_run, start
 
-pytest.importorskip("alfworld", reason="needs the alfworld extra")
-pytest.importorskip("torch", reason="needs the local extra")
+pytest.importorskip("alfworld", reason="needs alfworld: make setup")
+pytest.importorskip("torch", reason="needs torch: make setup")
 
 CHECKPOINT_EVERY = 2  # as in tests.e2e.local_run
 KILLS = 8

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("alfworld", reason="needs the alfworld extra")
+pytest.importorskip("alfworld", reason="needs alfworld: make setup")
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

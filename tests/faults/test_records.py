@@ -94,7 +94,7 @@ def small_disk(path, size="8m"):
     path.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a tmpfs takes root")
+        pytest.skip("needs root: the test mounts a small disk")
     try:
         yield path
     finally:

@@ -62,7 +62,7 @@ def test_runs_record_the_diff_without_the_keys_and_nothing_of_the_environment(ch
 
 
 def test_the_sbatch_text_and_the_snapshot_hold_no_key_and_code_that_does_is_refused(checkout):
-    pytest.importorskip("submitit", reason="needs the slurm extra")
+    pytest.importorskip("submitit", reason="needs submitit: make setup")
     words = ("launcher=slurm_a800x4", "launcher.time_h=1", "launcher.warn_s=60")
     shown = call(checkout, *words, "dry_run=true")
     assert shown.returncode == 0, shown.stderr

@@ -151,8 +151,8 @@ def found_in(home: Path, secrets) -> list[Path]:
 
 @pytest.mark.timeout(480)
 def test_the_mini_trainer_ends_with_the_same_bytes_after_a_preemption(tmp_path):
-    pytest.importorskip("alfworld", reason="needs the alfworld extra")
-    pytest.importorskip("torch", reason="needs the local extra")
+    pytest.importorskip("alfworld", reason="needs alfworld: make setup")
+    pytest.importorskip("torch", reason="needs torch: make setup")
     words = [word for word in OVERRIDES if not word.startswith("method=")]
     row = ("+experiment=ablation_order", "seeds=[0]")
     cluster = Cluster(tmp_path, ROOT, *row, *words, "launcher.time_h=0.5", "launcher.warn_s=60")

@@ -21,8 +21,8 @@ def config(path, **changes):
 
 def save_reranker(folder, family, *, seed=0, labels=1):
     """A model and tokenizer in the files of ``save_pretrained``; ``family``: ``xlm_r`` or ``bert``."""
-    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'scpo[local]'")
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'scpo[local]'")
+    torch = pytest.importorskip("torch", reason="needs torch: make setup")
+    pytest.importorskip("transformers", reason="needs transformers: make setup")
     tokenizer = {"xlm_r": _xlm_r_tokenizer, "bert": _bert_tokenizer}[family]()
     torch.manual_seed(seed)
     model = _model(family, len(tokenizer), labels)

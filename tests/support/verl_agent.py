@@ -27,6 +27,7 @@ FILES = {
     "hgpo": "recipe/hgpo/core_hgpo.py",
     "core": "verl/trainer/ppo/core_algos.py",
 }
+NEEDS_CODE = "needs verl-agent's code: set VERL_AGENT to a checkout of it at commit 796ed31"
 ANSWERS = DATA / "verl_agent" / "answers.npz"
 RECORDED = (0, 5, 11)  # the numbers of the recorded batches, which have as many copies
 RECORDING = "SCPO_RECORD" in os.environ
@@ -143,8 +144,8 @@ def verl_agent(source: str, precision: str, monkeypatch) -> Iterator[Recorded | 
         yield Recorded(precision)
         return
     if "VERL_AGENT" not in os.environ:
-        pytest.skip("needs verl-agent's code: set VERL_AGENT to a checkout of it at commit 796ed31")
-    torch = pytest.importorskip("torch", reason="needs torch: pip install 'scpo[local]'")
+        pytest.skip(NEEDS_CODE)
+    torch = pytest.importorskip("torch", reason="needs torch: make setup")
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, precision))
     try:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("rapidfuzz", reason="WebShop needs the extra webshop: pip install -e '.[webshop]'")
-pytest.importorskip("nltk", reason="WebShop needs the extra webshop: pip install -e '.[webshop]'")
+pytest.importorskip("rapidfuzz", reason="needs rapidfuzz: make setup")
+pytest.importorskip("nltk", reason="needs nltk: make setup")
 
 from scpo.envs.webshop import Catalogue, WebShop, load_catalogue
 from scpo.envs.webshop.catalogue.catalogue import HumanInstruction

@@ -11,7 +11,7 @@ from tests.support.tiny import tiny_policy
 from tests.unit.trainers.verl.test_verl_settings import FILES
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs torch: make setup")
 
 ROWS = 12
 

@@ -24,7 +24,7 @@ from sweeps.records import run_folders as store
 from tests.unit.test_rollout import TASKS, Countdowns
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs torch: make setup")
 
 SCRIPTS = ["go stop", "go go go go", "oops stop", "go oops go go"]  # of the siblings; "stop" wins, four steps are all
 SIBLINGS, MINI_BATCH = len(SCRIPTS), 16

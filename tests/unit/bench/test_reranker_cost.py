@@ -12,8 +12,8 @@ AS_ON_A_GPU = "cpu:0"  # a CPU to torch, but not the name by which the benchmark
 
 @pytest.fixture(scope="module")
 def weights():
-    pytest.importorskip("torch", reason="torch is not installed: pip install 'scpo[local]'")
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'scpo[local]'")
+    pytest.importorskip("torch", reason="needs torch: make setup")
+    pytest.importorskip("transformers", reason="needs transformers: make setup")
     return Weights.random(TINY, "cpu")
 
 

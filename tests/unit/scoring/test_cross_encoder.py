@@ -13,7 +13,7 @@ PAIRS = [(first, second) for first in SENTENCES for second in SENTENCES]
 
 @pytest.fixture(scope="module", params=["xlm_r", "bert"])
 def folder(request, tmp_path_factory):
-    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'scpo[local]'")
+    torch = pytest.importorskip("torch", reason="needs torch: make setup")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield save_reranker(tmp_path_factory.mktemp(request.param), request.param)
@@ -180,7 +180,7 @@ def test_a_classifier_with_several_labels_is_refused(tmp_path):
 
 
 def test_a_missing_model_says_how_to_get_it(monkeypatch, tmp_path):
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'scpo[local]'")
+    pytest.importorskip("transformers", reason="needs transformers: make setup")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ScorerError, match=r"hf download BAAI/no-such-reranker --local-dir DIR"):
         make_scorer(config("BAAI/no-such-reranker"))

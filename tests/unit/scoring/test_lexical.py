@@ -11,14 +11,14 @@ CONFIG = LexicalScorer(kind="lexical", name="lexical")
 
 
 def test_it_is_the_share_of_characters_in_common():
-    pytest.importorskip("rapidfuzz", reason="rapidfuzz is not installed: pip install 'scpo[local]'")
+    pytest.importorskip("rapidfuzz", reason="needs rapidfuzz: make setup")
     scores = make_scorer(CONFIG).score([("drawer 1", "drawer 1"), ("abc", "xyz"), ("drawer 1", "drawer 2"), ("", "a")])
     assert scores.dtype == np.float32
     assert scores.tolist() == [1, 0, np.float32(1 - 2 / 16), 0]
 
 
 def test_no_pairs_no_scores_and_a_name():
-    pytest.importorskip("rapidfuzz", reason="rapidfuzz is not installed: pip install 'scpo[local]'")
+    pytest.importorskip("rapidfuzz", reason="needs rapidfuzz: make setup")
     assert make_scorer(CONFIG).score([]).shape == (0,)
     assert make_scorer(CONFIG).name == "lexical"
 

@@ -109,7 +109,7 @@ def test_status_shows_runs_lost_ones_and_damaged_ones(tmp_path):
 
 
 def test_a_dry_run_for_slurm_shows_hours_and_the_sbatch_text_and_writes_nothing(tmp_path):
-    pytest.importorskip("submitit", reason="needs the slurm extra")
+    pytest.importorskip("submitit", reason="needs submitit: make setup")
     words = ("+experiment=ablation", "scale=paper", "launcher=slurm_a800x4", f"launcher.site={ROOT}/slurm/site.yaml")
     done = call("sweep.py", *words, "dry_run=true", cwd=tmp_path, python=("-X", "importtime"))
     assert done.returncode == 0, done.stderr

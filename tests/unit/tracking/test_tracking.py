@@ -237,7 +237,7 @@ def test_without_wandb_installed_there_is_one_note(folder, monkeypatch, caplog):
 
 
 def test_the_offline_mirror_writes_a_wandb_folder_beside_the_logs(folder):
-    pytest.importorskip("wandb")
+    pytest.importorskip("wandb", reason="needs wandb: make setup")
     folder.path.mkdir()
     with Tracker(folder, mirrored("offline")) as tracker:
         tracker.log(0, {"a": 1.0}, {})

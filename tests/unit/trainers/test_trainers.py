@@ -25,14 +25,14 @@ def test_a_package_that_is_missed_in_the_middle_of_a_rollout_is_named_too(monkey
     def without_nltk(*_):
         raise ModuleNotFoundError("No module named 'nltk'", name="nltk")
 
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="needs torch: make setup")
     monkeypatch.setattr(importlib.import_module(TRAINERS["local"]), "train", without_nltk)
     with pytest.raises(ConfigError, match=r"package nltk is not installed; pip install 'scpo\[webshop,local\]'"):
         train(compose_run(["env=webshop", "method=gigpo"]), None, lambda: False)
 
 
 def test_a_missing_reranker_is_said_before_anything_else_is_done(tmp_path, monkeypatch):
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="needs transformers: make setup")
     (tmp_path / "empty").mkdir()
     local = importlib.import_module(TRAINERS["local"])
     monkeypatch.setattr(local, "train", lambda *_: pytest.fail("the training began"))

@@ -73,7 +73,7 @@ def test_a_broken_file_is_named(tmp_path):
 
 
 def test_the_real_encoder_draws_both_figures_with_every_step(tmp_path):
-    pytest.importorskip("sentence_transformers", reason="the t-SNE figures need: pip install 'scpo[local]'")
+    pytest.importorskip("sentence_transformers", reason="needs sentence_transformers: make setup")
     ids = write_ablation(tmp_path, seeds=(0,))
     for step in (1, 2):
         write_step_texts(tmp_path / ids["scpo"][0], step, "go to", credited=True)

@@ -9,7 +9,7 @@ from scpo.errors import RecordError
 from tests.support.run_records import config, write_run
 from tests.support.wandb_server import KEY, HostedRun, serve
 
-wandb = pytest.importorskip("wandb")
+wandb = pytest.importorskip("wandb", reason="needs wandb: make setup")
 
 STEPS = 60
 VERL_AGENT = {

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-pytest.importorskip("wandb")
+pytest.importorskip("wandb", reason="needs wandb: make setup")
 
 from analysis.sources.wandb_project import Settings, read_project
 from scpo.errors import RecordError

@@ -22,7 +22,7 @@ from scpo.trainers import train
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs torch: make setup")
 
 ROADS = {0: "a b c", 1: "a c x", 2: "b", 3: "a b x"}  # what each of four environments does; "c" and, alone, "b" win
 WINS = {0, 2}

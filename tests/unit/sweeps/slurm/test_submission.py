@@ -13,7 +13,7 @@ from sweeps.slurm.cluster_settings import read_site
 from sweeps.slurm.job_records import read_job
 from tests.support import fake_runs as fake
 
-pytest.importorskip("submitit", reason="needs the slurm extra")
+pytest.importorskip("submitit", reason="needs submitit: make setup")
 
 SITE = read_site(Path(__file__).parents[4] / "slurm" / "site.yaml")
 SLURM = "launcher=slurm_a800x4"

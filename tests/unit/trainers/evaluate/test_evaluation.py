@@ -13,7 +13,7 @@ from sweeps.records import attempt as entry
 from sweeps.records import run_folders as store
 from tests.support.chat_server import ACTION, KEY, Reply, serving
 
-pytest.importorskip("alfworld", reason="needs the alfworld extra")
+pytest.importorskip("alfworld", reason="needs alfworld: make setup")
 
 SMALL = [
     "model=gpt_4o", "env.prompt=verl_agent", "wandb.mode=disabled", "machine.api.requests_per_minute=60000",
@@ -205,7 +205,7 @@ def test_episodes_of_another_panel_are_refused(start):
 
 
 def test_reflexion_runs_on_a_hugging_face_model(tmp_path, cache):
-    pytest.importorskip("torch", reason="needs the local extra")
+    pytest.importorskip("torch", reason="needs torch: make setup")
     from tests.support.tiny import tiny_policy
 
     policy = tiny_policy()

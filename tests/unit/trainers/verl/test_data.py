@@ -61,7 +61,7 @@ def test_a_method_without_a_shaper_has_no_probe():
 
 
 def test_the_file_holds_the_rows(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: make setup")
     rows = list(training_rows(Panels(), run()))
     write_parquet(tmp_path / "data" / "train.parquet", rows)
     assert parquet.read_table(tmp_path / "data" / "train.parquet").to_pylist() == rows

@@ -11,7 +11,7 @@ from scpo.tracking import RunFolder
 from scpo.trainers.verl.launch import _check_engine, _stop_file, prepare
 from sweeps.compose.configuration import compose_run
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="needs torch: make setup")
 
 
 def test_without_a_gpu_only_the_cpu_trainer_is_allowed(tmp_path):

@@ -202,7 +202,7 @@ def test_texts_of_a_game_cannot_call_anything():
         read_grammar(evil)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux: the test reads /proc")
 def test_a_private_library_copy_is_small():
     library = load_library()
     with open("/proc/self/maps") as maps:

@@ -8,7 +8,7 @@ from scpo.envs.alfworld.planning.landmarks import LandmarkBound, Step
 from scpo.envs.base import PlanningEnvironment
 from tests.support.alfworld_games import Seen, alfworld_config, wander
 
-pytest.importorskip("alfworld", reason="needs the alfworld extra")
+pytest.importorskip("alfworld", reason="needs alfworld: make setup")
 
 PANEL = {"split": "train", "games": 6, "seed": 0}
 GAMES = range(6)
