@@ -15,8 +15,8 @@ import yaml
 from scpo.trainers.verl.launch import is_vllm_for_cpu
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")
-pytest.importorskip("alfworld", reason="needs the alfworld extra")
-torch = pytest.importorskip("torch")
+pytest.importorskip("alfworld", reason="needs alfworld: make setup")
+torch = pytest.importorskip("torch", reason="needs torch: make setup")
 
 ROOT = Path(__file__).parents[2]
 STEPS, GROUPS, SIBLINGS, MINI_BATCH = 3, 4, 6, 48
@@ -57,7 +57,7 @@ def stopped_and_resumed(tmp_path_factory, request):
 
 
 def start(runs, engine):
-    cache = os.environ.get("SCPO_CACHE", str(ROOT / ".cache" / "scpo"))
+    cache = os.environ.get("SCPO_CACHE", str(runs / "cache"))  # where there is one, its warm start saves a minute
     machine = [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}", "machine.device=cpu"]
     command = [sys.executable, str(ROOT / "train.py"), *WORDS, f"trainer.verl.engine={engine}", *machine]
     with (runs / "output.log").open("a") as output:
