@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from scpo.errors import ConfigError
 from scpo.integrations.verl_agent.__main__ import compose_fork
 from scpo.integrations.verl_agent.fork_settings import settings
 from sweeps.compose.configuration import compose_run
+from tests.support.data_folders import DATA
 from tests.support.verl_agent import NEEDS_CODE
 
 ROOT = Path(__file__).parents[2]
@@ -46,13 +48,29 @@ def test_shaper_off_changes_no_bit_and_shaper_on_moves_only_failed_siblings_and_
     print(done.stdout.splitlines()[-1])  # noqa: T201 - the record
 
 
+@pytest.fixture(scope="module", params=["recorded", "code"])
+def configuration(request, tmp_path_factory):
+    """The folder of the fork's configuration, or of one that has its keys and no values."""
+    if request.param == "code":
+        if "VERL_AGENT" not in os.environ:
+            pytest.skip(NEEDS_CODE)
+        return Path(os.environ["VERL_AGENT"]) / "verl" / "trainer" / "config"
+    folder, known = tmp_path_factory.mktemp("config"), OmegaConf.create()
+    for key in (DATA / "verl_agent" / "configuration_keys.txt").read_text(encoding="utf-8").split():
+        OmegaConf.update(known, key, None, force_add=True)
+    OmegaConf.save(known, folder / "ppo_trainer.yaml")
+    return folder
+
+
 @pytest.mark.parametrize("method", ["scpo", "gigpo", "grpo", "rloo", "ppo", "dapo", "hgpo", "g2po", "empg"])
 @pytest.mark.parametrize("env", ["alfworld", "webshop"])
-def test_the_forks_configuration_knows_every_word(method, env):
-    if "VERL_AGENT" not in os.environ:
-        pytest.skip(NEEDS_CODE)
+def test_the_forks_configuration_knows_every_word(configuration, method, env):
     config = compose_run(["scale=paper", "trainer=verl_agent", f"method={method}", f"env={env}"])
     chosen = settings(config, Path("/runs/x"))
-    folder = Path(os.environ["VERL_AGENT"]) / "verl" / "trainer" / "config"
-    composed = compose_fork(folder, [setting.override for setting in chosen])
+    composed = compose_fork(configuration, [setting.override for setting in chosen])
     assert {one.key: OmegaConf.select(composed, one.key) for one in chosen} == {one.key: one.value for one in chosen}
+
+
+def test_a_key_that_the_fork_has_not_is_refused(configuration):
+    with pytest.raises(ConfigError, match=r"refuses a word: .*algorithm\.gama"):
+        compose_fork(configuration, ["algorithm.gama=0.95"])

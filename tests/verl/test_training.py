@@ -57,7 +57,7 @@ def stopped_and_resumed(tmp_path_factory, request):
 
 
 def start(runs, engine):
-    cache = os.environ.get("SCPO_CACHE", str(runs / "cache"))  # where there is one, its warm start saves a minute
+    cache = os.environ.get("SCPO_CACHE", str(runs / "cache"))  # one that is kept has a warm start
     machine = [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}", "machine.device=cpu"]
     command = [sys.executable, str(ROOT / "train.py"), *WORDS, f"trainer.verl.engine={engine}", *machine]
     with (runs / "output.log").open("a") as output:
