@@ -111,4 +111,4 @@ bench-shaper: setup ## the shaper's scoring, dense as in the paper against ours:
 	$(BIN)/python -m bench.bench_shaper
 
 clean: ## what was built; runs/ and .cache/ stay
-	rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf "$(VENV)" "$(VERL_VENV)" "$(VLLM_VENV)" .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
