@@ -20,7 +20,7 @@ VLLM_PYTHON := $(subst $(space),\ ,$(VLLM_VENV))/bin/python
 PIP := -m pip install --disable-pip-version-check -c constraints
 # MB to download and on the disk, with the CPU build of torch.
 SIZE := --download 640 --disk 2400
-VERL_SIZE := --download 640 --disk 2400
+VERL_SIZE := --download 765 --disk 2500
 
 .PHONY: help setup demo test test-slow test-slurm test-browser test-verl test-verl-vllm setup-verl setup-vllm lint figures \
   report bench bench-shaper clean
