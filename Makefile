@@ -20,7 +20,7 @@ VLLM_PYTHON := $(subst $(space),\ ,$(VLLM_VENV))/bin/python
 PIP := -m pip install --disable-pip-version-check -c constraints
 # MB to download and on the disk, with the CPU build of torch.
 SIZE := --download 640 --disk 2400
-VERL_SIZE := --download 640 --disk 2400
+VERL_SIZE := --download 765 --disk 2500
 
 .PHONY: help setup demo test test-slow test-slurm test-browser test-verl test-verl-vllm setup-verl setup-vllm lint figures \
   report bench bench-shaper clean
@@ -111,4 +111,4 @@ bench-shaper: setup ## the shaper's scoring, dense as in the paper against ours:
 	$(BIN)/python -m bench.bench_shaper
 
 clean: ## what was built; runs/ and .cache/ stay
-	rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf "$(VENV)" "$(VERL_VENV)" "$(VLLM_VENV)" .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

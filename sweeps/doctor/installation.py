@@ -212,7 +212,11 @@ def check_room(environment: Environment) -> None:
 
 def _make(environment: Environment, why: str) -> None:
     say(f"making {environment.folder} with Python {platform.python_version()} ({sys.executable}): {why}")
-    words = [sys.executable, "-m", "venv", "--clear", str(environment.folder)]
+    if environment.folder.exists():
+        shutil.rmtree(environment.folder)
+    environment.folder.mkdir(parents=True)
+    environment.write_down(ours=True, finished=False)  # first: whatever is left of it, one may delete it
+    words = [sys.executable, "-m", "venv", str(environment.folder)]
     done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         text = done.stdout + done.stderr

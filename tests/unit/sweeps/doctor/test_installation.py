@@ -102,6 +102,18 @@ def test_an_installation_that_was_interrupted_begins_anew(wanted, calls, monkeyp
     assert is_ready(wanted)
 
 
+def test_an_environment_that_was_half_made_when_its_maker_was_killed_is_made_anew(wanted, monkeypatch):
+    def killed(words, **_):
+        (wanted.folder / "pyvenv.cfg").write_text("home = /usr/bin\n")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "run", killed)
+    monkeypatch.setattr(installation, "check_room", lambda environment: None)
+    with pytest.raises(KeyboardInterrupt):
+        install(wanted)
+    assert must_be_made(wanted) == "its installation was interrupted"
+
+
 def test_the_command_says_in_one_line_how_it_was_stopped(wanted, calls, monkeypatch, capsys):
     def interrupted(words):
         raise KeyboardInterrupt
