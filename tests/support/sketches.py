@@ -1,4 +1,4 @@
-"""Drawings in a third of their time, for tests of what lies around them: no layout, no subsets of fonts, coarse pixels."""
+"""Drawings in a third of their time, for tests of what lies around them: no layout, whole fonts, coarse pixels."""
 
 from analysis import style
 
