@@ -74,8 +74,8 @@ def _machine() -> dict[str, Any]:
 
 
 def _packages() -> dict[str, str]:
-    found = {str(one.metadata["Name"]).lower(): one.version for one in importlib.metadata.distributions()}
-    return dict(sorted(found.items()))
+    parsed = (one.metadata for one in importlib.metadata.distributions())  # one.version would parse it again
+    return dict(sorted((str(one["Name"]).lower(), str(one["Version"])) for one in parsed))
 
 
 def _cpu() -> str:

@@ -84,7 +84,7 @@ class Seen:
 
 
 class StockEngine:
-    """TextWorld's own engine in ALFWorld's own wrapper, as verl-agent runs it."""
+    """TextWorld's own engine in ALFWorld's own wrapper, as verl-agent runs it; a second to load, another to reset."""
 
     def __init__(self, game: Game) -> None:
         assets()

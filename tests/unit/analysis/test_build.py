@@ -10,16 +10,23 @@ from analysis.__main__ import main
 from analysis.build import build_all, builders
 from scpo.errors import RecordWriteError
 from tests.support.run_records import ROOT, write_ablation, write_experiment, write_groups, write_probe, write_run
+from tests.support.sketches import sketch
 
 FIGURES = ("fig_credit_heatmap", "fig_learning")
 MINI = tuple(f"{name}_mini" for name in ("tab_ablation", *FIGURES))
 
 
 @pytest.fixture
-def few(monkeypatch):
+def in_style(monkeypatch):
     """One table and two figures: what a build does around its builders does not depend on how many there are."""
     chosen = {name: build for name, build in builders().items() if f"{name}_mini" in MINI}
     monkeypatch.setattr("analysis.build.builders", lambda: chosen)
+
+
+@pytest.fixture
+def few(in_style, monkeypatch):
+    """Nor does it depend on how they are drawn."""
+    sketch(monkeypatch)
 
 
 def build_in_another_process(runs_dir, out):
@@ -68,7 +75,7 @@ def test_sources_name_runs_seeds_and_inputs(few, tmp_path):
     assert sources["outputs"]["fig_credit_heatmap_mini"]["runs"] == [ids["scpo"][0]]
 
 
-def test_no_date_and_no_path_in_a_figure(few, tmp_path):
+def test_no_date_and_no_path_in_a_figure(in_style, tmp_path):
     write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
     build_all(tmp_path / "runs", tmp_path / "out")
     for path in (tmp_path / "out").glob("fig_*"):

@@ -2,11 +2,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from scpo.errors import ConfigError
 from scpo.tracking import State
+from sweeps import __main__ as cli
 from sweeps.dispatch import exit_status, read_words
 from sweeps.run_process import Outcome
 from tests.support import fake_runs as fake
@@ -121,33 +123,39 @@ def test_a_dry_run_for_slurm_shows_hours_and_the_sbatch_text_and_writes_nothing(
     assert not imported & {"torch", "transformers", "wandb", "pandas", "textworld"}
 
 
-def status(runs_dir, *words):
-    command = [sys.executable, "-m", "sweeps", *words, "--runs-dir", str(runs_dir)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+@pytest.fixture
+def status(capsys):
+    """``python -m sweeps <words>`` without the start of a process."""
+
+    def call(runs_dir, *words):
+        code = cli.main([*words, "--runs-dir", str(runs_dir)])
+        return SimpleNamespace(returncode=code, **capsys.readouterr()._asdict())
+
+    return call
 
 
-def test_status_is_there_for_programs_too(tmp_path):
+def test_status_is_there_for_programs_too(status, tmp_path):
     folder = fake.make_run(tmp_path)
-    (row,) = json.loads(status(tmp_path, "status", "--json").stdout)
+    (row,) = json.loads(status(tmp_path, "status", "--json").out)
     assert (row["run_id"], row["state"], row["steps"]) == (folder.run_id, "PENDING", 4)
 
 
-def test_runs_are_cancelled_retried_verified_and_their_logs_shown(tmp_path):
+def test_runs_are_cancelled_retried_verified_and_their_logs_shown(status, tmp_path):
     folder = fake.make_run(tmp_path)
-    assert "cancelled" in status(tmp_path, "cancel", folder.run_id).stdout
+    assert "cancelled" in status(tmp_path, "cancel", folder.run_id).out
     assert folder.read_status().state is State.CANCELLED
-    assert "goes on at the next call of sweep.py" in status(tmp_path, "retry", "alfworld-*").stdout
+    assert "goes on at the next call of sweep.py" in status(tmp_path, "retry", "alfworld-*").out
     fake.finish(fake.start("fake_train.py", folder.path))
     refused = status(tmp_path, "retry", folder.run_id)
-    assert (refused.returncode, "is DONE" in refused.stderr + refused.stdout) == (1, True)
-    assert folder.run_id in status(tmp_path, "logs", folder.run_id, "-n", "3").stdout
-    assert "1 runs, 0 problems" in status(tmp_path, "verify").stdout
+    assert (refused.returncode, "is DONE" in refused.err + refused.out) == (1, True)
+    assert folder.run_id in status(tmp_path, "logs", folder.run_id, "-n", "3").out
+    assert "1 runs, 0 problems" in status(tmp_path, "verify").out
     folder.status.write_text("{")
     damaged = status(tmp_path, "verify")
-    assert (damaged.returncode, "status.json is damaged" in damaged.stdout.replace("\n", "")) == (1, True)
+    assert (damaged.returncode, "status.json is damaged" in damaged.out.replace("\n", "")) == (1, True)
     assert status(tmp_path, "status", "nothing-like-that").returncode == 2
 
 
-def test_watching_ends_when_nothing_moves_any_more(tmp_path):
+def test_watching_ends_when_nothing_moves_any_more(status, tmp_path):
     fake.make_run(tmp_path).update_status(state=State.DONE)
-    assert "DONE" in status(tmp_path, "status", "--watch", "0.1").stdout
+    assert "DONE" in status(tmp_path, "status", "--watch", "0.1").out

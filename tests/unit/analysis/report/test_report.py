@@ -10,11 +10,20 @@ from analysis.report.contents import CURVE_BYTES
 from analysis.report.page import SCRIPTS, STATIC, embedded, page
 from tests.support.group_samples import BATCH_WITH_MARKUP, MARKUP, write_groups
 from tests.support.run_records import write_ablation, write_run
+from tests.support.sketches import sketch
 
 
 def embedded_data(text):
     (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     return json.loads(found)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sketches():
+    """A page shows pictures, however they are drawn."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        sketch(monkeypatch)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -57,10 +57,13 @@ def fresh(*games: Game, limits: Limits | None = None) -> Engine:
     return Engine(Listed(*games), TranslationStore(None), limits)
 
 
+stock_engine = functools.cache(StockEngine)
+
+
 @functools.cache
 def wandering(game: Game, seed: int, steps: int) -> list[tuple[str, Seen]]:
     """A random walk on the stock engine: commands (some inadmissible) and what it showed."""
-    engine, rng = StockEngine(game), random.Random(seed)
+    engine, rng = stock_engine(game), random.Random(seed)
     walk = [("", engine.reset())]
     for _ in range(steps):
         command = rng.choice(INADMISSIBLE) if rng.random() < 0.1 else wander(walk[-1][1], rng)
