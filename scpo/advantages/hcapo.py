@@ -1,13 +1,30 @@
 """HCAPO: hindsight credit from scoring each response again with the outcome in the prompt (arXiv 2603.08754)."""
 
-import numpy as np
+from typing import Annotated, Literal
 
-from scpo.advantages.columns import measured
+import numpy as np
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+
+from scpo.advantages.estimator import Estimator, GroupSettings, measured
 from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.timeline import timeline
-from scpo.schema.method import HcapoSettings
 from scpo.steps import FloatArray, StepBatch
+
+
+class HcapoSettings(GroupSettings):
+    """``smoothing`` is the weight of the next step's hindsight value; ``hindsight_prompt`` is read by the trainer.
+
+    The trainer puts the prompt, with its two fields filled in, before the response when it scores that again.
+    """
+
+    name: Literal["hcapo"]
+    omega: NonNegativeFloat
+    temperature: PositiveFloat
+    ratio_low: Annotated[float, Field(gt=0, le=1)]
+    ratio_high: Annotated[float, Field(ge=1)]
+    smoothing: Annotated[float, Field(ge=0, lt=1)]
+    hindsight_prompt: Annotated[str, Field(pattern=r"\{final_observation\}(.|\n)*\{success\}")]
 
 
 def hcapo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HcapoSettings) -> FloatArray:
@@ -52,3 +69,6 @@ def hindsight_ratios(batch: StepBatch, config: HcapoSettings) -> Float64Array:
     slot_N = np.unique(batch.trajectory_N, return_inverse=True)[1]
     mean_N = moments(p_N[rows], slot_N[rows]).mean_G[slot_N]
     return np.clip(p_N / mean_N, config.ratio_low, config.ratio_high)
+
+
+HCAPO = Estimator(HcapoSettings, hcapo, requires=frozenset({"hindsight_logprob"}), labels={"hcapo": "HCAPO"})

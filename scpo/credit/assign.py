@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from scpo.advantages import ESTIMATORS, Estimator
 from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.estimator import OPTIONAL_FIELDS, Estimator, EstimatorSettings
 from scpo.advantages.gae import outcome_rewards
-from scpo.advantages.returns import step_returns
-from scpo.advantages.scores import row_scores
+from scpo.advantages.gigpo import GigpoSettings
+from scpo.advantages.outcomes import row_scores, step_returns
+from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
-from scpo.schema.method import EstimatorConfig, GigpoSettings, MethodConfig
+from scpo.schema.method import MethodConfig
 from scpo.shaping.drive import Pairs, Scorer
 from scpo.shaping.order import Seed, descents, processing_key
 from scpo.shaping.reference import active_groups, trajectories
@@ -26,9 +27,6 @@ STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "met
 """The rows of the paper's timing table; ``text`` stands for its tokenizer decode."""
 ABOVE_THETA_WARNING, ABOVE_THETA_PAIRS = 0.8, 50
 """Warn when more than this share of at least this many scored pairs reaches θ."""
-
-OPTIONAL_FIELDS = {"entropy": "entropy_N", "hindsight_logprob": "hindsight_logprob_N"}
-"""The column of ``StepBatch`` behind each requirement that is one."""
 
 _log = logging.getLogger(__name__)
 
@@ -173,7 +171,7 @@ def resolve(config: MethodConfig) -> Estimator:
     return ESTIMATORS[name]
 
 
-def _settings(config: MethodConfig) -> EstimatorConfig:
+def _settings(config: MethodConfig) -> EstimatorSettings:
     if config.estimator is None:
         raise ConfigError(f"method {config.name!r} prompts and has no estimator: it is evaluated, not trained")
     return config.estimator
@@ -204,7 +202,7 @@ def _batch_metrics(batch: StepBatch, config: MethodConfig, seed: Seed) -> dict[s
 
 
 def _effect_metrics(
-    batch: StepBatch, credit_N: FloatArray, shift_N: FloatArray, host: EstimatorConfig
+    batch: StepBatch, credit_N: FloatArray, shift_N: FloatArray, host: EstimatorSettings
 ) -> dict[str, float]:
     """The share of the credit that can reach an advantage, and how far it shifts them, over rows without copies.
 
@@ -220,7 +218,7 @@ def _effect_metrics(
     return {"credit/effective": float(effective), "credit/shift": float(shift)}
 
 
-def host_anchor_groups(batch: StepBatch, host: EstimatorConfig) -> IntArray:
+def host_anchor_groups(batch: StepBatch, host: EstimatorSettings) -> IntArray:
     """Dense id of every row's anchor group, as the host estimator forms them."""
     similarity = host.anchor_similarity if isinstance(host, GigpoSettings) and host.anchors == "similar" else None
     return anchor_groups(batch, similarity)

@@ -18,7 +18,7 @@ from scpo.shaping.shaper import FailedMatch, shape
 from scpo.steps import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from scpo.schema.method import ShaperConfig
+    from scpo.shaping.shaper import ShaperConfig
     from scpo.shaping.order import Seed
     from scpo.steps import StepBatch
     from scpo.tracking import RunFolder

@@ -1,6 +1,7 @@
 """The whole configuration as pydantic models, extra keys forbidden; imports nothing heavy."""
 
-from scpo.schema.agent import AgentConfig, PlainAgent, ReactAgent, ReflexionAgent
+from scpo.advantages.registry import HOSTS, configuration_folders
+from scpo.schema.agent import AGENT_LABELS, AgentConfig, PlainAgent, ReactAgent, ReflexionAgent
 from scpo.schema.env import (
     AlfworldConfig,
     BenchmarkTraining,
@@ -14,25 +15,16 @@ from scpo.schema.env import (
 )
 from scpo.schema.families import FAMILIES
 from scpo.schema.method import (
-    CriticSettings,
+    METHOD_LABELS,
     DynamicSampling,
-    EmpgSettings,
     EstimatorConfig,
-    G2poSettings,
-    GaeSettings,
-    GigpoSettings,
-    GrpoSettings,
-    HcapoSettings,
-    HgpoSettings,
     IndependentSampling,
     MethodConfig,
-    RlooSettings,
     SamplingConfig,
-    ShaperConfig,
-    StepFilter,
+    method_label,
 )
 from scpo.schema.model import ApiModel, HuggingFaceModel, ModelConfig, Prices, TinyModel, WarmStart
-from scpo.schema.requirements import HOSTS, PROVIDES, REQUIRES, misfit, required
+from scpo.schema.requirements import PROVIDES, misfit, required
 from scpo.schema.run import (
     MACHINE_SECTIONS,
     ApiLimits,
@@ -66,11 +58,12 @@ from scpo.schema.trainer import (
 )
 
 __all__ = [
+    "AGENT_LABELS",
     "FAMILIES",
     "HOSTS",
     "MACHINE_SECTIONS",
+    "METHOD_LABELS",
     "PROVIDES",
-    "REQUIRES",
     "AgentConfig",
     "AlfworldConfig",
     "ApiLimits",
@@ -78,25 +71,17 @@ __all__ = [
     "BenchmarkTraining",
     "BiEncoderScorer",
     "Choice",
-    "CriticSettings",
     "CrossEncoderScorer",
     "Dimension",
     "DynamicSampling",
-    "EmpgSettings",
     "EnvConfig",
     "EstimatorConfig",
     "ExactScorer",
     "Experiment",
     "ExperimentRow",
-    "G2poSettings",
-    "GaeSettings",
     "GeneratedGames",
     "GeneratedShop",
-    "GigpoSettings",
     "GoalPanelConfig",
-    "GrpoSettings",
-    "HcapoSettings",
-    "HgpoSettings",
     "HuggingFaceModel",
     "IndependentSampling",
     "LauncherConfig",
@@ -115,7 +100,6 @@ __all__ = [
     "Prices",
     "ReactAgent",
     "ReflexionAgent",
-    "RlooSettings",
     "RunConfig",
     "SamplerConfig",
     "SamplingConfig",
@@ -123,10 +107,8 @@ __all__ = [
     "ScorerConfig",
     "ScorerRuntime",
     "Search",
-    "ShaperConfig",
     "SlurmLauncher",
     "StackWorkers",
-    "StepFilter",
     "StepRange",
     "TinyModel",
     "TrainerConfig",
@@ -137,6 +119,8 @@ __all__ = [
     "WandbConfig",
     "WarmStart",
     "WebshopConfig",
+    "configuration_folders",
+    "method_label",
     "misfit",
     "required",
 ]

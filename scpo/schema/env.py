@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from scpo.schema.method import Normalisation, StepFilter
+from scpo.advantages.groups import Normalisation
+from scpo.shaping.step_text import StepFilter
 from scpo.strict import Strict
 
 PanelName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]

@@ -3,146 +3,36 @@
 Or, for the rows that are not trained, an agent.
 """
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self, Union
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from scpo.schema.agent import AgentConfig
-from scpo.schema.requirements import HOSTS
+from scpo.advantages.estimator import EstimatorSettings
+from scpo.advantages.registry import ESTIMATORS, HOSTS
+from scpo.schema.agent import AGENT_LABELS, AgentConfig
+from scpo.shaping.shaper import LABEL as SHAPER_LABEL
+from scpo.shaping.shaper import ShaperConfig
 from scpo.strict import Strict
 
-Normalisation = Literal["mean_std_norm", "mean_norm"]
+if TYPE_CHECKING:
+    EstimatorConfig = EstimatorSettings
+else:
+    EstimatorConfig = Annotated[
+        Union[tuple(entry.settings for entry in ESTIMATORS.values())],  # noqa: UP007 (made of the registry)
+        Field(discriminator="name"),
+    ]
+
+METHOD_LABELS: dict[str, str] = {
+    **AGENT_LABELS,
+    **{name: label for entry in ESTIMATORS.values() for name, label in entry.labels.items()},
+    "scpo": SHAPER_LABEL,
+}
+"""What tables and figures call the methods, in the order in which they show them."""
 
 
-class EstimatorSettings(Strict):
-    """What every estimator shares: the discount, and the penalty of an invalid action in the row's score.
-
-    s = episode return - penalty * [invalid]; q = step return + bonus.
-    """
-
-    gamma: Annotated[float, Field(ge=0, le=1)]
-    invalid_penalty: NonNegativeFloat
-
-
-class GroupSettings(EstimatorSettings):
-    """What estimators that compare siblings share."""
-
-    statistics: Literal["rows", "trajectories"]
-    std_floor: NonNegativeFloat
-
-
-class GrpoSettings(GroupSettings):
-    name: Literal["grpo"]
-    normalisation: Normalisation
-
-
-class RlooSettings(GroupSettings):
-    name: Literal["rloo"]
-
-
-class GigpoSettings(GroupSettings):
-    name: Literal["gigpo"]
-    normalisation: Normalisation
-    omega: NonNegativeFloat
-    anchors: Literal["exact", "similar"]
-    anchor_similarity: Annotated[float, Field(gt=0, le=1)]
-    singletons: Literal["zero", "group_step"]
-
-
-class HgpoSettings(GroupSettings):
-    """``context`` is K: a step is compared with those that share up to K states before it."""
-
-    name: Literal["hgpo"]
-    normalisation: Normalisation
-    context: NonNegativeInt
-    weights: Literal["paper", "code"]
-    exponent: NonNegativeFloat
-    base_group: bool
-
-
-class G2poSettings(GroupSettings):
-    """``success_value`` is the value of a success's end."""
-
-    name: Literal["g2po"]
-    normalisation: Normalisation
-    omega: NonNegativeFloat
-    success_value: PositiveFloat
-
-
-class HcapoSettings(GroupSettings):
-    """``smoothing`` is the weight of the next step's hindsight value; ``hindsight_prompt`` is read by the trainer.
-
-    The trainer puts the prompt, with its two fields filled in, before the response when it scores that again.
-    """
-
-    name: Literal["hcapo"]
-    omega: NonNegativeFloat
-    temperature: PositiveFloat
-    ratio_low: Annotated[float, Field(gt=0, le=1)]
-    ratio_high: Annotated[float, Field(ge=1)]
-    smoothing: Annotated[float, Field(ge=0, lt=1)]
-    hindsight_prompt: Annotated[str, Field(pattern=r"\{final_observation\}(.|\n)*\{success\}")]
-
-
-class EmpgSettings(GroupSettings):
-    name: Literal["empg"]
-    normalisation: Normalisation
-    k: NonNegativeFloat
-    k_future: NonNegativeFloat
-    zeta: NonNegativeFloat
-
-
-class CriticSettings(Strict):
-    """The value model: the policy's base with a scalar head. Read by the trainer."""
-
-    learning_rate: PositiveFloat
-    value_clip: PositiveFloat
-
-
-class GaeSettings(EstimatorSettings):
-    """``gamma`` discounts tokens inside a response here, not steps."""
-
-    name: Literal["gae"]
-    gae_lambda: Annotated[float, Field(ge=0, le=1)]
-    critic: CriticSettings
-
-
-EstimatorConfig = Annotated[
-    GrpoSettings
-    | RlooSettings
-    | GigpoSettings
-    | HgpoSettings
-    | G2poSettings
-    | HcapoSettings
-    | EmpgSettings
-    | GaeSettings,
-    Field(discriminator="name"),
-]
-
-
-class StepFilter(Strict):
-    """Which answers are no-ops: such steps earn no credit and are no reference position."""
-
-    no_op_observations: tuple[str, ...]
-    no_op_if_unchanged: bool
-
-
-class ShaperConfig(Strict):
-    """SCPO's shaper (paper section 3, table 4). ``allocation`` is where the matcher's credit lands."""
-
-    matcher: Literal["kmp", "forward"]
-    monotonic: bool
-    after_full_match: Literal["stop", "restart"]
-    theta: Annotated[float, Field(gt=0, le=1)]
-    soft_base: Annotated[float, Field(ge=0, lt=1)]
-    alpha: NonNegativeFloat
-    reference: Literal["longest", "shortest", "random"]
-    reference_order: Literal["time", "batch"]
-    order: Literal["balanced", "chronological", "length", "random"]
-    order_ranks: PositiveInt
-    step_text: Literal["action_next_observation", "observation_action", "action"]
-    step_filter: StepFilter
-    allocation: Literal["matched", "random_match", "uniform_bonus"]
+def method_label(name: str) -> str:
+    """What tables and figures call a method; a method of the user's own goes by its name."""
+    return METHOD_LABELS.get(name, name)
 
 
 class IndependentSampling(Strict):
@@ -174,7 +64,6 @@ class MethodConfig(Strict):
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
-    label: str
     estimator: EstimatorConfig | None
     shaper: ShaperConfig | None
     sampling: SamplingConfig | None

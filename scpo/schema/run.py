@@ -1,12 +1,12 @@
 """The whole configuration of one run, and of a call of sweep.py."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from scpo.errors import ConfigError
 from scpo.schema.env import EnvConfig
-from scpo.schema.method import MethodConfig
+from scpo.schema.method import METHOD_LABELS, MethodConfig
 from scpo.schema.model import ModelConfig
 from scpo.schema.requirements import misfit
 from scpo.schema.scorer import ScorerConfig, ScorerRuntime
@@ -144,13 +144,21 @@ MACHINE_SECTIONS = ("machine", "wandb", "launcher")
 class ExperimentRow(Strict):
     """One row of an experiment's table: a name, its label in the table, and the overrides that make it.
 
-    ``scales``: where it can run. Elsewhere the row stands in the table without a run (n/a).
+    A row that is called as a method may leave out the label, which is the method's then. ``scales``: where it can run.
+    Elsewhere the row stands in the table without a run (n/a).
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     label: str
     overrides: tuple[str, ...]
     scales: tuple[Literal["mini", "paper"], ...] = ("mini", "paper")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _labelled_as_its_method(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "label" not in data and data.get("name") in METHOD_LABELS:
+            return {**data, "label": METHOD_LABELS[data["name"]]}
+        return data
 
 
 AxisValues = tuple[str | int, ...]

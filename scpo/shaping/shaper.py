@@ -3,17 +3,40 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from scpo.schema.method import ShaperConfig
-from scpo.shaping.controls import allocate
+from scpo.shaping.controls import Allocation, allocate
 from scpo.shaping.drive import MatchTask, Pairs, Scorer, credit_batch
-from scpo.shaping.matcher import MatchRule, MatchTrace
-from scpo.shaping.order import Seed, processing_key
-from scpo.shaping.reference import active_groups, select, trajectories
-from scpo.shaping.step_text import step_texts, surviving
+from scpo.shaping.matcher import AfterFullMatch, Matcher, MatchRule, MatchTrace
+from scpo.shaping.order import Order, Seed, processing_key
+from scpo.shaping.reference import Selection, active_groups, select, trajectories
+from scpo.shaping.step_text import StepFilter, StepText, step_texts, surviving
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, StrArray
+from scpo.strict import Strict
+
+LABEL = "SCPO"
+"""What tables and figures call a method with the shaper."""
+
+
+class ShaperConfig(Strict):
+    """SCPO's shaper (paper section 3, table 4). ``allocation`` is where the matcher's credit lands."""
+
+    matcher: Matcher
+    monotonic: bool
+    after_full_match: AfterFullMatch
+    theta: Annotated[float, Field(gt=0, le=1)]
+    soft_base: Annotated[float, Field(ge=0, lt=1)]
+    alpha: NonNegativeFloat
+    reference: Selection
+    reference_order: Literal["time", "batch"]
+    order: Order
+    order_ranks: PositiveInt
+    step_text: StepText
+    step_filter: StepFilter
+    allocation: Allocation
 
 
 @dataclass(frozen=True)

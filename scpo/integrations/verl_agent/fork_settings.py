@@ -6,9 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from scpo.advantages.estimator import GroupSettings
+from scpo.advantages.gae import GaeSettings
+from scpo.advantages.gigpo import GigpoSettings
+from scpo.advantages.grpo import GrpoSettings
 from scpo.errors import ConfigError
 from scpo.integrations.verl_agent.hooks import OF_THE_FORK
-from scpo.schema import GaeSettings, GigpoSettings, GrpoSettings, HuggingFaceModel, RunConfig, VerlTrainer
+from scpo.schema import HuggingFaceModel, RunConfig, VerlTrainer
 from scpo.verl_config import Setting, micro_batch
 
 ENVIRONMENTS = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop"}
@@ -59,7 +63,7 @@ def _of_one_value(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[str
     estimator = config.method.estimator
     yield "trainer.verl.engine", trainer.verl.engine, "vllm"
     yield "env.prompt", config.env.prompt, "verl_agent"
-    if estimator is not None and estimator.name in OF_THE_FORK and not isinstance(estimator, GaeSettings):
+    if isinstance(estimator, GroupSettings) and estimator.name in OF_THE_FORK:
         yield "method.estimator.statistics", estimator.statistics, "rows"
     if isinstance(estimator, GigpoSettings):
         yield "method.estimator.singletons", estimator.singletons, "zero"

@@ -13,8 +13,9 @@ from scpo.credit.assign import CreditDiagnostics, assign
 from scpo.diagnostics.record import Diagnostics
 from scpo.integrations.verl_agent.fork_rows import step_batch
 from scpo.integrations.verl_agent.recording import Recorder
-from scpo.schema import RunConfig, ShaperConfig, required
+from scpo.schema import RunConfig, required
 from scpo.shaping.drive import Scorer
+from scpo.shaping.shaper import ShaperConfig
 from scpo.steps import FloatArray, IntArray, StepBatch
 from scpo.tracking import JsonLines, RunFolder
 

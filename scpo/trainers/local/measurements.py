@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.credit.assign import OPTIONAL_FIELDS
+from scpo.advantages.estimator import OPTIONAL_FIELDS
 from scpo.policies.batches import Ids, micro_batches, token_pairs
 from scpo.policies.language_policy import LocalPolicy
 from scpo.rollout import Trajectory

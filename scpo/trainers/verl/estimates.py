@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.credit.assign import OPTIONAL_FIELDS, CreditDiagnostics, assign, assign_tokens, resolve
+from scpo.advantages.estimator import OPTIONAL_FIELDS
+from scpo.credit.assign import CreditDiagnostics, assign, assign_tokens, resolve
 from scpo.rollout import Trajectory, step_batch
 from scpo.schema import RunConfig, required
 from scpo.shaping.drive import Scorer

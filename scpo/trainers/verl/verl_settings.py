@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from scpo.advantages.gae import GaeSettings
 from scpo.errors import ConfigError
-from scpo.schema import GaeSettings, RunConfig, VerlTrainer, required
+from scpo.schema import RunConfig, VerlTrainer, required
 from scpo.trainers.verl.data import prompts_per_step, siblings
 from scpo.verl_config import Setting, micro_batch
 

@@ -4,8 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scpo.advantages.hgpo import hgpo, history_groups
-from scpo.advantages.returns import step_returns
-from tests.support.step_batches import hgpo_settings, make_batch, noise, random_batch, take
+from scpo.advantages.outcomes import step_returns
+from tests.support.step_batches import (
+    make_batch,
+    noise,
+    random_batch,
+    settings_of,
+    take,
+)
 
 # rows 0-2: a b c, 3-5: a b x, 6-7: y b; anchors: start a b | start a b | start y
 BATCH = make_batch((0, 0, "a b c", 1), (0, 1, "a b x", 0), (0, 2, "y b", 0))
@@ -14,7 +20,7 @@ Q = np.array([0.5, 1, 2, 0, 0, 1, 0.25, 0], np.float32)
 
 def advantages(batch, q_N, **changes):
     q_N = np.asarray(q_N, np.float32)
-    return hgpo(batch, q_N, np.zeros_like(q_N), hgpo_settings(**changes))
+    return hgpo(batch, q_N, np.zeros_like(q_N), settings_of("hgpo", **changes))
 
 
 def partition(id_N):

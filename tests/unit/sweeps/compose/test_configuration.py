@@ -118,7 +118,7 @@ BAD = {
         ["method=plain", "model=gpt_4o", "model.key_variable=sk-123"],
         "model.key_variable: got 'sk-123'; string should match pattern",
     ),
-    "unknown estimator": (["method.estimator.name=gigp"], "'grpo', 'rloo', 'gigpo', 'hgpo', "),
+    "unknown estimator": (["method.estimator.name=gigp"], "'gae', 'rloo', 'grpo', 'empg', "),
     "removed section": (["~method.shaper"], "method.shaper is missing"),
     "key of an absent section": (
         ["method=grpo", "method.shaper.theta=1"],

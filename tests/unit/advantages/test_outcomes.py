@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bench.recorded import recorded
-from scpo.advantages.returns import step_returns
+from scpo.advantages.outcomes import step_returns
 from scpo.errors import StepBatchError
 from tests.support.step_batches import make_batch, random_batch, take
 
