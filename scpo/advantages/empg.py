@@ -8,7 +8,6 @@ from pydantic import NonNegativeFloat
 from scpo.advantages.estimator import Estimator, GroupSettings, measured
 from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, moments
 from scpo.advantages.grpo import episode_advantage
-from scpo.advantages.timeline import timeline
 from scpo.steps import FloatArray, StepBatch
 
 
@@ -34,7 +33,7 @@ def empg(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     entropy_N = normalised_entropy(batch)
     confidence_N = np.exp(-config.k * entropy_N)
     scale_N = confidence_N / _mean(confidence_N)
-    next_N = timeline(batch).neighbours(1)
+    next_N = batch.timeline.neighbours(1)
     clarity_N = np.where(next_N >= 0, np.exp(-config.k_future * entropy_N[next_N]), 0.0)
     advantage_N = episode_advantage(batch, config, config.normalisation) * scale_N + config.zeta * clarity_N
     return as_advantage(advantage_N - _mean(advantage_N))

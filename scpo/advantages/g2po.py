@@ -9,7 +9,6 @@ from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.estimator import Estimator, GroupSettings
 from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
-from scpo.advantages.timeline import timeline
 from scpo.steps import FloatArray, IntArray, StepBatch
 
 
@@ -43,8 +42,8 @@ def graph_values(batch: StepBatch, node_N: IntArray, config: G2poSettings) -> tu
     V(node) = mean over its rows of γ^(T-t) * episode return (t from 0, T steps: the last step is one away from the
     end); the end of a trajectory is worth ``success_value`` or 0.
     """
-    line = timeline(batch)
-    discounted_N = config.gamma ** (line.lengths - line.step_N) * batch.episode_return_N.astype(np.float64)
+    line = batch.timeline
+    discounted_N = config.gamma ** (line.length_N - line.step_N) * batch.episode_return_N.astype(np.float64)
     value_N = moments(discounted_N, node_N).mean_G[node_N]
     next_N = line.neighbours(1)
     end_N = np.where(batch.success_N, config.success_value, 0.0)

@@ -8,7 +8,6 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from scpo.advantages.estimator import Estimator, GroupSettings, measured
 from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
-from scpo.advantages.timeline import timeline
 from scpo.steps import FloatArray, StepBatch
 
 
@@ -49,8 +48,8 @@ def hindsight_values(batch: StepBatch, config: HcapoSettings) -> Float64Array:
 
     ``smoothing`` w > 0: (1 - w) Q_t + w Q_{t+1}. Silent: what follows the last step; it keeps its own Q.
     """
-    line = timeline(batch)
-    discount_N = config.gamma ** (line.lengths - 1 - line.step_N)
+    line = batch.timeline
+    discount_N = config.gamma ** (line.length_N - 1 - line.step_N)
     value_N = hindsight_ratios(batch, config) * discount_N * batch.episode_return_N
     q_N = np.where(batch.success_N, value_N, 0.0)
     next_N = line.neighbours(1)
@@ -65,8 +64,7 @@ def hindsight_ratios(batch: StepBatch, config: HcapoSettings) -> Float64Array:
     """
     logprob_N = measured(batch, "hindsight_logprob_N", batch.success_N, "estimator 'hcapo' in a success")
     p_N = np.exp(np.where(batch.success_N, logprob_N, 0.0) / config.temperature)
-    rows = np.flatnonzero(batch.original_N)
-    slot_N = np.unique(batch.trajectory_N, return_inverse=True)[1]
+    rows, slot_N = np.flatnonzero(batch.original_N), batch.timeline.slot_N
     mean_N = moments(p_N[rows], slot_N[rows]).mean_G[slot_N]
     return np.clip(p_N / mean_N, config.ratio_low, config.ratio_high)
 

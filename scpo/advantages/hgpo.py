@@ -10,7 +10,6 @@ from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.estimator import Estimator, GroupSettings
 from scpo.advantages.groups import EPSILON, Normalisation, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
-from scpo.advantages.timeline import timeline
 from scpo.steps import FloatArray, IntArray, StepBatch
 
 
@@ -53,7 +52,7 @@ def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
 def history_groups(batch: StepBatch, context: int) -> Iterator[IntArray]:
     """For k = 0..context the dense id of the rows whose last k+1 anchors coincide, -1 at steps t < k."""
     anchor_N = id_N = anchor_groups(batch)
-    previous_N = timeline(batch).neighbours(-1)
+    previous_N = batch.timeline.neighbours(-1)
     yield id_N
     for _ in range(context):
         before_N = np.where(previous_N >= 0, id_N[previous_N], -1)

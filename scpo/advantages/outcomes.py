@@ -3,8 +3,7 @@
 import numpy as np
 
 from scpo.advantages.estimator import EstimatorSettings, GroupSettings
-from scpo.advantages.groups import Float64Array, Moments, group_ids, moments
-from scpo.advantages.timeline import timeline
+from scpo.advantages.groups import Float64Array, Moments, moments
 from scpo.steps import FloatArray, IntArray, StepBatch
 
 
@@ -18,18 +17,12 @@ def step_returns(batch: StepBatch, gamma: float) -> FloatArray:
     Args:
         batch: The steps; rewards of copies are not read.
         gamma: Discount factor in [0, 1].
-
-    Returns:
-        ``step_return_N``.
-
-    Raises:
-        StepBatchError: A copy whose original is not in the batch.
     """
-    line = timeline(batch)
-    reward_KT = np.where(line.row_KT >= 0, batch.reward_N.astype(np.float64)[line.row_KT], 0.0)
+    reward_KT = batch.timeline.table(batch.reward_N.astype(np.float64))
     for t in range(reward_KT.shape[1] - 2, -1, -1):
         reward_KT[:, t] += gamma * reward_KT[:, t + 1]
-    return reward_KT[line.slot_N, batch.step_N].astype(np.float32)
+    step_return_N: FloatArray = batch.timeline.column(reward_KT).astype(np.float32)
+    return step_return_N
 
 
 def row_scores(batch: StepBatch, config: EstimatorSettings) -> Float64Array:
@@ -45,7 +38,5 @@ def score_moments(batch: StepBatch, score_N: Float64Array, id_N: IntArray, confi
     """
     if config.statistics == "rows":
         return moments(score_N, id_N)
-    rows = np.flatnonzero(batch.original_N)
-    slot_N = group_ids(batch.trajectory_N[rows])
-    first_K = np.unique(slot_N, return_index=True)[1]
-    return moments(moments(score_N[rows], slot_N).mean_G, id_N[rows[first_K]])
+    rows, line = np.flatnonzero(batch.original_N), batch.timeline
+    return moments(moments(score_N[rows], line.slot_N[rows]).mean_G, id_N[line.row_KT[:, 0]])

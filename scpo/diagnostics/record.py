@@ -19,7 +19,7 @@ from scpo.errors import ScorerUnavailable
 from scpo.streams import PRECISION
 
 if TYPE_CHECKING:
-    from scpo.credit.assign import CreditDiagnostics
+    from scpo.credit.metrics import CreditDiagnostics
     from scpo.rollout import Trajectory
     from scpo.schema import RunConfig
     from scpo.shaping.drive import Scorer

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from scpo.credit.assign import CreditDiagnostics, assign
+from scpo.credit.assign import assign
+from scpo.credit.metrics import CreditDiagnostics
 from scpo.diagnostics.record import Diagnostics
 from scpo.integrations.verl_agent.fork_rows import step_batch
 from scpo.integrations.verl_agent.recording import Recorder

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scpo.credit.assign import CreditDiagnostics, assign, assign_tokens, resolve
+from scpo.credit.assign import assign, assign_tokens, resolve
+from scpo.credit.metrics import CreditDiagnostics
 from scpo.generation import Generation
 from scpo.policies.batches import response_mask
 from scpo.policies.critic import Critic, Targets, values

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.advantages.estimator import OPTIONAL_FIELDS
-from scpo.credit.assign import CreditDiagnostics, assign, assign_tokens, resolve
+from scpo.credit.assign import assign, assign_tokens, resolve
+from scpo.credit.metrics import CreditDiagnostics
 from scpo.rollout import Trajectory, step_batch
 from scpo.schema import RunConfig, required
 from scpo.shaping.drive import Scorer

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from bench.recorded import recorded
 from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.registry import ESTIMATORS
-from scpo.credit import assign as credit
-from scpo.credit.assign import STAGES, assign, assign_tokens, resolve
+from scpo.credit import metrics as credit
+from scpo.credit.assign import assign, assign_tokens, resolve
+from scpo.credit.metrics import STAGES
 from scpo.errors import ConfigError, StepBatchError
 from scpo.schema import HOSTS, IndependentSampling
 from tests.support.step_batches import (
@@ -208,12 +209,12 @@ def test_an_unregistered_estimator_is_refused_with_the_known_ones(monkeypatch):
 
 def test_a_token_level_estimator_is_refused(monkeypatch):
     monkeypatch.setitem(ESTIMATORS, "gigpo", replace(ESTIMATORS["gigpo"], level="token"))
-    with pytest.raises(ConfigError, match=r"'gigpo' works on tokens: call scpo\.credit\.assign_tokens"):
+    with pytest.raises(ConfigError, match=r"'gigpo' works on tokens: call scpo\.credit\.assign\.assign_tokens"):
         assign(BATCH, None, GIGPO)
 
 
 def test_a_row_level_estimator_has_no_token_advantages():
-    with pytest.raises(ConfigError, match=r"'gigpo' works on rows: call scpo\.credit\.assign$"):
+    with pytest.raises(ConfigError, match=r"'gigpo' works on rows: call scpo\.credit\.assign\.assign$"):
         assign_tokens(BATCH, np.zeros((8, 2)), np.ones((8, 2)), GIGPO)
 
 
