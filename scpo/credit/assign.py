@@ -6,13 +6,13 @@ import warnings
 
 import numpy as np
 
-from scpo.advantages.estimator import OPTIONAL_FIELDS, Estimator, EstimatorSettings
+from scpo.advantages.estimator import OPTIONAL_FIELDS, Estimator
 from scpo.advantages.gae import outcome_rewards
 from scpo.advantages.outcomes import row_scores, step_returns
 from scpo.advantages.registry import ESTIMATORS
 from scpo.credit.metrics import CreditDiagnostics, credit_metrics, effect_metrics, stage_timings
 from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
-from scpo.schema.method import MethodConfig
+from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import Seed
 from scpo.shaping.shaper import Shaped, shape
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def assign(
-    batch: StepBatch, scorer: Scorer | None, config: MethodConfig, *, seed: Seed = (0, 0), speculate: bool = False
+    batch: StepBatch, scorer: Scorer | None, config: TrainedMethod, *, seed: Seed = (0, 0), speculate: bool = False
 ) -> tuple[FloatArray, CreditDiagnostics]:
     """Advantage of every step: returns, credit, bonus, host estimator (paper, section 3.5).
 
@@ -44,7 +44,7 @@ def assign(
         StepBatchError: The batch lacks a field that the estimator requires.
         ScorerError: The scorer gave something else than similarities in [0, 1].
     """
-    estimator, host = resolve(config), _settings(config)
+    estimator, host = resolve(config), config.estimator
     _check_level(config, estimator, "row")
     _check_fields(batch, estimator)
     return_N = step_returns(batch, host.gamma)
@@ -63,7 +63,9 @@ def assign(
     return advantage_N, diagnostics
 
 
-def _shape(batch: StepBatch, scorer: Scorer | None, config: MethodConfig, seed: Seed, speculate: bool) -> Shaped | None:
+def _shape(
+    batch: StepBatch, scorer: Scorer | None, config: TrainedMethod, seed: Seed, speculate: bool
+) -> Shaped | None:
     """The shaper's answer; None for a method without a shaper, or when the scorer is gone."""
     if config.shaper is None:
         return None
@@ -77,7 +79,7 @@ def _shape(batch: StepBatch, scorer: Scorer | None, config: MethodConfig, seed: 
 
 
 def assign_tokens(
-    batch: StepBatch, value_NL: FloatArray, mask_NL: BoolArray, config: MethodConfig, *, seed: Seed = (0, 0)
+    batch: StepBatch, value_NL: FloatArray, mask_NL: BoolArray, config: TrainedMethod, *, seed: Seed = (0, 0)
 ) -> tuple[FloatArray, FloatArray, CreditDiagnostics]:
     """Advantage of every response token, for estimators that read a critic's values (PPO).
 
@@ -97,7 +99,7 @@ def assign_tokens(
         ConfigError: The estimator is unknown or works on rows.
         StepBatchError: The arrays do not fit the batch, or a needed number is not finite.
     """
-    estimator, settings = resolve(config), _settings(config)
+    estimator, settings = resolve(config), config.estimator
     _check_level(config, estimator, "token")
     if len(mask_NL) != len(batch):
         raise StepBatchError(f"mask_NL has {len(mask_NL)} rows, the batch {len(batch)}: pass one for each step")
@@ -108,13 +110,13 @@ def assign_tokens(
     return advantage_NL, return_NL, CreditDiagnostics(metrics, stage_timings({}), step_return_N, bonus_N, None)
 
 
-def resolve(config: MethodConfig) -> Estimator:
+def resolve(config: TrainedMethod) -> Estimator:
     """The registered estimator of a method; ``level`` says whether ``assign`` or ``assign_tokens`` calls it.
 
     Raises:
-        ConfigError: The estimator is unknown, or there is none.
+        ConfigError: The estimator is unknown.
     """
-    name = _settings(config).name
+    name = config.estimator.name
     if name not in ESTIMATORS:
         raise ConfigError(f"method {config.name!r}: estimator {name!r} is unknown; allowed: {', '.join(ESTIMATORS)}")
     if config.shaper and config.shaper.soft_base > config.shaper.theta:
@@ -126,13 +128,7 @@ def resolve(config: MethodConfig) -> Estimator:
     return ESTIMATORS[name]
 
 
-def _settings(config: MethodConfig) -> EstimatorSettings:
-    if config.estimator is None:
-        raise ConfigError(f"method {config.name!r} prompts and has no estimator: it is evaluated, not trained")
-    return config.estimator
-
-
-def _check_level(config: MethodConfig, estimator: Estimator, level: str) -> None:
+def _check_level(config: TrainedMethod, estimator: Estimator, level: str) -> None:
     if estimator.level != level:
         call = "assign_tokens" if estimator.level == "token" else "assign"
         raise ConfigError(

@@ -9,7 +9,7 @@ import numpy as np
 from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.estimator import EstimatorSettings
 from scpo.advantages.gigpo import GigpoSettings
-from scpo.schema.method import MethodConfig
+from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Pairs
 from scpo.shaping.order import Seed, descents, processing_key
 from scpo.shaping.reference import active_groups
@@ -61,7 +61,7 @@ def stage_timings(seconds: dict[str, float]) -> dict[str, float]:
     return {f"timing_s/scpo/{stage}": seconds.get(stage, 0.0) for stage in STAGES}
 
 
-def credit_metrics(batch: StepBatch, config: MethodConfig, shaped: Shaped | None, seed: Seed) -> dict[str, float]:
+def credit_metrics(batch: StepBatch, config: TrainedMethod, shaped: Shaped | None, seed: Seed) -> dict[str, float]:
     """What the batch was like, and amounts of credit and of scored pairs, over rows without copies.
 
     ``exact`` is about what the matcher credited.
@@ -86,7 +86,7 @@ def credit_metrics(batch: StepBatch, config: MethodConfig, shaped: Shaped | None
     }
 
 
-def _batch_metrics(batch: StepBatch, config: MethodConfig, seed: Seed) -> dict[str, float]:
+def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[str, float]:
     """``no_op_anchors``: the share of rows whose anchor group may mix unlike states (ledger 13)."""
     line, shaper = batch.timeline, config.shaper
     active = len(list(active_groups(line)))

@@ -24,7 +24,7 @@ from scpo.shaping.shaper import FailedMatch, Shaped
 from scpo.tracking.atomic import write_bytes
 
 if TYPE_CHECKING:
-    from scpo.schema import MethodConfig, RunConfig
+    from scpo.schema import RunConfig, TrainedMethod
     from scpo.shaping.drive import Scorer
     from scpo.shaping.order import Seed
     from scpo.steps import IntArray, StepBatch, StrArray
@@ -54,7 +54,7 @@ def save_groups(
     if diagnostics.shaped is None or scorer is None or not due:
         return
     seed = (config.seed, step)
-    sample = sampled_groups(batch, diagnostics, scorer, config.method, seed=seed, count=trainer.sample_groups)
+    sample = sampled_groups(batch, diagnostics, scorer, config.trained, seed=seed, count=trainer.sample_groups)
     content = gzip.compress(json.dumps(sample, ensure_ascii=False, allow_nan=False).encode(), mtime=0)
     write_bytes(folder.diagnostics / f"groups_step_{step:05d}.json.gz", content)
 
@@ -63,7 +63,7 @@ def sampled_groups(
     batch: StepBatch,
     diagnostics: CreditDiagnostics,
     scorer: Scorer,
-    method: MethodConfig,
+    method: TrainedMethod,
     *,
     seed: Seed,
     count: int,
@@ -90,7 +90,7 @@ def sampled_groups(
         ScorerError: The scorer gave something else than similarities in [0, 1].
     """
     shaped, shaper, host = diagnostics.shaped, method.shaper, method.estimator
-    if shaped is None or shaper is None or host is None:
+    if shaped is None or shaper is None:
         raise ConfigError(f"method {method.name!r} did not shape this batch: there is no credit to sample")
     line = batch.timeline
     active = list(active_groups(line))

@@ -20,7 +20,9 @@ from scpo.schema.method import (
     EstimatorConfig,
     IndependentSampling,
     MethodConfig,
+    PromptedMethod,
     SamplingConfig,
+    TrainedMethod,
     method_label,
 )
 from scpo.schema.model import ApiModel, HuggingFaceModel, ModelConfig, Prices, TinyModel, WarmStart
@@ -98,6 +100,7 @@ __all__ = [
     "PanelConfig",
     "PlainAgent",
     "Prices",
+    "PromptedMethod",
     "ReactAgent",
     "ReflexionAgent",
     "RunConfig",
@@ -111,6 +114,7 @@ __all__ = [
     "StackWorkers",
     "StepRange",
     "TinyModel",
+    "TrainedMethod",
     "TrainerConfig",
     "TrainerSettings",
     "ValidationConfig",

@@ -1,7 +1,4 @@
-"""Configuration of a method: an advantage estimator, for SCPO with the shaper that adds credit to its step returns.
-
-Or, for the rows that are not trained, an agent.
-"""
+"""Configuration of a method: one that trains the model, or one that only prompts it; and what each is called."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self, Union
 
@@ -13,6 +10,8 @@ from scpo.schema.agent import AGENT_LABELS, AgentConfig
 from scpo.shaping.shaper import LABEL as SHAPER_LABEL
 from scpo.shaping.shaper import ShaperConfig
 from scpo.strict import Strict
+
+MethodName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
 if TYPE_CHECKING:
     EstimatorConfig = EstimatorSettings
@@ -55,39 +54,37 @@ class DynamicSampling(Strict):
 SamplingConfig = Annotated[IndependentSampling | DynamicSampling, Field(discriminator="rule")]
 
 
-class MethodConfig(Strict):
-    """One row of the table: an ``estimator`` that trains the model, or an ``agent`` that only prompts it.
+class TrainedMethod(Strict):
+    """A row of the table that is trained: an advantage estimator, and for SCPO and its variants a ``shaper``.
 
-    ``shaper`` is None for every method but SCPO and its variants; with one, the estimator must be one of ``HOSTS``.
-    ``sampling`` None: siblings of every task once, in groups of the trainer's size. ``clip_high`` is the loss's upper
-    clip range, the one setting of the loss that differs between methods; the trainer's reads it from here.
+    With a shaper, the estimator must be one of ``HOSTS``. ``sampling`` None: siblings of every task once, in groups of
+    the trainer's size. ``clip_high`` is the loss's upper clip range, the one setting of the loss that differs between
+    methods; the trainer's reads it from here.
     """
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
-    estimator: EstimatorConfig | None
+    kind: Literal["trained"]
+    name: MethodName
+    estimator: EstimatorConfig
     shaper: ShaperConfig | None
     sampling: SamplingConfig | None
     clip_high: PositiveFloat
-    # Not in the record of a method that trains: its run ids are the same as before there were agents.
-    agent: AgentConfig | None = Field(default=None, exclude_if=lambda agent: agent is None)
-
-    @model_validator(mode="after")
-    def _trains_or_prompts(self) -> Self:
-        if (self.estimator is None) == (self.agent is None):
-            got = "neither" if self.agent is None else "both"
-            raise ValueError(
-                f"method {self.name!r} has {got} of estimator and agent; a method has an estimator, which trains, "
-                "or an agent, which is only evaluated"
-            )
-        if self.agent is not None and (self.shaper or self.sampling):
-            raise ValueError(f"method {self.name!r} prompts and trains nothing: its shaper and sampling must be null")
-        return self
 
     @model_validator(mode="after")
     def _shaper_has_a_host(self) -> Self:
-        if self.estimator is not None and self.shaper is not None and self.estimator.name not in HOSTS:
+        if self.shaper is not None and self.estimator.name not in HOSTS:
             raise ValueError(
                 f"method {self.name!r}: estimator {self.estimator.name!r} ignores step returns, so the shaper's credit "
                 f"would be lost; allowed hosts: {', '.join(HOSTS)}"
             )
         return self
+
+
+class PromptedMethod(Strict):
+    """A row of the table that only prompts the model, through an ``agent``; it is evaluated, not trained."""
+
+    kind: Literal["prompted"]
+    name: MethodName
+    agent: AgentConfig
+
+
+MethodConfig = Annotated[TrainedMethod | PromptedMethod, Field(discriminator="kind")]

@@ -4,7 +4,7 @@ from typing import Literal
 
 from scpo.advantages.estimator import Requirement
 from scpo.advantages.registry import ESTIMATORS
-from scpo.schema.method import MethodConfig
+from scpo.schema.method import PromptedMethod, TrainedMethod
 
 Need = Requirement | Literal["independent_sampling", "dynamic_sampling"]
 
@@ -19,15 +19,17 @@ PROVIDES: dict[str, frozenset[Need]] = {
 """What each trainer can do beyond plain rollouts of groups; the step bonus needs nothing of a trainer."""
 
 
-def required(method: MethodConfig) -> frozenset[Need]:
+def required(method: TrainedMethod | PromptedMethod) -> frozenset[Need]:
     """What a trainer must provide for a method, beyond plain rollouts of groups; nothing for one that only prompts."""
-    needs: set[Need] = set(ESTIMATORS[method.estimator.name].requires) if method.estimator else set()
+    if method.kind == "prompted":
+        return frozenset()
+    needs: set[Need] = set(ESTIMATORS[method.estimator.name].requires)
     if method.sampling:
         needs.add("independent_sampling" if method.sampling.rule == "independent" else "dynamic_sampling")
     return frozenset(needs - {"step_bonus"})
 
 
-def misfit(method: MethodConfig, trainer: str) -> str | None:
+def misfit(method: TrainedMethod | PromptedMethod, trainer: str) -> str | None:
     """Why a trainer cannot run a method; None: it can."""
     missing = required(method) - PROVIDES[trainer]
     if not missing:

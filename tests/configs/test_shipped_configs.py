@@ -8,7 +8,8 @@ import pytest
 
 from analysis.methods import METHODS, TRAINED
 from analysis.published import main_table
-from scpo.schema import HOSTS
+from scpo.advantages.registry import ESTIMATORS
+from scpo.schema import AGENT_LABELS, HOSTS
 from sweeps.compose.configuration import CONF, compose_run, options
 from sweeps.compose.identity import run_id
 from sweeps.compose.matrix import expand
@@ -76,13 +77,14 @@ def test_a_methods_file_is_called_as_the_method(name):
 
 
 def test_every_estimators_file_is_some_methods():
-    estimators = [method(name).estimator for name in options("method")]
-    assert {estimator.name for estimator in estimators if estimator} == set(options("estimator"))
+    methods = [method(name) for name in options("method")]
+    estimators = {one.estimator.name for one in methods if one.kind == "trained"}
+    assert estimators == set(options("estimator")) == set(ESTIMATORS)
 
 
 def test_every_agent_is_some_methods():
-    agents = [method(name).agent for name in options("method")]
-    assert {agent.name for agent in agents if agent} == {"plain", "react", "reflexion"}
+    methods = [method(name) for name in options("method")]
+    assert {one.agent.name for one in methods if one.kind == "prompted"} == set(AGENT_LABELS)
 
 
 @pytest.mark.parametrize("host", HOSTS)

@@ -7,7 +7,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from scpo.advantages.registry import ESTIMATORS
-from scpo.schema import MethodConfig
+from scpo.schema import TrainedMethod
 from scpo.shaping.shaper import ShaperConfig
 from scpo.shaping.step_text import StepFilter
 from scpo.steps import StepBatch
@@ -39,8 +39,8 @@ def shaper_config(**changes):
 
 
 def method(estimator=None, shaper=None, name="scpo", sampling=None):
-    values = {"shaper": shaper, "sampling": sampling, "clip_high": 0.2}
-    return MethodConfig(name=name, estimator=estimator or settings_of("gigpo"), **values)
+    values = {"kind": "trained", "shaper": shaper, "sampling": sampling, "clip_high": 0.2}
+    return TrainedMethod(name=name, estimator=estimator or settings_of("gigpo"), **values)
 
 
 def make_batch(*episodes, **columns):

@@ -117,8 +117,8 @@ def _optimizer(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _critic(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
-    assert isinstance(config.method.estimator, GaeSettings)  # noqa: S101 (whoever requires values has a critic)
-    critic = config.method.estimator.critic
+    assert isinstance(config.trained.estimator, GaeSettings)  # noqa: S101 (whoever requires values has a critic)
+    critic = config.trained.estimator.critic
     yield Setting("critic.model.path", files.model, "model: the policy's base with a scalar head")
     if files.tokenizer:
         yield Setting("critic.model.tokenizer_path", files.tokenizer, "as the policy")

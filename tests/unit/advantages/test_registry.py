@@ -25,6 +25,7 @@ DOUBLED = Estimator(DoubledSettings, doubled, frozenset({"step_bonus"}), labels=
 SETTINGS = "{name: doubled, gamma: 0.95, invalid_penalty: 0.0, statistics: rows, std_floor: 0.0, factor: 2.0}"
 METHOD = """
 defaults: [/estimator@estimator: doubled, _self_]
+kind: trained
 name: doubled
 shaper: null
 sampling: null

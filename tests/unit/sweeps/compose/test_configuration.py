@@ -108,11 +108,11 @@ BAD = {
         "reads env.prompt=verl_agent, got compact: that prompt holds no instructions. Add env.prompt=verl_agent",
     ),
     "training what is behind an API": (["model=gpt_4o"], "method=scpo trains; allowed: method=plain, react or"),
-    "agent and estimator": (["+method.agent.name=plain"], "method 'scpo' has both of estimator and agent"),
-    "neither": (["method.estimator=null", "method.shaper=null"], "method 'scpo' has neither of estimator and agent"),
+    "agent and estimator": (["+method.agent.name=plain"], "unknown key method.agent (got {'name': 'plain'})"),
+    "neither": (["method.estimator=null", "method.shaper=null"], "method.estimator: got None; it is a section"),
     "shaper of a method that only prompts": (
-        ["method.estimator=null", "+method.agent.name=plain"],
-        "method 'scpo' prompts and trains nothing: its shaper and sampling must be null",
+        ["method=plain", "method.shaper.theta=0.5"],
+        "method has no such key here, other choices of it do\nkeys of method: agent, kind, name",
     ),
     "key in place of its variable": (
         ["method=plain", "model=gpt_4o", "model.key_variable=sk-123"],

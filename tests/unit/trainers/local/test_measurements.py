@@ -21,6 +21,7 @@ HINDSIGHT = "nothing happens : {final_observation} ; {success}"
 def config(estimator):
     return SimpleNamespace(
         method=method(estimator),
+        trained=method(estimator),
         env=SimpleNamespace(success_threshold=0.0),
         trainer=SimpleNamespace(micro_batch_rows=2, temperature=1.0),
     )
