@@ -3,6 +3,7 @@
 from scpo.advantages.registry import HOSTS, configuration_folders
 from scpo.schema.agent import AGENT_LABELS, AgentConfig, PlainAgent, ReactAgent, ReflexionAgent
 from scpo.schema.env import (
+    FAMILIES,
     AlfworldConfig,
     BenchmarkTraining,
     EnvConfig,
@@ -13,7 +14,6 @@ from scpo.schema.env import (
     StackWorkers,
     WebshopConfig,
 )
-from scpo.schema.families import FAMILIES
 from scpo.schema.method import (
     METHOD_LABELS,
     DynamicSampling,

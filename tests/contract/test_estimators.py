@@ -93,12 +93,12 @@ def test_permuting_rows_permutes_answers(name, config, seed):
 @cases()
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
-def test_a_copy_gets_its_twins_advantage(name, config, seed):
+def test_a_copy_gets_its_originals_advantage(name, config, seed):
     batch = random_batch(seed, copies=6)
     answer_N = estimate(name, config, batch, bonus_of(batch, seed))
     for row in np.flatnonzero(batch.is_copy_N):
-        twins = (batch.trajectory_N == batch.trajectory_N[row]) & (batch.step_N == batch.step_N[row])
-        assert len(set(answer_N[twins].tolist())) == 1
+        same = (batch.trajectory_N == batch.trajectory_N[row]) & (batch.step_N == batch.step_N[row])
+        assert len(set(answer_N[same].tolist())) == 1
 
 
 @cases(leaving_out=BATCH_WIDE)

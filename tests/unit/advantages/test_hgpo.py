@@ -116,7 +116,7 @@ def test_the_group_by_agrees_with_plain_loops_over_rows(seed, weights, mode):
     assert np.allclose(advantages(batch, q_N, weights=weights, normalisation=mode), expected, atol=1e-5)
 
 
-def test_a_copy_has_its_twins_history():
+def test_a_copy_has_its_originals_history():
     doubled = take(BATCH, [0, 1, 1, 2, 3, 4, 5, 6, 7])
     for level, copied in zip(history_groups(BATCH, 2), history_groups(doubled, 2), strict=True):
         assert np.array_equal(copied[[0, 1, 3, 4, 5, 6, 7, 8]], level)

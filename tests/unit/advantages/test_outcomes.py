@@ -31,7 +31,7 @@ def test_time_order_comes_from_the_step_index_not_from_the_rows():
     assert np.array_equal(step_returns(take(batch, rows), 0.9), step_returns(batch, 0.9)[rows])
 
 
-def test_a_copy_gets_its_twins_return_and_its_reward_is_not_counted_twice():
+def test_a_copy_gets_its_originals_return_and_its_reward_is_not_counted_twice():
     batch = make_batch((0, 0, "a b", 1))
     assert np.array_equal(step_returns(take(batch, [1, 1, 0, 0]), 0.5), np.array([1, 1, 0.5, 0.5], np.float32))
 
