@@ -14,7 +14,10 @@ from scpo.tracking.atomic import write_bytes
 
 NAME = "sources.json"
 ROOT = Path(__file__).resolve().parents[1]
-CODE = ("analysis/**/*.py", "paper_figures/published/*.csv", "scpo/schema/families.py", "scpo/intervals.py")
+CODE = (
+    "analysis/**/*.py", "paper_figures/published/*.csv", "scpo/intervals.py",
+    "scpo/schema/env.py", "scpo/schema/method.py", "scpo/schema/agent.py", "scpo/advantages/*.py",  # labels
+)  # fmt: skip
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scikit-learn", "scipy", "seaborn", "sentence-transformers", "torch")
 
 

@@ -1,39 +1,31 @@
-"""The rows of the main table and of the ablation: their names here, in the paper's tables, and their kind."""
+"""The rows of the main table and of the ablation: what each is called in print, and whether it was trained."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.rows import Row
+from scpo.schema import AGENT_LABELS, METHOD_LABELS
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the main table; ``published`` is its name in ``paper_figures/published/main.csv``, if it is there."""
+    """One row of the main table; ``published`` is what ``paper_figures/published/main.csv`` calls it, if it has it."""
 
     label: str
     kind: str
-    published: str | None
+    published: str
 
 
 PROMPTING, TRAINED = "Prompting", "RL"
+CLOSED_MODELS = {"gpt_4o": "GPT-4o", "gemini_2_5_pro": "Gemini-2.5-Pro"}
+PRINTED_AS = {"plain": "Qwen2.5"}
+"""What the paper's table calls a row where it does not call it as ours does."""
+
 METHODS = {
-    "gpt_4o": Method("GPT-4o", PROMPTING, "GPT-4o"),
-    "gemini_2_5_pro": Method("Gemini-2.5-Pro", PROMPTING, "Gemini-2.5-Pro"),
-    "plain": Method("Plain prompt", PROMPTING, "Qwen2.5"),
-    "react": Method("ReAct", PROMPTING, "ReAct"),
-    "reflexion": Method("Reflexion", PROMPTING, "Reflexion"),
-    "ppo": Method("PPO", TRAINED, "PPO"),
-    "rloo": Method("RLOO", TRAINED, "RLOO"),
-    "grpo": Method("GRPO", TRAINED, "GRPO"),
-    "dapo": Method("DAPO", TRAINED, None),
-    "empg": Method("EMPG", TRAINED, "EMPG"),
-    "gigpo": Method("GiGPO", TRAINED, "GiGPO"),
-    "hcapo": Method("HCAPO", TRAINED, "HCAPO"),
-    "hgpo": Method("HGPO", TRAINED, "HGPO"),
-    "g2po": Method("G2PO", TRAINED, None),
-    "scpo": Method("SCPO", TRAINED, "SCPO"),
+    name: Method(label, PROMPTING if name in (*CLOSED_MODELS, *AGENT_LABELS) else TRAINED, PRINTED_AS.get(name, label))
+    for name, label in (CLOSED_MODELS | METHOD_LABELS).items()
 }
-CLOSED = ("GPT-4o", "Gemini-2.5-Pro")
+CLOSED = tuple(CLOSED_MODELS.values())
 SIZES = ("1.5B", "7B")
 
 ABLATION = ("scpo", "chronological", "no_monotonicity", "shortest_reference")

@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.advantages.gigpo import gigpo
-from scpo.advantages.returns import step_returns
-from scpo.schema import GigpoSettings
+from scpo.advantages.gigpo import GigpoSettings, gigpo
+from scpo.advantages.outcomes import step_returns
 from scpo.steps import StepBatch
 
 GROUPS, SIBLINGS, STEPS, STATES = 16, 8, 32, 20

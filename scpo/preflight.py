@@ -73,7 +73,8 @@ def scorer(config: RunConfig) -> dict[str, Any]:
     made = make_scorer(config.scorer)
     loaded = time.perf_counter() - started
     scores = np.asarray(made.score(list(itertools.permutations(SAMPLE, 2))))
-    theta = config.method.shaper.theta if config.method.shaper else None
+    shaper = config.method.shaper if config.method.kind == "trained" else None
+    theta = shaper.theta if shaper else None
     above = None if theta is None else float(np.mean(scores >= theta))
     return {"load_s": loaded, "theta": theta, "above_theta": above, "finite": bool(np.isfinite(scores).all())}
 

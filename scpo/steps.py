@@ -1,12 +1,17 @@
 """The one data contract: a batch of environment steps, one row each.
 
-Array suffixes: ``_N`` rows, ``_G`` groups, ``_T`` steps of one trajectory. Every trainer builds a ``StepBatch`` from
-its own batch and gets per-row advantages back; shaping and estimators see nothing else.
+Every trainer builds a ``StepBatch`` from its own batch and gets per-row advantages back; shaping and estimators see
+nothing else.
+
+Suffixes of arrays, here and everywhere: ``_N`` rows, ``_G`` groups (of any kind), ``_K`` trajectories, ``_T`` steps of
+one trajectory, ``_L`` tokens of a response; ``_m`` steps of a reference, ``_l`` steps of a failed trajectory, both
+without those that the filter dropped.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -92,6 +97,60 @@ class StepBatch:
         """True for rows that are not copies: the rows that matching and diagnostics read."""
         return ~self.is_copy_N
 
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The batch by trajectory and time, for everything that goes along them; made once."""
+        return _timeline(self)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The trajectories of a batch, by ascending group and id. Copies stand in none of its rows.
+
+    Attributes:
+        group_K: Group of each trajectory.
+        id_K: Its id, as in ``StepBatch.trajectory_N``.
+        length_K: Its number of steps.
+        success_K: Whether it succeeded, in the shaper's meaning.
+        row_KT: Row of step t of trajectory k, -1 after its end.
+        slot_N: Every row's trajectory k; a copy has its original's.
+        step_N: Every row's step t.
+        position_N: Every row's place in the trainer's batch: the first of those of its step and the step's copies.
+    """
+
+    group_K: IntArray
+    id_K: IntArray
+    length_K: IntArray
+    success_K: BoolArray
+    row_KT: IntArray
+    slot_N: IntArray
+    step_N: IntArray
+    position_N: IntArray
+
+    def rows_of(self, k: int) -> IntArray:
+        """Rows of trajectory k in time order."""
+        return self.row_KT[k, : self.length_K[k]]
+
+    @property
+    def length_N(self) -> IntArray:
+        """For every row the number of steps of its trajectory."""
+        return self.length_K[self.slot_N]
+
+    def neighbours(self, offset: int) -> IntArray:
+        """For every row the one ``offset`` steps later in its trajectory (earlier if negative), -1 if there is none."""
+        column_N = self.step_N + offset
+        last = self.row_KT.shape[1] - 1
+        row_N = self.row_KT[self.slot_N, np.clip(column_N, 0, last)]
+        return np.where((column_N >= 0) & (column_N <= last), row_N, -1)
+
+    def table(self, value_N: NDArray[Any]) -> NDArray[Any]:
+        """A column by trajectory and time, ``(K, T)``; 0 after a trajectory's end."""
+        return np.where(self.row_KT >= 0, value_N[self.row_KT], 0)
+
+    def column(self, value_KT: NDArray[Any]) -> NDArray[Any]:
+        """Every row's cell of such a table; a copy has its original's."""
+        return value_KT[self.slot_N, self.step_N]
+
 
 def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
     if dtype is object:
@@ -109,21 +168,47 @@ def _check_rows(batch: StepBatch) -> None:
         bad = np.flatnonzero(~np.isfinite(getattr(batch, name)))
         if len(bad):
             _refuse(batch, bad[0], f"{name} is {getattr(batch, name)[bad[0]]}, expected a finite number")
-    rows = np.flatnonzero(batch.original_N)
-    order = rows[np.lexsort((batch.step_N[rows], batch.trajectory_N[rows]))]
-    trajectory, step = batch.trajectory_N[order], batch.step_N[order]
-    starts = np.r_[True, trajectory[1:] != trajectory[:-1]][: len(order)]
-    expected = np.arange(len(order)) - np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))
-    bad = np.flatnonzero(step != expected)
-    if len(bad):
-        _refuse(batch, order[bad[0]], f"step_N is {step[bad[0]]}, expected {expected[bad[0]]}: steps of a trajectory "
-                "are 0..T-1, each once among rows that are not copies")  # fmt: skip
+    row_KT = batch.timeline.row_KT
+    order = row_KT[row_KT >= 0]
     for name in ("group_N", "episode_return_N", "success_N", "won_N"):
         value = getattr(batch, name)[order]
-        bad = np.flatnonzero(~starts & np.r_[False, value[1:] != value[:-1]][: len(order)])
+        bad = 1 + np.flatnonzero((value[1:] != value[:-1]) & (batch.step_N[order][1:] > 0))
         if len(bad):
             _refuse(batch, order[bad[0]], f"{name} is {value[bad[0]]!r}, but an earlier row of its trajectory has "
                     f"{value[bad[0] - 1]!r}: all rows of a trajectory share one value")  # fmt: skip
+
+
+def _timeline(batch: StepBatch) -> Timeline:
+    id_K, slot_N = np.unique(batch.trajectory_N, return_inverse=True)
+    step_N = batch.step_N.astype(np.int64)
+    rows = np.flatnonzero(batch.original_N)
+    length_K = np.bincount(slot_N[rows], minlength=len(id_K))
+    order = rows[np.lexsort((step_N[rows], slot_N[rows]))]
+    expected = np.arange(len(order)) - np.repeat(np.cumsum(length_K) - length_K, length_K)
+    bad = np.flatnonzero(step_N[order] != expected)
+    if len(bad):
+        _refuse(batch, order[bad[0]], f"step_N is {step_N[order[bad[0]]]}, expected {expected[bad[0]]}: steps of a "
+                "trajectory are 0..T-1, each once among rows that are not copies")  # fmt: skip
+    bad = np.flatnonzero((step_N < 0) | (step_N >= length_K[slot_N]))
+    if len(bad):
+        _refuse(batch, bad[0], "it is a copy, but the step it copies is not in the batch: pass the original row as "
+                "well, or clear is_copy_N")  # fmt: skip
+    row_KT = np.full((len(id_K), length_K.max(initial=1)), -1, dtype=np.int64)
+    row_KT[slot_N[rows], step_N[rows]] = rows
+    position_KT = np.full(row_KT.shape, np.iinfo(np.int64).max)
+    np.minimum.at(position_KT, (slot_N, step_N), batch.position_N)
+    first_K = row_KT[:, 0]
+    by_group = np.lexsort((id_K, batch.group_N[first_K]))
+    return Timeline(
+        group_K=batch.group_N[first_K][by_group],
+        id_K=id_K[by_group],
+        length_K=length_K[by_group],
+        success_K=batch.success_N[first_K][by_group],
+        row_KT=row_KT[by_group],
+        slot_N=np.argsort(by_group)[slot_N],
+        step_N=step_N,
+        position_N=position_KT[slot_N, step_N],
+    )
 
 
 def _refuse(batch: StepBatch, row: int, reason: str) -> NoReturn:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from analysis.sources import verl_agent_logs
 from analysis.sources.run_records import DONE, WANDB, ExperimentRecord, PlannedRow, PlannedRun, Run, RunHead, setting_of
 from scpo.errors import RecordError
+from scpo.schema import method_label
 
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
@@ -84,8 +85,8 @@ def _record(project: str, scale: Any, rows: Mapping[str, list[Run]]) -> Experime
 
 
 def _label(name: str, runs: list[Run]) -> str:
-    method = runs[0].head.method
-    return method.label if name == method.name else ABLATION_LABELS.get(name, f"{method.label}, {name}")
+    method = runs[0].head.method.name
+    return method_label(name) if name == method else ABLATION_LABELS.get(name, f"{method_label(method)}, {name}")
 
 
 def _planned(runs: list[Run]) -> tuple[PlannedRun, ...]:

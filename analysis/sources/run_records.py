@@ -36,7 +36,6 @@ class _Named(_Lenient):
 
 class _Method(_Lenient):
     name: str
-    label: str
     shaper: dict[str, Any] | None = None
 
 

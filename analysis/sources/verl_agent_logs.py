@@ -14,7 +14,6 @@ from scpo.schema import FAMILIES
 
 SCORE = "webshop_task_score (not success_rate)"
 ESTIMATORS = {"gae": "ppo"}  # the other names of ``algorithm.adv_estimator`` are ours too
-LABELS = {"ppo": "PPO", "rloo": "RLOO", "grpo": "GRPO", "gigpo": "GiGPO", "hgpo": "HGPO", "scpo": "SCPO"}
 PANELS = {"eval_in_distribution": "valid_seen", "eval_out_of_distribution": "valid_unseen"}
 FAMILY_NAMES = {family.removesuffix("_simple"): family for family in FAMILIES.values()}
 TRAINING = {
@@ -43,7 +42,7 @@ def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "scale": "paper",  # it trains language models only
         "seed": env.get("seed", 0),
-        "method": {"name": method, "label": LABELS.get(method, method)},
+        "method": {"name": method},
         "env": {"name": str(env["env_name"]).partition("/")[0].lower()},
         "model": {"name": _size(str(config["actor_rollout_ref"]["model"]["path"]))},
     }

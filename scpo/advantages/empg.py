@@ -1,13 +1,22 @@
 """EMPG: outcome advantages modulated by the policy's own uncertainty (arXiv 2509.09265, equations 5 to 8)."""
 
-import numpy as np
+from typing import Literal
 
-from scpo.advantages.columns import measured
-from scpo.advantages.groups import Float64Array, as_advantage, moments
+import numpy as np
+from pydantic import NonNegativeFloat
+
+from scpo.advantages.estimator import Estimator, GroupSettings, measured
+from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, moments
 from scpo.advantages.grpo import episode_advantage
-from scpo.advantages.timeline import timeline
-from scpo.schema.method import EmpgSettings
 from scpo.steps import FloatArray, StepBatch
+
+
+class EmpgSettings(GroupSettings):
+    name: Literal["empg"]
+    normalisation: Normalisation
+    k: NonNegativeFloat
+    k_future: NonNegativeFloat
+    zeta: NonNegativeFloat
 
 
 def empg(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: EmpgSettings) -> FloatArray:
@@ -24,7 +33,7 @@ def empg(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     entropy_N = normalised_entropy(batch)
     confidence_N = np.exp(-config.k * entropy_N)
     scale_N = confidence_N / _mean(confidence_N)
-    next_N = timeline(batch).neighbours(1)
+    next_N = batch.timeline.neighbours(1)
     clarity_N = np.where(next_N >= 0, np.exp(-config.k_future * entropy_N[next_N]), 0.0)
     advantage_N = episode_advantage(batch, config, config.normalisation) * scale_N + config.zeta * clarity_N
     return as_advantage(advantage_N - _mean(advantage_N))
@@ -41,3 +50,6 @@ def normalised_entropy(batch: StepBatch) -> Float64Array:
 def _mean(value_N: Float64Array) -> float:
     """Mean over the batch that does not depend on the order of its rows; 0 of none."""
     return float(moments(value_N, np.zeros(len(value_N), dtype=np.int64)).mean_G.sum())
+
+
+EMPG = Estimator(EmpgSettings, empg, requires=frozenset({"entropy"}), labels={"empg": "EMPG"})

@@ -1,13 +1,24 @@
 """G2PO: values on the graph of states that a group of rollouts visits (arXiv 2606.22995)."""
 
+from typing import Literal
+
 import numpy as np
+from pydantic import NonNegativeFloat, PositiveFloat
 
 from scpo.advantages.anchors import anchor_groups
-from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments, normalise
+from scpo.advantages.estimator import Estimator, GroupSettings
+from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
-from scpo.advantages.timeline import timeline
-from scpo.schema.method import G2poSettings
 from scpo.steps import FloatArray, IntArray, StepBatch
+
+
+class G2poSettings(GroupSettings):
+    """``success_value`` is the value of a success's end."""
+
+    name: Literal["g2po"]
+    normalisation: Normalisation
+    omega: NonNegativeFloat
+    success_value: PositiveFloat
 
 
 def g2po(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: G2poSettings) -> FloatArray:
@@ -31,8 +42,8 @@ def graph_values(batch: StepBatch, node_N: IntArray, config: G2poSettings) -> tu
     V(node) = mean over its rows of γ^(T-t) * episode return (t from 0, T steps: the last step is one away from the
     end); the end of a trajectory is worth ``success_value`` or 0.
     """
-    line = timeline(batch)
-    discounted_N = config.gamma ** (line.lengths - line.step_N) * batch.episode_return_N.astype(np.float64)
+    line = batch.timeline
+    discounted_N = config.gamma ** (line.length_N - line.step_N) * batch.episode_return_N.astype(np.float64)
     value_N = moments(discounted_N, node_N).mean_G[node_N]
     next_N = line.neighbours(1)
     end_N = np.where(batch.success_N, config.success_value, 0.0)
@@ -41,3 +52,6 @@ def graph_values(batch: StepBatch, node_N: IntArray, config: G2poSettings) -> tu
 
 def _normalised(value_N: Float64Array, id_N: IntArray, config: G2poSettings) -> Float64Array:
     return normalise(value_N, id_N, moments(value_N, id_N), config.normalisation, config.std_floor)
+
+
+G2PO = Estimator(G2poSettings, g2po, requires=frozenset({"step_bonus"}), labels={"g2po": "G2PO"})

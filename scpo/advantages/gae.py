@@ -1,17 +1,34 @@
 """PPO's advantage: GAE inside each response, from a critic's token values (arXiv 1506.02438, equation 16)."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, PositiveFloat
 
+from scpo.advantages.estimator import Estimator, EstimatorSettings
 from scpo.advantages.groups import Float64Array, moments
 from scpo.errors import StepBatchError
-from scpo.schema.method import GaeSettings
 from scpo.steps import BoolArray, FloatArray
+from scpo.strict import Strict
 
 VARIANCE_EPSILON = 1e-8
 """Added to the variance before whitening divides by its root, as in verl."""
+
+
+class CriticSettings(Strict):
+    """The value model: the policy's base with a scalar head. Read by the trainer."""
+
+    learning_rate: PositiveFloat
+    value_clip: PositiveFloat
+
+
+class GaeSettings(EstimatorSettings):
+    """``gamma`` discounts tokens inside a response here, not steps."""
+
+    name: Literal["gae"]
+    gae_lambda: Annotated[float, Field(ge=0, le=1)]
+    critic: CriticSettings
 
 
 def gae(
@@ -79,3 +96,6 @@ def _whitened(value_NL: Float64Array, valid_NL: BoolArray) -> FloatArray:
     white_NL = np.zeros(value_NL.shape)
     white_NL[valid_NL] = (valid - stats.mean_G.sum()) / np.sqrt(np.square(stats.std_G).sum() + VARIANCE_EPSILON)
     return white_NL.astype(np.float32)
+
+
+GAE = Estimator(GaeSettings, gae, requires=frozenset({"value"}), labels={"ppo": "PPO"}, level="token")

@@ -1,12 +1,24 @@
 """GiGPO: group-in-group advantage (arXiv 2505.10978, equations 3, 7 and 8)."""
 
+from typing import Annotated, Literal
+
 import numpy as np
+from pydantic import Field, NonNegativeFloat
 
 from scpo.advantages.anchors import anchor_groups
-from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments, normalise
+from scpo.advantages.estimator import Estimator, GroupSettings
+from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
-from scpo.schema.method import GigpoSettings
 from scpo.steps import FloatArray, StepBatch
+
+
+class GigpoSettings(GroupSettings):
+    name: Literal["gigpo"]
+    normalisation: Normalisation
+    omega: NonNegativeFloat
+    anchors: Literal["exact", "similar"]
+    anchor_similarity: Annotated[float, Field(gt=0, le=1)]
+    singletons: Literal["zero", "group_step"]
 
 
 def gigpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GigpoSettings) -> FloatArray:
@@ -34,3 +46,6 @@ def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -
     step_id_N = group_ids(batch.group_N, batch.step_N)
     by_step_N = normalise(q_N, step_id_N, moments(q_N, step_id_N), config.normalisation, config.std_floor)
     return np.where(alone_N, by_step_N, advantage_N)
+
+
+GIGPO = Estimator(GigpoSettings, gigpo, requires=frozenset({"step_bonus"}), labels={"gigpo": "GiGPO"})

@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.schema.method import Normalisation
 from scpo.steps import BoolArray, FloatArray, IntArray
 
 Float64Array = NDArray[np.float64]
+Normalisation = Literal["mean_std_norm", "mean_norm"]
 
 EPSILON = 1e-6
 

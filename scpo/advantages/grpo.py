@@ -1,11 +1,18 @@
 """GRPO: group-relative advantage of the episode's outcome (DeepSeekMath, arXiv 2402.03300, section 4.1.2)."""
 
+from typing import Literal
+
 import numpy as np
 
-from scpo.advantages.groups import EPSILON, Float64Array, as_advantage, group_ids, normalise
-from scpo.advantages.scores import row_scores, score_moments
-from scpo.schema.method import GroupSettings, GrpoSettings, Normalisation
+from scpo.advantages.estimator import Estimator, GroupSettings
+from scpo.advantages.groups import EPSILON, Float64Array, Normalisation, as_advantage, group_ids, normalise
+from scpo.advantages.outcomes import row_scores, score_moments
 from scpo.steps import FloatArray, StepBatch
+
+
+class GrpoSettings(GroupSettings):
+    name: Literal["grpo"]
+    normalisation: Normalisation
 
 
 def grpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GrpoSettings) -> FloatArray:
@@ -28,3 +35,6 @@ def episode_advantage(batch: StepBatch, config: GroupSettings, normalisation: No
     single_N = stats.count_G[id_N] == 1
     scale = 1 + EPSILON if normalisation == "mean_std_norm" else 1.0
     return np.where(single_N, score_N / scale, normalise(score_N, id_N, stats, normalisation, config.std_floor))
+
+
+GRPO = Estimator(GrpoSettings, grpo, requires=frozenset(), labels={"grpo": "GRPO", "dapo": "DAPO"})

@@ -1,13 +1,29 @@
 """HCAPO: hindsight credit from scoring each response again with the outcome in the prompt (arXiv 2603.08754)."""
 
-import numpy as np
+from typing import Annotated, Literal
 
-from scpo.advantages.columns import measured
+import numpy as np
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+
+from scpo.advantages.estimator import Estimator, GroupSettings, measured
 from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
-from scpo.advantages.timeline import timeline
-from scpo.schema.method import HcapoSettings
 from scpo.steps import FloatArray, StepBatch
+
+
+class HcapoSettings(GroupSettings):
+    """``smoothing`` is the weight of the next step's hindsight value; ``hindsight_prompt`` is read by the trainer.
+
+    The trainer puts the prompt, with its two fields filled in, before the response when it scores that again.
+    """
+
+    name: Literal["hcapo"]
+    omega: NonNegativeFloat
+    temperature: PositiveFloat
+    ratio_low: Annotated[float, Field(gt=0, le=1)]
+    ratio_high: Annotated[float, Field(ge=1)]
+    smoothing: Annotated[float, Field(ge=0, lt=1)]
+    hindsight_prompt: Annotated[str, Field(pattern=r"\{final_observation\}(.|\n)*\{success\}")]
 
 
 def hcapo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HcapoSettings) -> FloatArray:
@@ -32,8 +48,8 @@ def hindsight_values(batch: StepBatch, config: HcapoSettings) -> Float64Array:
 
     ``smoothing`` w > 0: (1 - w) Q_t + w Q_{t+1}. Silent: what follows the last step; it keeps its own Q.
     """
-    line = timeline(batch)
-    discount_N = config.gamma ** (line.lengths - 1 - line.step_N)
+    line = batch.timeline
+    discount_N = config.gamma ** (line.length_N - 1 - line.step_N)
     value_N = hindsight_ratios(batch, config) * discount_N * batch.episode_return_N
     q_N = np.where(batch.success_N, value_N, 0.0)
     next_N = line.neighbours(1)
@@ -48,7 +64,9 @@ def hindsight_ratios(batch: StepBatch, config: HcapoSettings) -> Float64Array:
     """
     logprob_N = measured(batch, "hindsight_logprob_N", batch.success_N, "estimator 'hcapo' in a success")
     p_N = np.exp(np.where(batch.success_N, logprob_N, 0.0) / config.temperature)
-    rows = np.flatnonzero(batch.original_N)
-    slot_N = np.unique(batch.trajectory_N, return_inverse=True)[1]
+    rows, slot_N = np.flatnonzero(batch.original_N), batch.timeline.slot_N
     mean_N = moments(p_N[rows], slot_N[rows]).mean_G[slot_N]
     return np.clip(p_N / mean_N, config.ratio_low, config.ratio_high)
+
+
+HCAPO = Estimator(HcapoSettings, hcapo, requires=frozenset({"hindsight_logprob"}), labels={"hcapo": "HCAPO"})

@@ -1,15 +1,27 @@
 """HGPO: step advantages over a hierarchy of groups that share more and more history (arXiv 2602.22817)."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
+from pydantic import NonNegativeFloat, NonNegativeInt
 
 from scpo.advantages.anchors import anchor_groups
-from scpo.advantages.groups import EPSILON, as_advantage, group_ids, moments, normalise
+from scpo.advantages.estimator import Estimator, GroupSettings
+from scpo.advantages.groups import EPSILON, Normalisation, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
-from scpo.advantages.timeline import timeline
-from scpo.schema.method import HgpoSettings
 from scpo.steps import FloatArray, IntArray, StepBatch
+
+
+class HgpoSettings(GroupSettings):
+    """``context`` is K: a step is compared with those that share up to K states before it."""
+
+    name: Literal["hgpo"]
+    normalisation: Normalisation
+    context: NonNegativeInt
+    weights: Literal["paper", "code"]
+    exponent: NonNegativeFloat
+    base_group: bool
 
 
 def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HgpoSettings) -> FloatArray:
@@ -19,7 +31,7 @@ def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     coincide; q = R + bonus. A level counts for a row if that set has at least two rows and its deviation is neither 0
     nor below ``std_floor``. w_k = (k+1)^a (``weights: paper``), or (k+2)^a over the sum plus 1e-6 (``code``: the
     authors' recipe in verl-agent). ``base_group`` adds GRPO's outcome term with weight 1 where it is not 0, as that
-    recipe can; the paper has no such term. Copies take part in all statistics with their twin's history (the recipe
+    recipe can; the paper has no such term. Copies take part in all statistics with their original's history (the recipe
     estimates before rows are copied).
     """
     q_N = step_return_N.astype(np.float64) + bonus_N
@@ -40,7 +52,7 @@ def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
 def history_groups(batch: StepBatch, context: int) -> Iterator[IntArray]:
     """For k = 0..context the dense id of the rows whose last k+1 anchors coincide, -1 at steps t < k."""
     anchor_N = id_N = anchor_groups(batch)
-    previous_N = timeline(batch).neighbours(-1)
+    previous_N = batch.timeline.neighbours(-1)
     yield id_N
     for _ in range(context):
         before_N = np.where(previous_N >= 0, id_N[previous_N], -1)
@@ -48,3 +60,6 @@ def history_groups(batch: StepBatch, context: int) -> Iterator[IntArray]:
         id_N = np.full(len(batch), -1, dtype=np.int64)
         id_N[rows] = group_ids(anchor_N[rows], before_N[rows])
         yield id_N
+
+
+HGPO = Estimator(HgpoSettings, hgpo, requires=frozenset({"step_bonus"}), labels={"hgpo": "HGPO"})

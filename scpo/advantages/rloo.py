@@ -1,12 +1,18 @@
 """RLOO: each score against the mean of the others in its group (arXiv 2402.14740, section 3.3)."""
 
+from typing import Literal
+
 import numpy as np
 
+from scpo.advantages.estimator import Estimator, GroupSettings
 from scpo.advantages.groups import as_advantage, group_ids
 from scpo.advantages.grpo import episode_advantage
-from scpo.advantages.scores import row_scores, score_moments
-from scpo.schema.method import RlooSettings
+from scpo.advantages.outcomes import row_scores, score_moments
 from scpo.steps import FloatArray, StepBatch
+
+
+class RlooSettings(GroupSettings):
+    name: Literal["rloo"]
 
 
 def rloo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: RlooSettings) -> FloatArray:
@@ -20,3 +26,6 @@ def rloo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     id_N = group_ids(batch.group_N)
     count_N = score_moments(batch, row_scores(batch, config), id_N, config).count_G[id_N]
     return as_advantage(episode_advantage(batch, config, "mean_norm") * (count_N / np.maximum(count_N - 1, 1)))
+
+
+RLOO = Estimator(RlooSettings, rloo, requires=frozenset(), labels={"rloo": "RLOO"})

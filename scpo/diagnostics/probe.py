@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from scpo.diagnostics.arrays import damaged, read_arrays, save_arrays
 from scpo.shaping.drive import MatchTask, Scorer, checked
-from scpo.shaping.shaper import FailedMatch, shape
+from scpo.shaping.shaper import FailedMatch, ShaperConfig, shape
 from scpo.steps import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from scpo.schema.method import ShaperConfig
     from scpo.shaping.order import Seed
     from scpo.steps import StepBatch
     from scpo.tracking import RunFolder

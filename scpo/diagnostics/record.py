@@ -19,7 +19,7 @@ from scpo.errors import ScorerUnavailable
 from scpo.streams import PRECISION
 
 if TYPE_CHECKING:
-    from scpo.credit.assign import CreditDiagnostics
+    from scpo.credit.metrics import CreditDiagnostics
     from scpo.rollout import Trajectory
     from scpo.schema import RunConfig
     from scpo.shaping.drive import Scorer
@@ -80,11 +80,11 @@ class Diagnostics:
     def probe_due(self, step: int) -> bool:
         """Whether the probe's game is to be played at this step: every ``trainer.probe_every``, and at the last."""
         trainer = self.config.trainer
-        return self.config.method.shaper is not None and (step % trainer.probe_every == 0 or step == trainer.steps)
+        return self.config.trained.shaper is not None and (step % trainer.probe_every == 0 or step == trainer.steps)
 
     def record_probe(self, step: int, batch: StepBatch) -> None:
         """Keep the similarity matrix of the probe's rollouts."""
-        shaper = self.config.method.shaper
+        shaper = self.config.trained.shaper
         if shaper is None or self.scorer is None:
             return
         with _left_out_without_scorer("probe", step):

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from scpo.credit.assign import CreditDiagnostics, host_anchor_groups
+from scpo.credit.metrics import CreditDiagnostics, host_anchor_groups
 from scpo.diagnostics.probe import dense_similarity
 from scpo.errors import ConfigError, RecordError
 from scpo.shaping.order import generator
-from scpo.shaping.reference import Trajectories, active_groups, select, trajectories
+from scpo.shaping.reference import active_groups, select
 from scpo.shaping.shaper import FailedMatch, Shaped
 from scpo.tracking.atomic import write_bytes
 
 if TYPE_CHECKING:
-    from scpo.schema import MethodConfig, RunConfig
+    from scpo.schema import RunConfig, TrainedMethod
     from scpo.shaping.drive import Scorer
     from scpo.shaping.order import Seed
     from scpo.steps import IntArray, StepBatch, StrArray
@@ -54,7 +54,7 @@ def save_groups(
     if diagnostics.shaped is None or scorer is None or not due:
         return
     seed = (config.seed, step)
-    sample = sampled_groups(batch, diagnostics, scorer, config.method, seed=seed, count=trainer.sample_groups)
+    sample = sampled_groups(batch, diagnostics, scorer, config.trained, seed=seed, count=trainer.sample_groups)
     content = gzip.compress(json.dumps(sample, ensure_ascii=False, allow_nan=False).encode(), mtime=0)
     write_bytes(folder.diagnostics / f"groups_step_{step:05d}.json.gz", content)
 
@@ -63,7 +63,7 @@ def sampled_groups(
     batch: StepBatch,
     diagnostics: CreditDiagnostics,
     scorer: Scorer,
-    method: MethodConfig,
+    method: TrainedMethod,
     *,
     seed: Seed,
     count: int,
@@ -90,18 +90,18 @@ def sampled_groups(
         ScorerError: The scorer gave something else than similarities in [0, 1].
     """
     shaped, shaper, host = diagnostics.shaped, method.shaper, method.estimator
-    if shaped is None or shaper is None or host is None:
+    if shaped is None or shaper is None:
         raise ConfigError(f"method {method.name!r} did not shape this batch: there is no credit to sample")
-    cut = trajectories(batch)
-    active = list(active_groups(cut))
+    line = batch.timeline
+    active = list(active_groups(line))
     drawn = set(generator(seed, "sample", 0).permutation(len(active))[:count].tolist())
-    context = _Context(batch, cut, diagnostics, shaped, host_anchor_groups(batch, host))
+    context = _Context(batch, diagnostics, shaped, host_anchor_groups(batch, host))
     return {
         "step": seed[1],
         "groups_in_batch": len(np.unique(batch.group_N)),
         "active_groups": len(active),
         "groups": [
-            _group_record(context, scorer, active[i], select(cut, active[i][1], shaper.reference, seed))
+            _group_record(context, scorer, active[i], select(line, active[i][1], shaper.reference, seed))
             for i in sorted(drawn)
         ],
     }
@@ -131,7 +131,6 @@ class _Context(NamedTuple):
     """A shaped batch with what the records read of it."""
 
     batch: StepBatch
-    cut: Trajectories
     diagnostics: CreditDiagnostics
     shaped: Shaped
     anchor_group_N: IntArray
@@ -155,25 +154,25 @@ def _cut_text(text: str) -> str:
 def _group_record(
     context: _Context, scorer: Scorer, active: tuple[int, IntArray, IntArray], reference: int
 ) -> dict[str, Any]:
-    """``active``: the group, its successful and its failed trajectories; these and ``reference`` index ``cut``."""
-    batch, cut = context.batch, context.cut
+    """``active``: the group, its successful and its failed trajectories; these and ``reference`` of the timeline."""
+    batch, line = context.batch, context.batch.timeline
     group, successful, failed = active
     members = np.sort(np.concatenate([successful, failed]))
-    rows = np.concatenate([cut.rows_of(k) for k in members])
+    rows = np.concatenate([line.rows_of(k) for k in members])
     texts = _Texts()
     matches = [match for match in context.shaped.matches if match.task.group == group]  # in the order of ``failed``
     return {
         "group": group,
         "task": str(batch.task_N[rows[0]]),
-        "siblings": [_sibling(batch, cut.rows_of(k)) for k in members],
+        "siblings": [_sibling(batch, line.rows_of(k)) for k in members],
         "steps": _columns(context, rows, texts),
         "texts": list(texts.number),
         "reference": {
-            "trajectory": int(cut.id_K[reference]),
+            "trajectory": int(line.id_K[reference]),
             "steps": batch.step_N[matches[0].reference_row_m].tolist(),
         },
         "matches": [
-            {"trajectory": int(cut.id_K[k]), **_match_record(batch, match, scorer)}
+            {"trajectory": int(line.id_K[k]), **_match_record(batch, match, scorer)}
             for k, match in zip(failed, matches, strict=True)
         ],
     }

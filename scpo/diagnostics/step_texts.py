@@ -17,7 +17,7 @@ from scpo.diagnostics.arrays import damaged, read_arrays, save_arrays
 from scpo.steps import BoolArray, FloatArray, IntArray, StrArray
 
 if TYPE_CHECKING:
-    from scpo.credit.assign import CreditDiagnostics
+    from scpo.credit.metrics import CreditDiagnostics
     from scpo.steps import StepBatch
     from scpo.tracking import RunFolder
 

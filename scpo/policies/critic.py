@@ -18,8 +18,8 @@ from scpo.policies.descent import descend
 from scpo.policies.language_policy import LocalPolicy, positions
 
 if TYPE_CHECKING:
+    from scpo.advantages.gae import CriticSettings
     from scpo.schema import TrainerSettings
-    from scpo.schema.method import CriticSettings
 
 FloatArray = NDArray[np.float32]
 

@@ -1,7 +1,9 @@
 """The whole configuration as pydantic models, extra keys forbidden; imports nothing heavy."""
 
-from scpo.schema.agent import AgentConfig, PlainAgent, ReactAgent, ReflexionAgent
+from scpo.advantages.registry import HOSTS, configuration_folders
+from scpo.schema.agent import AGENT_LABELS, AgentConfig, PlainAgent, ReactAgent, ReflexionAgent
 from scpo.schema.env import (
+    FAMILIES,
     AlfworldConfig,
     BenchmarkTraining,
     EnvConfig,
@@ -12,27 +14,19 @@ from scpo.schema.env import (
     StackWorkers,
     WebshopConfig,
 )
-from scpo.schema.families import FAMILIES
 from scpo.schema.method import (
-    CriticSettings,
+    METHOD_LABELS,
     DynamicSampling,
-    EmpgSettings,
     EstimatorConfig,
-    G2poSettings,
-    GaeSettings,
-    GigpoSettings,
-    GrpoSettings,
-    HcapoSettings,
-    HgpoSettings,
     IndependentSampling,
     MethodConfig,
-    RlooSettings,
+    PromptedMethod,
     SamplingConfig,
-    ShaperConfig,
-    StepFilter,
+    TrainedMethod,
+    method_label,
 )
 from scpo.schema.model import ApiModel, HuggingFaceModel, ModelConfig, Prices, TinyModel, WarmStart
-from scpo.schema.requirements import HOSTS, PROVIDES, REQUIRES, misfit, required
+from scpo.schema.requirements import PROVIDES, misfit, required
 from scpo.schema.run import (
     MACHINE_SECTIONS,
     ApiLimits,
@@ -66,11 +60,12 @@ from scpo.schema.trainer import (
 )
 
 __all__ = [
+    "AGENT_LABELS",
     "FAMILIES",
     "HOSTS",
     "MACHINE_SECTIONS",
+    "METHOD_LABELS",
     "PROVIDES",
-    "REQUIRES",
     "AgentConfig",
     "AlfworldConfig",
     "ApiLimits",
@@ -78,25 +73,17 @@ __all__ = [
     "BenchmarkTraining",
     "BiEncoderScorer",
     "Choice",
-    "CriticSettings",
     "CrossEncoderScorer",
     "Dimension",
     "DynamicSampling",
-    "EmpgSettings",
     "EnvConfig",
     "EstimatorConfig",
     "ExactScorer",
     "Experiment",
     "ExperimentRow",
-    "G2poSettings",
-    "GaeSettings",
     "GeneratedGames",
     "GeneratedShop",
-    "GigpoSettings",
     "GoalPanelConfig",
-    "GrpoSettings",
-    "HcapoSettings",
-    "HgpoSettings",
     "HuggingFaceModel",
     "IndependentSampling",
     "LauncherConfig",
@@ -113,9 +100,9 @@ __all__ = [
     "PanelConfig",
     "PlainAgent",
     "Prices",
+    "PromptedMethod",
     "ReactAgent",
     "ReflexionAgent",
-    "RlooSettings",
     "RunConfig",
     "SamplerConfig",
     "SamplingConfig",
@@ -123,12 +110,11 @@ __all__ = [
     "ScorerConfig",
     "ScorerRuntime",
     "Search",
-    "ShaperConfig",
     "SlurmLauncher",
     "StackWorkers",
-    "StepFilter",
     "StepRange",
     "TinyModel",
+    "TrainedMethod",
     "TrainerConfig",
     "TrainerSettings",
     "ValidationConfig",
@@ -137,6 +123,8 @@ __all__ = [
     "WandbConfig",
     "WarmStart",
     "WebshopConfig",
+    "configuration_folders",
+    "method_label",
     "misfit",
     "required",
 ]

@@ -33,3 +33,6 @@ class ReflexionAgent(Strict):
 
 
 AgentConfig = Annotated[PlainAgent | ReactAgent | ReflexionAgent, Field(discriminator="name")]
+
+AGENT_LABELS = {"plain": "Plain prompt", "react": "ReAct", "reflexion": "Reflexion"}
+"""What tables and figures call the methods that only prompt."""

@@ -4,8 +4,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from scpo.schema.method import Normalisation, StepFilter
+from scpo.advantages.groups import Normalisation
+from scpo.shaping.step_text import StepFilter
 from scpo.strict import Strict
+
+FAMILIES = {
+    "Pick": "pick_and_place_simple",
+    "Look": "look_at_obj_in_light",
+    "Clean": "pick_clean_then_place_in_recep",
+    "Heat": "pick_heat_then_place_in_recep",
+    "Cool": "pick_cool_then_place_in_recep",
+    "Pick2": "pick_two_obj_and_place",
+}
+"""ALFWorld's task families: the columns of the result table, and the name of each in the game files."""
 
 PanelName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 

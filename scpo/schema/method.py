@@ -1,148 +1,37 @@
-"""Configuration of a method: an advantage estimator, for SCPO with the shaper that adds credit to its step returns.
+"""Configuration of a method: one that trains the model, or one that only prompts it; and what each is called."""
 
-Or, for the rows that are not trained, an agent.
-"""
+from typing import TYPE_CHECKING, Annotated, Literal, Self, Union
 
-from typing import Annotated, Literal, Self
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
-
-from scpo.schema.agent import AgentConfig
-from scpo.schema.requirements import HOSTS
+from scpo.advantages.estimator import EstimatorSettings
+from scpo.advantages.registry import ESTIMATORS, HOSTS
+from scpo.schema.agent import AGENT_LABELS, AgentConfig
+from scpo.shaping.shaper import LABEL as SHAPER_LABEL
+from scpo.shaping.shaper import ShaperConfig
 from scpo.strict import Strict
 
-Normalisation = Literal["mean_std_norm", "mean_norm"]
+MethodName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+
+if TYPE_CHECKING:
+    EstimatorConfig = EstimatorSettings
+else:
+    EstimatorConfig = Annotated[
+        Union[tuple(entry.settings for entry in ESTIMATORS.values())],  # noqa: UP007 (made of the registry)
+        Field(discriminator="name"),
+    ]
+
+METHOD_LABELS: dict[str, str] = {
+    **AGENT_LABELS,
+    **{name: label for entry in ESTIMATORS.values() for name, label in entry.labels.items()},
+    "scpo": SHAPER_LABEL,
+}
+"""What tables and figures call the methods, in the order in which they show them."""
 
 
-class EstimatorSettings(Strict):
-    """What every estimator shares: the discount, and the penalty of an invalid action in the row's score.
-
-    s = episode return - penalty * [invalid]; q = step return + bonus.
-    """
-
-    gamma: Annotated[float, Field(ge=0, le=1)]
-    invalid_penalty: NonNegativeFloat
-
-
-class GroupSettings(EstimatorSettings):
-    """What estimators that compare siblings share."""
-
-    statistics: Literal["rows", "trajectories"]
-    std_floor: NonNegativeFloat
-
-
-class GrpoSettings(GroupSettings):
-    name: Literal["grpo"]
-    normalisation: Normalisation
-
-
-class RlooSettings(GroupSettings):
-    name: Literal["rloo"]
-
-
-class GigpoSettings(GroupSettings):
-    name: Literal["gigpo"]
-    normalisation: Normalisation
-    omega: NonNegativeFloat
-    anchors: Literal["exact", "similar"]
-    anchor_similarity: Annotated[float, Field(gt=0, le=1)]
-    singletons: Literal["zero", "group_step"]
-
-
-class HgpoSettings(GroupSettings):
-    """``context`` is K: a step is compared with those that share up to K states before it."""
-
-    name: Literal["hgpo"]
-    normalisation: Normalisation
-    context: NonNegativeInt
-    weights: Literal["paper", "code"]
-    exponent: NonNegativeFloat
-    base_group: bool
-
-
-class G2poSettings(GroupSettings):
-    """``success_value`` is the value of a success's end."""
-
-    name: Literal["g2po"]
-    normalisation: Normalisation
-    omega: NonNegativeFloat
-    success_value: PositiveFloat
-
-
-class HcapoSettings(GroupSettings):
-    """``smoothing`` is the weight of the next step's hindsight value; ``hindsight_prompt`` is read by the trainer.
-
-    The trainer puts the prompt, with its two fields filled in, before the response when it scores that again.
-    """
-
-    name: Literal["hcapo"]
-    omega: NonNegativeFloat
-    temperature: PositiveFloat
-    ratio_low: Annotated[float, Field(gt=0, le=1)]
-    ratio_high: Annotated[float, Field(ge=1)]
-    smoothing: Annotated[float, Field(ge=0, lt=1)]
-    hindsight_prompt: Annotated[str, Field(pattern=r"\{final_observation\}(.|\n)*\{success\}")]
-
-
-class EmpgSettings(GroupSettings):
-    name: Literal["empg"]
-    normalisation: Normalisation
-    k: NonNegativeFloat
-    k_future: NonNegativeFloat
-    zeta: NonNegativeFloat
-
-
-class CriticSettings(Strict):
-    """The value model: the policy's base with a scalar head. Read by the trainer."""
-
-    learning_rate: PositiveFloat
-    value_clip: PositiveFloat
-
-
-class GaeSettings(EstimatorSettings):
-    """``gamma`` discounts tokens inside a response here, not steps."""
-
-    name: Literal["gae"]
-    gae_lambda: Annotated[float, Field(ge=0, le=1)]
-    critic: CriticSettings
-
-
-EstimatorConfig = Annotated[
-    GrpoSettings
-    | RlooSettings
-    | GigpoSettings
-    | HgpoSettings
-    | G2poSettings
-    | HcapoSettings
-    | EmpgSettings
-    | GaeSettings,
-    Field(discriminator="name"),
-]
-
-
-class StepFilter(Strict):
-    """Which answers are no-ops: such steps earn no credit and are no reference position."""
-
-    no_op_observations: tuple[str, ...]
-    no_op_if_unchanged: bool
-
-
-class ShaperConfig(Strict):
-    """SCPO's shaper (paper section 3, table 4). ``allocation`` is where the matcher's credit lands."""
-
-    matcher: Literal["kmp", "forward"]
-    monotonic: bool
-    after_full_match: Literal["stop", "restart"]
-    theta: Annotated[float, Field(gt=0, le=1)]
-    soft_base: Annotated[float, Field(ge=0, lt=1)]
-    alpha: NonNegativeFloat
-    reference: Literal["longest", "shortest", "random"]
-    reference_order: Literal["time", "batch"]
-    order: Literal["balanced", "chronological", "length", "random"]
-    order_ranks: PositiveInt
-    step_text: Literal["action_next_observation", "observation_action", "action"]
-    step_filter: StepFilter
-    allocation: Literal["matched", "random_match", "uniform_bonus"]
+def method_label(name: str) -> str:
+    """What tables and figures call a method; a method of the user's own goes by its name."""
+    return METHOD_LABELS.get(name, name)
 
 
 class IndependentSampling(Strict):
@@ -165,40 +54,37 @@ class DynamicSampling(Strict):
 SamplingConfig = Annotated[IndependentSampling | DynamicSampling, Field(discriminator="rule")]
 
 
-class MethodConfig(Strict):
-    """One row of the table: an ``estimator`` that trains the model, or an ``agent`` that only prompts it.
+class TrainedMethod(Strict):
+    """A row of the table that is trained: an advantage estimator, and for SCPO and its variants a ``shaper``.
 
-    ``shaper`` is None for every method but SCPO and its variants; with one, the estimator must be one of ``HOSTS``.
-    ``sampling`` None: siblings of every task once, in groups of the trainer's size. ``clip_high`` is the loss's upper
-    clip range, the one setting of the loss that differs between methods; the trainer's reads it from here.
+    With a shaper, the estimator must be one of ``HOSTS``. ``sampling`` None: siblings of every task once, in groups of
+    the trainer's size. ``clip_high`` is the loss's upper clip range, the one setting of the loss that differs between
+    methods; the trainer's reads it from here.
     """
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
-    label: str
-    estimator: EstimatorConfig | None
+    kind: Literal["trained"]
+    name: MethodName
+    estimator: EstimatorConfig
     shaper: ShaperConfig | None
     sampling: SamplingConfig | None
     clip_high: PositiveFloat
-    # Not in the record of a method that trains: its run ids are the same as before there were agents.
-    agent: AgentConfig | None = Field(default=None, exclude_if=lambda agent: agent is None)
-
-    @model_validator(mode="after")
-    def _trains_or_prompts(self) -> Self:
-        if (self.estimator is None) == (self.agent is None):
-            got = "neither" if self.agent is None else "both"
-            raise ValueError(
-                f"method {self.name!r} has {got} of estimator and agent; a method has an estimator, which trains, "
-                "or an agent, which is only evaluated"
-            )
-        if self.agent is not None and (self.shaper or self.sampling):
-            raise ValueError(f"method {self.name!r} prompts and trains nothing: its shaper and sampling must be null")
-        return self
 
     @model_validator(mode="after")
     def _shaper_has_a_host(self) -> Self:
-        if self.estimator is not None and self.shaper is not None and self.estimator.name not in HOSTS:
+        if self.shaper is not None and self.estimator.name not in HOSTS:
             raise ValueError(
                 f"method {self.name!r}: estimator {self.estimator.name!r} ignores step returns, so the shaper's credit "
                 f"would be lost; allowed hosts: {', '.join(HOSTS)}"
             )
         return self
+
+
+class PromptedMethod(Strict):
+    """A row of the table that only prompts the model, through an ``agent``; it is evaluated, not trained."""
+
+    kind: Literal["prompted"]
+    name: MethodName
+    agent: AgentConfig
+
+
+MethodConfig = Annotated[TrainedMethod | PromptedMethod, Field(discriminator="kind")]

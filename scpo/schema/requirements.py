@@ -1,31 +1,14 @@
 """What methods need of a trainer and what each trainer provides, so that a misfit is refused before anything starts."""
 
-from __future__ import annotations
+from typing import Literal
 
-from typing import TYPE_CHECKING, Literal
+from scpo.advantages.estimator import Requirement
+from scpo.advantages.registry import ESTIMATORS
+from scpo.schema.method import PromptedMethod, TrainedMethod
 
-if TYPE_CHECKING:
-    from scpo.schema.method import MethodConfig
+Need = Requirement | Literal["independent_sampling", "dynamic_sampling"]
 
-Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value", "independent_sampling", "dynamic_sampling"]
-
-REQUIRES: dict[str, frozenset[Requirement]] = {
-    "gae": frozenset({"value"}),
-    "rloo": frozenset(),
-    "grpo": frozenset(),
-    "empg": frozenset({"entropy"}),
-    "gigpo": frozenset({"step_bonus"}),
-    "hcapo": frozenset({"hindsight_logprob"}),
-    "hgpo": frozenset({"step_bonus"}),
-    "g2po": frozenset({"step_bonus"}),
-}
-"""What each estimator reads beyond the plain batch. ``step_bonus``: the bonus, so it can host SCPO; ``entropy``,
-``hindsight_logprob``: the batch's optional columns; ``value``: a critic."""
-
-HOSTS = tuple(name for name, needs in REQUIRES.items() if "step_bonus" in needs)
-"""The estimators that read a step's bonus and so can host SCPO's shaper."""
-
-PROVIDES: dict[str, frozenset[Requirement]] = {
+PROVIDES: dict[str, frozenset[Need]] = {
     "local": frozenset({"entropy", "hindsight_logprob", "value", "independent_sampling", "dynamic_sampling"}),
     # Deferred: hindsight_logprob, a second scoring pass over other prompts; dynamic_sampling, verl's replay buffer has
     # one, but it cuts off what is too much and draws single prompts.
@@ -36,15 +19,17 @@ PROVIDES: dict[str, frozenset[Requirement]] = {
 """What each trainer can do beyond plain rollouts of groups; the step bonus needs nothing of a trainer."""
 
 
-def required(method: MethodConfig) -> frozenset[Requirement]:
+def required(method: TrainedMethod | PromptedMethod) -> frozenset[Need]:
     """What a trainer must provide for a method, beyond plain rollouts of groups; nothing for one that only prompts."""
-    needs: set[Requirement] = set(REQUIRES[method.estimator.name]) if method.estimator else set()
+    if method.kind == "prompted":
+        return frozenset()
+    needs: set[Need] = set(ESTIMATORS[method.estimator.name].requires)
     if method.sampling:
         needs.add("independent_sampling" if method.sampling.rule == "independent" else "dynamic_sampling")
     return frozenset(needs - {"step_bonus"})
 
 
-def misfit(method: MethodConfig, trainer: str) -> str | None:
+def misfit(method: TrainedMethod | PromptedMethod, trainer: str) -> str | None:
     """Why a trainer cannot run a method; None: it can."""
     missing = required(method) - PROVIDES[trainer]
     if not missing:

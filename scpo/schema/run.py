@@ -1,12 +1,12 @@
 """The whole configuration of one run, and of a call of sweep.py."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from scpo.errors import ConfigError
 from scpo.schema.env import EnvConfig
-from scpo.schema.method import MethodConfig
+from scpo.schema.method import METHOD_LABELS, MethodConfig, TrainedMethod
 from scpo.schema.model import ModelConfig
 from scpo.schema.requirements import misfit
 from scpo.schema.scorer import ScorerConfig, ScorerRuntime
@@ -97,6 +97,17 @@ class RunConfig(Strict):
     machine: MachineConfig
     launcher: LauncherConfig
 
+    @property
+    def trained(self) -> TrainedMethod:
+        """The method, for those who train.
+
+        Raises:
+            ConfigError: It only prompts.
+        """
+        if self.method.kind == "prompted":
+            raise ConfigError(f"method {self.method.name!r} only prompts: it is evaluated, not trained")
+        return self.method
+
     @model_validator(mode="after")
     def _method_fits_trainer(self) -> Self:
         if reason := misfit(self.method, self.trainer.name):
@@ -105,18 +116,21 @@ class RunConfig(Strict):
 
     @model_validator(mode="after")
     def _method_fits_model(self) -> Self:
-        agent, model = self.method.agent, self.model
-        if agent is None and model.kind == "api":
-            raise ValueError(
-                f"model={model.name} is behind an API, which nobody can train through: method={self.method.name} "
-                "trains; allowed: method=plain, react or reflexion"
-            )
-        if agent is not None and agent.name != "plain" and model.kind == "tiny":
+        model = self.model
+        if self.method.kind == "trained":
+            if model.kind == "api":
+                raise ValueError(
+                    f"model={model.name} is behind an API, which nobody can train through: method={self.method.name} "
+                    "trains; allowed: method=plain, react or reflexion"
+                )
+            return self
+        agent = self.method.agent
+        if agent.name != "plain" and model.kind == "tiny":
             raise ValueError(
                 f"method={self.method.name} needs a model that follows instructions (kind huggingface or api), got "
                 f"model={model.name}, which writes bare commands; allowed for it: method=plain"
             )
-        if agent is not None and (agent.name, model.kind) != ("plain", "tiny") and self.env.prompt == "compact":
+        if (agent.name, model.kind) != ("plain", "tiny") and self.env.prompt == "compact":
             raise ValueError(
                 f"method={self.method.name} with model={model.name} reads env.prompt=verl_agent, got compact: that "
                 "prompt holds no instructions. Add env.prompt=verl_agent and, for room to think, "
@@ -130,7 +144,7 @@ class RunConfig(Strict):
         Raises:
             ConfigError: It trains in verl-agent, whose environment is its own; says what to type there.
         """
-        if self.trainer.name == "verl_agent" and self.method.agent is None:
+        if self.trainer.name == "verl_agent" and self.method.kind == "trained":
             raise ConfigError(
                 "trainer=verl_agent trains in verl-agent's own environment: make the folder of each run with "
                 "`python train.py --prepare trainer=verl_agent ...` and there run "
@@ -144,13 +158,21 @@ MACHINE_SECTIONS = ("machine", "wandb", "launcher")
 class ExperimentRow(Strict):
     """One row of an experiment's table: a name, its label in the table, and the overrides that make it.
 
-    ``scales``: where it can run. Elsewhere the row stands in the table without a run (n/a).
+    A row that is called as a method may leave out the label, which is the method's then. ``scales``: where it can run.
+    Elsewhere the row stands in the table without a run (n/a).
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     label: str
     overrides: tuple[str, ...]
     scales: tuple[Literal["mini", "paper"], ...] = ("mini", "paper")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _labelled_as_its_method(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "label" not in data and data.get("name") in METHOD_LABELS:
+            return {**data, "label": METHOD_LABELS[data["name"]]}
+        return data
 
 
 AxisValues = tuple[str | int, ...]

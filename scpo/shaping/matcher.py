@@ -15,6 +15,8 @@ from scpo.errors import ConfigError
 from scpo.steps import FloatArray
 
 T = TypeVar("T")
+Matcher = Literal["kmp", "forward"]
+AfterFullMatch = Literal["stop", "restart"]
 
 
 class Cell(NamedTuple):
@@ -73,8 +75,8 @@ class MatchRule:
     theta: float
     soft_base: float
     monotonic: bool = True
-    matcher: Literal["kmp", "forward"] = "kmp"
-    after_full_match: Literal["stop", "restart"] = "stop"
+    matcher: Matcher = "kmp"
+    after_full_match: AfterFullMatch = "stop"
 
     def __post_init__(self) -> None:
         if not 0 < np.float32(self.theta) <= 1 or not 0 <= np.float32(self.soft_base) < 1:
@@ -202,8 +204,8 @@ def match_dense(  # noqa: PLR0917 - the public signature, as in algorithm 2
     order: Sequence[int],
     monotonic: bool = True,
     *,
-    matcher: Literal["kmp", "forward"] = "kmp",
-    after_full_match: Literal["stop", "restart"] = "stop",
+    matcher: Matcher = "kmp",
+    after_full_match: AfterFullMatch = "stop",
 ) -> FloatArray:
     """Credit of every failed step from full matrices (paper, algorithm 2).
 

@@ -96,26 +96,22 @@ def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
     ``balanced`` and ``length`` take the trainer's batch as it is: the position of a step is the smallest of it and its
     copies. ``chronological`` is the step index. ``random`` shuffles each trajectory by itself.
     """
+    line = batch.timeline
     if order == "chronological":
-        return batch.step_N.astype(np.int64)
-    trajectory_K, slot_N = np.unique(batch.trajectory_N, return_inverse=True)
-    length = int(batch.step_N.max(initial=-1)) + 1
+        return line.step_N
     if order == "random":
-        keys = [generator(seed, "order", k).integers(1 << 62, size=length) for k in trajectory_K.tolist()]
-        key_KT = np.array(keys, dtype=np.int64)
-    else:
-        key_KT = np.full((len(trajectory_K), length), np.iinfo(np.int64).max)
-        np.minimum.at(key_KT, (slot_N, batch.step_N), batch.position_N)
-    return key_KT.reshape(len(trajectory_K), length)[slot_N, batch.step_N]
+        length = line.row_KT.shape[1]
+        keys = [generator(seed, "order", id_).integers(1 << 62, size=length) for id_ in line.id_K.tolist()]
+        return line.column(np.array(keys, dtype=np.int64).reshape(line.row_KT.shape))
+    return line.position_N
 
 
 def descents(batch: StepBatch, key_N: IntArray) -> float:
     """How often the step index falls while a trajectory is processed, on average over trajectories (0 of none)."""
-    rows = np.flatnonzero(batch.original_N)
-    rows = rows[np.lexsort((key_N[rows], batch.trajectory_N[rows]))]
-    same = batch.trajectory_N[rows][1:] == batch.trajectory_N[rows][:-1]
-    falls = (batch.step_N[rows][1:] < batch.step_N[rows][:-1]) & same
-    return float(falls.sum() / max(len(np.unique(batch.trajectory_N)), 1))
+    line, rows = batch.timeline, np.flatnonzero(batch.original_N)
+    rows = rows[np.lexsort((key_N[rows], line.slot_N[rows]))]
+    falls = (np.diff(line.step_N[rows]) < 0) & (np.diff(line.slot_N[rows]) == 0)
+    return float(falls.sum() / max(len(line.id_K), 1))
 
 
 Purpose = Literal["order", "reference", "control", "sample"]

@@ -3,17 +3,40 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from scpo.schema.method import ShaperConfig
-from scpo.shaping.controls import allocate
+from scpo.shaping.controls import Allocation, allocate
 from scpo.shaping.drive import MatchTask, Pairs, Scorer, credit_batch
-from scpo.shaping.matcher import MatchRule, MatchTrace
-from scpo.shaping.order import Seed, processing_key
-from scpo.shaping.reference import active_groups, select, trajectories
-from scpo.shaping.step_text import step_texts, surviving
+from scpo.shaping.matcher import AfterFullMatch, Matcher, MatchRule, MatchTrace
+from scpo.shaping.order import Order, Seed, processing_key
+from scpo.shaping.reference import Selection, active_groups, select
+from scpo.shaping.step_text import StepFilter, StepText, step_texts, surviving
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, StrArray
+from scpo.strict import Strict
+
+LABEL = "SCPO"
+"""What tables and figures call a method with the shaper."""
+
+
+class ShaperConfig(Strict):
+    """SCPO's shaper (paper section 3, table 4). ``allocation`` is where the matcher's credit lands."""
+
+    matcher: Matcher
+    monotonic: bool
+    after_full_match: AfterFullMatch
+    theta: Annotated[float, Field(gt=0, le=1)]
+    soft_base: Annotated[float, Field(ge=0, lt=1)]
+    alpha: NonNegativeFloat
+    reference: Selection
+    reference_order: Literal["time", "batch"]
+    order: Order
+    order_ranks: PositiveInt
+    step_text: StepText
+    step_filter: StepFilter
+    allocation: Allocation
 
 
 @dataclass(frozen=True)
@@ -40,7 +63,8 @@ class Shaped:
     """What the shaper answers.
 
     Attributes:
-        credit_N: Credit of every row in [0, 1]; 0 outside failed trajectories of active groups. A copy has its twin's.
+        credit_N: Credit of every row in [0, 1]; 0 outside failed trajectories of active groups. A copy has its
+            original's.
         text_N: Step text of every row.
         surviving_N: Rows that the step filter left in.
         matches: One record per failed trajectory of an active group, by group and trajectory id.
@@ -75,8 +99,7 @@ def shape(
         ScorerError: The scorer gave something else than similarities in [0, 1].
     """
     started = time.perf_counter()
-    text_N = step_texts(batch, config.step_text)
-    surviving_N = surviving(batch, config.step_filter)
+    text_N, surviving_N = step_texts(batch, config.step_text), surviving(batch, config.step_filter)
     plans = list(_plan(batch, text_N, surviving_N, config, seed))
     planned = time.perf_counter()
     rule = MatchRule(config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match)
@@ -95,16 +118,14 @@ def _plan(
     batch: StepBatch, text_N: StrArray, surviving_N: BoolArray, config: ShaperConfig, seed: Seed
 ) -> Iterator[tuple[MatchTask, IntArray, IntArray]]:
     """For every failed trajectory of an active group what is to be matched, and the rows it stands for."""
-    cut = trajectories(batch)
-    key_N = processing_key(batch, config.order, seed)
-    position_N = processing_key(batch, "balanced", seed)
-    for group, successful, failed in active_groups(cut):
-        reference_row_m = _filtered(cut.rows_of(select(cut, successful, config.reference, seed)), surviving_N)
+    line, key_N = batch.timeline, processing_key(batch, config.order, seed)
+    for group, successful, failed in active_groups(line):
+        reference_row_m = _filtered(line.rows_of(select(line, successful, config.reference, seed)), surviving_N)
         if config.reference_order == "batch":
-            reference_row_m = reference_row_m[np.argsort(position_N[reference_row_m], kind="stable")]
+            reference_row_m = reference_row_m[np.argsort(line.position_N[reference_row_m], kind="stable")]
         reference = tuple(text_N[reference_row_m])
         for k in failed:
-            failed_row_l = _filtered(cut.rows_of(k), surviving_N)
+            failed_row_l = _filtered(line.rows_of(k), surviving_N)
             order = np.argsort(key_N[failed_row_l], kind="stable").tolist()
             task = MatchTask(group, reference, tuple(text_N[failed_row_l]), tuple(order))
             yield task, reference_row_m, failed_row_l
@@ -124,9 +145,8 @@ def _credit(
 
 
 def _accumulate(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> FloatArray:
-    """Write credit back to the steps that earned it; a copy reads the cell of its trajectory and step."""
-    trajectory_K, slot_N = np.unique(batch.trajectory_N, return_inverse=True)
-    credit_KT = np.zeros((len(trajectory_K), int(batch.step_N.max(initial=-1)) + 1), dtype=np.float32)
+    """Write credit back to the steps that earned it; a copy gets its original's."""
+    credit_N = np.zeros(len(batch), dtype=np.float32)
     for match in matches:
-        credit_KT[slot_N[match.failed_row_l], batch.step_N[match.failed_row_l]] = match.credit_l
-    return credit_KT[slot_N, batch.step_N]
+        credit_N[match.failed_row_l] = match.credit_l
+    return credit_N[batch.timeline.neighbours(0)]

@@ -4,12 +4,19 @@ from typing import Literal
 
 import numpy as np
 
-from scpo.schema.method import StepFilter
 from scpo.steps import BoolArray, StepBatch, StrArray
+from scpo.strict import Strict
 
 SEPARATOR = " || "
 
 StepText = Literal["action_next_observation", "observation_action", "action"]
+
+
+class StepFilter(Strict):
+    """Which answers are no-ops: such steps earn no credit and are no reference position."""
+
+    no_op_observations: tuple[str, ...]
+    no_op_if_unchanged: bool
 
 
 def step_texts(batch: StepBatch, form: StepText) -> StrArray:

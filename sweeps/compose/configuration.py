@@ -26,7 +26,7 @@ from sweeps.compose.explanations import (
     explain_syntax,
     explain_validation,
 )
-from sweeps.compose.loader import CONF, compose
+from sweeps.compose.loader import CONF, FOLDERS, compose
 
 HOST_KEY = "method.host"
 SWEEP_WORDS = ("experiment", "search", "dry_run")
@@ -144,7 +144,7 @@ def check_option(override: str) -> None:
 
 def options(group: str) -> list[str]:
     """The files of a config group, as names."""
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    return sorted(path.stem for folder in FOLDERS for path in (folder / group).glob("*.yaml"))
 
 
 def _host_choice(override: str) -> str:

@@ -62,6 +62,8 @@ def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) 
     if override.startswith("+"):
         return f"{override}: {key} is in the configuration already; leave out the +"
     if key in schema_keys(model):
+        while parent and parent not in dotted_keys(default):  # a section that this choice does not have
+            parent, _, name = parent.rpartition(".")
         fields = _fields_at(_with_tags(parent, default), model)
         if name not in fields:
             keys = ", ".join(fields)
@@ -137,7 +139,7 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
     key, got = ".".join(map(str, location)), detail["input"]
     if detail["type"] == "extra_forbidden":
         here = [".".join(map(str, [*location[:-1], name])) for name in _fields_at(detail["loc"][:-1], model)]
-        return _unknown(key, f" (got {got!r})", [*here, *schema_keys(model)], here)
+        return _unknown(key, f" (got {_shorten(got)})", [*here, *schema_keys(model)], here)
     if detail["type"] == "value_error":  # a validator of ours, whose message says all there is to say
         return ": ".join(filter(None, [key, str(detail["ctx"]["error"])]))
     if detail["type"] in ("model_type", "model_attributes_type"):

@@ -20,7 +20,7 @@ def hours(config: RunConfig) -> float | None:
     The paper tells what SCPO's runs took, of which the shaper is about a tenth (section "Computational cost"): other
     methods that train are counted the same. Evaluations and runs at mini scale have no figure.
     """
-    if config.scale != "paper" or config.method.agent is not None:
+    if config.scale != "paper" or config.method.kind == "prompted":
         return None
     whole = PAPER_HOURS.get((config.env.name.removesuffix("_paper"), config.model.name))
     return None if whole is None else whole * config.trainer.steps / PAPER_STEPS

@@ -48,7 +48,7 @@ def settings_digest(config: RunConfig) -> str:
 
 
 def _choices(method: MethodConfig) -> list[str]:
-    if method.shaper is None or method.estimator is None:
+    if method.kind == "prompted" or method.shaper is None:
         return []
     values = method.shaper.model_dump(mode="json")
     host = [] if method.estimator.name == PAPERS_HOST else [f"on_{method.estimator.name}"]

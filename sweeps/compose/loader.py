@@ -10,13 +10,18 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
 from hydra._internal.defaults_list import create_defaults_list
 from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import setup_globals
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 
+from scpo.schema import configuration_folders
+
 CONF = Path(__file__).resolve().parents[2] / "conf"
+FOLDERS = (CONF, *configuration_folders())
+"""Where configuration files are looked up: ours, and those that installed estimators bring."""
 
 
 def compose(overrides: Sequence[Override]) -> DictConfig:
@@ -47,7 +52,10 @@ class _Loader(ConfigLoaderImpl):
     def __init__(self) -> None:
         version.setbase("1.3")
         setup_globals()  # ${now:...} and Hydra's other resolvers
-        super().__init__(create_config_search_path(str(CONF)))
+        search_path = create_config_search_path(str(CONF))
+        for folder in FOLDERS[1:]:
+            search_path.append("estimator", str(folder), SearchPathQuery(provider="main"))
+        super().__init__(search_path)
         self.files = CachingConfigRepository(self.repository)
         self._placed: dict[tuple[str | None, str | None], bytes] = {}
 

@@ -31,7 +31,7 @@ def training_gib(config: RunConfig) -> float | None:
     count = parameters(config.model)
     if count is None:
         return None
-    if config.method.agent is not None:
+    if config.method.kind == "prompted":
         return count * _width(config) / GIB
     copies = 4 + (config.trainer.loss.kl_coefficient > 0)
     return count * copies * _width(config) / GIB
@@ -45,7 +45,7 @@ def checkpoint_gib(config: RunConfig) -> float | None:
 
 def disk_gib(config: RunConfig) -> float | None:
     """Of one run: its checkpoints, one more while it is written, and its logs."""
-    if config.method.agent is not None:
+    if config.method.kind == "prompted":
         return LOGS_GIB
     each = checkpoint_gib(config)
     return None if each is None else LOGS_GIB + each * (config.trainer.keep_checkpoints + 1)

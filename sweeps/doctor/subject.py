@@ -55,8 +55,8 @@ def _distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:
     """Runs that differ in seed or in settings of a method only need the same of a machine."""
     seen = set()
     for config in configs:
-        agent = config.method.agent is not None
-        key = (config.env.model_dump_json(), config.model.model_dump_json(), config.scorer.model_dump_json(), agent)
+        kind = config.method.kind
+        key = (config.env.model_dump_json(), config.model.model_dump_json(), config.scorer.model_dump_json(), kind)
         if key not in seen:
             seen.add(key)
             yield config

@@ -1,47 +1,47 @@
-"""Laws that every entry of the registry satisfies, whatever it estimates. A new estimator needs its settings here."""
+"""Laws that every entry of the registry satisfies, whatever it estimates, with its settings as shipped and others."""
+
+from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scpo.advantages import ESTIMATORS
-from scpo.advantages.returns import step_returns
-from scpo.schema import HOSTS
+from scpo.advantages.outcomes import step_returns
+from scpo.advantages.registry import ESTIMATORS
 from tests.support.step_batches import (
-    empg_settings,
-    g2po_settings,
-    gigpo_settings,
-    grpo_settings,
-    hcapo_settings,
-    hgpo_settings,
     make_batch,
     measured,
     noise,
     random_batch,
-    rloo_settings,
+    settings_of,
     take,
 )
 
-SETTINGS = {
-    "rloo": [rloo_settings(), rloo_settings(statistics="trajectories", std_floor=0.0)],
-    "grpo": [grpo_settings(), grpo_settings(normalisation="mean_norm", statistics="trajectories")],
-    "empg": [empg_settings(), empg_settings(k=3.0, zeta=0.0, normalisation="mean_norm")],
-    "gigpo": [
-        gigpo_settings(),
-        gigpo_settings(normalisation="mean_norm", singletons="group_step"),
-        gigpo_settings(anchors="similar", anchor_similarity=0.6, statistics="trajectories", std_floor=0.0),
-    ],
-    "hcapo": [hcapo_settings(), hcapo_settings(smoothing=0.5, statistics="rows")],
-    "hgpo": [
-        hgpo_settings(),
-        hgpo_settings(normalisation="mean_norm", context=0, exponent=2.0, std_floor=0.0),
-        hgpo_settings(weights="code", base_group=True, context=3),
-    ],
-    "g2po": [g2po_settings(), g2po_settings(normalisation="mean_norm", statistics="trajectories")],
-}
 ROW_LEVEL = [name for name, entry in ESTIMATORS.items() if entry.level == "row"]
-CASES = [pytest.param(name, config, id=f"{name}-{i}") for name in SETTINGS for i, config in enumerate(SETTINGS[name])]
+FURTHER = {  # beside what every estimator is tested with
+    "empg": [{"k": 3.0, "zeta": 0.0}],
+    "gigpo": [{"anchors": "similar", "anchor_similarity": 0.6, "std_floor": 0.0}],
+    "hcapo": [{"smoothing": 0.5}],
+    "hgpo": [{"context": 0, "exponent": 2.0, "std_floor": 0.0}, {"context": 3}],
+}
+
+
+def settings_to_test(name):
+    """An estimator's settings as shipped; with each of its choices made differently; and what is listed above."""
+    shipped = settings_of(name)
+    choices = {key: _choices(field.annotation) for key, field in type(shipped).model_fields.items()}
+    others = {
+        key: values[values.index(getattr(shipped, key)) - 1] for key, values in choices.items() if len(values) > 1
+    }
+    return [shipped, *(settings_of(name, **changes) for changes in (others, *FURTHER.get(name, [])))]
+
+
+def _choices(annotation):
+    return (False, True) if annotation is bool else get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
+CASES = [pytest.param(name, it, id=f"{name}-{i}") for name in ROW_LEVEL for i, it in enumerate(settings_to_test(name))]
 
 BATCH_WIDE = {"empg"}  # entropy is normalised, and the mean subtracted, over the batch
 STEPS_DIFFER = {"empg", "hcapo", "g2po"}  # a step's worth depends on its time or entropy, not on its siblings alone
@@ -61,20 +61,13 @@ def bonus_of(batch, seed):
     return noise(batch, seed).astype(np.float32)
 
 
-def test_every_entry_has_settings_to_be_tested_with():
-    assert set(SETTINGS) == set(ROW_LEVEL)
-
-
-def test_scpos_hosts_are_the_entries_that_read_the_bonus():
-    assert set(HOSTS) == {name for name, entry in ESTIMATORS.items() if "step_bonus" in entry.requires}
-
-
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_entries_say_what_they_need(name):
     entry = ESTIMATORS[name]
     assert entry.level in {"row", "token"}
     assert entry.requires <= {"step_bonus", "entropy", "hindsight_logprob", "value"}
     assert entry.function.__doc__
+    assert entry.labels
 
 
 @cases()
@@ -100,12 +93,12 @@ def test_permuting_rows_permutes_answers(name, config, seed):
 @cases()
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
-def test_a_copy_gets_its_twins_advantage(name, config, seed):
+def test_a_copy_gets_its_originals_advantage(name, config, seed):
     batch = random_batch(seed, copies=6)
     answer_N = estimate(name, config, batch, bonus_of(batch, seed))
     for row in np.flatnonzero(batch.is_copy_N):
-        twins = (batch.trajectory_N == batch.trajectory_N[row]) & (batch.step_N == batch.step_N[row])
-        assert len(set(answer_N[twins].tolist())) == 1
+        same = (batch.trajectory_N == batch.trajectory_N[row]) & (batch.step_N == batch.step_N[row])
+        assert len(set(answer_N[same].tolist())) == 1
 
 
 @cases(leaving_out=BATCH_WIDE)

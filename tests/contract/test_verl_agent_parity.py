@@ -12,10 +12,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from scpo.advantages import ESTIMATORS
 from scpo.advantages.gae import gae
-from scpo.advantages.scores import row_scores
-from tests.support.step_batches import gae_settings, gigpo_settings, grpo_settings, hgpo_settings, rloo_settings, take
+from scpo.advantages.outcomes import row_scores
+from scpo.advantages.registry import ESTIMATORS
+from tests.support.step_batches import (
+    settings_of,
+    take,
+)
 from tests.support.verl_agent import verl_agent
 
 MODES = ("mean_std_norm", "mean_norm")
@@ -106,8 +109,7 @@ def outcome_advantage(stack, name, case, score_N, **settings):
 def test_rloo_and_grpo_over_rows(stack, name):
     distance = Distance(name, stack)
     estimator, _, mode = name.partition(" ")
-    make = rloo_settings if estimator == "rloo" else grpo_settings
-    settings = make(std_floor=0.0, **({"normalisation": mode} if mode else {}))
+    settings = settings_of(estimator, std_floor=0.0, **({"normalisation": mode} if mode else {}))
     norm = {"norm_adv_by_std_in_grpo": mode == "mean_std_norm"} if mode else {}
     for case in stack.cases(40):
         score_N = row_scores(case.batch, settings)
@@ -122,7 +124,7 @@ def test_statistics_over_trajectories(stack, estimator):
     """All rows valid: the stack takes a trajectory's score from its first row."""
     name = f"{estimator} trajectories"
     distance = Distance(name, stack)
-    settings = (rloo_settings if estimator == "rloo" else grpo_settings)(std_floor=0.0, statistics="trajectories")
+    settings = settings_of(estimator, std_floor=0.0, statistics="trajectories")
     for mixed in stack.cases(40):
         rows = np.arange(len(mixed.batch))
         case = mixed._replace(batch=take(mixed.batch, rows, valid_N=np.ones(len(rows), dtype=bool)))
@@ -139,7 +141,7 @@ def test_gigpo(stack, mode, anchors):
     name = f"gigpo {mode} {anchors}"
     distance = Distance(name, stack)
     similar = anchors == "similar"
-    settings = gigpo_settings(std_floor=0.0, normalisation=mode, anchors=anchors, anchor_similarity=0.97)
+    settings = settings_of("gigpo", std_floor=0.0, normalisation=mode, anchors=anchors, anchor_similarity=0.97)
     for case in stack.cases(10 if similar else 40):
         order = np.arange(len(case.batch))  # similar anchors are grouped in the order of the batch
         texts = [f"you are in room {anchor} with lamp {anchor}" for anchor in case.batch.anchor_N]
@@ -176,8 +178,8 @@ def test_hgpo_with_the_codes_weights(stack, mode, base_group):
         case = in_time_order(without_copies(mixed))
         batch = case.batch
         for context in (0, 2, 4):
-            settings = hgpo_settings(
-                std_floor=0.0, normalisation=mode, weights="code", base_group=base_group, context=context
+            settings = settings_of(
+                "hgpo", std_floor=0.0, normalisation=mode, weights="code", base_group=base_group, context=context
             )
             score_N = row_scores(batch, settings)
 
@@ -208,6 +210,6 @@ def test_gae(stack, gamma, gae_lambda):
             )
 
         theirs = stack.answer(f"{name}/{number}", both)
-        for one, other in zip(gae(*given, gae_settings(gamma=gamma, gae_lambda=gae_lambda)), theirs, strict=True):
+        for one, other in zip(gae(*given, settings_of("gae", gamma=gamma, gae_lambda=gae_lambda)), theirs, strict=True):
             distance.add(one[given.mask_NL], other[given.mask_NL])
     assert distance.report() <= BOUND[stack.precision]

@@ -14,7 +14,7 @@ SCPO = method(shaper=shaper_config(order="chronological"))
 def run_config(method=SCPO, *, count=2):
     """As much of a run's configuration as sampling reads: every step is sampled."""
     trainer = SimpleNamespace(sample_every=1, sample_groups=count, steps=1000)
-    return SimpleNamespace(seed=0, method=method, trainer=trainer)
+    return SimpleNamespace(seed=0, method=method, trained=method, trainer=trainer)
 
 
 def write_groups(folder, *steps, batch=None):

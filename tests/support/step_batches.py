@@ -1,63 +1,30 @@
 """Small and random batches of steps, and configs, for the tests of the mathematical core."""
 
-import numpy as np
+import functools
+from pathlib import Path
 
-from scpo.schema.method import (
-    EmpgSettings,
-    G2poSettings,
-    GaeSettings,
-    GigpoSettings,
-    GrpoSettings,
-    HcapoSettings,
-    HgpoSettings,
-    MethodConfig,
-    RlooSettings,
-    ShaperConfig,
-    StepFilter,
-)
+import numpy as np
+from omegaconf import OmegaConf
+
+from scpo.advantages.registry import ESTIMATORS
+from scpo.schema import TrainedMethod
+from scpo.shaping.shaper import ShaperConfig
+from scpo.shaping.step_text import StepFilter
 from scpo.steps import StepBatch
 
-GROUP = {"gamma": 0.95, "invalid_penalty": 0.1, "statistics": "rows", "std_floor": 1e-5}
-NORMALISED = GROUP | {"normalisation": "mean_std_norm"}
+CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
-def grpo_settings(**changes):
-    return GrpoSettings(**(NORMALISED | {"name": "grpo"} | changes))
+@functools.cache
+def _published(name):
+    """The values of ``conf/estimator/<name>.yaml`` on ALFWorld."""
+    env, own = OmegaConf.load(CONF / "env" / "alfworld.yaml"), OmegaConf.load(CONF / "estimator" / f"{name}.yaml")
+    return OmegaConf.to_container(OmegaConf.create({"env": env, "own": own}), resolve=True)["own"]
 
 
-def rloo_settings(**changes):
-    return RlooSettings(**(GROUP | {"name": "rloo"} | changes))
-
-
-def gigpo_settings(**changes):
-    values = {"anchors": "exact", "anchor_similarity": 0.95, "singletons": "zero", "omega": 1.0}
-    return GigpoSettings(**(NORMALISED | values | {"name": "gigpo"} | changes))
-
-
-def hgpo_settings(**changes):
-    values = {"context": 2, "weights": "paper", "exponent": 1.0, "base_group": False}
-    return HgpoSettings(**(NORMALISED | values | {"name": "hgpo"} | changes))
-
-
-def g2po_settings(**changes):
-    return G2poSettings(**(NORMALISED | {"name": "g2po", "omega": 1.0, "success_value": 10.0} | changes))
-
-
-def hcapo_settings(**changes):
-    values = {
-        "omega": 1.0, "temperature": 5.0, "ratio_low": 0.8, "ratio_high": 1.2, "smoothing": 0.0,
-        "statistics": "trajectories", "hindsight_prompt": "{final_observation} {success}",
-    }  # fmt: skip
-    return HcapoSettings(**(GROUP | values | {"name": "hcapo"} | changes))
-
-
-def empg_settings(**changes):
-    return EmpgSettings(**(NORMALISED | {"name": "empg", "k": 1.0, "k_future": 1.0, "zeta": 0.05} | changes))
-
-
-def gae_settings(**changes):
-    values = {"gamma": 1.0, "gae_lambda": 1.0, "invalid_penalty": 0.1}
-    return GaeSettings(**(values | {"name": "gae", "critic": {"learning_rate": 1e-5, "value_clip": 0.5}} | changes))
+def settings_of(name, **changes):
+    """An estimator's settings as shipped, and what is changed of them."""
+    return ESTIMATORS[name].settings(**(_published(name) | changes))
 
 
 def shaper_config(**changes):
@@ -72,8 +39,8 @@ def shaper_config(**changes):
 
 
 def method(estimator=None, shaper=None, name="scpo", sampling=None):
-    values = {"label": name, "shaper": shaper, "sampling": sampling, "clip_high": 0.2}
-    return MethodConfig(name=name, estimator=estimator or gigpo_settings(), **values)
+    values = {"kind": "trained", "shaper": shaper, "sampling": sampling, "clip_high": 0.2}
+    return TrainedMethod(name=name, estimator=estimator or settings_of("gigpo"), **values)
 
 
 def make_batch(*episodes, **columns):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from scpo.advantages.returns import step_returns
+from scpo.advantages.outcomes import step_returns
 from scpo.steps import FloatArray, StepBatch
 from tests.support.data_folders import DATA
 from tests.support.step_batches import FIELDS, noise, random_batch, take

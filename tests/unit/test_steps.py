@@ -3,7 +3,7 @@ import pytest
 
 from scpo.errors import StepBatchError
 from scpo.steps import StepBatch
-from tests.support.step_batches import FIELDS, make_batch, take
+from tests.support.step_batches import FIELDS, make_batch, random_batch, take
 
 BATCH = make_batch((0, 10, "a b c", 1), (1, 11, "a b", 0))
 
@@ -77,3 +77,51 @@ def test_copies_may_repeat_a_step_but_unmarked_doubles_may_not():
 def test_rows_may_come_in_any_order_and_there_may_be_none():
     assert len(take(BATCH, [4, 0, 3, 2, 1])) == 5
     assert len(make_batch()) == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_trajectories_are_cut_in_time_order(seed):
+    batch = random_batch(seed, copies=4)
+    line = batch.timeline
+    assert len(line.id_K) == len(np.unique(batch.trajectory_N))
+    for k, trajectory in enumerate(line.id_K):
+        rows = line.rows_of(k)
+        assert (batch.trajectory_N[rows] == trajectory).all()
+        assert batch.step_N[rows].tolist() == list(range(line.length_K[k]))
+        assert not batch.is_copy_N[rows].any()
+
+
+def test_neighbours_of_a_shuffled_batch_with_copies():
+    line = take(make_batch((0, 0, "a b c", 1), (0, 1, "a", 0)), [2, 0, 3, 1, 1]).timeline  # 2 0 | 0 | 1 and its copy
+    assert line.neighbours(1).tolist() == [-1, 3, -1, 0, 0]
+    assert line.neighbours(-1).tolist() == [3, -1, -1, 1, 1]
+    assert line.neighbours(-2).tolist() == [1, -1, -1, -1, -1]
+    assert line.neighbours(0).tolist() == [0, 1, 2, 3, 3]
+    assert line.length_N.tolist() == [3, 3, 1, 3, 3]
+
+
+def test_trajectories_come_by_group_and_id():
+    line = make_batch((1, 0, "a b", 1), (0, 5, "a", 0), (0, 2, "a b c", 1)).timeline
+    assert (line.group_K.tolist(), line.id_K.tolist()) == ([0, 0, 1], [2, 5, 0])
+    assert (line.length_K.tolist(), line.success_K.tolist()) == ([3, 1, 2], [True, False, True])
+    assert line.row_KT.tolist() == [[3, 4, 5], [2, -1, -1], [0, 1, -1]]
+    assert line.table(np.arange(1, 7)).tolist() == [[4, 5, 6], [3, 0, 0], [1, 2, 0]]
+    assert line.column(line.table(np.arange(6))).tolist() == list(range(6))
+
+
+def test_a_step_stands_where_it_or_its_first_copy_does():
+    batch = take(make_batch((0, 0, "a b", 0)), [0, 1, 1], position_N=[1, 2, 0])
+    assert batch.timeline.position_N.tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("steps", [[0, 1, 0, 1], [0, 1, 0, -1]])
+def test_a_copy_without_its_original_is_named(steps):
+    batch = make_batch((0, 0, "a b", 1), (0, 7, "a b", 0))
+    with pytest.raises(StepBatchError, match=rf"row 3 \(group 0, trajectory 7, step {steps[3]}\): it is a copy"):
+        take(batch, [0, 1, 2, 2], step_N=steps)
+
+
+def test_no_rows_have_no_timeline():
+    line = make_batch().timeline
+    assert line.neighbours(1).dtype == np.int64
+    assert line.length_N.shape == line.id_K.shape == (0,)

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from scpo.advantages.estimator import GroupSettings
+from scpo.advantages.gae import GaeSettings
+from scpo.advantages.gigpo import GigpoSettings
+from scpo.advantages.grpo import GrpoSettings
 from scpo.errors import ConfigError
 from scpo.integrations.verl_agent.hooks import OF_THE_FORK
-from scpo.schema import GaeSettings, GigpoSettings, GrpoSettings, HuggingFaceModel, RunConfig, VerlTrainer
+from scpo.schema import HuggingFaceModel, RunConfig, VerlTrainer
 from scpo.verl_config import Setting, micro_batch
 
 ENVIRONMENTS = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop"}
@@ -56,17 +60,17 @@ def _check(config: RunConfig) -> VerlTrainer:
 
 def _of_one_value(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[str, Any, Any]]:
     """Knobs of which the fork has but one setting: key, what the run has, what the fork has."""
-    estimator = config.method.estimator
+    estimator = config.trained.estimator
     yield "trainer.verl.engine", trainer.verl.engine, "vllm"
     yield "env.prompt", config.env.prompt, "verl_agent"
-    if estimator is not None and estimator.name in OF_THE_FORK and not isinstance(estimator, GaeSettings):
+    if isinstance(estimator, GroupSettings) and estimator.name in OF_THE_FORK:
         yield "method.estimator.statistics", estimator.statistics, "rows"
     if isinstance(estimator, GigpoSettings):
         yield "method.estimator.singletons", estimator.singletons, "zero"
 
 
 def _independent(config: RunConfig) -> bool:
-    return config.method.sampling is not None and config.method.sampling.rule == "independent"
+    return config.trained.sampling is not None and config.trained.sampling.rule == "independent"
 
 
 def _data(config: RunConfig) -> Iterator[Setting]:
@@ -130,8 +134,7 @@ def _optimizer(actor: str, trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _method(config: RunConfig) -> Iterator[Setting]:
-    estimator, sampling = config.method.estimator, config.method.sampling
-    assert estimator is not None  # noqa: S101 (methods that prompt were refused)
+    estimator, sampling = config.trained.estimator, config.trained.sampling
     actor = "actor_rollout_ref.actor"
     own = estimator.name if estimator.name in OF_THE_FORK else "grpo"
     yield Setting("algorithm.adv_estimator", own, "method.estimator; of another, ours takes its place")
@@ -154,10 +157,10 @@ def _method(config: RunConfig) -> Iterator[Setting]:
 
 
 def _critic(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
-    if not isinstance(config.method.estimator, GaeSettings) or not isinstance(config.model, HuggingFaceModel):
+    if not isinstance(config.trained.estimator, GaeSettings) or not isinstance(config.model, HuggingFaceModel):
         return
-    critic = config.method.estimator.critic
-    yield Setting("algorithm.lam", config.method.estimator.gae_lambda, "method.estimator.gae_lambda")
+    critic = config.trained.estimator.critic
+    yield Setting("algorithm.lam", config.trained.estimator.gae_lambda, "method.estimator.gae_lambda")
     yield Setting("critic.optim.lr", critic.learning_rate, "method.estimator.critic.learning_rate")
     yield Setting("critic.optim.weight_decay", trainer.optimizer.weight_decay, "trainer.optimizer.weight_decay")
     yield Setting("critic.grad_clip", trainer.optimizer.gradient_clip, "trainer.optimizer.gradient_clip")

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from scpo.credit.assign import CreditDiagnostics, assign
+from scpo.credit.assign import assign
+from scpo.credit.metrics import CreditDiagnostics
 from scpo.diagnostics.record import Diagnostics
 from scpo.integrations.verl_agent.fork_rows import step_batch
 from scpo.integrations.verl_agent.recording import Recorder
-from scpo.schema import RunConfig, ShaperConfig, required
+from scpo.schema import RunConfig, required
 from scpo.shaping.drive import Scorer
+from scpo.shaping.shaper import ShaperConfig
 from scpo.steps import FloatArray, IntArray, StepBatch
 from scpo.tracking import JsonLines, RunFolder
 
@@ -67,27 +69,27 @@ class Hooks:
         """Wraps the trainer's ``compute_advantage``: credit is added to ``step_rewards``, the rest is the fork's."""
 
         def wrapped(data: Any, adv_estimator: Any, **options: Any) -> Any:
-            estimator = self.config.method.estimator
-            if estimator is None or estimator.name == "gae":
+            estimator = self.config.trained.estimator
+            if estimator.name == "gae":
                 return original(data, adv_estimator=adv_estimator, **options)
             batch = step_batch(
                 data.non_tensor_batch,
                 success_threshold=self.config.env.success_threshold,
                 entropy_N=self.entropy_N,
-                length_N=_lengths(data, self.config.method.shaper),
+                length_N=_lengths(data, self.config.trained.shaper),
             )
             advantage_N, diagnostics = assign(
                 batch,
                 self.scorer,
-                self.config.method,
+                self.config.trained,
                 seed=(self.config.seed, self.step),
                 speculate=self.config.machine.scorer.speculate,
             )
             self._record(batch, diagnostics)
             if estimator.name not in OF_THE_FORK:
                 return _with_advantages(data, advantage_N)
-            if diagnostics.shaped is not None and self.config.method.shaper is not None:
-                _add(data, np.float32(self.config.method.shaper.alpha) * diagnostics.shaped.credit_N)
+            if diagnostics.shaped is not None and self.config.trained.shaper is not None:
+                _add(data, np.float32(self.config.trained.shaper.alpha) * diagnostics.shaped.credit_N)
             return original(data, adv_estimator=adv_estimator, **options)
 
         return wrapped

@@ -51,7 +51,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
     ``should_stop`` is asked after every turn. Finished episodes are never played again.
     """
-    assert config.method.agent is not None  # noqa: S101 (the registry sends no other method here)
+    assert config.method.kind == "prompted"  # noqa: S101 (no other method is sent here)
     environment = make_environment(
         config.env,
         cache_dir=Path(config.machine.cache_dir),

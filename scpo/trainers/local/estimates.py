@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scpo.credit.assign import CreditDiagnostics, assign, assign_tokens, resolve
+from scpo.credit.assign import assign, assign_tokens, resolve
+from scpo.credit.metrics import CreditDiagnostics
 from scpo.generation import Generation
 from scpo.policies.batches import response_mask
 from scpo.policies.critic import Critic, Targets, values
@@ -37,10 +38,10 @@ def estimate(
 ) -> Estimate:
     """Ask ``scpo.credit.assign`` for the advantages; ``generations`` are the responses of the batch's rows."""
     seed = (config.seed, step)
-    if resolve(config.method).level == "row" or critic is None:
+    if resolve(config.trained).level == "row" or critic is None:
         speculate = config.machine.scorer.speculate
-        return Estimate(*assign(batch, scorer, config.method, seed=seed, speculate=speculate))
+        return Estimate(*assign(batch, scorer, config.trained, seed=seed, speculate=speculate))
     value_NL = values(critic, generations, config.trainer.micro_batch_rows)
     mask_NL = response_mask(generations)
-    advantage_NL, return_NL, diagnostics = assign_tokens(batch, value_NL, mask_NL, config.method, seed=seed)
+    advantage_NL, return_NL, diagnostics = assign_tokens(batch, value_NL, mask_NL, config.trained, seed=seed)
     return Estimate(advantage_NL, diagnostics, Targets(value_NL, return_NL))

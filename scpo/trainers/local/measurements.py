@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.credit.assign import OPTIONAL_FIELDS
+from scpo.advantages.estimator import OPTIONAL_FIELDS
 from scpo.policies.batches import Ids, micro_batches, token_pairs
 from scpo.policies.language_policy import LocalPolicy
 from scpo.rollout import Trajectory
@@ -42,7 +42,7 @@ def hindsight_logprob(policy: LocalPolicy, trajectories: Sequence[Trajectory], c
     NaN in failures. The hindsight text comes before the prompt: what a response answers to stays what it follows.
     Words outside a word-level tokenizer's vocabulary become its unknown token.
     """
-    template = config.method.estimator.hindsight_prompt  # type: ignore[union-attr]  # whoever requires it has one
+    template = config.trained.estimator.hindsight_prompt  # type: ignore[attr-defined]  # whoever requires it has one
     logprob_N = np.full(sum(map(len, trajectories)), np.nan, dtype=np.float32)
     rows: list[int] = []
     pairs: list[tuple[Ids, Ids]] = []

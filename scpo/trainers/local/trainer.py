@@ -124,7 +124,7 @@ def _open(config: RunConfig, should_stop: Callable[[], bool]) -> Session:
         reference.model = copy.deepcopy(policy.model).requires_grad_(False)
     critic = None
     if "value" in required(config.method):
-        critic = make_critic(policy, config.method.estimator.critic, config.trainer.optimizer.weight_decay)  # type: ignore[union-attr]  # whoever requires it has one
+        critic = make_critic(policy, config.trained.estimator.critic, config.trainer.optimizer.weight_decay)  # type: ignore[attr-defined]  # whoever requires it has one
     scorer = open_scorer(config.scorer, config.machine.scorer, device=str(policy.device))
     return Session(config, environment, policy, reference, optimizer, critic, scorer)
 
@@ -260,13 +260,13 @@ def _roll_out(session: Session, step: int) -> Sampled:
             retries=config.env.failure_retries,
         )
 
-    return sample(Draw(config.trainer.groups, config.trainer.group_size, tasks, play), config.method.sampling)
+    return sample(Draw(config.trainer.groups, config.trainer.group_size, tasks, play), config.trained.sampling)
 
 
 def _positions(config: RunConfig, trajectories: Sequence[Trajectory]) -> NDArray[np.int64]:
     """Processing order as the paper's four GPUs would leave it, although this is one process."""
     lengths = np.array([generation.tokens for generation in _generations(trajectories)])
-    shaper = config.method.shaper
+    shaper = config.trained.shaper
     return positions(lengths, shaper.order if shaper else "chronological", shaper.order_ranks if shaper else 1)
 
 

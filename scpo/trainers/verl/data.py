@@ -30,7 +30,7 @@ def siblings(config: RunConfig) -> int:
 
 
 def _independent(config: RunConfig) -> bool:
-    return config.method.sampling is not None and config.method.sampling.rule == "independent"
+    return config.trained.sampling is not None and config.trained.sampling.rule == "independent"
 
 
 def training_rows(environment: Environment, config: RunConfig) -> Iterator[dict[str, Any]]:
@@ -45,7 +45,7 @@ def training_rows(environment: Environment, config: RunConfig) -> Iterator[dict[
 def validation_rows(environment: Environment, config: RunConfig) -> Iterator[dict[str, Any]]:
     """Every validation panel with its repeats, and the siblings of the probe for methods that have a shaper."""
     episodes = {name: config.env.validation_panels[name].repeats for name in sorted(config.env.validation_panels)}
-    if config.method.shaper:
+    if config.trained.shaper:
         episodes[PROBE] = config.trainer.probe_siblings
     index = 0
     for panel, repeats in episodes.items():

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.credit.assign import OPTIONAL_FIELDS, CreditDiagnostics, assign, assign_tokens, resolve
+from scpo.advantages.estimator import OPTIONAL_FIELDS
+from scpo.credit.assign import assign, assign_tokens, resolve
+from scpo.credit.metrics import CreditDiagnostics
 from scpo.rollout import Trajectory, step_batch
 from scpo.schema import RunConfig, required
 from scpo.shaping.drive import Scorer
@@ -49,7 +51,7 @@ class Estimate:
 
 def estimate(rows: Rows, columns: Columns, config: RunConfig, step: int, *, scorer: Scorer | None) -> Estimate:
     """Ask ``scpo.credit.assign``; see there for what it raises."""
-    shaper, seed = config.method.shaper, (config.seed, step)
+    shaper, seed = config.trained.shaper, (config.seed, step)
     trajectories = rows.trajectories
     batch = step_batch(
         trajectories,
@@ -57,9 +59,9 @@ def estimate(rows: Rows, columns: Columns, config: RunConfig, step: int, *, scor
         position_N=rows.positions(shaper.order if shaper else "balanced", columns.tokens[rows.place_N]),
         measured=_measured(rows, columns, config),
     )
-    if resolve(config.method).level == "row":
+    if resolve(config.trained).level == "row":
         speculate = config.machine.scorer.speculate
-        advantage_N, diagnostics = assign(batch, scorer, config.method, seed=seed, speculate=speculate)
+        advantage_N, diagnostics = assign(batch, scorer, config.trained, seed=seed, speculate=speculate)
         shared = [
             np.full(length, value, dtype=np.float32)
             for length, value in zip(columns.response_tokens, rows.spread(advantage_N), strict=True)
@@ -69,7 +71,7 @@ def estimate(rows: Rows, columns: Columns, config: RunConfig, step: int, *, scor
     mask_NL = np.arange(int(length_N.max())) < length_N[:, None]
     value_NL = np.zeros(mask_NL.shape, dtype=np.float32)
     value_NL[mask_NL] = np.concatenate([_of(columns.value, "value")[place] for place in rows.place_N])
-    advantage_NL, target_NL, diagnostics = assign_tokens(batch, value_NL, mask_NL, config.method, seed=seed)
+    advantage_NL, target_NL, diagnostics = assign_tokens(batch, value_NL, mask_NL, config.trained, seed=seed)
     advantage, target = (_ragged(rows.spread(array), columns.response_tokens) for array in (advantage_NL, target_NL))
     return Estimate(advantage, target, batch, trajectories, diagnostics)
 

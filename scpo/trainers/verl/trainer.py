@@ -51,7 +51,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         check_signatures()
         self.place = workplace_of(config)
         run = self.place.config
-        self.scorer = open_ray_scorer(run, on_gpu=config.trainer.device != "cpu") if run.method.shaper else None
+        self.scorer = open_ray_scorer(run, on_gpu=config.trainer.device != "cpu") if run.trained.shaper else None
         self.tracker = Tracker(self.place.folder, run)
         self._saved_step: int | None = None
         self._validation: dict[str, float] = {}

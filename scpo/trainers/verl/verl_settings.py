@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from scpo.advantages.gae import GaeSettings
 from scpo.errors import ConfigError
-from scpo.schema import GaeSettings, RunConfig, VerlTrainer, required
+from scpo.schema import RunConfig, VerlTrainer, required
 from scpo.trainers.verl.data import prompts_per_step, siblings
 from scpo.verl_config import Setting, micro_batch
 
@@ -116,8 +117,8 @@ def _optimizer(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _critic(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
-    assert isinstance(config.method.estimator, GaeSettings)  # noqa: S101 (whoever requires values has a critic)
-    critic = config.method.estimator.critic
+    assert isinstance(config.trained.estimator, GaeSettings)  # noqa: S101 (whoever requires values has a critic)
+    critic = config.trained.estimator.critic
     yield Setting("critic.model.path", files.model, "model: the policy's base with a scalar head")
     if files.tokenizer:
         yield Setting("critic.model.tokenizer_path", files.tokenizer, "as the policy")

@@ -6,12 +6,18 @@ from hypothesis import strategies as st
 from scpo.advantages.empg import empg, normalised_entropy
 from scpo.advantages.grpo import grpo
 from scpo.errors import StepBatchError
-from tests.support.step_batches import empg_settings, grpo_settings, make_batch, measured, random_batch, take
+from tests.support.step_batches import (
+    make_batch,
+    measured,
+    random_batch,
+    settings_of,
+    take,
+)
 
 
 def advantages(batch, **changes):
     zero_N = np.zeros(len(batch), np.float32)
-    return empg(batch, zero_N, zero_N, empg_settings(**changes))
+    return empg(batch, zero_N, zero_N, settings_of("empg", **changes))
 
 
 def test_hand_worked_advantages():
@@ -41,7 +47,7 @@ def test_equal_entropies_without_the_bonus_are_centred_grpo(seed):
     batch = random_batch(seed)
     batch = take(batch, np.arange(len(batch)), entropy_N=np.full(len(batch), 0.3))
     zero_N = np.zeros(len(batch), np.float32)
-    plain_N = grpo(batch, zero_N, zero_N, grpo_settings())
+    plain_N = grpo(batch, zero_N, zero_N, settings_of("grpo"))
     assert np.allclose(advantages(batch, zeta=0), plain_N - plain_N.mean(), atol=1e-6)
 
 

@@ -6,18 +6,23 @@ from hypothesis import strategies as st
 from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.g2po import g2po, graph_values
 from scpo.advantages.grpo import grpo
-from tests.support.step_batches import g2po_settings, grpo_settings, make_batch, random_batch, take
+from tests.support.step_batches import (
+    make_batch,
+    random_batch,
+    settings_of,
+    take,
+)
 
 BATCH = make_batch((0, 0, "a b", 10), (0, 1, "a x", 0))  # nodes: start {0,2}, a {1,3}
 
 
 def advantages(batch, bonus_N=0.0, **changes):
     bonus_N = np.broadcast_to(np.float32(bonus_N), len(batch))
-    return g2po(batch, np.full(len(batch), 7, np.float32), bonus_N, g2po_settings(**changes))
+    return g2po(batch, np.full(len(batch), 7, np.float32), bonus_N, settings_of("g2po", **changes))
 
 
 def values(batch, **changes):
-    return graph_values(batch, anchor_groups(batch), g2po_settings(**changes))
+    return graph_values(batch, anchor_groups(batch), settings_of("g2po", **changes))
 
 
 def test_hand_worked_values_of_the_graph():
@@ -53,7 +58,7 @@ def test_the_end_of_a_success_is_worth_what_is_configured():
 def test_the_outcome_term_is_grpo(seed):
     batch = random_batch(seed, copies=2)
     zero_N = np.zeros(len(batch), np.float32)
-    assert np.array_equal(advantages(batch, omega=0.0), grpo(batch, zero_N, zero_N, grpo_settings()))
+    assert np.array_equal(advantages(batch, omega=0.0), grpo(batch, zero_N, zero_N, settings_of("grpo")))
 
 
 @given(seed=st.integers(0, 10_000), credit=st.floats(0.01, 1))

@@ -6,12 +6,17 @@ from hypothesis import strategies as st
 from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.gigpo import gigpo, step_advantage
 from scpo.advantages.grpo import grpo
-from scpo.advantages.returns import step_returns
-from tests.support.step_batches import gigpo_settings, grpo_settings, make_batch, random_batch, take
+from scpo.advantages.outcomes import step_returns
+from tests.support.step_batches import (
+    make_batch,
+    random_batch,
+    settings_of,
+    take,
+)
 
 
 def a_s(batch, q_N, **changes):
-    return step_advantage(batch, np.asarray(q_N, np.float64), gigpo_settings(**changes))
+    return step_advantage(batch, np.asarray(q_N, np.float64), settings_of("gigpo", **changes))
 
 
 def test_hand_worked_step_advantages():
@@ -43,8 +48,10 @@ def test_the_episode_part_is_grpo_and_never_sees_the_bonus(seed):
     batch = random_batch(seed, copies=2)
     bonus_N = np.random.default_rng(seed).random(len(batch)).astype(np.float32)
     returns_N = step_returns(batch, 0.95)
-    settings_ = gigpo_settings(omega=0.0)
-    assert np.array_equal(gigpo(batch, returns_N, bonus_N, settings_), grpo(batch, returns_N, bonus_N, grpo_settings()))
+    settings_ = settings_of("gigpo", omega=0.0)
+    assert np.array_equal(
+        gigpo(batch, returns_N, bonus_N, settings_), grpo(batch, returns_N, bonus_N, settings_of("grpo"))
+    )
 
 
 @given(seed=st.integers(0, 10_000), credit=st.floats(0.01, 1), mode=st.sampled_from(["mean_std_norm", "mean_norm"]))
@@ -97,5 +104,5 @@ def test_the_group_by_agrees_with_plain_loops_over_rows(seed, mode):
     rng = np.random.default_rng(seed)
     bonus_N = (rng.integers(3, size=(100, 100)) / 4).astype(np.float32)[batch.trajectory_N, batch.step_N]
     returns_N = step_returns(batch, 0.95)
-    answer = gigpo(batch, returns_N, bonus_N, gigpo_settings(normalisation=mode, std_floor=0.0))
+    answer = gigpo(batch, returns_N, bonus_N, settings_of("gigpo", normalisation=mode, std_floor=0.0))
     assert np.allclose(answer, by_loops(batch, returns_N.astype(np.float64) + bonus_N, 0.1, mode), atol=1e-5)

@@ -4,12 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scpo.advantages.grpo import grpo
-from tests.support.step_batches import grpo_settings, make_batch, random_batch, take
+from tests.support.step_batches import (
+    make_batch,
+    random_batch,
+    settings_of,
+    take,
+)
 
 
 def advantages(batch, **changes):
     zero_N = np.zeros(len(batch), np.float32)
-    return grpo(batch, zero_N, zero_N, grpo_settings(**changes))
+    return grpo(batch, zero_N, zero_N, settings_of("grpo", **changes))
 
 
 def test_hand_worked_group_over_rows():

@@ -3,7 +3,11 @@ import pytest
 
 from scpo.advantages.hcapo import hcapo, hindsight_ratios, hindsight_values
 from scpo.errors import StepBatchError
-from tests.support.step_batches import hcapo_settings, make_batch, take
+from tests.support.step_batches import (
+    make_batch,
+    settings_of,
+    take,
+)
 
 NAN = float("nan")
 # p of the success: e^0, e^-0.1, e^-0.2 with temperature 5
@@ -12,28 +16,28 @@ P = np.exp([0, -0.1, -0.2])
 
 
 def test_ratios_compare_a_step_with_its_trajectory():
-    assert np.allclose(hindsight_ratios(BATCH, hcapo_settings(ratio_low=0.1, ratio_high=9)), [*(P / P.mean()), 1])
+    assert np.allclose(hindsight_ratios(BATCH, settings_of("hcapo", ratio_low=0.1, ratio_high=9)), [*(P / P.mean()), 1])
 
 
 def test_ratios_are_clipped():
-    sharp = hcapo_settings(temperature=0.5)  # p: 1, e^-1, e^-2
+    sharp = settings_of("hcapo", temperature=0.5)  # p: 1, e^-1, e^-2
     assert np.allclose(hindsight_ratios(BATCH, sharp), [1.2, 0.8, 0.8, 1])
 
 
 def test_hindsight_values_are_discounted_from_the_end_and_0_in_failures():
     rho = P / P.mean()  # 1.10, 1.00, 0.90: within the clip
-    assert np.allclose(hindsight_values(BATCH, hcapo_settings()), [*(rho * [9.025, 9.5, 10]), 0])
+    assert np.allclose(hindsight_values(BATCH, settings_of("hcapo")), [*(rho * [9.025, 9.5, 10]), 0])
 
 
 def test_smoothing_mixes_in_the_next_step_and_leaves_the_last_alone():
     q = P / P.mean() * [9.025, 9.5, 10]
     expected = [(q[0] + q[1]) / 2, (q[1] + q[2]) / 2, q[2], 0]
-    assert np.allclose(hindsight_values(BATCH, hcapo_settings(smoothing=0.5)), expected)
+    assert np.allclose(hindsight_values(BATCH, settings_of("hcapo", smoothing=0.5)), expected)
 
 
 def advantages(batch, **changes):
     zero_N = np.zeros(len(batch), np.float32)
-    return hcapo(batch, zero_N, zero_N, hcapo_settings(**changes))
+    return hcapo(batch, zero_N, zero_N, settings_of("hcapo", **changes))
 
 
 def test_hand_worked_advantages():
@@ -58,7 +62,7 @@ def test_groups_without_a_success_and_equal_outcomes_give_exactly_zero():
 
 def test_copies_change_no_ratio_of_their_trajectory():
     batch = take(BATCH, [0, 0, 0, 1, 2, 3])
-    assert np.allclose(hindsight_ratios(batch, hcapo_settings()), [*(P / P.mean())[[0, 0, 0, 1, 2]], 1])
+    assert np.allclose(hindsight_ratios(batch, settings_of("hcapo")), [*(P / P.mean())[[0, 0, 0, 1, 2]], 1])
 
 
 def test_a_success_that_was_not_scored_is_named():

@@ -4,8 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scpo.advantages.hgpo import hgpo, history_groups
-from scpo.advantages.returns import step_returns
-from tests.support.step_batches import hgpo_settings, make_batch, noise, random_batch, take
+from scpo.advantages.outcomes import step_returns
+from tests.support.step_batches import (
+    make_batch,
+    noise,
+    random_batch,
+    settings_of,
+    take,
+)
 
 # rows 0-2: a b c, 3-5: a b x, 6-7: y b; anchors: start a b | start a b | start y
 BATCH = make_batch((0, 0, "a b c", 1), (0, 1, "a b x", 0), (0, 2, "y b", 0))
@@ -14,7 +20,7 @@ Q = np.array([0.5, 1, 2, 0, 0, 1, 0.25, 0], np.float32)
 
 def advantages(batch, q_N, **changes):
     q_N = np.asarray(q_N, np.float32)
-    return hgpo(batch, q_N, np.zeros_like(q_N), hgpo_settings(**changes))
+    return hgpo(batch, q_N, np.zeros_like(q_N), settings_of("hgpo", **changes))
 
 
 def partition(id_N):
@@ -110,7 +116,7 @@ def test_the_group_by_agrees_with_plain_loops_over_rows(seed, weights, mode):
     assert np.allclose(advantages(batch, q_N, weights=weights, normalisation=mode), expected, atol=1e-5)
 
 
-def test_a_copy_has_its_twins_history():
+def test_a_copy_has_its_originals_history():
     doubled = take(BATCH, [0, 1, 1, 2, 3, 4, 5, 6, 7])
     for level, copied in zip(history_groups(BATCH, 2), history_groups(doubled, 2), strict=True):
         assert np.array_equal(copied[[0, 1, 3, 4, 5, 6, 7, 8]], level)

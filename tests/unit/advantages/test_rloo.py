@@ -4,12 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scpo.advantages.rloo import rloo
-from tests.support.step_batches import make_batch, random_batch, rloo_settings, take
+from tests.support.step_batches import (
+    make_batch,
+    random_batch,
+    settings_of,
+    take,
+)
 
 
 def advantages(batch, **changes):
     zero_N = np.zeros(len(batch), np.float32)
-    return rloo(batch, zero_N, zero_N, rloo_settings(**changes))
+    return rloo(batch, zero_N, zero_N, settings_of("rloo", **changes))
 
 
 def test_hand_worked_group_over_rows():

@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from scpo.advantages.gae import gae
+from scpo.advantages.gae import CriticSettings, gae
 from scpo.policies.batches import micro_batches, response_mask, token_pairs
 from scpo.policies.critic import Targets, make_critic, update_critic, value_loss, values
-from scpo.schema.method import CriticSettings
-from tests.support.step_batches import gae_settings
+from tests.support.step_batches import (
+    settings_of,
+)
 from tests.support.tiny import tiny_policy
 from tests.unit.trainers.local.test_update import PROMPTS, trainer_config
 
@@ -81,7 +82,7 @@ def test_advantages_of_a_fresh_critic_are_the_whitened_scores():
     mask_NL = response_mask(generations)
     reward_NL = np.zeros(mask_NL.shape)
     reward_NL[np.arange(len(mask_NL)), mask_NL.sum(1) - 1] = np.arange(len(mask_NL))
-    advantage_NL, return_NL = gae(reward_NL, np.zeros(mask_NL.shape), mask_NL, gae_settings())
+    advantage_NL, return_NL = gae(reward_NL, np.zeros(mask_NL.shape), mask_NL, settings_of("gae"))
     assert (return_NL[mask_NL] == np.repeat(np.arange(len(mask_NL)), mask_NL.sum(1))).all()
     assert advantage_NL[mask_NL].mean() == pytest.approx(0, abs=1e-6)
 

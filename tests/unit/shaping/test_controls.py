@@ -8,10 +8,10 @@ from scpo.shaping.controls import allocate
 from scpo.shaping.shaper import shape
 from tests.support.step_batches import (
     EqualityScorer,
-    gigpo_settings,
     make_batch,
     method,
     random_batch,
+    settings_of,
     shaper_config,
     take,
 )
@@ -60,7 +60,7 @@ def test_every_failure_keeps_its_credit_mass_on_surviving_steps(allocation, seed
 def test_diagnostics_count_the_steps_that_are_credited_now():
     batch = make_batch((0, 0, "a b", 1), (0, 1, "a x y z", 0))
     plain, spread = (
-        assign(batch, EqualityScorer(), method(gigpo_settings(), shaper_config(allocation=allocation)))[1]
+        assign(batch, EqualityScorer(), method(settings_of("gigpo"), shaper_config(allocation=allocation)))[1]
         for allocation in ("matched", "uniform_bonus")
     )
     assert (plain.metrics["credit/steps"], spread.metrics["credit/steps"]) == (1, 4)

@@ -1,8 +1,7 @@
 import numpy as np
-import pytest
 
-from scpo.shaping.reference import active_groups, select, trajectories
-from tests.support.step_batches import make_batch, random_batch, take
+from scpo.shaping.reference import active_groups, select
+from tests.support.step_batches import make_batch, take
 
 BATCH = make_batch(
     (0, 0, "a b", 0), (0, 1, "a b c", 1), (0, 2, "a", 1), (0, 3, "a b c", 1),
@@ -12,16 +11,16 @@ BATCH = make_batch(
 
 
 def reference(batch, selection, seed=(0, 0)):
-    cut = trajectories(batch)
-    ((_, successful, _),) = active_groups(cut)
-    return cut.id_K[select(cut, successful, selection, seed)]
+    line = batch.timeline
+    ((_, successful, _),) = active_groups(line)
+    return line.id_K[select(line, successful, selection, seed)]
 
 
 def test_only_groups_with_both_outcomes_are_active():
-    cut = trajectories(BATCH)
-    (active,) = active_groups(cut)
+    line = BATCH.timeline
+    (active,) = active_groups(line)
     group, successful, failed = active
-    assert (group, cut.id_K[successful].tolist(), cut.id_K[failed].tolist()) == (0, [1, 2, 3], [0])
+    assert (group, line.id_K[successful].tolist(), line.id_K[failed].tolist()) == (0, [1, 2, 3], [0])
 
 
 def test_longest_and_shortest_success_and_ties_go_to_the_smallest_id():
@@ -47,17 +46,5 @@ def test_random_references_are_seeded_by_run_step_and_group():
     assert reference(BATCH, "random", (3, 4)) == reference(BATCH, "random", (3, 4))
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_trajectories_are_cut_in_time_order(seed):
-    batch = random_batch(seed, copies=4)
-    cut = trajectories(batch)
-    assert len(cut.id_K) == len(np.unique(batch.trajectory_N))
-    for k, trajectory in enumerate(cut.id_K):
-        rows = cut.rows_of(k)
-        assert (batch.trajectory_N[rows] == trajectory).all()
-        assert batch.step_N[rows].tolist() == list(range(cut.length_K[k]))
-        assert not batch.is_copy_N[rows].any()
-
-
-def test_an_empty_batch_has_no_trajectories():
-    assert list(active_groups(trajectories(make_batch()))) == []
+def test_an_empty_batch_has_no_active_group():
+    assert list(active_groups(make_batch().timeline)) == []

@@ -65,7 +65,7 @@ def test_the_reference_can_be_read_in_batch_order():
     assert credit(batch, reference_order="batch") == [0, 0, 1, 1]
 
 
-def test_a_copy_gets_its_twins_credit_and_takes_no_position():
+def test_a_copy_gets_its_originals_credit_and_takes_no_position():
     batch = take(GROUP, [0, 1, 2, 3, 4, 4, 4, 5, 6, 7, 8, 9])
     assert credit(batch) == [0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0]
 

@@ -1,7 +1,6 @@
 import pytest
 
-from scpo.schema.method import StepFilter
-from scpo.shaping.step_text import step_texts, surviving
+from scpo.shaping.step_text import StepFilter, step_texts, surviving
 from tests.support.step_batches import make_batch
 
 

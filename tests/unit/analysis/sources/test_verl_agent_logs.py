@@ -54,7 +54,7 @@ def test_seeds_share_a_setting_and_budgets_do_not():
 
 def test_a_run_that_our_hooks_shaped_is_scpo():
     hooked = CONFIG | {"scpo": {"run_folder": "runs/webshop-7b-scpo-s2-0123abcd"}}
-    assert verl_agent_logs.head_of(hooked)["method"] == {"name": "scpo", "label": "SCPO"}
+    assert verl_agent_logs.head_of(hooked)["method"] == {"name": "scpo"}
     plain = CONFIG | {"scpo": {"run_folder": "runs/webshop-7b-ppo-s2-0123abcd"}}
     assert verl_agent_logs.head_of(plain)["method"]["name"] == "ppo"
 

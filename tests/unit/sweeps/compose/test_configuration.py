@@ -108,17 +108,17 @@ BAD = {
         "reads env.prompt=verl_agent, got compact: that prompt holds no instructions. Add env.prompt=verl_agent",
     ),
     "training what is behind an API": (["model=gpt_4o"], "method=scpo trains; allowed: method=plain, react or"),
-    "agent and estimator": (["+method.agent.name=plain"], "method 'scpo' has both of estimator and agent"),
-    "neither": (["method.estimator=null", "method.shaper=null"], "method 'scpo' has neither of estimator and agent"),
+    "agent and estimator": (["+method.agent.name=plain"], "unknown key method.agent (got {'name': 'plain'})"),
+    "neither": (["method.estimator=null", "method.shaper=null"], "method.estimator: got None; it is a section"),
     "shaper of a method that only prompts": (
-        ["method.estimator=null", "+method.agent.name=plain"],
-        "method 'scpo' prompts and trains nothing: its shaper and sampling must be null",
+        ["method=plain", "method.shaper.theta=0.5"],
+        "method has no such key here, other choices of it do\nkeys of method: agent, kind, name",
     ),
     "key in place of its variable": (
         ["method=plain", "model=gpt_4o", "model.key_variable=sk-123"],
         "model.key_variable: got 'sk-123'; string should match pattern",
     ),
-    "unknown estimator": (["method.estimator.name=gigp"], "'grpo', 'rloo', 'gigpo', 'hgpo', "),
+    "unknown estimator": (["method.estimator.name=gigp"], "'gae', 'rloo', 'grpo', 'empg', "),
     "removed section": (["~method.shaper"], "method.shaper is missing"),
     "key of an absent section": (
         ["method=grpo", "method.shaper.theta=1"],

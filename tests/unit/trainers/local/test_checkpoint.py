@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from scpo.advantages.gae import CriticSettings
 from scpo.errors import RecordError, RecordWriteError
 from scpo.policies.critic import Targets, make_critic, update_critic, values
-from scpo.schema.method import CriticSettings
 from scpo.tracking.folder import CHECKPOINT_MARKER as MARKER
 from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
 from tests.support.tiny import tiny_policy

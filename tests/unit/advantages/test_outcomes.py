@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from bench.recorded import recorded
-from scpo.advantages.returns import step_returns
-from scpo.errors import StepBatchError
+from scpo.advantages.outcomes import step_returns
 from tests.support.step_batches import make_batch, random_batch, take
 
 
@@ -32,16 +31,9 @@ def test_time_order_comes_from_the_step_index_not_from_the_rows():
     assert np.array_equal(step_returns(take(batch, rows), 0.9), step_returns(batch, 0.9)[rows])
 
 
-def test_a_copy_gets_its_twins_return_and_its_reward_is_not_counted_twice():
+def test_a_copy_gets_its_originals_return_and_its_reward_is_not_counted_twice():
     batch = make_batch((0, 0, "a b", 1))
     assert np.array_equal(step_returns(take(batch, [1, 1, 0, 0]), 0.5), np.array([1, 1, 0.5, 0.5], np.float32))
-
-
-def test_a_copy_without_its_twin_is_named():
-    batch = make_batch((0, 0, "a b", 1), (0, 7, "a b", 0))
-    orphaned = take(batch, [0, 1, 2, 2], step_N=[0, 1, 0, 1])
-    with pytest.raises(StepBatchError, match=r"row 3 \(trajectory 7, step 1\)"):
-        step_returns(orphaned, 0.9)
 
 
 def test_no_rows_no_returns():

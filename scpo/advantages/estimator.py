@@ -1,0 +1,88 @@
+"""What every estimator declares: its settings, what it requires of a trainer, its function, and its names in tables."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeFloat
+
+from scpo.errors import StepBatchError
+from scpo.steps import BoolArray, StepBatch
+from scpo.strict import Strict
+
+Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value"]
+OPTIONAL_FIELDS = {"entropy": "entropy_N", "hindsight_logprob": "hindsight_logprob_N"}
+"""The column of ``StepBatch`` behind each requirement that is one."""
+
+
+class EstimatorSettings(Strict):
+    """What every estimator shares: the discount, and the penalty of an invalid action in the row's score.
+
+    s = episode return - penalty * [invalid]; q = step return + bonus. ``name`` is a ``Literal`` in every estimator's.
+    """
+
+    name: str
+    gamma: Annotated[float, Field(ge=0, le=1)]
+    invalid_penalty: NonNegativeFloat
+
+
+class GroupSettings(EstimatorSettings):
+    """What estimators that compare siblings share."""
+
+    statistics: Literal["rows", "trajectories"]
+    std_floor: NonNegativeFloat
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """An entry of the registry, the last line of each estimator's file.
+
+    Attributes:
+        settings: Its settings; their ``name`` is the estimator's.
+        function: Row level: ``f(batch, step_return_N, bonus_N, settings) -> advantage_N``, float32, one per row. Token
+            level: ``f(token_reward_NL, value_NL, mask_NL, settings) -> (advantage_NL, return_NL)``, float32.
+        requires: What it reads beyond the plain batch. ``step_bonus``: the bonus, so it can host SCPO; ``entropy``,
+            ``hindsight_logprob``: the batch's optional columns; ``value``: a critic.
+        labels: What tables and figures call the methods that it trains, by their names in ``conf/method``.
+        level: ``row`` (called by ``scpo.credit.assign.assign``) or ``token`` (``scpo.credit.assign.assign_tokens``).
+    """
+
+    settings: type[EstimatorSettings]
+    function: Callable[..., Any]
+    requires: frozenset[Requirement]
+    labels: Mapping[str, str]
+    level: Literal["row", "token"] = "row"
+
+    @property
+    def name(self) -> str:
+        """Its name in configurations."""
+        return str(get_args(self.settings.model_fields["name"].annotation)[0])
+
+
+def measured(
+    batch: StepBatch, name: Literal["entropy_N", "hindsight_logprob_N"], needed_N: BoolArray, why: str
+) -> NDArray[np.float64]:
+    """An optional column in float64, checked where it is needed.
+
+    Args:
+        batch: The steps.
+        name: Field of the batch.
+        needed_N: Rows that must have a finite value.
+        why: Who needs it where, for the message.
+
+    Raises:
+        StepBatchError: The batch lacks the field, or a needed value is not finite; names the row.
+    """
+    column_N = getattr(batch, name)
+    if column_N is None:
+        raise StepBatchError(f"{why} needs {name}, which this batch lacks: the trainer provides it")
+    bad = np.flatnonzero(needed_N & ~np.isfinite(column_N))
+    if len(bad):
+        row = bad[0]
+        raise StepBatchError(
+            f"row {row} (group {batch.group_N[row]}, trajectory {batch.trajectory_N[row]}, step {batch.step_N[row]}): "
+            f"{name} is {column_N[row]}, {why} needs a finite number"
+        )
+    return np.asarray(column_N, np.float64)

@@ -1,0 +1,42 @@
+"""What an episode's outcome is worth to its rows: their score, and the discounted return of each step."""
+
+import numpy as np
+
+from scpo.advantages.estimator import EstimatorSettings, GroupSettings
+from scpo.advantages.groups import Float64Array, Moments, moments
+from scpo.steps import FloatArray, IntArray, StepBatch
+
+
+def step_returns(batch: StepBatch, gamma: float) -> FloatArray:
+    """Discounted return of every step: R_t = Σ_{k≥t} γ^{k-t} r_k (GiGPO, arXiv 2505.10978; the paper's section 3.1).
+
+    Each trajectory is one row of a padded matrix that is swept once from its last column; time order comes from
+    ``step_N``, whatever the order of the batch. A copy reads its original's cell. Sums are in float64, the answer is
+    float32, in the unit of the rewards.
+
+    Args:
+        batch: The steps; rewards of copies are not read.
+        gamma: Discount factor in [0, 1].
+    """
+    reward_KT = batch.timeline.table(batch.reward_N.astype(np.float64))
+    for t in range(reward_KT.shape[1] - 2, -1, -1):
+        reward_KT[:, t] += gamma * reward_KT[:, t + 1]
+    step_return_N: FloatArray = batch.timeline.column(reward_KT).astype(np.float32)
+    return step_return_N
+
+
+def row_scores(batch: StepBatch, config: EstimatorSettings) -> Float64Array:
+    """Score of every row, s = episode return - penalty * [invalid], in the unit of the rewards (as in verl-agent)."""
+    return batch.episode_return_N - config.invalid_penalty * ~batch.valid_N
+
+
+def score_moments(batch: StepBatch, score_N: Float64Array, id_N: IntArray, config: GroupSettings) -> Moments:
+    """Statistics over step rows (verl-agent; long trajectories weigh more) or over trajectories (the papers).
+
+    A trajectory's value is the mean score of its own rows without copies: its return, less the penalty times the share
+    of invalid steps. The papers have no penalty, so they are silent here.
+    """
+    if config.statistics == "rows":
+        return moments(score_N, id_N)
+    rows, line = np.flatnonzero(batch.original_N), batch.timeline
+    return moments(moments(score_N[rows], line.slot_N[rows]).mean_G, id_N[line.row_KT[:, 0]])

@@ -1,0 +1,52 @@
+"""All estimators: ours, a line each, and those of packages that are installed beside this one."""
+
+import inspect
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from scpo.advantages.empg import EMPG
+from scpo.advantages.estimator import Estimator
+from scpo.advantages.g2po import G2PO
+from scpo.advantages.gae import GAE
+from scpo.advantages.gigpo import GIGPO
+from scpo.advantages.grpo import GRPO
+from scpo.advantages.hcapo import HCAPO
+from scpo.advantages.hgpo import HGPO
+from scpo.advantages.rloo import RLOO
+from scpo.errors import ConfigError
+
+ENTRY_POINTS = "scpo.estimators"
+"""The group of entry points under which another package names its estimators, ``<name> = "<module>:<ESTIMATOR>"``."""
+
+OURS = (GAE, RLOO, GRPO, EMPG, GIGPO, HCAPO, HGPO, G2PO)  # in the order of tables
+
+
+def _installed() -> Iterator[Estimator]:
+    taken = {entry.name for entry in OURS}
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+        estimator = point.load()
+        if not isinstance(estimator, Estimator):
+            raise ConfigError(f"{_place(point)} is {estimator!r}; allowed: a scpo.advantages.estimator.Estimator")
+        if estimator.name in taken:
+            raise ConfigError(f"{_place(point)}: the name {estimator.name!r} is taken; give it another")
+        taken.add(estimator.name)
+        yield estimator
+
+
+def _place(point: EntryPoint) -> str:
+    package = point.dist.name if point.dist else "an installed package"
+    return f"entry point {ENTRY_POINTS} of {package}, {point.value}"
+
+
+INSTALLED = tuple(_installed())
+ESTIMATORS: dict[str, Estimator] = {entry.name: entry for entry in (*OURS, *INSTALLED)}
+
+HOSTS = tuple(name for name, entry in ESTIMATORS.items() if "step_bonus" in entry.requires)
+"""The estimators that read a step's bonus and so can host SCPO's shaper."""
+
+
+def configuration_folders() -> tuple[Path, ...]:
+    """Folders laid out like ``conf/`` that installed estimators bring: ``conf`` beside the file of the function."""
+    beside = (Path(inspect.getfile(entry.function)).parent / "conf" for entry in INSTALLED)
+    return tuple(dict.fromkeys(folder for folder in beside if folder.is_dir()))

@@ -1,0 +1,153 @@
+"""What ``assign`` saw and did: the credit metrics of a training step, and what else its diagnostics hold."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.estimator import EstimatorSettings
+from scpo.advantages.gigpo import GigpoSettings
+from scpo.schema.method import TrainedMethod
+from scpo.shaping.drive import Pairs
+from scpo.shaping.order import Seed, descents, processing_key
+from scpo.shaping.reference import active_groups
+from scpo.shaping.shaper import Shaped
+from scpo.shaping.step_text import after_no_op
+from scpo.steps import FloatArray, IntArray, StepBatch
+
+STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "metrics")
+"""The rows of the paper's timing table; ``text`` stands for its tokenizer decode."""
+ABOVE_THETA_WARNING, ABOVE_THETA_PAIRS = 0.8, 50
+"""Warn when more than this share of at least this many scored pairs reaches θ."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CreditDiagnostics:
+    """What ``assign`` saw and did.
+
+    Attributes:
+        metrics: Deterministic values, by the names of the diagnostics table. A ratio without a denominator (credited
+            steps per failed trajectory when none failed, exact share when nothing was credited) is left out rather than
+            written as 0; amounts are always there. A method without a shaper has zero amounts of credit and pairs, and
+            so has one whose scorer is unavailable: then ``scpo/shaping_skipped`` is 1.
+        timings: Seconds per stage, ``timing_s/scpo/*``; all there, 0 without a shaper.
+        step_return_N: Discounted step returns, unshaped.
+        bonus_N: What was added to them: alpha * credit - invalid penalty.
+        shaped: The shaper's answer with one record per failed trajectory; None for a method without a shaper, and for
+            one whose scorer is unavailable.
+        advantage_N: The advantages; None of a token-level estimator.
+        unshaped_advantage_N: The advantages without the credit; None for a method without a shaper.
+    """
+
+    metrics: dict[str, float]
+    timings: dict[str, float]
+    step_return_N: FloatArray
+    bonus_N: FloatArray
+    shaped: Shaped | None
+    advantage_N: FloatArray | None = None
+    unshaped_advantage_N: FloatArray | None = None
+
+    def steps(self, batch: StepBatch) -> list[dict[str, Any]]:
+        """JSON-ready samples for the disk: text, outcome and credit of every surviving step."""
+        return [] if self.shaped is None else _step_records(batch, self.shaped)
+
+
+def stage_timings(seconds: dict[str, float]) -> dict[str, float]:
+    """Seconds of every stage by its name in the logs; 0 for one that did not run."""
+    return {f"timing_s/scpo/{stage}": seconds.get(stage, 0.0) for stage in STAGES}
+
+
+def credit_metrics(batch: StepBatch, config: TrainedMethod, shaped: Shaped | None, seed: Seed) -> dict[str, float]:
+    """What the batch was like, and amounts of credit and of scored pairs, over rows without copies.
+
+    ``exact`` is about what the matcher credited.
+    """
+    original_N = batch.original_N
+    failed = int((original_N & ~batch.success_N).sum())
+    matches = shaped.matches if shaped else ()
+    alpha = config.shaper.alpha if config.shaper else 0.0
+    credit = sum(float(match.credit_l.sum(dtype=np.float64)) for match in matches)
+    credited = sum(int((match.credit_l > 0).sum()) for match in matches)
+    cells = [(match, cell) for match in matches for cell in match.trace.credited if cell.credit > 0]
+    exact = sum(match.task.reference[cell.u] == match.task.failed[cell.v] for match, cell in cells)
+    return {
+        **_batch_metrics(batch, config, seed),
+        **_ratio("credit/steps", credited, len(matches)),
+        **_ratio("credit/steps_all", credited, int((~batch.timeline.success_K).sum())),
+        **_ratio("credit/aux_mean", alpha * credit, int(original_N.sum())),
+        **_ratio("credit/aux_mean_failed", alpha * credit, failed),
+        **_ratio("credit/exact", exact, len(cells)),
+        **_pair_metrics(shaped.pairs if shaped else Pairs(0, 0, 0, 0, 0)),
+        "scpo/shaping_skipped": float(config.shaper is not None and shaped is None),
+    }
+
+
+def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[str, float]:
+    """``no_op_anchors``: the share of rows whose anchor group may mix unlike states (ledger 13)."""
+    line, shaper = batch.timeline, config.shaper
+    active = len(list(active_groups(line)))
+    key_N = processing_key(batch, shaper.order if shaper else "balanced", seed)
+    metrics = _ratio("credit/active_groups", active, len(np.unique(line.group_K)))
+    if shaper:
+        no_op_N = after_no_op(batch, shaper.step_filter)[batch.original_N]
+        metrics |= _ratio("credit/no_op_anchors", int(no_op_N.sum()), len(no_op_N))
+    return metrics | {"credit/descents": descents(batch, key_N)}
+
+
+def _pair_metrics(pairs: Pairs) -> dict[str, float]:
+    if pairs.scored >= ABOVE_THETA_PAIRS and pairs.above_theta > ABOVE_THETA_WARNING * pairs.scored:
+        _log.warning(
+            "%d of %d scored pairs reach theta: the scorer hardly tells steps apart", pairs.above_theta, pairs.scored
+        )
+    return {
+        **_ratio("credit/above_theta", pairs.above_theta, pairs.scored),
+        "scpo/pairs_dense": float(pairs.dense),
+        "scpo/pairs_asked": float(pairs.asked),
+        "scpo/pairs_scored": float(pairs.scored),
+        "scpo/pairs_speculated": float(pairs.speculated),
+    }
+
+
+def effect_metrics(
+    batch: StepBatch, credit_N: FloatArray, shift_N: FloatArray, host: EstimatorSettings
+) -> dict[str, float]:
+    """The share of the credit that can reach an advantage, and how far it shifts them, over rows without copies.
+
+    Dividing by a deviation leaves two rows nothing but their order, so credit in a group of two may shift neither: it
+    counts as effective all the same (ledger 29).
+    """
+    anchor_N = host_anchor_groups(batch, host)
+    original_N = batch.original_N
+    shared_N = np.bincount(anchor_N[original_N])[anchor_N] >= 2
+    credited_N = (credit_N > 0) & original_N
+    effective = credit_N[credited_N & shared_N].sum(dtype=np.float64) / credit_N[credited_N].sum(dtype=np.float64)
+    shift = np.abs(shift_N[credited_N]).mean(dtype=np.float64)
+    return {"credit/effective": float(effective), "credit/shift": float(shift)}
+
+
+def host_anchor_groups(batch: StepBatch, host: EstimatorSettings) -> IntArray:
+    """Dense id of every row's anchor group, as the host estimator forms them."""
+    similarity = host.anchor_similarity if isinstance(host, GigpoSettings) and host.anchors == "similar" else None
+    return anchor_groups(batch, similarity)
+
+
+def _ratio(name: str, part: float, whole: int) -> dict[str, float]:
+    return {name: part / whole} if whole else {}
+
+
+def _step_records(batch: StepBatch, shaped: Shaped) -> list[dict[str, Any]]:
+    return [
+        {
+            "group": int(batch.group_N[row]),
+            "trajectory": int(batch.trajectory_N[row]),
+            "step": int(batch.step_N[row]),
+            "text": shaped.text_N[row],
+            "success": bool(batch.success_N[row]),
+            "credit": float(shaped.credit_N[row]),
+        }
+        for row in np.flatnonzero(batch.original_N & shaped.surviving_N)
+    ]

@@ -1,0 +1,87 @@
+"""Estimators of other packages: a file, an entry point and two YAML files outside the checkout make a method."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+ESTIMATOR = """
+from typing import Literal
+from scpo.advantages.estimator import Estimator, GroupSettings
+from scpo.advantages.grpo import episode_advantage
+
+class DoubledSettings(GroupSettings):
+    name: Literal["doubled"]
+    factor: float
+
+def doubled(batch, step_return_N, bonus_N, config):
+    return config.factor * episode_advantage(batch, config, "mean_norm").astype("float32") + bonus_N
+
+DOUBLED = Estimator(DoubledSettings, doubled, frozenset({"step_bonus"}), labels={"doubled": "Doubled"})
+"""
+SETTINGS = "{name: doubled, gamma: 0.95, invalid_penalty: 0.0, statistics: rows, std_floor: 0.0, factor: 2.0}"
+METHOD = """
+defaults: [/estimator@estimator: doubled, _self_]
+kind: trained
+name: doubled
+shaper: null
+sampling: null
+clip_high: 0.2
+"""
+USE = """
+import doubled  # first, as in a package's own tests
+from analysis.methods import METHODS
+from scpo.credit.assign import assign
+from scpo.schema import HOSTS
+from sweeps.compose.configuration import compose_run
+from tests.support.step_batches import make_batch
+
+config = compose_run(["method=doubled", "method.estimator.factor=4.0"])
+print(assign(make_batch((0, 0, "a", 1), (0, 1, "b", 0)), None, config.method)[0].tolist())
+print(compose_run(["method.host=doubled"]).method.estimator.name, "doubled" in HOSTS, METHODS["doubled"].label)
+"""
+
+
+def install(folder, value="doubled:DOUBLED", estimator=ESTIMATOR):
+    """Lay a package out as ``pip install`` leaves it."""
+    files = {
+        "doubled.py": estimator,
+        "doubled-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: doubled\nVersion: 1.0\n",
+        "doubled-1.0.dist-info/entry_points.txt": f"[scpo.estimators]\ndoubled = {value}\n",
+        "conf/estimator/doubled.yaml": SETTINGS,
+        "conf/method/doubled.yaml": METHOD,
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def python(folder, code):
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    return subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+
+
+def test_an_estimator_outside_the_checkout_is_a_method_a_host_and_a_row(tmp_path):
+    install(tmp_path)
+    used = python(tmp_path, USE)
+    assert used.stdout.splitlines() == ["[2.0, -2.0]", "doubled True Doubled"], used.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "estimator", "reason"),
+    [
+        ("doubled:doubled", ESTIMATOR, "allowed: a scpo.advantages.estimator.Estimator"),
+        ("doubled:DOUBLED", ESTIMATOR.replace('Literal["doubled"]', 'Literal["grpo"]'), "the name 'grpo' is taken"),
+    ],
+)
+def test_an_entry_point_that_cannot_be_used_is_refused_with_its_package(tmp_path, value, estimator, reason):
+    install(tmp_path, value, estimator)
+    refused = python(tmp_path, "import scpo.schema")
+    assert refused.returncode
+    assert f"entry point scpo.estimators of doubled, {value}" in refused.stderr
+    assert reason in refused.stderr

@@ -1,0 +1,112 @@
+"""The credit metrics of hand-worked batches, and the samples of steps."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from scpo.credit import metrics as credit
+from scpo.credit.assign import assign
+from scpo.credit.metrics import STAGES
+from tests.support.step_batches import EqualityScorer, TableScorer, make_batch, method, settings_of, shaper_config, take
+
+SCPO = method(settings_of("gigpo"), shaper_config(order="chronological"))
+GIGPO = method(settings_of("gigpo"), name="gigpo")
+ALWAYS = {
+    "credit/active_groups", "credit/descents", "credit/steps_all", "credit/aux_mean", "credit/aux_mean_failed",
+    "scpo/pairs_dense", "scpo/pairs_asked", "scpo/pairs_scored", "scpo/pairs_speculated",
+    "scpo/shaping_skipped",
+}  # fmt: skip
+RATIOS = {"credit/steps", "credit/effective", "credit/shift", "credit/exact", "credit/above_theta"}
+
+# failed trajectory 1 follows the reference with a and b (the second from a shared anchor), 2 with nothing
+BATCH = make_batch((0, 0, "a b c", 1), (0, 1, "x a b", 0), (0, 2, "y", 0), (1, 3, "a", 0))
+
+
+def test_every_diagnostic_of_a_hand_worked_batch():
+    _, diagnostics = assign(BATCH, EqualityScorer(), SCPO)
+    metrics = diagnostics.metrics
+    assert set(metrics) == ALWAYS | RATIOS | {"credit/no_op_anchors"}
+    assert metrics["credit/active_groups"] == 0.5
+    assert metrics["credit/steps"] == 2 / 2
+    assert metrics["credit/steps_all"] == 2 / 3
+    assert metrics["credit/aux_mean"] == pytest.approx(0.5 * 2 / 8)
+    assert metrics["credit/aux_mean_failed"] == pytest.approx(0.5 * 2 / 5)
+    assert metrics["credit/exact"] == 1
+    assert metrics["credit/effective"] == 0.5  # the anchor x is visited once, the anchor a twice
+    assert metrics["credit/descents"] == 0
+    assert metrics["scpo/pairs_dense"] == 3 * 3 + 3 * 1 + 3
+    assert metrics["scpo/pairs_asked"] == 4  # a~x, a~a, b~b; a~y
+    assert metrics["scpo/pairs_scored"] == 4
+    assert metrics["credit/above_theta"] == 2 / 4
+    assert metrics["scpo/pairs_speculated"] == metrics["scpo/shaping_skipped"] == 0
+    assert set(diagnostics.timings) == {f"timing_s/scpo/{stage}" for stage in STAGES}
+    json.dumps(metrics | diagnostics.timings, allow_nan=False)
+
+
+@pytest.mark.parametrize(("outcome", "shift"), [(10, 0.0), (0.1, np.sqrt(2))])
+def test_of_two_normalised_rows_only_the_order_reaches_the_advantage_whatever_counts_as_effective(outcome, shift):
+    batch = make_batch((0, 0, "a b", outcome), (0, 1, "a c", 0))  # anchor start: 0.95 * outcome against 0 + 0.5
+    _, diagnostics = assign(batch, EqualityScorer(), SCPO)
+    assert diagnostics.metrics["credit/effective"] == 1
+    assert diagnostics.metrics["credit/shift"] == pytest.approx(shift, abs=1e-4)
+
+
+def test_inexact_matches_lower_the_exact_share():
+    scorer = TableScorer({("a || now a", "x || now x"): 0.9, ("b || now b", "a || now a"): 0.9})
+    _, diagnostics = assign(BATCH, scorer, SCPO)
+    assert diagnostics.metrics["credit/exact"] == 0
+
+
+def test_copies_count_in_no_diagnostic():
+    doubled = take(BATCH, [0, 1, 2, 3, 4, 5, 6, 7, 4, 4, 7])
+    plain, copied = (assign(batch, EqualityScorer(), SCPO)[1].metrics for batch in (BATCH, doubled))
+    assert {k: v for k, v in plain.items() if k != "credit/shift"} == {
+        k: v for k, v in copied.items() if k != "credit/shift"
+    }
+
+
+def test_a_ratio_without_a_denominator_is_left_out():
+    batch = make_batch((0, 0, "a", 1), (0, 1, "x", 0))
+    _, diagnostics = assign(batch, EqualityScorer(), SCPO)
+    assert {"credit/exact", "credit/effective", "credit/shift"}.isdisjoint(diagnostics.metrics)
+    assert diagnostics.metrics["credit/steps"] == 0
+    _, diagnostics = assign(make_batch((0, 0, "a", 1)), EqualityScorer(), SCPO)
+    assert set(diagnostics.metrics) == ALWAYS - {"credit/steps_all", "credit/aux_mean_failed"} | {
+        "credit/no_op_anchors"
+    }
+
+
+def test_rows_that_stand_on_a_no_op_are_told():
+    anchor_N = np.array(["start", "Nothing happens.", "b", "start", " Nothing happens.\n", "a", "start", "y"], object)
+    batch = take(BATCH, [*range(8), 1], anchor_N=anchor_N[[*range(8), 1]])
+    assert assign(batch, EqualityScorer(), SCPO)[1].metrics["credit/no_op_anchors"] == 2 / 8
+
+
+def test_step_records_are_json_ready():
+    _, diagnostics = assign(BATCH, EqualityScorer(), SCPO)
+    records = json.loads(json.dumps(diagnostics.steps(BATCH)))
+    assert len(records) == 8
+    assert records[4] == {
+        "group": 0, "trajectory": 1, "step": 1, "text": "a || now a", "success": False, "credit": 1.0
+    }  # fmt: skip
+
+
+def test_a_scorer_that_finds_everything_similar_is_reported(caplog, monkeypatch):
+    monkeypatch.setattr(credit, "ABOVE_THETA_PAIRS", 1)
+    with caplog.at_level(logging.WARNING, credit.__name__):
+        assign(BATCH, TableScorer(default=1.0), SCPO)
+    assert "hardly tells steps apart" in caplog.text
+
+
+@pytest.mark.parametrize("estimator", [settings_of("gigpo"), settings_of("grpo")])
+def test_a_method_without_a_shaper_has_amounts_of_zero_and_needs_no_scorer(estimator):
+    advantage_N, diagnostics = assign(BATCH, None, method(estimator, name="base"))
+    assert advantage_N.shape == (8,)
+    assert set(diagnostics.metrics) == ALWAYS
+    assert diagnostics.metrics["credit/active_groups"] == 0.5
+    assert {diagnostics.metrics[name] for name in ALWAYS if name.startswith("scpo/") or "aux" in name} == {0}
+    assert set(diagnostics.timings) == {f"timing_s/scpo/{stage}" for stage in STAGES}
+    assert diagnostics.steps(BATCH) == []
+    assert diagnostics.unshaped_advantage_N is None
