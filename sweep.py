@@ -40,7 +40,7 @@ def main(words: list[str]) -> int:
             show.show_searches(console, options("search"))
             return EXIT_DONE
         if dispatch.asks_for_search(words):
-            from sweeps.search.command import command  # Optuna is an extra
+            from sweeps.search.search_command import command  # Optuna is an extra
 
             return command(console, words, TRAIN_SCRIPT)
         request = dispatch.read_words(words)

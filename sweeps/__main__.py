@@ -25,16 +25,15 @@ from rich.live import Live
 from scpo.errors import ConfigError, ScpoError
 from scpo.tracking import RunFolder
 from sweeps import console as show
-from sweeps import control
 from sweeps.doctor import command as doctor
-from sweeps.look import Look
-from sweeps.records import verify
+from sweeps.records import cancellation, verify
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.selection import select
-from sweeps.search import command as search
+from sweeps.search import search_command as search
 from sweeps.slurm import launcher as cluster
+from sweeps.slurm.observer import Look
 from sweeps.slurm.scheduler import Slurm
-from sweeps.standing import Standing, standings
+from sweeps.status import Standing, standings
 
 RUNS = Path("runs")
 MOVING = ("PENDING", "QUEUED", "RUNNING", "UNKNOWN")  # what --watch waits for
@@ -95,7 +94,9 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
 
 def retry(console: Console, arguments: argparse.Namespace) -> int:
     """Let runs start again."""
-    return _each(console, _chosen(arguments), control.retry, "goes on at the next call of sweep.py for its experiment")
+    return _each(
+        console, _chosen(arguments), cancellation.retry, "goes on at the next call of sweep.py for its experiment"
+    )
 
 
 def check(console: Console, arguments: argparse.Namespace) -> int:

@@ -13,9 +13,9 @@ from scpo.tracking import State
 from sweeps.compose.gpu_hours import PAPER_GPUS, gpu_hours, hours
 from sweeps.compose.matrix import Matrix
 from sweeps.records.reconcile import Action, Decision, Observed
-from sweeps.run_process import Outcome, tail
+from sweeps.records.run_process import Outcome, tail
 from sweeps.slurm.submission import Submission
-from sweeps.standing import Standing
+from sweeps.status import Standing
 
 COLOURS = {
     "DONE": "green",

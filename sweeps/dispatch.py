@@ -16,13 +16,13 @@ from sweeps.board import ProgressBoard
 from sweeps.compose.configuration import compose_experiment, options, parse
 from sweeps.compose.matrix import Matrix, expand
 from sweeps.local.slot_pool import Pool, slots_for
-from sweeps.look import Look
 from sweeps.records import manifest
 from sweeps.records import run_folders as store
 from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, Observed, reconcile
-from sweeps.run_process import Outcome
+from sweeps.records.run_process import Outcome
 from sweeps.slurm.launcher import Cluster
+from sweeps.slurm.observer import Look
 from sweeps.slurm.scheduler import Scheduler, Slurm
 from sweeps.slurm.submission import Submit, sbatch_text, slurm_submit
 

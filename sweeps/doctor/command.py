@@ -5,8 +5,8 @@ import json
 
 from rich.console import Console
 
-from sweeps.doctor.finding import Level
-from sweeps.doctor.report import examine, show_findings, verdict
+from scpo.findings import Level
+from sweeps.doctor.examination import examine, show_findings, verdict
 from sweeps.doctor.subject import read_subject
 from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scpo.errors import RecordError
+from scpo.findings import Finding, error, ok, warning
 from scpo.schema import HuggingFaceModel, RunConfig, WebshopConfig
-from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.subject import Subject
 from sweeps.records import run_folders as store
 from sweeps.records.attempt import thread_environment

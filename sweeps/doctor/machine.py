@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from scpo.findings import Finding, error, ok, warning
 from scpo.schema import HuggingFaceModel, LocalLauncher
 from scpo.tracking.atomic import write_bytes
-from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.needs import GIB, PROCESS_GIB, disk_gib, rounded, training_gib
 from sweeps.doctor.subject import Subject
 from sweeps.local.slot_pool import slots_for

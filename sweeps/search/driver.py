@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Protocol, Self
 from scpo.errors import RecordError, RecordWriteError
 from scpo.schema import RunConfig
 from scpo.tracking import JsonLines, RunFolder, State
-from sweeps.look import Look
 from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState
-from sweeps.run_process import Outcome
+from sweeps.records.run_process import Outcome
+from sweeps.search.messages import shown
 from sweeps.search.plan import Plan
-from sweeps.search.show import shown
 from sweeps.search.study import ATTEMPTS, Study
-from sweeps.search.verdict import TrialRun, Verdict, judge, mean_curve
+from sweeps.search.trial_runs import TrialRun, Verdict, judge, mean_curve
 from sweeps.slurm.launcher import cancel
+from sweeps.slurm.observer import Look
 from sweeps.slurm.scheduler import Scheduler, Slurm
 
 if TYPE_CHECKING:

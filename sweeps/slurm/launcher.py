@@ -7,12 +7,12 @@ from pathlib import Path
 
 from scpo.schema import RunConfig, SlurmLauncher
 from scpo.tracking import RunFolder, State
-from sweeps import control
-from sweeps.look import Look
-from sweeps.run_process import Outcome
-from sweeps.signals import CountsSignals
+from sweeps.records import cancellation
+from sweeps.records.run_process import Outcome
+from sweeps.records.stop_signals import CountsSignals
 from sweeps.slurm.cluster_settings import Site, read_site
 from sweeps.slurm.job_records import read_job
+from sweeps.slurm.observer import Look
 from sweeps.slurm.scheduler import Scheduler
 from sweeps.slurm.snapshot import freeze, locate
 from sweeps.slurm.submission import SUBMISSIONS, Submission, Submit, by_limit, new_folder, submit
@@ -102,4 +102,4 @@ def cancel(folder: RunFolder, scheduler: Scheduler, state: State = State.CANCELL
         if found is not None:
             scheduler.cancel(found)
 
-    return control.cancel(folder, state, reason, end_job)
+    return cancellation.cancel(folder, state, reason, end_job)

@@ -1,6 +1,6 @@
 """What the doctor found, for its tests."""
 
-from sweeps.doctor.finding import Level
+from scpo.findings import Level
 
 
 def only(findings):

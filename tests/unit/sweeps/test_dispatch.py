@@ -8,7 +8,7 @@ import pytest
 from scpo.errors import ConfigError
 from scpo.tracking import State
 from sweeps.dispatch import exit_status, read_words
-from sweeps.run_process import Outcome
+from sweeps.records.run_process import Outcome
 from tests.support import fake_runs as fake
 
 ROOT = Path(__file__).parents[3]

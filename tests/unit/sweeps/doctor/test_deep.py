@@ -3,7 +3,7 @@
 import pytest
 
 from scpo.tracking.atomic import write_json
-from sweeps.doctor import data, deep
+from sweeps.doctor import deep, model_files
 from sweeps.records import run_folders as store
 from tests.support.findings import assert_finds
 
@@ -23,7 +23,7 @@ def test_a_scorer_that_cannot_be_loaded(subject):
 
 
 def test_an_order_without_a_hold_out_is_warned_of_at_once(subject):
-    found = data.check_data(subject("env=webshop", "env.order=verl_agent"))
+    found = model_files.check_data(subject("env=webshop", "env.order=verl_agent"))
     assert_finds(found, "warning", "holds no goals out", "env.order=fixed")
 
 
@@ -41,7 +41,7 @@ def test_panels_that_an_earlier_run_was_not_given(subject):
 
 
 def test_a_checksum_that_is_not_the_official_one(subject, tmp_path):
-    (tmp_path / data.OFFICIAL_SHOP[1]).write_text("[]")
+    (tmp_path / model_files.OFFICIAL_SHOP[1]).write_text("[]")
     words = (*SHOP, "env.catalogue=official", f"machine.webshop_data={tmp_path}")
     found = [one for one in deep.check_shop(subject(*words)) if one.check.startswith("file")]
     assert_finds(found, "error", "differs from the official file", "download it again")

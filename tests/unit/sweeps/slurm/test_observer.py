@@ -1,9 +1,9 @@
 import pytest
 
 from scpo.tracking import State
-from sweeps.look import Look
 from sweeps.records.reconcile import JobState
 from sweeps.slurm.job_records import Job, write_job
+from sweeps.slurm.observer import Look
 from sweeps.slurm.scheduler import Seen
 from tests.support import fake_runs as fake
 

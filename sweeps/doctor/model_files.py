@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from scpo.findings import Finding, error, ok, warning
 from scpo.schema import AlfworldConfig, ApiModel, HuggingFaceModel, RunConfig, WebshopConfig
-from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.subject import Subject
 
 OFFICIAL_GAMES = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}  # of the release

@@ -6,7 +6,7 @@ from typing import Any
 
 from scpo.errors import RecordError
 from scpo.tracking import RunFolder
-from sweeps.look import Look
+from sweeps.slurm.observer import Look
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordWriteError
-from sweeps.search import command as search
 from sweeps.search import driver
+from sweeps.search import search_command as search
 
 TRAIN = Path(__file__).parents[3] / "faults" / "fake_objective.py"
 

@@ -1,6 +1,6 @@
 import pytest
 
-from sweeps.search.verdict import TrialRun, Verdict, judge, mean_curve
+from sweeps.search.trial_runs import TrialRun, Verdict, judge, mean_curve
 
 
 def run(shown="DONE", curve=None, fresh=True, reason=None, seed=0):

@@ -13,7 +13,7 @@ from sweeps.board import ProgressBoard
 from sweeps.dispatch import EXIT_ELSEWHERE, split_words
 from sweeps.launchers import launcher_for
 from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
-from sweeps.search import records, show
+from sweeps.search import messages, search_folder
 from sweeps.search.driver import Driver
 from sweeps.search.plan import Plan, make_plan
 from sweeps.search.study import Study, read_trials
@@ -27,17 +27,17 @@ def command(console: Console, words: Sequence[str], train_script: Path) -> int:
     _load_optuna()
     plan = make_plan(name, rest)
     if dry_run:
-        show.preview(console, plan)
+        messages.preview(console, plan)
         return EXIT_DONE
-    records.write_plan(plan)
+    search_folder.write_plan(plan)
     study = Study(plan)
     try:
-        show.opening(console, plan, study.trials())
+        messages.opening(console, plan, study.trials())
         completed = _drive(console, plan, study, train_script)
         elsewhere = study.under_way() if completed else []
     finally:
         study.close()
-    show.ending(console, plan, study.trials(), records.write_results(plan, study.trials()))
+    messages.ending(console, plan, study.trials(), search_folder.write_results(plan, study.trials()))
     if not completed:
         console.print("Stopped; the same command goes on, runs from their checkpoints.")
         return EXIT_INTERRUPTED
@@ -51,7 +51,7 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
     with ProgressBoard(console) as board:
         launcher = launcher_for([plan.base] * plan.trials * len(plan.seeds), train_script, board)
         try:
-            return Driver(plan, study, launcher, lambda line: show.line(console, line)).run()
+            return Driver(plan, study, launcher, lambda line: messages.line(console, line)).run()
         except OSError as error:  # Optuna's: ours name themselves
             if isinstance(error, ScpoError):
                 raise
@@ -62,15 +62,15 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
 def summarise(console: Console, arguments: argparse.Namespace) -> int:
     """Write the summary of a search that has ended, or as far as it has come."""
     _load_optuna()
-    known = records.search_folders(arguments.runs_dir)
+    known = search_folder.search_folders(arguments.runs_dir)
     chosen = [folder for folder in known if fnmatch.fnmatch(folder.name, arguments.pattern)]
     if not chosen:
         names = ", ".join(folder.name for folder in known) or "none"
         raise ConfigError(f"no search in {arguments.runs_dir} matches {arguments.pattern!r}; there are: {names}")
     for folder in chosen:
-        plan = records.read_plan(folder)
+        plan = search_folder.read_plan(folder)
         trials = read_trials(plan)
-        show.ending(console, plan, trials, records.write_results(plan, trials))
+        messages.ending(console, plan, trials, search_folder.write_results(plan, trials))
     return EXIT_DONE
 
 

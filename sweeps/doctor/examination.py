@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from scpo.errors import ScpoError
-from sweeps.doctor import data, deep, machine, packages, services, slurm
-from sweeps.doctor.finding import Finding, Level, error
+from scpo.findings import Finding, Level, error
+from sweeps.doctor import cluster, deep, machine, model_files, packages, services
 from sweeps.doctor.subject import Subject
 
 Check = Callable[[Subject], Iterator[Finding]]
@@ -19,10 +19,10 @@ QUICK: dict[str, Check] = {
     "gpus": machine.check_gpus,
     "disk": machine.check_disk,
     "run folder": machine.check_run_folder,
-    "slurm": slurm.check_slurm,
-    "data": data.check_data,
-    "models": data.check_models,
-    "scorers": data.check_scorers,
+    "slurm": cluster.check_slurm,
+    "data": model_files.check_data,
+    "models": model_files.check_models,
+    "scorers": model_files.check_scorers,
     "endpoints": services.check_endpoints,
     "wandb": services.check_wandb,
 }

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scpo.errors import ConfigError
+from scpo.findings import Finding, error, ok, warning
 from scpo.schema import SlurmLauncher
-from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.subject import Subject
 from sweeps.slurm.cluster_settings import Site, read_site
 from sweeps.slurm.submission import by_limit
