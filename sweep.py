@@ -21,8 +21,8 @@ from rich.console import Console
 from scpo.errors import ScpoError
 from sweeps import console as show
 from sweeps import dispatch
-from sweeps.compose.configuration import options
 from sweeps.compose.matrix import expand
+from sweeps.compose.overrides import Request, options, read_request
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_INTERRUPTED
 
 TRAIN_SCRIPT = Path(__file__).resolve().with_name("train.py")
@@ -39,11 +39,11 @@ def main(words: list[str]) -> int:
             show.show_experiments(console, dispatch.experiments())
             show.show_searches(console, options("search"))
             return EXIT_DONE
-        if dispatch.asks_for_search(words):
+        request = read_request(words)
+        if request.group == "search":
             from sweeps.search.search_command import command  # Optuna is an extra
 
-            return command(console, words, TRAIN_SCRIPT)
-        request = dispatch.read_words(words)
+            return command(console, request, TRAIN_SCRIPT)
         return dispatch.preview(console, request) if request.dry_run else sweep(console, request)
     except ScpoError as error:
         show.show_error(Console(stderr=True), str(error))
@@ -52,9 +52,9 @@ def main(words: list[str]) -> int:
         return EXIT_INTERRUPTED
 
 
-def sweep(console: Console, request: dispatch.Request) -> int:
+def sweep(console: Console, request: Request) -> int:
     """Run the experiment and show its table."""
-    matrix = expand(request.experiment, request.overrides)
+    matrix = expand(request.name, request.overrides)
     status = dispatch.dispatch(console, matrix, TRAIN_SCRIPT)
     if dispatch.has_results(matrix):
         show_table(console, dispatch.runs_dir(matrix), matrix.experiment.name)

@@ -2,19 +2,20 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 
-from scpo.errors import ConfigError, RecordError, RecordWriteError
+from scpo.errors import RecordError, RecordWriteError
 from scpo.schema import Experiment, LauncherConfig, SlurmLauncher
 from scpo.tracking import RunFolder, State
 from sweeps import console as show
 from sweeps.board import ProgressBoard
-from sweeps.compose.configuration import compose_experiment, options, parse
+from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
+from sweeps.compose.overrides import Request, options
 from sweeps.local.slot_pool import Pool, slots_for
 from sweeps.records import manifest
 from sweeps.records import run_folders as store
@@ -27,15 +28,6 @@ from sweeps.slurm.scheduler import Scheduler, Slurm
 from sweeps.slurm.submission import Submit, sbatch_text, slurm_submit
 
 EXIT_ELSEWHERE = 3  # nothing failed, but some runs are another process' or were cancelled
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the words of the command line ask for."""
-
-    experiment: str
-    overrides: tuple[str, ...]
-    dry_run: bool
 
 
 @dataclass
@@ -57,39 +49,6 @@ class Found:
         return {**self.damaged, **{run_id: _standing(one, self.seen[run_id]) for run_id, one in left.items()}}
 
 
-def read_words(words: Sequence[str]) -> Request:
-    """What the words ask of an experiment."""
-    return Request(*split_words(words, "experiment"))
-
-
-def split_words(words: Sequence[str], group: str) -> tuple[str, tuple[str, ...], bool]:
-    """The file chosen of ``group`` (experiment or search), the overrides, and whether ``dry_run=true`` is among them.
-
-    Raises:
-        ConfigError: With a hint for what Hydra would want.
-    """
-    flags = [word for word in words if word.startswith("-")]
-    if flags:
-        raise ConfigError(f"{flags[0]}: not needed, an experiment's axes are the sweep; `python sweep.py --help`")
-    by_key = {str(parse(word).key_or_group): word for word in words}
-    chosen = by_key.pop(group, None)
-    if chosen is None:
-        raise ConfigError(
-            "which experiment? `python sweep.py` lists them; one run alone: `python train.py key=value ...`"
-        )
-    if not chosen.startswith("+"):
-        article = "an experiment" if group == "experiment" else "a search"
-        raise ConfigError(f"{chosen}: {article} is added to the configuration: write +{chosen}")
-    dry_run = _truth(by_key.pop("dry_run", "dry_run=false"))
-    rest = tuple(word for word in words if word in by_key.values())
-    return str(parse(chosen).value()), rest, dry_run
-
-
-def asks_for_search(words: Sequence[str]) -> bool:
-    """Whether the words name a search instead of an experiment."""
-    return any(word.lstrip("+").startswith("search=") for word in words)
-
-
 def experiments() -> list[Experiment]:
     """All shipped experiments."""
     return [compose_experiment(name)[0] for name in options("experiment")]
@@ -97,7 +56,7 @@ def experiments() -> list[Experiment]:
 
 def preview(console: Console, request: Request) -> int:
     """Show what a call would do. Writes nothing."""
-    matrix = expand(request.experiment, request.overrides)
+    matrix = expand(request.name, request.overrides)
     look, launcher = Look(Slurm()), launcher_of(matrix)
     seen = {run_id: look.at(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs}
     plan = reconcile(matrix.runs, seen, launcher.max_failures)
@@ -214,10 +173,3 @@ def _announce(console: Console, plan: Mapping[str, Decision]) -> None:
     rest = Counter(one.why for one in plan.values() if one.action is not Action.START)
     words = [f"{starts} to run"] if starts else []
     console.print(", ".join(words + [f"{count} {why}" for why, count in rest.items()]), highlight=False)
-
-
-def _truth(word: str) -> bool:
-    value = parse(word).value()
-    if not isinstance(value, bool):
-        raise ConfigError(f"{word}: dry_run is true or false")
-    return value

@@ -41,18 +41,19 @@ def explain_host(override: str, got: str, hosts: Sequence[str]) -> str:
 
 
 def explain_hydra(
-    error: Exception, overrides: Sequence[str], default: Callable[[], dict[str, Any]], model: type[BaseModel]
+    error: Exception, overrides: Sequence[object], default: Callable[[], dict[str, Any]], model: type[BaseModel]
 ) -> str:
     """A composition that failed: find the override at fault and say what would have been right."""
-    for override in overrides:
+    for override in map(str, overrides):
         key = override.lstrip("+~").partition("=")[0]
         if key == "method.host" and "'estimator@method.estimator'" in str(error):
             return f"{override}: this method has no estimator and so no host; method=scpo has one"
         if f"'{key}'" in str(error) and f"The value of '{key}'" not in str(error):
             inside = str(getattr(error.__cause__, "full_key", None))  # of a mapping: method={nme: x}
             return explain_key(inside if inside.startswith(f"{key}.") else override, default(), model)
-    where = [" ".join(overrides)] if isinstance(error, TypeError | ValueError) else []  # Python names no override
-    return ": ".join([*where, *(str(one).splitlines()[0] for one in (error, error.__cause__) if one is not None)])
+    where = [" ".join(map(str, overrides))] if isinstance(error, TypeError | ValueError) else []  # Python names none
+    causes = [str(one) for one in (error, error.__cause__) if one is not None]
+    return ": ".join([*where, *(cause.splitlines()[0] for cause in causes if cause)])
 
 
 def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from scpo.schema import RunConfig, Search
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand
-from sweeps.dispatch import asks_for_search, split_words
+from sweeps.compose.overrides import parse_all, read_request
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,18 @@ class Subject:
 
 def read_subject(words: Sequence[str]) -> Subject:
     """The subject of any words that sweep.py or train.py would take; ConfigError as they give it."""
-    if asks_for_search(words):
-        return _search(words)
-    if any(word.lstrip("+").startswith("experiment=") for word in words):
-        name, rest, _ = split_words(words, "experiment")
-        runs = expand(name, rest).runs
+    keys = {override.key for override in parse_all(words)}
+    if "search" in keys:
+        from sweeps.search.plan import make_plan  # Optuna is an extra
+
+        request = read_request(words)
+        plan = make_plan(request.name, request.overrides)
+        return Subject((plan.base,), plan.trials * len(plan.seeds), plan.search)
+    if "experiment" in keys:
+        request = read_request(words)
+        runs = expand(request.name, request.overrides).runs
         return Subject(tuple(_distinct(runs.values())), len(runs))
     return Subject((compose_run(words),), 1)
-
-
-def _search(words: Sequence[str]) -> Subject:
-    from sweeps.search.plan import make_plan
-
-    name, rest, _ = split_words(words, "search")
-    plan = make_plan(name, rest)
-    return Subject((plan.base,), plan.trials * len(plan.seeds), plan.search)
 
 
 def _distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:

@@ -3,14 +3,14 @@
 import argparse
 import fnmatch
 import importlib.util
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordWriteError, ScpoError
 from sweeps.board import ProgressBoard
-from sweeps.dispatch import EXIT_ELSEWHERE, split_words
+from sweeps.compose.overrides import Request
+from sweeps.dispatch import EXIT_ELSEWHERE
 from sweeps.launchers import launcher_for
 from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.search import messages, search_folder
@@ -21,12 +21,11 @@ from sweeps.search.study import Study, read_trials
 NEEDED = ("optuna", "matplotlib", "sklearn", "scipy")
 
 
-def command(console: Console, words: Sequence[str], train_script: Path) -> int:
+def command(console: Console, request: Request, train_script: Path) -> int:
     """Answer the command line; returns the exit status. Goes on where an earlier call was stopped or killed."""
-    name, rest, dry_run = split_words(words, "search")
     _load_optuna()
-    plan = make_plan(name, rest)
-    if dry_run:
+    plan = make_plan(request.name, request.overrides)
+    if request.dry_run:
         messages.preview(console, plan)
         return EXIT_DONE
     search_folder.write_plan(plan)

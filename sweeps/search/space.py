@@ -94,12 +94,12 @@ def describe(dimension: Dimension) -> str:
     return f"{dimension.low} to {dimension.high} {by}"
 
 
-def overrides(space: Space, params: Params) -> list[str]:
-    """The words that set a trial's values in a run's configuration."""
-    return [f"{dimension.key}={_word(params[name])}" for name, dimension in space.items()]
+def override_texts(space: Space, params: Params) -> list[str]:
+    """The overrides that set a trial's values in a run's configuration."""
+    return [f"{dimension.key}={_as_text(params[name])}" for name, dimension in space.items()]
 
 
-def _word(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

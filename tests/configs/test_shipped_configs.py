@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from scpo.schema import HOSTS
-from sweeps.compose.configuration import CONF, compose_run, options
+from sweeps.compose.configuration import compose_run
 from sweeps.compose.identity import run_id
 from sweeps.compose.matrix import expand
+from sweeps.compose.overrides import CONF, options
 from sweeps.search.plan import make_plan
 
 FILES = sorted(CONF.rglob("*.yaml"))
