@@ -24,6 +24,7 @@ from sweeps import dispatch
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import Request, options, read_request
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_INTERRUPTED
+from sweeps.terminal import say, say_error
 
 TRAIN_SCRIPT = Path(__file__).resolve().with_name("train.py")
 
@@ -32,7 +33,7 @@ def main(words: list[str]) -> int:
     """Answer one command line; returns the exit status."""
     console = Console()
     if {"-h", "--help"} & set(words):
-        console.print(__doc__, markup=False, highlight=False, soft_wrap=True)
+        say(console, str(__doc__))
         return EXIT_DONE
     try:
         if not words:
@@ -46,7 +47,7 @@ def main(words: list[str]) -> int:
             return command(console, request, TRAIN_SCRIPT)
         return dispatch.preview(console, request) if request.dry_run else sweep(console, request)
     except ScpoError as error:
-        show.show_error(Console(stderr=True), str(error))
+        say_error(Console(stderr=True), str(error))
         return EXIT_BAD_CONFIG
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -68,10 +69,10 @@ def show_table(console: Console, runs_dir: Path, experiment: str) -> None:
 
         table = experiment_table(runs_dir, experiment)
     except ImportError as error:
-        console.print(f"No table: {error}. To get it: pip install -e '.[analysis]'", markup=False, highlight=False)
+        say(console, f"No table: {error}. To get it: pip install -e '.[analysis]'")
     else:
         if table:
-            console.print(table, markup=False, highlight=False, soft_wrap=True)
+            say(console, table)
     show.show_files(console, runs_dir)
 
 

@@ -8,15 +8,19 @@ from pathlib import Path
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordWriteError, ScpoError
-from sweeps.board import ProgressBoard
+from scpo.schema import SlurmLauncher
 from sweeps.compose.overrides import Request
-from sweeps.dispatch import EXIT_ELSEWHERE
-from sweeps.launchers import launcher_for
-from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.local.progress_board import ProgressBoard
+from sweeps.local.slot_pool import Pool, slots_for
+from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.search import messages, search_folder
-from sweeps.search.driver import Driver
+from sweeps.search.driver import Driver, Launcher
 from sweeps.search.plan import Plan, make_plan
 from sweeps.search.study import Study, read_trials
+from sweeps.slurm.launcher import Cluster
+from sweeps.slurm.scheduler import Slurm
+from sweeps.slurm.submission import call_sbatch
+from sweeps.terminal import say
 
 NEEDED = ("optuna", "matplotlib", "sklearn", "scipy")
 
@@ -48,14 +52,21 @@ def command(console: Console, request: Request, train_script: Path) -> int:
 
 def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:
     with ProgressBoard(console) as board:
-        launcher = launcher_for([plan.base] * plan.trials * len(plan.seeds), train_script, board)
+        launcher = _launcher(plan, train_script, board)
         try:
-            return Driver(plan, study, launcher, lambda line: messages.line(console, line)).run()
+            return Driver(plan, study, launcher, lambda line: say(console, line)).run()
         except OSError as error:  # Optuna's: ours name themselves
             if isinstance(error, ScpoError):
                 raise
             text = f"cannot write the search's records in {plan.folder}: {error.strerror}. Make room, then go on"
             raise RecordWriteError(error.errno or 0, text) from error
+
+
+def _launcher(plan: Plan, train_script: Path, board: ProgressBoard) -> Launcher:
+    first = plan.base
+    if isinstance(first.launcher, SlurmLauncher):
+        return Cluster(first.launcher, Path(first.machine.runs_dir), Slurm(), call_sbatch)
+    return Pool(train_script, slots_for([first] * plan.trials * len(plan.seeds)), board)
 
 
 def summarise(console: Console, arguments: argparse.Namespace) -> int:
@@ -88,4 +99,4 @@ def _load_optuna() -> None:
         raise ConfigError(f"a search needs {', '.join(missing)}; pip install 'scpo[search]'")
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # its news of every trial are ours to tell
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # what it logs of every trial, the driver says

@@ -44,7 +44,7 @@ class Submission:
         return self.folder.name
 
 
-class Submit(Protocol):
+class Sbatch(Protocol):
     """Hands a submission to the scheduler; returns a job id for each run."""
 
     def __call__(self, submission: Submission) -> Sequence[str]: ...
@@ -58,7 +58,7 @@ def by_limit(configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: Si
     return dict(sorted(groups.items()))
 
 
-def submit(submission: Submission, hand_over: Submit) -> list[str]:
+def submit(submission: Submission, sbatch: Sbatch) -> list[str]:
     """Submit; the intent is on disk before the scheduler hears of it, the job ids after."""
     several = len(submission.runs) > 1
     jobs = [
@@ -74,7 +74,7 @@ def submit(submission: Submission, hand_over: Submit) -> list[str]:
     ]
     for folder, job in zip(submission.runs, jobs, strict=True):
         write_job(folder, job)
-    ids = list(hand_over(submission))
+    ids = list(sbatch(submission))
     for folder, job, job_id in zip(submission.runs, jobs, ids, strict=True):
         write_job(folder, job.model_copy(update={"job_id": job_id}))
     return ids
@@ -90,7 +90,7 @@ def new_folder(runs_dir: Path, title: str) -> Path:
     return folder
 
 
-def slurm_submit(submission: Submission) -> list[str]:
+def call_sbatch(submission: Submission) -> list[str]:
     """Submit with submitit and sbatch."""
     from sweeps.slurm.job import RunJob
 

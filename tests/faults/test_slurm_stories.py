@@ -19,7 +19,7 @@ from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState
 from sweeps.slurm import launcher as cluster
 from sweeps.slurm.job_records import read_job
-from sweeps.slurm.observer import Look
+from sweeps.slurm.observer import Observer
 from tests.support.fake_runs import QUICK, steps
 from tests.support.fake_slurm import FakeSlurm, Killed, quick_records
 
@@ -58,8 +58,8 @@ def folders():
 
 
 def shown(slurm):
-    look = Look(slurm, slurm.sleep)
-    return Counter(look.at(folder).shown for folder in folders())
+    observer = Observer(slurm, slurm.sleep)
+    return Counter(observer.observe(folder).state for folder in folders())
 
 
 def die():

@@ -181,7 +181,7 @@ def quick_records() -> Iterator[None]:
     """Without what takes long and says nothing here: git, the copy of the code, waiting for the disk."""
     with (
         patch.object(os, "fsync", lambda _: None),
-        patch.object(observer, "SECOND_LOOK_S", 0),
+        patch.object(observer, "ASK_AGAIN_S", 0),
         patch.object(provenance, "git_commit", lambda: "a" * 40),
         patch.object(provenance, "record", lambda *_: None),
         patch.object(cluster, "freeze", lambda runs_dir: runs_dir / ".snapshots" / "0"),

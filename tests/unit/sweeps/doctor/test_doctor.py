@@ -1,4 +1,4 @@
-"""The doctor against planted defects, one test each: it must see it, say the right level, and name the mend."""
+"""The doctor against planted defects, one test each: it must see it, say the right level, and name the fix."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from scpo.findings import Level
 from scpo.schema import SlurmLauncher
 from sweeps import __main__ as cli
 from sweeps.doctor import cluster as cluster_checks
-from sweeps.doctor import machine, model_files, packages, services
+from sweeps.doctor import deep, machine, model_files, packages, services
 from sweeps.doctor.examination import QUICK, examine
 from sweeps.doctor.subject import Subject, read_subject
 from sweeps.records.provenance import REPOSITORY
@@ -223,40 +223,12 @@ def test_a_partition_that_does_not_fit(cluster, row, level, text):
     assert_finds(cluster_checks.check_slurm(cluster(row=row)), level, text)
 
 
-OFFICIAL = ("env.games=official",)
+OFFICIAL = ("env.games=official", "machine.alfworld_data=null")
 
 
-def test_official_games_without_a_folder(subject, monkeypatch):
-    found = model_files.check_data(subject(*OFFICIAL, "machine.alfworld_data=null"))
+def test_data_that_the_environment_says_is_missing(subject):
+    found = deep.check_data(subject(*OFFICIAL))
     assert_finds(found, "error", "ALFWORLD_DATA is not set", "alfworld-download")
-
-
-def test_official_games_that_are_incomplete(subject, tmp_path):
-    for split in model_files.OFFICIAL_GAMES:
-        game = tmp_path / "json_2.1.1" / split / "heat-Egg" / "trial"
-        game.mkdir(parents=True)
-        (game / "game.tw-pddl").touch()
-    found = model_files.check_data(subject(*OFFICIAL, f"machine.alfworld_data={tmp_path}"))
-    assert_finds(found, "warning", "1 train, 1 valid_seen, 1 valid_unseen; the release has 3553 train")
-
-
-def test_an_empty_split_of_official_games(subject, tmp_path):
-    (tmp_path / "json_2.1.1").mkdir()
-    found = model_files.check_data(subject(*OFFICIAL, f"machine.alfworld_data={tmp_path}"))
-    assert_finds(found, "error", "0 train, 0 valid_seen")
-
-
-def test_an_official_catalogue_without_its_files(subject, tmp_path):
-    words = ("env=webshop", "env.catalogue=official", f"machine.webshop_data={tmp_path}")
-    (tmp_path / model_files.OFFICIAL_SHOP[0]).write_text("[]")
-    assert_finds(model_files.check_data(subject(*words)), "error", f"{tmp_path} lacks", "python -m scpo.envs.webshop")
-
-
-def test_human_goals_without_their_file(subject, tmp_path):
-    for name in model_files.OFFICIAL_SHOP:
-        (tmp_path / name).write_text("[]")
-    words = ("env=webshop", "env.catalogue=official", "env.goals=human", f"machine.webshop_data={tmp_path}")
-    assert_finds(model_files.check_data(subject(*words)), "error", "items_human_ins.json")
 
 
 def model_folder(tmp_path, files):
@@ -368,9 +340,9 @@ def test_the_exit_status_and_json_are_for_scripts(tmp_path, capsys):
     runs = f"machine.runs_dir={tmp_path}"
     assert cli.main(["doctor", runs, "--json"]) == 0
     records = json.loads(capsys.readouterr().out)
-    assert {"check", "level", "text", "mend"} == set(records[0])
-    assert cli.main(["doctor", runs, "machine.alfworld_data=null", *OFFICIAL]) == 1
-    assert "mend: alfworld-download" in capsys.readouterr().out
+    assert {"check", "level", "text", "fix"} == set(records[0])
+    assert cli.main(["doctor", runs, *OFFICIAL]) == 1
+    assert "fix: alfworld-download" in capsys.readouterr().out
     assert cli.main(["doctor", "method.shaper.thet=1"]) == 2
     assert not (tmp_path / "runs").exists()
 

@@ -1,39 +1,40 @@
 import pytest
 
-from sweeps.search.trial_runs import TrialRun, Verdict, judge, mean_curve
+from scpo.tracking import State
+from sweeps.search.trial_runs import TrialEnd, TrialRun, end_of, mean_curve
 
 
-def run(shown="DONE", curve=None, fresh=True, reason=None, seed=0):
-    return TrialRun(f"run-{seed}", seed, shown, fresh, {0: 0.1, 4: 0.5} if curve is None else curve, reason)
+def run(state="DONE", curve=None, fresh=True, reason=None, seed=0):
+    return TrialRun(f"run-{seed}", seed, State(state), fresh, {0: 0.1, 4: 0.5} if curve is None else curve, reason)
 
 
-@pytest.mark.parametrize("shown", ["NEW", "PENDING", "RUNNING", "QUEUED", "UNKNOWN", "INTERRUPTED"])
-def test_a_trial_goes_on_while_one_of_its_runs_does(shown):
-    assert judge([run(), run(shown)]) == (Verdict.GOES_ON, None)
+@pytest.mark.parametrize("state", ["NEW", "PENDING", "RUNNING", "QUEUED", "UNKNOWN", "INTERRUPTED"])
+def test_a_trial_goes_on_while_one_of_its_runs_does(state):
+    assert end_of([run(), run(state)]) == (None, None)
 
 
 def test_a_trial_is_complete_when_all_its_runs_are():
-    assert judge([run(), run(seed=1)]) == (Verdict.COMPLETE, None)
+    assert end_of([run(), run(seed=1)]) == (TrialEnd.COMPLETE, None)
 
 
-@pytest.mark.parametrize("shown", ["FAILED", "LOST", "CANCELLED", "DAMAGED"])
-def test_one_dead_run_fails_the_trial(shown):
-    assert judge([run(), run(shown, reason="no disk", seed=1)]) == (Verdict.FAILED, f"run-1 {shown}: no disk")
+@pytest.mark.parametrize("state", ["FAILED", "LOST", "CANCELLED", "DAMAGED"])
+def test_one_dead_run_fails_the_trial(state):
+    assert end_of([run(), run(state, reason="no disk", seed=1)]) == (TrialEnd.FAILED, f"run-1 {state}: no disk")
 
 
-@pytest.mark.parametrize("shown", ["FAILED", "LOST"])
-def test_a_failure_from_before_the_trial_is_started_again(shown):
-    old = run(shown, fresh=False)
-    assert (judge([old])[0], old.startable) == (Verdict.GOES_ON, True)
+@pytest.mark.parametrize("state", ["FAILED", "LOST"])
+def test_a_failure_from_before_the_trial_is_started_again(state):
+    old = run(state, fresh=False)
+    assert (end_of([old])[0], old.startable) == (None, True)
 
 
 def test_a_pruned_run_prunes_the_trial():
-    assert judge([run(), run("PRUNED")]) == (Verdict.PRUNED, None)
+    assert end_of([run(), run("PRUNED")]) == (TrialEnd.PRUNED, None)
 
 
 def test_a_run_without_the_metric_is_no_result():
-    verdict, reason = judge([run(curve={})])
-    assert verdict is Verdict.FAILED
+    end, reason = end_of([run(curve={})])
+    assert end is TrialEnd.FAILED
     assert "without a value of the objective" in reason
 
 
