@@ -3,6 +3,7 @@
 import math
 import re
 
+import matplotlib
 import optuna
 import pytest
 from optuna.trial import TrialState
@@ -124,10 +125,10 @@ def test_pictures_are_drawn_where_there_are_enough_trials(plan, trials):
     assert plots.write_plots(plan, trials[2:3]) == []
 
 
-def test_the_contour_of_settings_on_one_line_is_dots(plan, trials):
-    line = [trial(plan, n, round(0.45 + 0.15 * n, 2), round(0.2 * n, 1), {0: 0.1 * n, 1: 0.2}) for n in range(4)]
-    assert not plots.contour(plan, line).axes[0].collections
-    assert plots.contour(plan, trials).axes[0].collections
+def test_pictures_leave_matplotlibs_style_as_it_was(plan, trials):
+    before = dict(matplotlib.rcParams)
+    plots.write_plots(plan, trials)
+    assert dict(matplotlib.rcParams) == {**before, "backend": matplotlib.rcParams["backend"]}
 
 
 def test_the_plan_is_read_back_from_its_folder(plan):
