@@ -29,18 +29,18 @@ from sweeps.terminal import say, say_error
 TRAIN_SCRIPT = Path(__file__).resolve().with_name("train.py")
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Answer one command line; returns the exit status."""
     console = Console()
-    if {"-h", "--help"} & set(words):
+    if {"-h", "--help"} & set(arguments):
         say(console, str(__doc__))
         return EXIT_DONE
     try:
-        if not words:
+        if not arguments:
             show.show_experiments(console, dispatch.experiments())
             show.show_searches(console, options("search"))
             return EXIT_DONE
-        request = read_request(words)
+        request = read_request(arguments)
         if request.group == "search":
             from sweeps.search.search_command import command  # Optuna is an extra
 

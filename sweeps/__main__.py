@@ -37,9 +37,9 @@ from sweeps.terminal import say, say_error
 RUNS = Path("runs")
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and answer."""
-    arguments = _parser().parse_args(words)
+    arguments = _parser().parse_args(argv)
     command: Callable[[Console, argparse.Namespace], int] = arguments.run
     try:
         return command(Console(), arguments)
@@ -136,8 +136,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("patterns", metavar="pattern", help="run ids or experiments, with * and ?", **patterns)
         command.add_argument("--runs-dir", type=Path, default=RUNS)
         command.set_defaults(run=run)
-    search_command.add_parser(commands)
-    examination.add_parser(commands)
+    search_command.add_arguments(commands.add_parser("search", help=search_command.summarise.__doc__))
+    examination.add_arguments(commands.add_parser("doctor", help=examination.doctor.__doc__))
     commands.choices["status"].add_argument("--json", action="store_true", help="for programs")
     commands.choices["status"].add_argument(
         "--watch", type=float, nargs="?", const=5.0, metavar="S", help="look again every S seconds until all has ended"

@@ -20,7 +20,7 @@ from scpo.schema import Experiment, RunConfig
 from sweeps.compose.explanations import explain_hydra, explain_key, explain_sweep_word, explain_validation
 from sweeps.compose.overrides import CONF, Override, parse, parse_all
 
-SWEEP_WORDS = ("experiment", "search", "dry_run")
+SWEEP_KEYS = ("experiment", "search", "dry_run")
 COMPUTED_KEY = re.compile(r"\$\{[^}]*\$\{")
 
 
@@ -28,7 +28,7 @@ def compose_run(texts: Sequence[str]) -> RunConfig:
     """The configuration of one run."""
     overrides = parse_all(texts)
     for override in overrides:
-        if override.key in SWEEP_WORDS:
+        if override.key in SWEEP_KEYS:
             override.check()
             raise ConfigError(explain_sweep_word(override.text, override.key))
     return validate_run(resolve(compose_raw(overrides)))
@@ -111,10 +111,10 @@ def resolve(raw: DictConfig) -> dict[str, Any]:
         raise ConfigError(f"{error.full_key or 'a value'}: {str(error).splitlines()[0]}") from None
 
 
-def refers_to(raw: DictConfig, word: str) -> bool:
-    """Whether an interpolation has the word in it or makes its key up as it goes (``${${...}}``): either may refer."""
+def refers_to(raw: DictConfig, key: str) -> bool:
+    """Whether an interpolation has the key in it or makes its key up as it goes (``${${...}}``): either may refer."""
     texts = [text for text in _texts(OmegaConf.to_container(raw, resolve=False)) if "${" in text]
-    return any(word in text or COMPUTED_KEY.search(text) for text in texts)
+    return any(key in text or COMPUTED_KEY.search(text) for text in texts)
 
 
 def _texts(data: Any) -> Iterator[str]:

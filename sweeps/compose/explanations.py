@@ -16,15 +16,15 @@ def explain_syntax(override: str, message: str) -> str:
 
 
 def explain_bare_name(name: str, group: str) -> str:
-    """The name of an experiment or a search without the words that choose it."""
+    """The name of an experiment or a search without the override that chooses it."""
     return f"{name!r} is no override; the {group} of that name: python sweep.py +{group}={name}"
 
 
 def explain_sweep_word(override: str, key: str) -> str:
-    """A word of sweep.py among those of a single run."""
+    """An override of sweep.py among those of a single run."""
     if key == "dry_run":
         return f"{override}: only experiments and searches have one: python sweep.py +experiment=<name> {override}"
-    return f"{override}: these words are for one run; with +{key}, it is python sweep.py +{override.lstrip('+')}"
+    return f"{override}: these overrides are for one run; with +{key}, it is python sweep.py +{override.lstrip('+')}"
 
 
 def explain_option(override: str, group: str, got: str, options: Sequence[str]) -> str:

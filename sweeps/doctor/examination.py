@@ -51,7 +51,7 @@ def examine(subject: Subject, slow: bool) -> Iterator[Finding]:
 
 def doctor(console: Console, arguments: argparse.Namespace) -> int:
     """What would go wrong with a run, an experiment or a search."""
-    findings = examine(read_subject(arguments.words), arguments.deep)
+    findings = examine(read_subject(arguments.overrides), arguments.deep)
     if arguments.json:
         seen = list(findings)
         console.print_json(json.dumps([one.as_record() for one in seen]))
@@ -62,10 +62,9 @@ def doctor(console: Console, arguments: argparse.Namespace) -> int:
     return EXIT_FAILED if any(one.level is Level.ERROR for one in seen) else EXIT_DONE
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The command's own words."""
-    parser = commands.add_parser("doctor", help=doctor.__doc__)
-    parser.add_argument("words", nargs="*", metavar="override", help="as for sweep.py or train.py")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("overrides", nargs="*", metavar="override", help="as for sweep.py or train.py")
     parser.add_argument("--deep", action="store_true", help="load panels, scorer and tokenizer too")
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.set_defaults(run=doctor)

@@ -32,20 +32,20 @@ class Subject:
         return Path(self.first.machine.runs_dir)
 
 
-def read_subject(words: Sequence[str]) -> Subject:
-    """The subject of any words that sweep.py or train.py would take; ConfigError as they give it."""
-    keys = {override.key for override in parse_all(words)}
+def read_subject(overrides: Sequence[str]) -> Subject:
+    """The subject of any overrides that sweep.py or train.py would take; ConfigError as they give it."""
+    keys = {override.key for override in parse_all(overrides)}
     if "search" in keys:
         from sweeps.search.plan import make_plan  # Optuna is an extra
 
-        request = read_request(words)
+        request = read_request(overrides)
         plan = make_plan(request.name, request.overrides)
         return Subject((plan.base,), plan.trials * len(plan.seeds), plan.search)
     if "experiment" in keys:
-        request = read_request(words)
+        request = read_request(overrides)
         runs = expand(request.name, request.overrides).runs
         return Subject(tuple(_distinct(runs.values())), len(runs))
-    return Subject((compose_run(words),), 1)
+    return Subject((compose_run(overrides),), 1)
 
 
 def _distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:

@@ -24,7 +24,7 @@ def preview(console: Console, plan: Plan) -> None:
     """What the search would do; nothing is written."""
     opening(console, plan, [])
     default = plan.default() or {}
-    table = Table("knob", "key", "values", "without a search", box=None)
+    table = Table("parameter", "key", "values", "without a search", box=None)
     for name, dimension in plan.search.space.items():
         table.add_row(name, dimension.key, describe(dimension), str(default.get(name, "outside")))
     wide(console).print(table)

@@ -84,9 +84,8 @@ def summarise(console: Console, arguments: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The words of ``python -m sweeps search``."""
-    parser = commands.add_parser("search", help=summarise.__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``python -m sweeps search``."""
     parser.add_argument("pattern", nargs="?", default="*", help="names of searches' folders, with * and ?")
     parser.add_argument("--runs-dir", type=Path, default=Path("runs"))
     parser.set_defaults(run=summarise)

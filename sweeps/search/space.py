@@ -88,7 +88,7 @@ def _tidy(dimension: Dimension, value: Any) -> Any:
 
 
 def describe(dimension: Dimension) -> str:
-    """The values in words."""
+    """The values, for people."""
     if isinstance(dimension, Choice):
         return ", ".join(map(str, dimension.values))
     by = f"in steps of {dimension.step}" if isinstance(dimension, StepRange) else "logarithmic"

@@ -70,9 +70,9 @@ def _against(best: Result, default: Result) -> str:
     gain = best.summary.mean - default.summary.mean
     low, high = default.summary.interval()
     within = math.isnan(low) or best.summary.mean <= high
-    verdict = "which is within" if within else "which is outside of"
+    where = "which is within" if within else "which is outside of"
     text = f"The setting the search started from (trial {default.number}): {_mean(default)}. The best is {gain:+.3f}"
-    return f"{text} above it, {verdict} that interval." if not math.isnan(low) else f"{text} above it."
+    return f"{text} above it, {where} that interval." if not math.isnan(low) else f"{text} above it."
 
 
 def _table(results: Sequence[Result], names: Sequence[str]) -> list[str]:

@@ -22,8 +22,8 @@ def write_winner(plan: Plan, best: Result, default: Result | None) -> Path:
 def command(plan: Plan) -> str:
     """What runs it; settings of the machine come from the command line, as ever."""
     machine = [override.text for override in plan.overrides if override.of_machine]
-    words = [f"+experiment={plan.folder / WINNER}", f"scale={plan.scale}", *machine]
-    return " ".join(["python sweep.py", *(f"'{word}'" if set(word) & set("[]{}$ ") else word for word in words)])
+    overrides = [f"+experiment={plan.folder / WINNER}", f"scale={plan.scale}", *machine]
+    return " ".join(["python sweep.py", *(f"'{one}'" if set(one) & set("[]{}$ ") else one for one in overrides)])
 
 
 def experiment_name(plan: Plan) -> str:
