@@ -2,10 +2,10 @@ import io
 
 import pytest
 from rich.console import Console
-from sweeps.records.run_process import Outcome
 
 from scpo.tracking import JsonLines, State
 from sweeps.local.progress_board import ProgressBoard
+from sweeps.records.run_process import Outcome
 from tests.support import fake_runs as fake
 
 
