@@ -47,7 +47,7 @@ def main() -> int:
         if arguments.prepare:
             sys.stdout.write(f"{folder.path}\n")
             return entry.EXIT_DONE
-        folder.read_config().check_started_here()
+        store.check(folder).check_started_here()
         return entry.run(folder, train, arguments.attempt)
     except ScpoError as error:
         logging.getLogger("train").error("%s", error)

@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _forget() -> None:
-    compose._compose.cache_clear()
+    compose.compose_files.cache_clear()
 
 
 def _alone(words: list[str], runs: set[str]) -> None:

@@ -69,18 +69,18 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
         override.check()
     choices, rest = _choices(overrides), [one for one in overrides if not one.is_choice]
     if all(override.sets for override in rest):
-        raw = copy.deepcopy(_compose(choices))
+        raw = copy.deepcopy(compose_files(choices))
         for override in rest:
             _set(raw, override, choices)
     else:
-        raw = copy.deepcopy(_compose(tuple(overrides)))
+        raw = copy.deepcopy(compose_files(tuple(overrides)))
     _refuse_host_without_shaper(raw, overrides)
     return raw
 
 
 @functools.lru_cache(maxsize=256)
-def _compose(overrides: tuple[Override, ...]) -> DictConfig:
-    """Cached: not to be written to."""
+def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
+    """What Hydra makes of all that these say. Cached: not to be written to."""
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             return hydra.compose("config", overrides=[override.for_hydra for override in overrides])
@@ -98,7 +98,7 @@ def _set(raw: DictConfig, override: Override, choices: tuple[Override, ...]) -> 
     except (ConfigAttributeError, ConfigKeyError) as error:
         inside = str(error.full_key)  # of a mapping: method={nme: x}
         wrong = inside if inside.startswith(f"{override.key}.") else override.text
-        raise ConfigError(explain_key(wrong, resolve(_compose(choices)), RunConfig)) from None
+        raise ConfigError(explain_key(wrong, resolve(compose_files(choices)), RunConfig)) from None
     except OmegaConfBaseException as error:
         raise ConfigError(f"Error merging override {override}: {str(error).splitlines()[0]}") from None
 
@@ -147,5 +147,5 @@ def _keys_with(overrides: Sequence[Override]) -> dict[str, Any]:
     choices = _choices(overrides)
     if choices != tuple(overrides):
         with contextlib.suppress(ConfigError):
-            return resolve(_compose(choices))
-    return resolve(_compose(()))  # a choice is at fault itself
+            return resolve(compose_files(choices))
+    return resolve(compose_files(()))  # a choice is at fault itself

@@ -93,11 +93,8 @@ def contour(plan: Plan, study: "optuna.Study") -> "Axes | None":
     numbers = [name for name, dimension in plan.search.space.items() if not isinstance(dimension, Choice)]
     pair = CONTOUR if set(CONTOUR) <= set(numbers) else numbers[:2]
     places = {tuple(one.params[name] for name in pair) for one in ranked(study.trials)}
-    if (
-        len(pair) < 2
-        or len(places) < LEAST_FOR_CONTOUR
-        or any(len(set(values)) < 2 for values in zip(*places, strict=True))
-    ):
+    varied = [len(set(values)) > 1 for values in zip(*places, strict=True)]
+    if len(places) < LEAST_FOR_CONTOUR or varied != [True, True]:
         return None
     return plot_contour(study, params=list(pair), target_name="mean success rate")
 

@@ -22,7 +22,7 @@ from sweeps.slurm.job_records import STARTED, Job, write_job
 from sweeps.slurm.snapshot import check_private
 
 if TYPE_CHECKING:
-    from submitit import SlurmJob
+    from submitit import Job as SubmittedJob
 
 SUBMISSIONS = ".submissions"
 MARGIN = 1.5  # the paper: "wall-clock times vary with cluster load"
@@ -114,7 +114,7 @@ def sbatch_text(submission: Submission) -> str:
         return str(job.paths.submission_file.read_text()).replace(top, "")
 
 
-def _submit(submission: Submission, folder: Path) -> "list[SlurmJob[str]]":
+def _submit(submission: Submission, folder: Path) -> "list[SubmittedJob[str]]":
     try:
         from submitit import SlurmExecutor
     except ImportError as error:
