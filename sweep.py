@@ -21,40 +21,41 @@ from rich.console import Console
 from scpo.errors import ScpoError
 from sweeps import console as show
 from sweeps import dispatch
-from sweeps.compose.configuration import options
 from sweeps.compose.matrix import expand
+from sweeps.compose.overrides import Request, options, read_request
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_INTERRUPTED
+from sweeps.terminal import say, say_error
 
 TRAIN_SCRIPT = Path(__file__).resolve().with_name("train.py")
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Answer one command line; returns the exit status."""
     console = Console()
-    if {"-h", "--help"} & set(words):
-        console.print(__doc__, markup=False, highlight=False, soft_wrap=True)
+    if {"-h", "--help"} & set(arguments):
+        say(console, str(__doc__))
         return EXIT_DONE
     try:
-        if not words:
+        if not arguments:
             show.show_experiments(console, dispatch.experiments())
             show.show_searches(console, options("search"))
             return EXIT_DONE
-        if dispatch.asks_for_search(words):
-            from sweeps.search.command import command  # Optuna is an extra
+        request = read_request(arguments)
+        if request.group == "search":
+            from sweeps.search.search_command import command  # Optuna is an extra
 
-            return command(console, words, TRAIN_SCRIPT)
-        request = dispatch.read_words(words)
+            return command(console, request, TRAIN_SCRIPT)
         return dispatch.preview(console, request) if request.dry_run else sweep(console, request)
     except ScpoError as error:
-        show.show_error(Console(stderr=True), str(error))
+        say_error(Console(stderr=True), str(error))
         return EXIT_BAD_CONFIG
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 
 
-def sweep(console: Console, request: dispatch.Request) -> int:
+def sweep(console: Console, request: Request) -> int:
     """Run the experiment and show its table."""
-    matrix = expand(request.experiment, request.overrides)
+    matrix = expand(request.name, request.overrides)
     status = dispatch.dispatch(console, matrix, TRAIN_SCRIPT)
     if dispatch.has_results(matrix):
         show_table(console, dispatch.runs_dir(matrix), matrix.experiment.name)
@@ -68,10 +69,10 @@ def show_table(console: Console, runs_dir: Path, experiment: str) -> None:
 
         table = experiment_table(runs_dir, experiment)
     except ImportError as error:
-        console.print(f"No table: {error}. To get it: pip install -e '.[analysis]'", markup=False, highlight=False)
+        say(console, f"No table: {error}. To get it: pip install -e '.[analysis]'")
     else:
         if table:
-            console.print(table, markup=False, highlight=False, soft_wrap=True)
+            say(console, table)
     show.show_files(console, runs_dir)
 
 

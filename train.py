@@ -27,27 +27,27 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     run_training(config, folder, should_stop)
 
 
-def open_run(words: list[str]) -> RunFolder:
+def open_run(what: list[str]) -> RunFolder:
     """The run folder that is named, or that the overrides describe."""
-    if len(words) == 1 and "=" not in words[0]:
-        return RunFolder(words[0])
-    return store.ensure(compose_run(words))
+    if len(what) == 1 and "=" not in what[0]:
+        return RunFolder(what[0])
+    return store.ensure(compose_run(what))
 
 
 def main() -> int:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="+", metavar="run folder | key=value", help="what to run")
+    parser.add_argument("what", nargs="+", metavar="run folder | key=value", help="what to run")
     parser.add_argument("--attempt", type=int, help="given by a launcher: the attempt whose log has this output")
     parser.add_argument("--prepare", action="store_true", help="make the run's folder, print it and stop")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format=entry.LOG_FORMAT)
     try:
-        folder = open_run(arguments.words)
+        folder = open_run(arguments.what)
         if arguments.prepare:
             sys.stdout.write(f"{folder.path}\n")
             return entry.EXIT_DONE
-        folder.read_config().check_started_here()
+        store.check(folder).check_started_here()
         return entry.run(folder, train, arguments.attempt)
     except ScpoError as error:
         logging.getLogger("train").error("%s", error)

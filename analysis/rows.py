@@ -8,7 +8,8 @@ in method and seed only; one row of an experiment may have a scorer of its own. 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from analysis.sources.run_records import DONE, PENDING, WANDB, ExperimentRecord, PlannedRun, Problem, Run
+from analysis.sources.run_records import WANDB, ExperimentRecord, PlannedRun, Problem, Run
+from scpo.tracking import State
 
 NOT_APPLICABLE = "n/a"
 
@@ -33,12 +34,12 @@ class Row:
     @property
     def finished(self) -> tuple[str, ...]:
         """Ids of the finished runs: the only ones that enter a mean."""
-        return tuple(run.id for run in self.runs if run.state == DONE)
+        return tuple(run.id for run in self.runs if run.state == State.DONE)
 
     @property
     def missing(self) -> tuple[RowRun, ...]:
         """Runs that were asked for and are not finished."""
-        return tuple(run for run in self.runs if run.state != DONE)
+        return tuple(run for run in self.runs if run.state != State.DONE)
 
     @property
     def count(self) -> str:
@@ -140,7 +141,7 @@ class _Draft:
 
 def _row_run(run: PlannedRun, runs: Mapping[str, Run], scale: str) -> RowRun:
     if run.id not in runs:
-        return RowRun(run.id, run.seed, PENDING)
+        return RowRun(run.id, run.seed, State.PENDING)
     head = runs[run.id].head
     return RowRun(run.id, run.seed, runs[run.id].state if head.scale == scale else f"of scale {head.scale}")
 

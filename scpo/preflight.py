@@ -1,6 +1,6 @@
 """Facts about a configuration that only loading its parts can tell; for whoever may not import those parts.
 
-    python -m scpo.preflight panels|files|overlap|scorer|tokenizer < configuration.json
+    python -m scpo.preflight data|panels|environment|scorer|tokenizer < configuration.json
 
 One JSON object on the standard output, ``{"error": ...}`` with exit status 1 if a part cannot be loaded. Nothing is
 written but what the environments cache.
@@ -8,18 +8,20 @@ written but what the environments cache.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from scpo.errors import ConfigError, ScpoError
-from scpo.schema import HuggingFaceModel, RunConfig, WebshopConfig
+from scpo.findings import Finding
+from scpo.schema import HuggingFaceModel, RunConfig
 
 # Steps as the shaper's default text shows them, of both benchmarks: same place, same act, neither.
 SAMPLE = (
@@ -45,24 +47,15 @@ def panels(config: RunConfig) -> dict[str, Any]:
     return {name: {"sha256": panel.sha256, "tasks": len(panel.tasks)} for name, panel in found.items()}
 
 
-def files(config: RunConfig) -> dict[str, Any]:
-    """Each official file of the shop that is there, with what its checksum says."""
-    from scpo.envs.webshop.catalogue.official_files import survey
-
-    folder = config.machine.webshop_data
-    if not isinstance(config.env, WebshopConfig) or folder is None:
-        return {}
-    return {file.name: state for file, state in survey(Path(folder)) if state != "missing"}
+def data(config: RunConfig) -> dict[str, Any]:
+    """What the environment says of its data, without loading any of it."""
+    return _told(_data_check(config).check_data(config.env, _data_folder(config)))
 
 
-def overlap(config: RunConfig) -> dict[str, Any]:
-    """Shares of the shop's test goals, and of their products, that training has too."""
-    from scpo.envs.webshop.panels import overlap as shared
-
-    if not isinstance(config.env, WebshopConfig):
-        return {}
-    found = shared(_environment(config).panels)
-    return {"goals": found.goals, "products": found.products}
+def environment(config: RunConfig) -> dict[str, Any]:
+    """What the environment says of itself once it is loaded."""
+    check = getattr(_data_check(config), "check_loaded", None)
+    return _told(check(config.env, _data_folder(config), lambda: _environment(config)) if check else ())
 
 
 def scorer(config: RunConfig) -> dict[str, Any]:
@@ -88,6 +81,23 @@ def tokenizer(config: RunConfig) -> dict[str, Any]:
     return {"vocabulary": len(AutoTokenizer.from_pretrained(config.model.path, local_files_only=True))}
 
 
+def _told(findings: Iterable[Finding]) -> dict[str, Any]:
+    return {"findings": [finding.as_record() for finding in findings]}
+
+
+def _data_check(config: RunConfig) -> Any:
+    """The environment's own checks: ``data_check.py`` in its folder."""
+    from scpo.envs import ENVIRONMENTS
+
+    return importlib.import_module(".data_check", ENVIRONMENTS[config.env.name].__module__.rpartition(".")[0])
+
+
+def _data_folder(config: RunConfig) -> str | None:
+    """``machine.<environment>_data``."""
+    folder: str | None = getattr(config.machine, f"{config.env.name.removesuffix('_paper')}_data", None)
+    return folder
+
+
 def _environment(config: RunConfig) -> Any:
     from scpo.envs import make_environment
 
@@ -100,9 +110,9 @@ def _environment(config: RunConfig) -> Any:
 
 
 FACTS: dict[str, Callable[[RunConfig], dict[str, Any]]] = {
+    "data": data,
     "panels": panels,
-    "files": files,
-    "overlap": overlap,
+    "environment": environment,
     "scorer": scorer,
     "tokenizer": tokenizer,
 }

@@ -6,7 +6,7 @@
     python -m sweeps retry <pattern>            let runs start again that failed or were cancelled
     python -m sweeps verify ['*']               are the records whole, do they agree
     python -m sweeps search [<search>]          write a search's summary, winner and plots
-    python -m sweeps doctor [key=value ...]     what would go wrong with these runs, and how to mend it
+    python -m sweeps doctor [key=value ...]     what would go wrong with these runs, and how to fix it
 
 A pattern matches run ids and names of experiments; * and ? are wildcards, to be quoted.
 Exit status: 0 fine, 1 something is wrong with a run, 2 wrong command.
@@ -15,39 +15,36 @@ Exit status: 0 fine, 1 something is wrong with a run, 2 wrong command.
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.live import Live
 
 from scpo.errors import ConfigError, ScpoError
 from scpo.tracking import RunFolder
-from sweeps import console as show
-from sweeps import control
-from sweeps.doctor import command as doctor
-from sweeps.look import Look
-from sweeps.records import verify
+from sweeps.doctor import examination
+from sweeps.records import cancellation, verify
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
-from sweeps.records.selection import select
-from sweeps.search import command as search
+from sweeps.records.manifest import select
+from sweeps.records.run_process import tail
+from sweeps.search import search_command
 from sweeps.slurm import launcher as cluster
+from sweeps.slurm.observer import Observer
 from sweeps.slurm.scheduler import Slurm
-from sweeps.standing import Standing, standings
+from sweeps.status import RunStatus, show_statuses, statuses, watch
+from sweeps.terminal import say, say_error
 
 RUNS = Path("runs")
-MOVING = ("PENDING", "QUEUED", "RUNNING", "UNKNOWN")  # what --watch waits for
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and answer."""
-    arguments = _parser().parse_args(words)
+    arguments = _parser().parse_args(argv)
     command: Callable[[Console, argparse.Namespace], int] = arguments.run
     try:
         return command(Console(), arguments)
     except ScpoError as error:
-        show.show_error(Console(stderr=True), str(error))
+        say_error(Console(stderr=True), str(error))
         return EXIT_BAD_CONFIG
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -56,32 +53,25 @@ def main(words: Sequence[str] | None = None) -> int:
 def status(console: Console, arguments: argparse.Namespace) -> int:
     """Where things stand."""
 
-    def look() -> list[Standing]:
-        return standings(_chosen(arguments), Look(Slurm()))
+    def read() -> list[RunStatus]:
+        return statuses(_chosen(arguments), Observer(Slurm()))
 
     if arguments.json:
-        console.print_json(json.dumps([one.as_record() for one in look()]))
+        console.print_json(json.dumps([one.as_record() for one in read()]))
     elif arguments.watch is None:
-        show.show_status(console, look())
+        show_statuses(console, read())
     else:
-        _watch(console, look, arguments.watch)
+        watch(console, read, arguments.watch)
     return EXIT_DONE
-
-
-def _watch(console: Console, look: Callable[[], list[Standing]], seconds: float) -> None:
-    with Live(console=console, auto_refresh=False) as live:
-        while True:
-            rows = look()
-            live.update(show.status_table(rows), refresh=True)
-            if not any(row.state in MOVING for row in rows):
-                return
-            time.sleep(seconds)
 
 
 def logs(console: Console, arguments: argparse.Namespace) -> int:
     """The end of each run's newest log."""
     for folder in _chosen(arguments):
-        show.show_log(console, folder.run_id, folder.latest.resolve() / "stdout.log", arguments.lines)
+        path = folder.latest.resolve() / "stdout.log"
+        say(console, f"{folder.run_id}  {path}")
+        for line in tail(path, arguments.lines) or ["(nothing yet)"]:
+            say(console, f"    {line}")
     return EXIT_DONE
 
 
@@ -95,7 +85,9 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
 
 def retry(console: Console, arguments: argparse.Namespace) -> int:
     """Let runs start again."""
-    return _each(console, _chosen(arguments), control.retry, "goes on at the next call of sweep.py for its experiment")
+    return _each(
+        console, _chosen(arguments), cancellation.retry, "goes on at the next call of sweep.py for its experiment"
+    )
 
 
 def check(console: Console, arguments: argparse.Namespace) -> int:
@@ -103,7 +95,7 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     folders = _chosen(arguments)
     found = [problem for folder in folders for problem in verify.problems(folder)] + verify.panel_conflicts(folders)
     for problem in found:
-        show.show_error(console, problem)
+        say_error(console, problem)
     console.print(f"{len(folders)} runs, {len(found)} problems", highlight=False)
     return EXIT_FAILED if found else EXIT_DONE
 
@@ -116,7 +108,7 @@ def _each(console: Console, folders: list[RunFolder], act: Callable[[RunFolder],
             act(folder)
             console.print(f"{folder.run_id}: {done}", highlight=False)
         except ScpoError as error:
-            show.show_error(console, str(error))
+            say_error(console, str(error))
             code = EXIT_FAILED
     return code
 
@@ -144,8 +136,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("patterns", metavar="pattern", help="run ids or experiments, with * and ?", **patterns)
         command.add_argument("--runs-dir", type=Path, default=RUNS)
         command.set_defaults(run=run)
-    search.add_parser(commands)
-    doctor.add_parser(commands)
+    search_command.add_arguments(commands.add_parser("search", help=search_command.summarise.__doc__))
+    examination.add_arguments(commands.add_parser("doctor", help=examination.doctor.__doc__))
     commands.choices["status"].add_argument("--json", action="store_true", help="for programs")
     commands.choices["status"].add_argument(
         "--watch", type=float, nargs="?", const=5.0, metavar="S", help="look again every S seconds until all has ended"

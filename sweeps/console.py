@@ -1,4 +1,4 @@
-"""What the commands show: tables, plain lines where there is no terminal."""
+"""What sweep.py shows: tables, and plain lines where there is no terminal."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,25 +8,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from scpo.schema import Experiment, RunConfig
+from scpo.schema import Experiment
 from scpo.tracking import State
 from sweeps.compose.gpu_hours import PAPER_GPUS, gpu_hours, hours
 from sweeps.compose.matrix import Matrix
 from sweeps.records.reconcile import Action, Decision, Observed
-from sweeps.run_process import Outcome, tail
+from sweeps.records.run_process import Outcome, tail
 from sweeps.slurm.submission import Submission
-from sweeps.standing import Standing
-
-COLOURS = {
-    "DONE": "green",
-    "FAILED": "red",
-    "LOST": "red",
-    "DAMAGED": "red",
-    "INTERRUPTED": "yellow",
-    "UNKNOWN": "yellow",
-    "RUNNING": "cyan",
-    "QUEUED": "blue",
-}
+from sweeps.terminal import coloured, say, say_markup, wide
 
 
 def show_experiments(console: Console, experiments: Iterable[Experiment]) -> None:
@@ -41,9 +30,7 @@ def show_experiments(console: Console, experiments: Iterable[Experiment]) -> Non
 
 def show_searches(console: Console, names: Sequence[str]) -> None:
     """The hyper-parameter searches there are."""
-    console.print(
-        f"\ntune:              python sweep.py +search=<{' | '.join(names)}>", highlight=False, soft_wrap=True
-    )
+    say(console, f"\ntune:              python sweep.py +search=<{' | '.join(names)}>")
 
 
 def show_matrix(
@@ -59,30 +46,25 @@ def show_matrix(
         known = hours(config)
         cost = "" if known is None else f"{known * PAPER_GPUS:g}"
         would = f"{decision.action} ({decision.why})"
-        table.add_row(escape(cell.row.label), *axes, cell.run_id, state_in_colour(seen[cell.run_id].shown), cost, would)
+        table.add_row(escape(cell.row.label), *axes, cell.run_id, coloured(seen[cell.run_id].state), cost, would)
     wide(console).print(table)
-    _show_gpu_hours(console, matrix.runs, decisions)
-    show_notes(console, matrix.notes)
-
-
-def _show_gpu_hours(console: Console, runs: Mapping[str, RunConfig], decisions: Mapping[str, Decision]) -> None:
-    todo = [config for run_id, config in runs.items() if decisions[run_id].action is Action.START]
-    total, unknown = gpu_hours(runs.values())
+    total, unknown = gpu_hours(matrix.runs.values())
     if total:
+        todo = [config for run_id, config in matrix.runs.items() if decisions[run_id].action is Action.START]
         rest = f"; {unknown} runs without a figure" if unknown else ""
-        console.print(
+        say(
+            console,
             f"about {total:,.0f} GPU-hours, of which {gpu_hours(todo)[0]:,.0f} still to start{rest} "
             "(4 x A800, from the paper's SCPO runs: appendix A.2)",
-            soft_wrap=True,
-            highlight=False,
         )
+    show_notes(console, matrix.notes)
 
 
 def show_sbatch(console: Console, submission: Submission, text: str) -> None:
     """What sbatch would be given for an array of runs."""
     count = len(submission.runs)
     console.print(f"\n{count} jobs of at most {submission.limit_min / 60:g} h; sbatch would read:", highlight=False)
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    say(console, text)
 
 
 def show_submitted(console: Console, ids: Sequence[str], experiment: str) -> None:
@@ -97,13 +79,13 @@ def show_submitted(console: Console, ids: Sequence[str], experiment: str) -> Non
 def show_notes(console: Console, notes: Sequence[str]) -> None:
     """Remarks about the matrix."""
     for note in notes:
-        console.print(f"note: {escape(note)}", soft_wrap=True, highlight=False)
+        say(console, f"note: {note}")
 
 
 def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
     """How many runs ended how; of each failed one the reason and the end of its log."""
     counts = {state: sum(one.state is state for one in outcomes.values()) for state in State}
-    parts = [f"{count} {state_in_colour(state)}" for state, count in counts.items() if count]
+    parts = [f"{count} {coloured(state)}" for state, count in counts.items() if count]
     console.print(f"{len(outcomes)} runs: {', '.join(parts)}", highlight=False)
     for run_id, outcome in outcomes.items():
         if outcome.state is State.FAILED:
@@ -111,56 +93,12 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
 
 
 def _show_failure(console: Console, run_id: str, outcome: Outcome) -> None:
-    console.print(
-        f"\n{state_in_colour(State.FAILED)} {run_id}: {escape(outcome.reason or '')}", soft_wrap=True, highlight=False
-    )
+    say_markup(console, f"\n{coloured(State.FAILED)} {run_id}: {escape(outcome.reason or '')}")
     if outcome.log is not None:
-        for line in tail(outcome.log):
-            console.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
-        console.print(f"    log: {outcome.log}", soft_wrap=True, highlight=False)
-
-
-def show_status(console: Console, rows: Sequence[Standing]) -> None:
-    """One line a run, and how many are in which state."""
-    wide(console).print(status_table(rows))
-    counts = Counter(row.state for row in rows)
-    parts = [f"{count} {state_in_colour(state)}" for state, count in sorted(counts.items())]
-    console.print(f"{len(rows)} runs: {', '.join(parts)}" if rows else "no runs", highlight=False)
-
-
-def status_table(rows: Iterable[Standing]) -> Table:
-    """One line a run."""
-    table = Table("run", "state", "step", "attempt", "commit", "remark", box=None)
-    for row in rows:
-        known = row.state != "DAMAGED"
-        step, attempt = (f"{row.step}/{row.steps}", str(row.attempt)) if known else ("", "")
-        table.add_row(row.run_id, state_in_colour(row.state), step, attempt, (row.commit or "")[:8], escape(row.remark))
-    return table
-
-
-def show_log(console: Console, run_id: str, path: Path, lines: int) -> None:
-    """The end of a run's log."""
-    console.print(f"[bold]{run_id}[/bold]  {escape(str(path))}", soft_wrap=True, highlight=False)
-    for line in tail(path, lines) or ["(nothing yet)"]:
-        console.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
-
-
-def show_error(console: Console, message: str) -> None:
-    """What was wrong with the command."""
-    console.print(f"[red]error[/red]: {escape(message)}", soft_wrap=True, highlight=False)
+        for line in (*tail(outcome.log), f"log: {outcome.log}"):
+            say(console, f"    {line}")
 
 
 def show_files(console: Console, runs_dir: Path) -> None:
     """Where the results lie and what to do with them."""
     console.print(f"runs: {runs_dir}    figures and tables: make figures, into paper_figures/", highlight=False)
-
-
-def state_in_colour(state: str) -> str:
-    """The name of a state, in its colour."""
-    colour = COLOURS.get(str(state), "default")
-    return f"[{colour}]{state}[/{colour}]"
-
-
-def wide(console: Console) -> Console:
-    """A table in a pipe or a log is not folded at 80 columns."""
-    return console if console.is_terminal else Console(file=console.file, width=250)

@@ -2,40 +2,30 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 
-from scpo.errors import ConfigError, RecordError, RecordWriteError
+from scpo.errors import RecordError, RecordWriteError
 from scpo.schema import Experiment, LauncherConfig, SlurmLauncher
 from scpo.tracking import RunFolder, State
 from sweeps import console as show
-from sweeps.board import ProgressBoard
-from sweeps.compose.configuration import compose_experiment, options, parse
+from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
+from sweeps.compose.overrides import Request, options
+from sweeps.local.progress_board import ProgressBoard
 from sweeps.local.slot_pool import Pool, slots_for
-from sweeps.look import Look
 from sweeps.records import manifest
 from sweeps.records import run_folders as store
-from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, Observed, reconcile
-from sweeps.run_process import Outcome
+from sweeps.records.run_process import Outcome
 from sweeps.slurm.launcher import Cluster
+from sweeps.slurm.observer import Observer
 from sweeps.slurm.scheduler import Scheduler, Slurm
-from sweeps.slurm.submission import Submit, sbatch_text, slurm_submit
-
-EXIT_ELSEWHERE = 3  # nothing failed, but some runs are another process' or were cancelled
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the words of the command line ask for."""
-
-    experiment: str
-    overrides: tuple[str, ...]
-    dry_run: bool
+from sweeps.slurm.submission import Sbatch, call_sbatch, sbatch_text
 
 
 @dataclass
@@ -54,40 +44,7 @@ class Found:
     def outcomes(self) -> dict[str, Outcome]:
         """How the runs stand that this call does not start."""
         left = {run_id: one for run_id, one in self.plan.items() if one.action is not Action.START}
-        return {**self.damaged, **{run_id: _standing(one, self.seen[run_id]) for run_id, one in left.items()}}
-
-
-def read_words(words: Sequence[str]) -> Request:
-    """What the words ask of an experiment."""
-    return Request(*split_words(words, "experiment"))
-
-
-def split_words(words: Sequence[str], group: str) -> tuple[str, tuple[str, ...], bool]:
-    """The file chosen of ``group`` (experiment or search), the overrides, and whether ``dry_run=true`` is among them.
-
-    Raises:
-        ConfigError: With a hint for what Hydra would want.
-    """
-    flags = [word for word in words if word.startswith("-")]
-    if flags:
-        raise ConfigError(f"{flags[0]}: not needed, an experiment's axes are the sweep; `python sweep.py --help`")
-    by_key = {str(parse(word).key_or_group): word for word in words}
-    chosen = by_key.pop(group, None)
-    if chosen is None:
-        raise ConfigError(
-            "which experiment? `python sweep.py` lists them; one run alone: `python train.py key=value ...`"
-        )
-    if not chosen.startswith("+"):
-        article = "an experiment" if group == "experiment" else "a search"
-        raise ConfigError(f"{chosen}: {article} is added to the configuration: write +{chosen}")
-    dry_run = _truth(by_key.pop("dry_run", "dry_run=false"))
-    rest = tuple(word for word in words if word in by_key.values())
-    return str(parse(chosen).value()), rest, dry_run
-
-
-def asks_for_search(words: Sequence[str]) -> bool:
-    """Whether the words name a search instead of an experiment."""
-    return any(word.lstrip("+").startswith("search=") for word in words)
+        return {**self.damaged, **{run_id: _without_start(one, self.seen[run_id]) for run_id, one in left.items()}}
 
 
 def experiments() -> list[Experiment]:
@@ -97,14 +54,14 @@ def experiments() -> list[Experiment]:
 
 def preview(console: Console, request: Request) -> int:
     """Show what a call would do. Writes nothing."""
-    matrix = expand(request.experiment, request.overrides)
-    look, launcher = Look(Slurm()), launcher_of(matrix)
-    seen = {run_id: look.at(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs}
+    matrix = expand(request.name, request.overrides)
+    observer, launcher = Observer(Slurm()), launcher_of(matrix)
+    seen = {run_id: observer.observe(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs}
     plan = reconcile(matrix.runs, seen, launcher.max_failures)
     show.show_matrix(console, matrix, seen, plan)
     starts = {run_id: config for run_id, config in matrix.runs.items() if plan[run_id].action is Action.START}
     if isinstance(launcher, SlurmLauncher) and starts:
-        for submission in Cluster(launcher, runs_dir(matrix), look.scheduler, slurm_submit).planned(starts):
+        for submission in Cluster(launcher, runs_dir(matrix), observer.scheduler, call_sbatch).planned(starts):
             show.show_sbatch(console, submission, sbatch_text(submission))
     return EXIT_DONE
 
@@ -113,9 +70,9 @@ def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
     """Run what is not finished, in the local pool, or submit it to Slurm; returns the exit status of the command."""
     show.show_notes(console, matrix.notes)
     if isinstance(launcher_of(matrix), SlurmLauncher):
-        return submit(console, matrix, Slurm(), slurm_submit)
+        return submit(console, matrix, Slurm(), call_sbatch)
     with store.driver_lock(runs_dir(matrix)):
-        found = _open(console, matrix, Look(Slurm()))
+        found = _open(console, matrix, Observer(Slurm()))
     starts = found.planned(Action.START)
     outcomes, completed = found.outcomes(), True
     if starts:
@@ -131,20 +88,20 @@ def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
     return exit_status(outcomes.values())
 
 
-def submit(console: Console, matrix: Matrix, scheduler: Scheduler, hand_over: Submit) -> int:
+def submit(console: Console, matrix: Matrix, scheduler: Scheduler, sbatch: Sbatch) -> int:
     """Submit what is not finished, and leave.
 
     The lock is held until the jobs are recorded: of two sweeps at once, the second one finds what the first submitted.
     """
     launcher = launcher_of(matrix)
     assert isinstance(launcher, SlurmLauncher)  # noqa: S101 (for mypy; `dispatch` chose by it)
-    look = Look(scheduler)
+    observer = Observer(scheduler)
     with store.driver_lock(runs_dir(matrix)):
-        found = _open(console, matrix, look)
+        found = _open(console, matrix, observer)
         for folder in found.planned(Action.ADOPT).values():
-            look.adopt(folder)
+            observer.adopt(folder)
         runs = {run_id: (folder, matrix.runs[run_id]) for run_id, folder in found.planned(Action.START).items()}
-        cluster = Cluster(launcher, runs_dir(matrix), scheduler, hand_over)
+        cluster = Cluster(launcher, runs_dir(matrix), scheduler, sbatch)
         ids = cluster.submit_all(runs, matrix.experiment.name) if runs else []
     show.show_submitted(console, ids, matrix.experiment.name)
     if found.damaged:
@@ -185,13 +142,13 @@ def runs_dir(matrix: Matrix) -> Path:
     return Path(matrix.cells[0].config.machine.runs_dir)
 
 
-def _open(console: Console, matrix: Matrix, look: Look) -> Found:
-    """Make the folders that are missing, look at all, decide and say so. Only to be called under the driver's lock."""
+def _open(console: Console, matrix: Matrix, observer: Observer) -> Found:
+    """Make the folders that are missing, observe all, decide and say so. Only to be called under the driver's lock."""
     found = Found()
     for run_id, config in matrix.runs.items():
         try:
             folder = store.ensure(config)
-            found.seen[run_id] = look.at(folder)
+            found.seen[run_id] = observer.observe(folder)
             found.folders[run_id] = folder
         except (RecordError, RecordWriteError) as error:
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
@@ -201,10 +158,10 @@ def _open(console: Console, matrix: Matrix, look: Look) -> Found:
     return found
 
 
-def _standing(decision: Decision, seen: Observed) -> Outcome:
+def _without_start(decision: Decision, seen: Observed) -> Outcome:
     """The outcome of a run that this call does not start."""
-    if seen.shown in (State.DONE, State.PRUNED, State.CANCELLED, State.FAILED):
-        return Outcome(State(seen.shown), None if decision.action is Action.SKIP else decision.why)
+    if seen.state.settled or seen.state is State.FAILED:
+        return Outcome(seen.state, None if decision.action is Action.SKIP else decision.why)
     return Outcome(State.RUNNING, decision.why)
 
 
@@ -212,12 +169,5 @@ def _announce(console: Console, plan: Mapping[str, Decision]) -> None:
     """Say what this call does and, of what it leaves alone, why."""
     starts = sum(one.action is Action.START for one in plan.values())
     rest = Counter(one.why for one in plan.values() if one.action is not Action.START)
-    words = [f"{starts} to run"] if starts else []
-    console.print(", ".join(words + [f"{count} {why}" for why, count in rest.items()]), highlight=False)
-
-
-def _truth(word: str) -> bool:
-    value = parse(word).value()
-    if not isinstance(value, bool):
-        raise ConfigError(f"{word}: dry_run is true or false")
-    return value
+    parts = [f"{starts} to run"] if starts else []
+    console.print(", ".join(parts + [f"{count} {why}" for why, count in rest.items()]), highlight=False)

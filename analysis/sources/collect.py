@@ -17,9 +17,10 @@ import pandas as pd
 from analysis.rows import Section, sections
 from analysis.seed_statistics import Series, make_series
 from analysis.sources.logged_lines import read_lines
-from analysis.sources.run_records import DONE, Problem, Run
+from analysis.sources.run_records import Problem, Run
 from analysis.sources.sources import read_sources
 from analysis.sources.wandb_project import Settings
+from scpo.tracking import State
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,9 @@ def _runs_row(run: Run, rows: list[str]) -> dict[str, Any]:
     head = run.head
     hashes = [f"{name}:{panel.get('sha256')}" for name, panel in sorted(run.panels.items()) if isinstance(panel, dict)]
     values = (run.id, rows, head.env.name, head.model.name, head.method.name, head.seed, run.state, head.scale)
-    return dict(zip(_RUN_COLUMNS, (*values, run.setting, run.step, run.commit, hashes, run.state == DONE), strict=True))
+    return dict(
+        zip(_RUN_COLUMNS, (*values, run.setting, run.step, run.commit, hashes, run.state == State.DONE), strict=True)
+    )
 
 
 _RUN_COLUMNS = (

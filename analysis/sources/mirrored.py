@@ -11,9 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.sources import verl_agent_logs
-from analysis.sources.run_records import DONE, WANDB, ExperimentRecord, PlannedRow, PlannedRun, Run, RunHead, setting_of
+from analysis.sources.run_records import WANDB, ExperimentRecord, PlannedRow, PlannedRun, Run, RunHead, setting_of
 from scpo.errors import RecordError
 from scpo.schema import method_label
+from scpo.tracking import State
 
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
@@ -52,7 +53,7 @@ def mirrored_run(
         config=dict(config),
         setting=verl_agent_logs.setting_of(config) if foreign else setting_of(dict(config), {}),
         any_scorer="" if foreign else setting_of({**config, "scorer": None}, {}),
-        state=DONE if planned and (step or 0) >= planned else state,
+        state=State.DONE if planned and (step or 0) >= planned else state,
         step=step,
         commit=None,
         logs=logs,

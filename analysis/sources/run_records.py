@@ -17,12 +17,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from scpo.errors import RecordError
 from scpo.schema import MACHINE_SECTIONS
+from scpo.tracking import State
 
 EXPERIMENTS = "experiments"
 LOGS = ("metrics.jsonl", "timing.jsonl")
 WANDB = "W&B "  # begins the name of an experiment that a W&B project stands for
-DONE = "DONE"
-PENDING = "PENDING"
 Scale = Literal["mini", "paper"]
 
 
@@ -148,7 +147,7 @@ def read_run(folder: Path) -> Run:
         config=config,
         setting=setting_of(config, panels),
         any_scorer=setting_of(config | {"scorer": None}, panels),
-        state=str(status.get("state", "UNKNOWN")),
+        state=str(status.get("state", State.UNKNOWN)),
         step=status.get("step"),
         commit=status.get("commit"),
         panels=panels,

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.sources.mirrored import implied_records, mirrored_run
-from analysis.sources.run_records import DONE, ExperimentRecord, Problem, Run, read_experiments, read_runs
+from analysis.sources.run_records import ExperimentRecord, Problem, Run, read_experiments, read_runs
 from analysis.sources.transaction_log import LoggedRun, read_transaction_log
 from analysis.sources.wandb_project import Download, Settings, read_project
 from scpo.errors import RecordError
+from scpo.tracking import State
 
 KILLED = "KILLED"
-FAILED = "FAILED"
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _offline_run(folder: Path, attempts: list[tuple[Path, LoggedRun]]) -> Run:
         last.config,
         folder=folder,
         logs=tuple(str(path.relative_to(folder)) for path, _ in attempts),
-        state=KILLED if last.exit_code is None else FAILED if last.exit_code else DONE,
+        state=KILLED if last.exit_code is None else State.FAILED if last.exit_code else State.DONE,
         step=max(steps, default=None),
         project=last.project or "offline",
     )
@@ -111,7 +111,7 @@ def _downloaded_run(name: str, download: Download) -> Run:
         download.config,
         folder=download.folder,
         logs=(download.log,),
-        state=DONE if download.state == "finished" else download.state.upper(),
+        state=State.DONE if download.state == "finished" else download.state.upper(),
         step=download.last_step,
         project=name,
     )

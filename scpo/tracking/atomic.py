@@ -27,7 +27,7 @@ def naming_write_errors(path: Path, size: int) -> Iterator[None]:
         raise RecordWriteError(
             error.errno or 0,
             f"cannot write {path} ({size} bytes needed, {_free_bytes(path)} free): {reason}. "
-            "What it held before is intact; make room (or correct the permissions) and start the same command again",
+            "What it held before is intact; make room (or fix the permissions) and start the same command again",
         ) from error
 
 

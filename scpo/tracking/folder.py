@@ -3,30 +3,24 @@
 import contextlib
 import os
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from scpo.errors import PanelError, RecordError
 from scpo.schema import RunConfig
 from scpo.tracking.atomic import naming_write_errors, read_json, read_yaml, write_json, write_yaml
+from scpo.tracking.states import State
 from scpo.whole_file import sync
 
 CHECKPOINT_MARKER = "COMPLETE"  # the file that a trainer writes last into a checkpoint
 
 
-class State(StrEnum):
-    """What status.json says. RUNNING without a living process is what the console calls LOST."""
-
-    PENDING = "PENDING"
-    RUNNING = "RUNNING"
-    DONE = "DONE"
-    FAILED = "FAILED"
-    INTERRUPTED = "INTERRUPTED"
-    CANCELLED = "CANCELLED"  # by a person: left alone until `retry`
-    PRUNED = "PRUNED"  # by a search: final
+def _recorded(state: State) -> State:
+    if not state.recorded:
+        raise ValueError(f"{state} is what others see of a run, never what it records")
+    return state
 
 
 class Status(BaseModel):
@@ -37,7 +31,7 @@ class Status(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    state: State
+    state: Annotated[State, AfterValidator(_recorded)]
     attempt: NonNegativeInt = 0
     step: NonNegativeInt = 0
     steps: NonNegativeInt

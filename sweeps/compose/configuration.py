@@ -1,64 +1,58 @@
 """From Hydra overrides to a validated RunConfig; whatever is wrong with them becomes a ConfigError that says so."""
 
 import contextlib
+import copy
 import functools
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+import hydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from pydantic import ValidationError
 from yaml import YAMLError
 
 from scpo.errors import ConfigError
-from scpo.schema import HOSTS, Experiment, RunConfig
-from sweeps.compose.explanations import (
-    explain_bare_name,
-    explain_host,
-    explain_hydra,
-    explain_option,
-    explain_sweep_word,
-    explain_syntax,
-    explain_validation,
-)
-from sweeps.compose.loader import CONF, FOLDERS, compose
+from scpo.schema import Experiment, RunConfig
+from sweeps.compose.explanations import explain_hydra, explain_key, explain_sweep_word, explain_validation
+from sweeps.compose.overrides import CONF, FOLDERS, Override, parse, parse_all
 
-HOST_KEY = "method.host"
-SWEEP_WORDS = ("experiment", "search", "dry_run")
+SWEEP_KEYS = ("experiment", "search", "dry_run")
 COMPUTED_KEY = re.compile(r"\$\{[^}]*\$\{")
-AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
 
 
-def compose_run(overrides: Sequence[str]) -> RunConfig:
+def compose_run(texts: Sequence[str]) -> RunConfig:
     """The configuration of one run."""
+    overrides = parse_all(texts)
     for override in overrides:
-        key = str(parse(override).key_or_group)
-        if key in SWEEP_WORDS:
-            check_option(override)
-            raise ConfigError(explain_sweep_word(override, key))
-    return validate_run(resolve(compose_raw(tuple(overrides))), overrides)
+        if override.key in SWEEP_KEYS:
+            override.check()
+            raise ConfigError(explain_sweep_word(override.text, override.key))
+    return validate_run(resolve(compose_raw(overrides)))
 
 
-def compose_experiment(name: str, overrides: Sequence[str] = ()) -> tuple[Experiment, str]:
+def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[Experiment, str]:
     """An experiment, one of conf/experiment or a YAML file named by its path, and the scale it is asked for at."""
-    own = name.endswith(".yaml")
-    raw = resolve(compose_raw(tuple(overrides) if own else (f"+experiment={name}", *overrides)))
-    section, where = (_section(Path(name)), name) if own else (raw["experiment"], f"conf/experiment/{name}.yaml")
+    path = Path(name)
+    if path.suffix != ".yaml":
+        parse(f"+experiment={name}").check()
+        path = CONF / "experiment" / f"{name}.yaml"
+    section, scale = _section(path), str(resolve(compose_raw(overrides))["scale"])
     try:
-        return Experiment.model_validate(section), str(raw["scale"])
+        return Experiment.model_validate(section), scale
     except ValidationError as error:
+        where = path.relative_to(CONF.parent) if path.is_relative_to(CONF) else name
         raise ConfigError(f"{where}:\n{explain_validation(error, Experiment)}") from error
 
 
 def _section(path: Path) -> Any:
-    """The experiment in a file of the user's own, such as the winner of a search."""
+    """The experiment in a file: a shipped one, or one of the user's own, such as the winner of a search."""
     try:
-        data = OmegaConf.to_container(OmegaConf.load(path))
+        data = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
         raise ConfigError(f"+experiment={path}: cannot be read: {error}") from None
     if not isinstance(data, dict) or "experiment" not in data:
@@ -66,17 +60,52 @@ def _section(path: Path) -> Any:
     return data["experiment"]
 
 
-@functools.lru_cache(maxsize=1024)
-def compose_raw(overrides: tuple[str, ...]) -> DictConfig:
-    """What Hydra makes of the overrides, interpolations unresolved. Cached (20 to 40 ms each): not to be written to."""
+def compose_raw(overrides: Sequence[Override]) -> DictConfig:
+    """What ``hydra.compose`` makes of the overrides, interpolations unresolved.
+
+    Hydra composes the files that are chosen, once for all configurations that choose the same ones, for this is what
+    takes its time. Plain ``key=value`` is then set here, by the call that Hydra makes for it.
+    """
     for override in overrides:
-        check_option(override)
-    try:
-        raw = compose([parse(_host_choice(override)) for override in overrides])
-    except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
-        raise ConfigError(explain_hydra(error, overrides, lambda: _keys_with(overrides), RunConfig)) from None
+        override.check()
+    choices, rest = _choices(overrides), [one for one in overrides if not one.is_choice]
+    if all(override.sets for override in rest):
+        raw = copy.deepcopy(compose_files(choices))
+        for override in rest:
+            _set(raw, override, choices)
+    else:
+        raw = copy.deepcopy(compose_files(tuple(overrides)))
     _refuse_host_without_shaper(raw, overrides)
     return raw
+
+
+# Hydra's own way to name further folders of configuration files: those that installed estimators bring.
+_SEARCHED = [f"hydra.searchpath={json.dumps([folder.as_uri() for folder in FOLDERS[1:]])}"] if FOLDERS[1:] else []
+
+
+@functools.lru_cache(maxsize=256)
+def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
+    """What Hydra makes of all that these say. Cached: not to be written to."""
+    try:
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            return hydra.compose("config", overrides=[*_SEARCHED, *(override.for_hydra for override in overrides)])
+    except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
+        raise ConfigError(explain_hydra(error, overrides, lambda: _keys_with(overrides), RunConfig)) from None
+
+
+def _choices(overrides: Sequence[Override]) -> tuple[Override, ...]:
+    return tuple(override for override in overrides if override.is_choice)
+
+
+def _set(raw: DictConfig, override: Override, choices: tuple[Override, ...]) -> None:
+    try:
+        OmegaConf.update(raw, override.target, override.value, merge=True)
+    except (ConfigAttributeError, ConfigKeyError) as error:
+        inside = str(error.full_key)  # of a mapping: method={nme: x}
+        wrong = inside if inside.startswith(f"{override.key}.") else override.text
+        raise ConfigError(explain_key(wrong, resolve(compose_files(choices)), RunConfig)) from None
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"Error merging override {override}: {str(error).splitlines()[0]}") from None
 
 
 def resolve(raw: DictConfig) -> dict[str, Any]:
@@ -87,10 +116,10 @@ def resolve(raw: DictConfig) -> dict[str, Any]:
         raise ConfigError(f"{error.full_key or 'a value'}: {str(error).splitlines()[0]}") from None
 
 
-def refers_to(raw: DictConfig, word: str) -> bool:
-    """Whether an interpolation has the word in it or makes its key up as it goes (``${${...}}``): either may refer."""
+def refers_to(raw: DictConfig, key: str) -> bool:
+    """Whether an interpolation has the key in it or makes its key up as it goes (``${${...}}``): either may refer."""
     texts = [text for text in _texts(OmegaConf.to_container(raw, resolve=False)) if "${" in text]
-    return any(word in text or COMPUTED_KEY.search(text) for text in texts)
+    return any(key in text or COMPUTED_KEY.search(text) for text in texts)
 
 
 def _texts(data: Any) -> Iterator[str]:
@@ -101,7 +130,7 @@ def _texts(data: Any) -> Iterator[str]:
             yield from _texts(value)
 
 
-def validate_run(data: dict[str, Any], overrides: Sequence[str] = ()) -> RunConfig:
+def validate_run(data: dict[str, Any]) -> RunConfig:
     """Check a composed configuration against the schema; an experiment's own section is no part of it."""
     try:
         return RunConfig.model_validate({key: value for key, value in data.items() if key != "experiment"})
@@ -109,69 +138,19 @@ def validate_run(data: dict[str, Any], overrides: Sequence[str] = ()) -> RunConf
         raise ConfigError(explain_validation(error, RunConfig)) from None
 
 
-@functools.lru_cache(maxsize=1024)
-def parse(override: str) -> Override:
-    """Parse one override; ConfigError if it is none, or if it asks for Hydra's own sweep."""
-    try:
-        parsed = OverridesParser.create().parse_override(override)
-    except HydraException as error:
-        group = next((group for group in ("experiment", "search") if override in options(group)), None)
+def _refuse_host_without_shaper(raw: DictConfig, overrides: Sequence[Override]) -> None:
+    host = next((override for override in overrides if override.is_host), None)
+    if host is not None and OmegaConf.select(raw, "method.shaper") is None:
         raise ConfigError(
-            explain_bare_name(override, group) if group else explain_syntax(override, str(error))
-        ) from None
-    if parsed.is_sweep_override():
-        key = parsed.get_key_element()
-        raise ConfigError(f"{override}: one value a key, or a list in quotes: '{key}=[...]'. Axes are {AXES_HINT}")
-    return parsed
-
-
-def check_option(override: str) -> None:
-    """Refuse the choice of a file that its config group does not have."""
-    parsed = parse(override)
-    group, value = str(parsed.key_or_group), parsed.value()
-    if group == HOST_KEY and value not in HOSTS:
-        raise ConfigError(explain_host(override, str(value), HOSTS))
-    if isinstance(value, list) and (CONF / group).is_dir():
-        raise ConfigError(f"{override}: one {group}, not a list; allowed: {', '.join(options(group))}")
-    if (
-        not parsed.is_delete()
-        and (CONF / group).is_dir()
-        and isinstance(value, str | None)
-        and value not in options(group)
-    ):
-        raise ConfigError(explain_option(override, group, str(value), options(group)))
-
-
-def options(group: str) -> list[str]:
-    """The files of a config group, as names."""
-    return sorted(path.stem for folder in FOLDERS for path in (folder / group).glob("*.yaml"))
-
-
-def _host_choice(override: str) -> str:
-    """``method.host=<name>`` is written for the choice of a file: the host's settings replace the default host's."""
-    parsed = parse(override)
-    return f"estimator@method.estimator={parsed.value()}" if parsed.key_or_group == HOST_KEY else override
-
-
-def _refuse_host_without_shaper(raw: DictConfig, overrides: Sequence[str]) -> None:
-    hosts = [override for override in overrides if parse(override).key_or_group == HOST_KEY]
-    if hosts and OmegaConf.select(raw, "method.shaper") is None:
-        raise ConfigError(
-            f"{hosts[0]}: method={raw.method.name} has no shaper and so no host; method=scpo has one. "
-            f"To run an estimator by itself: method={parse(hosts[0]).value()}"
+            f"{host}: method={raw.method.name} has no shaper and so no host; method=scpo has one. "
+            f"To run an estimator by itself: method={host.value}"
         )
 
 
-def _is_choice(override: str) -> bool:
-    """Whether the override takes a file of a config group; such decide which keys there are."""
-    group = str(parse(override).key_or_group)
-    return group == HOST_KEY or (CONF / group).is_dir()
-
-
-def _keys_with(overrides: tuple[str, ...]) -> dict[str, Any]:
+def _keys_with(overrides: Sequence[Override]) -> dict[str, Any]:
     """The configuration with the files that these choose and nothing else, to look misspelt keys up in."""
-    choices = tuple(filter(_is_choice, overrides))
-    if choices != overrides:
+    choices = _choices(overrides)
+    if choices != tuple(overrides):
         with contextlib.suppress(ConfigError):
-            return resolve(compose_raw(choices))
-    return resolve(compose_raw(()))  # a choice is at fault itself
+            return resolve(compose_files(choices))
+    return resolve(compose_files(()))  # a choice is at fault itself

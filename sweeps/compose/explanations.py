@@ -16,15 +16,15 @@ def explain_syntax(override: str, message: str) -> str:
 
 
 def explain_bare_name(name: str, group: str) -> str:
-    """The name of an experiment or a search without the words that choose it."""
+    """The name of an experiment or a search without the override that chooses it."""
     return f"{name!r} is no override; the {group} of that name: python sweep.py +{group}={name}"
 
 
 def explain_sweep_word(override: str, key: str) -> str:
-    """A word of sweep.py among those of a single run."""
+    """An override of sweep.py among those of a single run."""
     if key == "dry_run":
         return f"{override}: only experiments and searches have one: python sweep.py +experiment=<name> {override}"
-    return f"{override}: these words are for one run; with +{key}, it is python sweep.py +{override.lstrip('+')}"
+    return f"{override}: these overrides are for one run; with +{key}, it is python sweep.py +{override.lstrip('+')}"
 
 
 def explain_option(override: str, group: str, got: str, options: Sequence[str]) -> str:
@@ -41,18 +41,19 @@ def explain_host(override: str, got: str, hosts: Sequence[str]) -> str:
 
 
 def explain_hydra(
-    error: Exception, overrides: Sequence[str], default: Callable[[], dict[str, Any]], model: type[BaseModel]
+    error: Exception, overrides: Sequence[object], default: Callable[[], dict[str, Any]], model: type[BaseModel]
 ) -> str:
     """A composition that failed: find the override at fault and say what would have been right."""
-    for override in overrides:
+    for override in map(str, overrides):
         key = override.lstrip("+~").partition("=")[0]
         if key == "method.host" and "'estimator@method.estimator'" in str(error):
             return f"{override}: this method has no estimator and so no host; method=scpo has one"
         if f"'{key}'" in str(error) and f"The value of '{key}'" not in str(error):
             inside = str(getattr(error.__cause__, "full_key", None))  # of a mapping: method={nme: x}
             return explain_key(inside if inside.startswith(f"{key}.") else override, default(), model)
-    where = [" ".join(overrides)] if isinstance(error, TypeError | ValueError) else []  # Python names no override
-    return ": ".join([*where, *(str(one).splitlines()[0] for one in (error, error.__cause__) if one is not None)])
+    where = [" ".join(map(str, overrides))] if isinstance(error, TypeError | ValueError) else []  # Python names none
+    causes = [str(one) for one in (error, error.__cause__) if one is not None]
+    return ": ".join([*where, *(cause.splitlines()[0] for cause in causes if cause)])
 
 
 def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) -> str:

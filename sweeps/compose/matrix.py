@@ -8,18 +8,10 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from scpo.errors import ConfigError
-from scpo.schema import MACHINE_SECTIONS, Experiment, ExperimentRow, RunConfig
-from sweeps.compose.configuration import (
-    AXES_HINT,
-    check_option,
-    compose_experiment,
-    compose_raw,
-    parse,
-    refers_to,
-    resolve,
-    validate_run,
-)
+from scpo.schema import Experiment, ExperimentRow, RunConfig
+from sweeps.compose.configuration import compose_experiment, compose_raw, refers_to, resolve, validate_run
 from sweeps.compose.identity import run_id
+from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
 
 AXIS_KEYS = {"env": "env", "model": "model", "seeds": "seed"}  # axis -> the configuration key that it sets
 
@@ -39,7 +31,7 @@ class Matrix:
 
     experiment: Experiment
     scale: str
-    overrides: tuple[str, ...]
+    overrides: tuple[Override, ...]
     cells: list[Cell] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -51,96 +43,90 @@ class Matrix:
     @property
     def identity_overrides(self) -> list[str]:
         """The overrides that say what runs, without those that say where and how."""
-        return [word for word in self.overrides if key_of(word).partition(".")[0] not in MACHINE_SECTIONS]
+        return [override.text for override in self.overrides if not override.of_machine]
 
     def add(self, row: ExperimentRow, config: RunConfig) -> None:
         """Put a run into a row; a ConfigError if nothing here can start it."""
         config.check_started_here()
         name = run_id(config)
-        twins = [cell for cell in self.cells if cell.run_id == name]
-        if any(cell.row == row for cell in twins):
+        same = [cell for cell in self.cells if cell.run_id == name]
+        if any(cell.row == row for cell in same):
             return
-        if twins:
-            self.notes.append(f"row {row.name} and row {twins[0].row.name} are the same run {name}; it runs once")
+        if same:
+            self.notes.append(f"row {row.name} and row {same[0].row.name} are the same run {name}; it runs once")
         self.cells.append(Cell(row, name, config))
 
 
-def expand(name: str, words: Sequence[str] = ()) -> Matrix:
+def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     """Compose every run of an experiment.
 
     An override of an axis (``env=alfworld``, ``'seeds=[0,1]'``) replaces the axis; any other applies to every row,
     after the row's own overrides, and may not contradict them.
     """
-    chosen, overrides = _split(words)
-    scales = [word for word in overrides if key_of(word) == "scale"]
-    experiment, scale = compose_experiment(name, scales)
-    _refuse_contradictions(experiment.rows, overrides)
+    chosen, common = _split(parse_all(map(str, overrides)))
+    experiment, scale = compose_experiment(name, [override for override in common if override.key == "scale"])
+    _refuse_contradictions(experiment.rows, common)
     axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale) for axis in AXIS_KEYS}
-    matrix = Matrix(experiment, scale, tuple(overrides))
+    matrix = Matrix(experiment, scale, tuple(common))
     for row in experiment.rows:
         if scale in row.scales:
-            for config in _row_runs(row, axes, overrides):
+            for config in _row_runs(row, axes, common):
                 matrix.add(row, config)
     return matrix
 
 
-def _row_runs(row: ExperimentRow, axes: dict[str, list[Any]], overrides: Sequence[str]) -> Iterator[RunConfig]:
-    fixed = {key_of(word) for word in row.overrides}  # an axis that a row sets itself does not vary that row
+def _row_runs(row: ExperimentRow, axes: dict[str, list[Any]], common: Sequence[Override]) -> Iterator[RunConfig]:
+    own = parse_all(row.overrides)
+    fixed = {override.key for override in own}  # an axis that a row sets itself does not vary that row
     groups = {axis: values for axis, values in axes.items() if axis != "seeds" and axis not in fixed}
     for choice in product(*groups.values()):
-        words = [f"{axis}={value}" for axis, value in zip(groups, choice, strict=True)]
+        chosen = [f"{axis}={value}" for axis, value in zip(groups, choice, strict=True)]
         try:
-            yield from seeded_runs([*words, *row.overrides, *overrides], [None] if "seed" in fixed else axes["seeds"])
+            yield from seeded_runs([*parse_all(chosen), *own, *common], [None] if "seed" in fixed else axes["seeds"])
         except ConfigError as error:
             raise ConfigError(f"row {row.name}: {error}") from None
 
 
-def seeded_runs(words: list[str], seeds: Iterable[Any], values: Mapping[str, Any] | None = None) -> Iterator[RunConfig]:
-    """A run's configuration at each seed (None: the seed that the words give), with ``values`` in its dotted keys.
+def seeded_runs(
+    overrides: Sequence[Override], seeds: Iterable[Any], values: Mapping[str, Any] | None = None
+) -> Iterator[RunConfig]:
+    """A run's configuration at each seed (None: the seed that they give), with ``values`` in its dotted keys.
 
     One composition serves them all, and one resolution where nothing refers to the seed: these are what costs time.
     """
-    raw = _with(compose_raw(tuple(words)), values or {})
-    data = resolve(raw)
-    alike = not refers_to(raw, "seed")
+    raw = compose_raw(overrides)
+    _put(raw, values or {})
+    data, alike = resolve(raw), not refers_to(raw, "seed")
     for seed in seeds:
-        if seed is None:
-            yield validate_run(data)
-        elif alike:
-            yield validate_run({**data, "seed": seed})
+        if seed is None or alike:
+            yield validate_run(data if seed is None else {**data, "seed": seed})
         else:
-            yield validate_run(resolve(_with(raw, {"seed": seed})))
+            _put(raw, {"seed": seed})
+            yield validate_run(resolve(raw))
 
 
-def _with(raw: DictConfig, values: Mapping[str, Any]) -> DictConfig:
-    """A copy, for what is composed is not to be written to."""
-    if not values:
-        return raw
-    raw = raw.copy()
+def _put(raw: DictConfig, values: Mapping[str, Any]) -> None:
     for key, value in values.items():
         OmegaConf.update(raw, key, value)
-    return raw
 
 
-def _split(words: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
+def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], list[Override]]:
     axes: dict[str, list[Any]] = {}
     rest = []
-    for word in words:
-        key = key_of(word)
-        if key in AXIS_KEYS and parse(word).value() is not None:
-            axes[key] = _values(word)
-        elif key in AXIS_KEYS.values():
-            raise ConfigError(f"{word}: the axes of an experiment take values or lists: {AXES_HINT}")
+    for override in overrides:
+        if override.key in AXIS_KEYS and override.value is not None:
+            axes[override.key] = _values(override)
+        elif override.key in AXIS_KEYS.values():
+            raise ConfigError(f"{override}: the axes of an experiment take values or lists: {AXES_HINT}")
         else:
-            rest.append(word)
+            rest.append(override)
     return axes, rest
 
 
-def _values(word: str) -> list[Any]:
-    value = parse(word).value()
-    values = value if isinstance(value, list) else [value]
+def _values(override: Override) -> list[Any]:
+    values = override.value if isinstance(override.value, list) else [override.value]
     if not values:
-        raise ConfigError(f"{word}: an axis needs at least one value")
+        raise ConfigError(f"{override}: an axis needs at least one value")
     return [one if isinstance(one, int) else str(one) for one in values]
 
 
@@ -156,18 +142,13 @@ def _axis(experiment: Experiment, axis: str, scale: str) -> list[Any]:
     return list(values)
 
 
-def _refuse_contradictions(rows: Sequence[ExperimentRow], overrides: Sequence[str]) -> None:
-    for word in overrides:
-        check_option(word)
+def _refuse_contradictions(rows: Sequence[ExperimentRow], overrides: Sequence[Override]) -> None:
+    for override in overrides:
+        override.check()
         for row in rows:
             for own in row.overrides:
-                if own != word and f"{key_of(own)}.".startswith(f"{key_of(word)}."):
+                if own != override.text and f"{parse(own).key}.".startswith(f"{override.key}."):
                     raise ConfigError(
-                        f"{word}: row {row.name} sets {own} itself, the two would contradict each other. "
+                        f"{override}: row {row.name} sets {own} itself, the two would contradict each other. "
                         "Leave it out, or add a row of your own to a copy of the experiment's file"
                     )
-
-
-def key_of(word: str) -> str:
-    """The configuration key that an override sets."""
-    return str(parse(word).get_key_element()).lstrip("+~").replace("/", ".").partition("@")[0]

@@ -1,4 +1,4 @@
-"""Slow checks: what only loading the parts can tell. Each asks ``scpo.preflight`` in a process of its own."""
+"""What only the parts themselves can tell. Each check asks ``scpo.preflight`` in a process of its own."""
 
 import json
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scpo.errors import RecordError
-from scpo.schema import HuggingFaceModel, RunConfig, WebshopConfig
-from sweeps.doctor.finding import Finding, error, ok, warning
+from scpo.findings import Finding, Level, error, ok, warning
+from scpo.schema import HuggingFaceModel, RunConfig
 from sweeps.doctor.subject import Subject
 from sweeps.records import run_folders as store
 from sweeps.records.attempt import thread_environment
@@ -25,7 +25,7 @@ def check_panels(subject: Subject) -> Iterator[Finding]:
     for config in _distinct(subject, "env"):
         facts = _ask("panels", config)
         if "error" in facts:
-            yield error("panels", facts["error"], "see the checks of games and catalogue")
+            yield error("panels", facts["error"], "see the check of its data")
             continue
         conflicts = list(_conflicts(config, facts))
         yield from conflicts
@@ -34,22 +34,23 @@ def check_panels(subject: Subject) -> Iterator[Finding]:
             yield ok("panels", f"{config.env.name}: {sizes}")
 
 
-def check_shop(subject: Subject) -> Iterator[Finding]:
-    """Checksums of the official catalogue, and how much of the test goals training knows."""
+def check_data(subject: Subject) -> Iterator[Finding]:
+    """What each environment says of its data: games, catalogues, goals. Quick: nothing is loaded."""
+    return _findings("data", subject)
+
+
+def check_environment(subject: Subject) -> Iterator[Finding]:
+    """What each environment says of itself once it is loaded."""
+    return _findings("environment", subject)
+
+
+def _findings(what: str, subject: Subject) -> Iterator[Finding]:
     for config in _distinct(subject, "env"):
-        if not isinstance(config.env, WebshopConfig):
-            continue
-        if config.env.catalogue == "official":
-            yield from _checksums(config)
-        facts = _ask("overlap", config)
+        facts = _ask(what, config)
         if "error" in facts:
-            yield error("train/test overlap", facts["error"], "see the check of the catalogue")
-            continue
-        text = f"{facts['goals']:.1%} of the test goals and {facts['products']:.1%} of their products are trained on"
-        if facts["goals"] > 0:
-            yield warning("train/test overlap", text, "env.order=fixed has a hold-out; report the share beside results")
-        else:
-            yield ok("train/test overlap", text)
+            yield error(config.env.name, facts["error"], "see the other checks")
+        for record in facts.get("findings", ()):
+            yield Finding(**{**record, "level": Level(record["level"])})
 
 
 def check_loaded_scorer(subject: Subject) -> Iterator[Finding]:
@@ -87,15 +88,6 @@ def _share(check: str, facts: dict[str, Any]) -> Finding:
     return ok(check, text)
 
 
-def _checksums(config: RunConfig) -> Iterator[Finding]:
-    facts = _ask("files", config)
-    for name, state in facts.items():
-        if state in ("ok", "there"):
-            yield ok(f"file {name}", {"ok": "the official checksum", "there": "no checksum is known"}[state])
-        else:
-            yield error(f"file {name}", state, "download it again: python -m scpo.envs.webshop")
-
-
 def _conflicts(config: RunConfig, facts: dict[str, Any]) -> Iterator[Finding]:
     for folder in store.run_folders(Path(config.machine.runs_dir)):
         try:
@@ -118,7 +110,7 @@ def _distinct(subject: Subject, section: str) -> list[RunConfig]:
 
 
 def _ask(what: str, config: RunConfig) -> dict[str, Any]:
-    """One fact from a child process: what is loaded there is gone afterwards, and a crash there is an answer too."""
+    """Facts from a child process: what is loaded there is gone afterwards, and a crash there is an answer too."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "scpo.preflight", what],

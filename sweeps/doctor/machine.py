@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from scpo.findings import Finding, error, ok, warning
 from scpo.schema import HuggingFaceModel, LocalLauncher
 from scpo.tracking.atomic import write_bytes
-from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.needs import GIB, PROCESS_GIB, disk_gib, rounded, training_gib
 from sweeps.doctor.subject import Subject
 from sweeps.local.slot_pool import slots_for
@@ -82,8 +82,8 @@ def check_run_folder(subject: Subject) -> Iterator[Finding]:
     try:
         _try_out(place)
     except OSError as failure:
-        mend = "machine.runs_dir=<a folder of yours> (locks: another file system, or mount it with locks)"
-        yield error("run folder", f"{place} ({kind}): {failure.strerror or failure}", mend)
+        fix = "machine.runs_dir=<a folder of yours> (locks: another file system, or mount it with locks)"
+        yield error("run folder", f"{place} ({kind}): {failure.strerror or failure}", fix)
         return
     if kind in VOLATILE_FILE_SYSTEMS:
         yield warning("run folder", f"{place} is {kind}: gone when the machine restarts", "machine.runs_dir=<a disk>")

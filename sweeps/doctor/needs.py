@@ -22,8 +22,8 @@ def parameters(model: TinyModel | HuggingFaceModel | ApiModel) -> float | None:
     sizes = [path.stat().st_size for path in Path(model.path).glob("*.safetensors")]
     if sizes:
         return sum(sizes) / 2  # released in bfloat16
-    told = re.search(r"(\d+(?:\.\d+)?)B\b", f"{model.path} {model.name}")
-    return float(told.group(1)) * 1e9 if told else None
+    named = re.search(r"(\d+(?:\.\d+)?)B\b", f"{model.path} {model.name}")
+    return float(named.group(1)) * 1e9 if named else None
 
 
 def training_gib(config: RunConfig) -> float | None:

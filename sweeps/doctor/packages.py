@@ -11,8 +11,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from scpo.findings import Finding, error, ok, warning
 from scpo.schema import RunConfig
-from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.subject import Subject
 from sweeps.records.provenance import REPOSITORY
 

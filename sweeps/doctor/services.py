@@ -6,8 +6,8 @@ import socket
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from scpo.findings import Finding, error, ok, warning
 from scpo.schema import ApiModel
-from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.subject import Subject
 
 WANDB_URL = "https://api.wandb.ai"

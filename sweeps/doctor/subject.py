@@ -7,7 +7,7 @@ from pathlib import Path
 from scpo.schema import RunConfig, Search
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand
-from sweeps.dispatch import asks_for_search, split_words
+from sweeps.compose.overrides import parse_all, read_request
 
 
 @dataclass(frozen=True)
@@ -32,23 +32,20 @@ class Subject:
         return Path(self.first.machine.runs_dir)
 
 
-def read_subject(words: Sequence[str]) -> Subject:
-    """The subject of any words that sweep.py or train.py would take; ConfigError as they give it."""
-    if asks_for_search(words):
-        return _search(words)
-    if any(word.lstrip("+").startswith("experiment=") for word in words):
-        name, rest, _ = split_words(words, "experiment")
-        runs = expand(name, rest).runs
+def read_subject(overrides: Sequence[str]) -> Subject:
+    """The subject of any overrides that sweep.py or train.py would take; ConfigError as they give it."""
+    keys = {override.key for override in parse_all(overrides)}
+    if "search" in keys:
+        from sweeps.search.plan import make_plan  # Optuna is an extra
+
+        request = read_request(overrides)
+        plan = make_plan(request.name, request.overrides)
+        return Subject((plan.base,), plan.trials * len(plan.seeds), plan.search)
+    if "experiment" in keys:
+        request = read_request(overrides)
+        runs = expand(request.name, request.overrides).runs
         return Subject(tuple(_distinct(runs.values())), len(runs))
-    return Subject((compose_run(words),), 1)
-
-
-def _search(words: Sequence[str]) -> Subject:
-    from sweeps.search.plan import make_plan
-
-    name, rest, _ = split_words(words, "search")
-    plan = make_plan(name, rest)
-    return Subject((plan.base,), plan.trials * len(plan.seeds), plan.search)
+    return Subject((compose_run(overrides),), 1)
 
 
 def _distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:

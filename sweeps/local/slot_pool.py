@@ -12,8 +12,8 @@ from scpo.errors import ConfigError, ScpoError
 from scpo.schema import LocalLauncher, RunConfig
 from scpo.tracking import JsonLines, RunFolder, State
 from sweeps.records.provenance import visible_gpus
-from sweeps.run_process import Outcome, RunProcess
-from sweeps.signals import CountsSignals
+from sweeps.records.run_process import Outcome, RunProcess
+from sweeps.records.stop_signals import CountsSignals
 
 POLL_S = 0.1
 GRACE_S = 120.0  # for finishing a step and writing a checkpoint; a second Ctrl-C does not wait

@@ -15,16 +15,17 @@ from scpo.tracking import JsonLines, RunFolder, State, Status
 from scpo.tracking.folder import now
 from sweeps.records import provenance
 from sweeps.records import run_folders as store
+from sweeps.records.stop_signals import stop_signals_go_to
 
 logger = logging.getLogger(__name__)
 
 Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
 
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 75, 130
+EXIT_ELSEWHERE = 3  # of a sweep: nothing failed, but some runs are another process' or were cancelled
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-SAYS_ALL = (ConfigError, GameError, CatalogueError, ScorerError, ChatError)
-"""Errors that a user can mend: the message says how, a traceback would only hide it."""
+USER_ERRORS = (ConfigError, GameError, CatalogueError, ScorerError, ChatError)
+"""Errors that a user can fix: the message says how, a traceback would only hide it."""
 
 
 class Stop:
@@ -66,14 +67,14 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
         if before.state in (State.DONE, State.PRUNED):
             logger.info("%s is %s already", folder.run_id, before.state)
             return EXIT_DONE
-        if _told_not_to_start(folder):
+        if _cancelled_before_start(folder):
             return EXIT_INTERRUPTED
         number = folder.new_attempt() if attempt is None else attempt
         with _copy_of_log(folder, number) if attempt is None else nullcontext():
             return _attempt(folder, config, before, number, train)
 
 
-def _told_not_to_start(folder: RunFolder) -> bool:
+def _cancelled_before_start(folder: RunFolder) -> bool:
     """Whether it was cancelled while it waited; a request that was meant for the attempt before is forgotten."""
     request = folder.read_stop()
     if request is None or request.state is State.INTERRUPTED:
@@ -93,7 +94,7 @@ def thread_environment(threads: int) -> dict[str, str]:
 
 def _attempt(folder: RunFolder, config: RunConfig, before: Status, number: int, train: Train) -> int:
     stop = Stop(folder)
-    with _signals(stop):
+    with stop_signals_go_to(stop.handle):
         try:
             _start(folder, config, before, number)
             train(config, folder, stop)
@@ -108,7 +109,7 @@ def _attempt(folder: RunFolder, config: RunConfig, before: Status, number: int, 
             return _end_early(folder, "stopped in the middle of a step")
         except Exception as error:  # noqa: BLE001 (the boundary of a run: whatever it died of is recorded)
             stop.over = True
-            logger.error("%s", error if isinstance(error, SAYS_ALL) else traceback.format_exc())
+            logger.error("%s", error if isinstance(error, USER_ERRORS) else traceback.format_exc())
             return _end(folder, State.FAILED, _one_line(error))
         if done < config.trainer.steps:
             return _end_early(folder, f"asked to stop after step {done}")
@@ -172,18 +173,6 @@ def _one_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     name = type(error).__name__
     return f"{name}: {lines[0]}" if lines else name
-
-
-@contextmanager
-def _signals(stop: Stop) -> Iterator[None]:
-    """Handle the stop signals, but leave alone what the parent told us to ignore (nohup)."""
-    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stop.handle) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

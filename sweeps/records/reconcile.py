@@ -34,31 +34,27 @@ class JobState(StrEnum):
 class Observed:
     """A run as it is found.
 
-    ``state`` None: it has no folder yet. ``alive``: some process holds it now. ``job`` None: no job was ever submitted
-    for it. ``stop``: what it was asked to end as. ``failures``: how often it has failed.
+    ``recorded``: what its status says, NEW without a folder. ``alive``: some process holds it now. ``job`` None: no job
+    was ever submitted for it. ``stop``: what it was asked to end as. ``failures``: how often it has failed.
     """
 
-    state: State | None
+    recorded: State
     alive: bool = False
     job: JobState | None = None
     stop: State | None = None
     failures: int = 0
 
     @property
-    def shown(self) -> str:
-        """The state as people see it: a RUNNING run that nobody runs is LOST, one that was told to stop has stopped."""
-        if self.state is None:
-            return "NEW"
-        if self.state in SETTLED:
-            return str(self.state)
-        if self.alive:
-            return str(self.state)
-        if self.job in _SHOWN:
-            return _SHOWN[self.job]
-        if self.stop in SETTLED:
-            return str(self.stop)
-        died = self.state is State.RUNNING or (self.state is State.PENDING and self.job is JobState.ENDED)
-        return "LOST" if died else str(self.state)
+    def state(self) -> State:
+        """How it stands: a RUNNING run that nobody runs is LOST, one that was told to stop has stopped."""
+        if self.recorded is State.NEW or self.recorded.settled or self.alive:
+            return self.recorded
+        if self.job in _WITH_JOB:
+            return _WITH_JOB[self.job]
+        if self.stop is not None and self.stop.settled:
+            return self.stop
+        died = self.recorded is State.RUNNING or (self.recorded is State.PENDING and self.job is JobState.ENDED)
+        return State.LOST if died else self.recorded
 
 
 @dataclass(frozen=True)
@@ -69,17 +65,16 @@ class Decision:
     why: str
 
 
-SETTLED = (State.DONE, State.PRUNED, State.CANCELLED)  # what no sweep starts by itself
-_SHOWN = {
-    JobState.QUEUED: "QUEUED",
-    JobState.ORPHANED: "QUEUED",
-    JobState.RUNNING: "RUNNING",
-    JobState.UNKNOWN: "UNKNOWN",
+_WITH_JOB = {
+    JobState.QUEUED: State.QUEUED,
+    JobState.ORPHANED: State.QUEUED,
+    JobState.RUNNING: State.RUNNING,
+    JobState.UNKNOWN: State.UNKNOWN,
 }
 _SETTLED = {
-    "DONE": Decision(Action.SKIP, "finished before"),
-    "PRUNED": Decision(Action.SKIP, "pruned by a search; `python -m sweeps retry` lets it go on"),
-    "CANCELLED": Decision(Action.LEAVE, "cancelled; `python -m sweeps retry` starts it again"),
+    State.DONE: Decision(Action.SKIP, "finished before"),
+    State.PRUNED: Decision(Action.SKIP, "pruned by a search; `python -m sweeps retry` lets it go on"),
+    State.CANCELLED: Decision(Action.LEAVE, "cancelled; `python -m sweeps retry` starts it again"),
 }
 _JOBS = {
     JobState.QUEUED: Decision(Action.LEAVE, "queued"),
@@ -88,29 +83,29 @@ _JOBS = {
     JobState.UNKNOWN: Decision(Action.LEAVE, "the scheduler does not say whether its job lives"),
 }
 _STARTS = {
-    "NEW": "first start",
-    "PENDING": "not started yet",
-    "LOST": "its process died; goes on from its last checkpoint",
-    "INTERRUPTED": "goes on from its last checkpoint",
-    "FAILED": "tried again, from its last checkpoint",
+    State.NEW: "first start",
+    State.PENDING: "not started yet",
+    State.LOST: "its process died; goes on from its last checkpoint",
+    State.INTERRUPTED: "goes on from its last checkpoint",
+    State.FAILED: "tried again, from its last checkpoint",
 }
 
 
 def reconcile(want: Iterable[str], have: Mapping[str, Observed], max_failures: int) -> dict[str, Decision]:
     """Run id -> what to do. Runs that are on disk but not wanted are none of this call's business."""
-    return {run_id: decide(have.get(run_id, Observed(None)), max_failures) for run_id in want}
+    return {run_id: decide(have.get(run_id, Observed(State.NEW)), max_failures) for run_id in want}
 
 
 def decide(run: Observed, max_failures: int) -> Decision:
     """What to do about one run; one that has failed ``max_failures`` times is left to a person."""
-    if run.state in SETTLED:
-        return _SETTLED[run.shown]
+    if run.recorded.settled:
+        return _SETTLED[run.recorded]
     if run.alive:
         return Decision(Action.LEAVE, "run by another process")
     if run.job in _JOBS:
         return _JOBS[run.job]
-    if run.shown in _SETTLED:
-        return _SETTLED[run.shown]
-    if run.state is State.FAILED and run.failures >= max_failures:
+    if run.state.settled:
+        return _SETTLED[run.state]
+    if run.recorded is State.FAILED and run.failures >= max_failures:
         return Decision(Action.LEAVE, f"failed {run.failures} times; `python -m sweeps retry` tries it again")
-    return Decision(Action.START, _STARTS[run.shown])
+    return Decision(Action.START, _STARTS[run.state])

@@ -92,11 +92,11 @@ def run_lock(folder: RunFolder) -> Iterator[bool]:
 def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
     """How a run stands; ``job`` is what the scheduler says of its job, None if it never had one."""
     if not folder.path.exists():
-        return Observed(None)
+        return Observed(State.NEW)
     status, request = folder.read_status(), folder.read_stop()
     elsewhere = job is None and status.state is State.RUNNING and status.host not in (None, socket.gethostname())
     return Observed(
-        state=status.state,
+        recorded=status.state,
         alive=status.state is not State.DONE and (elsewhere or is_held(folder)),
         job=job,
         stop=None if request is None else request.state,

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Protocol, Self
 from scpo.errors import RecordError, RecordWriteError
 from scpo.schema import RunConfig
 from scpo.tracking import JsonLines, RunFolder, State
-from sweeps.look import Look
 from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState
-from sweeps.run_process import Outcome
+from sweeps.records.run_process import Outcome
+from sweeps.search.messages import shown
 from sweeps.search.plan import Plan
-from sweeps.search.show import shown
 from sweeps.search.study import ATTEMPTS, Study
-from sweeps.search.verdict import TrialRun, Verdict, judge, mean_curve
+from sweeps.search.trial_runs import TrialEnd, TrialRun, end_of, mean_curve
 from sweeps.slurm.launcher import cancel
+from sweeps.slurm.observer import Observer
 from sweeps.slurm.scheduler import Scheduler, Slurm
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Driver:
     launcher: Launcher
     say: Callable[[str], None]
     scheduler: Scheduler = field(default_factory=Slurm)
-    _look: Look = field(init=False)
+    _observer: Observer = field(init=False)
     _under_way: set[str] = field(default_factory=set)
     _never_started: dict[str, str] = field(default_factory=dict)
     _inherited: set[str] = field(default_factory=set)
@@ -71,7 +71,7 @@ class Driver:
 
     def step(self) -> bool:
         """Look at everything once; False if no trial of this driver is under way."""
-        self._look = Look(self.scheduler)
+        self._observer = Observer(self.scheduler)
         for run_id, outcome in self.launcher.poll().items():
             self._under_way.discard(run_id)
             if outcome.state is State.FAILED:
@@ -103,7 +103,7 @@ class Driver:
         """Start what waits, the oldest trial first; no sweep on the same runs looks or starts meanwhile."""
         with store.driver_lock(Path(self.plan.base.machine.runs_dir)):
             for trial in self.study.mine():
-                for run in self._look_at_runs(trial):
+                for run in self._runs_now(trial):
                     waits = run.startable and run.run_id not in self._under_way
                     if waits and self._room() and not self.launcher.signals:
                         self._start(run.run_id, self._runs(trial)[run.run_id])
@@ -118,18 +118,18 @@ class Driver:
         self.launcher.start(folder, config)
 
     def _follow(self, trial: "FrozenTrial") -> None:
-        runs = self._look_at_runs(trial)
+        runs = self._runs_now(trial)
         self._inherited |= {run.run_id for run in runs if run.takes_room} - self._under_way
         hopeless = self.study.report(trial, mean_curve(runs))
-        verdict, reason = judge(runs)
-        if verdict is Verdict.COMPLETE:
+        end, reason = end_of(runs)
+        if end is TrialEnd.COMPLETE:
             value = math.fsum(run.last for run in runs) / len(runs)
             self.study.complete(trial, value, {run.seed: run.last for run in runs})
             self.say(f"trial {trial.number}: {value:.3f} (" + ", ".join(f"{run.last:.3f}" for run in runs) + ")")
-        elif verdict is Verdict.FAILED:
+        elif end is TrialEnd.FAILED:
             self.study.fail(trial, reason or "")
             self.say(f"trial {trial.number}: FAILED, {reason}")
-        elif verdict is Verdict.PRUNED or hopeless:
+        elif end is TrialEnd.PRUNED or hopeless:
             self._prune(trial)
 
     def _prune(self, trial: "FrozenTrial") -> None:
@@ -140,27 +140,27 @@ class Driver:
         self.study.prune(trial)
         self.say(f"trial {trial.number}: pruned")
 
-    def _look_at_runs(self, trial: "FrozenTrial") -> list[TrialRun]:
-        return [self._look_at(run_id, config, trial) for run_id, config in self._runs(trial).items()]
+    def _runs_now(self, trial: "FrozenTrial") -> list[TrialRun]:
+        return [self._run_now(run_id, config, trial) for run_id, config in self._runs(trial).items()]
 
-    def _look_at(self, run_id: str, config: RunConfig, trial: "FrozenTrial") -> TrialRun:
+    def _run_now(self, run_id: str, config: RunConfig, trial: "FrozenTrial") -> TrialRun:
         folder = RunFolder(Path(config.machine.runs_dir) / run_id)
         if run_id in self._never_started:
-            return TrialRun(run_id, config.seed, "FAILED", True, {}, self._never_started[run_id])
+            return TrialRun(run_id, config.seed, State.FAILED, True, {}, self._never_started[run_id])
         if not folder.path.exists():
-            return TrialRun(run_id, config.seed, "NEW", False, {})
+            return TrialRun(run_id, config.seed, State.NEW, False, {})
         try:
-            status, seen = folder.read_status(), self._look.at(folder)
+            status, seen = folder.read_status(), self._observer.observe(folder)
             if seen.job is JobState.ORPHANED:
-                self._look.adopt(folder)
+                self._observer.adopt(folder)
             records = JsonLines(folder.metrics).records()
         except RecordError as error:
-            return TrialRun(run_id, config.seed, "DAMAGED", True, {}, str(error))
+            return TrialRun(run_id, config.seed, State.DAMAGED, True, {}, str(error))
         metric = self.plan.metric
         curve = {record["step"]: float(record[metric]) for record in records if record.get(metric) is not None}
         fresh = status.attempt > trial.user_attrs[ATTEMPTS][run_id]
         near = seen.job is not None or status.host == socket.gethostname()
-        return TrialRun(run_id, config.seed, seen.shown, fresh, curve, status.reason, near)
+        return TrialRun(run_id, config.seed, seen.state, fresh, curve, status.reason, near)
 
     def _runs(self, trial: "FrozenTrial") -> dict[str, RunConfig]:
         return self.plan.runs(trial.params)

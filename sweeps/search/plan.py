@@ -1,7 +1,7 @@
 """One search at one scale: which runs a trial stands for."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,25 +10,25 @@ from pydantic import ValidationError
 
 from scpo.errors import ConfigError
 from scpo.schema import RunConfig, Scale, Search
-from sweeps.compose.configuration import compose_raw, parse, resolve
+from sweeps.compose.configuration import compose_raw, resolve
 from sweeps.compose.explanations import explain_validation
-from sweeps.compose.identity import digest, identity, run_id
-from sweeps.compose.matrix import key_of, seeded_runs
+from sweeps.compose.identity import HASH_LENGTH, digest, identity, run_id
+from sweeps.compose.matrix import seeded_runs
+from sweeps.compose.overrides import Override, parse, parse_all
 from sweeps.search.space import Params, key_of_params, point_of
 
 SEARCHES = "searches"  # beside the run folders
-HASH_LENGTH = 8
 FREE = ("title", "fresh_seeds", "trials", "parallel", "retries", "storage")  # may change while a search goes on
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A search at one scale, in one environment, with one model. ``words`` make its runs, without a trial's values."""
+    """A search at one scale, in one environment, with one model; ``overrides`` make its runs, bar a trial's values."""
 
     search: Search
     scale: Scale
-    words: tuple[str, ...]
+    overrides: tuple[Override, ...]
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class Plan:
     @functools.cached_property
     def base(self) -> RunConfig:
         """The configuration that the trials vary, at the first seed."""
-        return next(seeded_runs(list(self.words), self.seeds[:1]))
+        return next(seeded_runs(self.overrides, self.seeds[:1]))
 
     @property
     def study_id(self) -> str:
@@ -72,7 +72,7 @@ class Plan:
         key = key_of_params(params)
         if key not in self._composed:
             values = {dimension.key: params[name] for name, dimension in self.search.space.items()}
-            configs = seeded_runs(list(self.words), self.seeds, values)
+            configs = seeded_runs(self.overrides, self.seeds, values)
             self._composed[key] = {run_id(config): config for config in configs}
         return self._composed[key]
 
@@ -90,51 +90,50 @@ def at_scale(value: T | dict[Scale, T], scale: Scale) -> T:
     return value[scale]
 
 
-def make_plan(name: str, words: Sequence[str]) -> Plan:
-    """Compose a search from its file and the words of the command line.
+def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
+    """Compose a search from its file and the overrides of the command line.
 
     ``search.<key>=value`` changes the search; ``env``, ``model`` and ``seeds`` its runs' setting, as in an experiment;
-    any other word applies to every run.
+    any other override applies to every run.
 
     Raises:
-        ConfigError: A word is wrong, or sets a key that the search varies.
+        ConfigError: An override is wrong, or sets a key that the search varies.
     """
-    of_search = [word for word in words if key_of(word).startswith("search.") or key_of(word) == "scale"]
-    raw = resolve(compose_raw((f"+search={name}", *of_search)))
-    section = raw["search"] | {key: value for key, value in _axes(words).items() if value is not None}
+    given = parse_all(map(str, overrides))
+    of_search = [one for one in given if one.key.startswith("search.") or one.key == "scale"]
+    raw = resolve(compose_raw([parse(f"+search={name}"), *of_search]))
+    axes = _axes(given)
     try:
-        search = Search.model_validate(section)
+        search = Search.model_validate(raw["search"] | {key: value for key, value in axes.items() if value is not None})
     except ValidationError as error:
         raise ConfigError(f"conf/search/{name}.yaml:\n{explain_validation(error, Search)}") from error
     scale: Scale = raw["scale"]
-    rest = [word for word in words if word not in of_search and key_of(word) not in ("env", "model", "seeds", "seed")]
-    model = at_scale(search.model, scale)
-    fixed = (f"scale={scale}", f"env={search.env}", f"model={model}", *search.overrides, *rest)
-    plan = Plan(search, scale, fixed)
-    _refuse_contradictions(search, [*search.overrides, *rest])
+    chosen = [f"scale={scale}", f"env={search.env}", f"model={at_scale(search.model, scale)}"]
+    rest = [*parse_all(search.overrides), *(one for one in given if one not in of_search and one.key not in axes)]
+    plan = Plan(search, scale, (*parse_all(chosen), *rest))
+    _refuse_contradictions(search, rest)
     plan.base.check_started_here()
     _check_panel(plan)
     _check_seeds(plan)
     return plan
 
 
-def _axes(words: Sequence[str]) -> dict[str, Any]:
+def _axes(overrides: Iterable[Override]) -> dict[str, Any]:
     chosen = {}
-    for word in words:
-        key = key_of(word)
-        if key == "seed":
-            raise ConfigError(f"{word}: a trial runs on several seeds: 'seeds=[...]'")
-        if key in ("env", "model", "seeds"):
-            chosen[key] = parse(word).value()
+    for override in overrides:
+        if override.key == "seed":
+            raise ConfigError(f"{override}: a trial runs on several seeds: 'seeds=[...]'")
+        if override.key in ("env", "model", "seeds"):
+            chosen[override.key] = override.value
     return chosen
 
 
-def _refuse_contradictions(search: Search, words: Sequence[str]) -> None:
-    for word in words:
+def _refuse_contradictions(search: Search, overrides: Iterable[Override]) -> None:
+    for override in overrides:
         for name, dimension in search.space.items():
-            if key_of(word) == dimension.key:
+            if override.key == dimension.key:
                 raise ConfigError(
-                    f"{word}: the search varies {dimension.key} itself. Leave it out, or take it out of the space: "
+                    f"{override}: the search varies {dimension.key} itself. Leave it out, or take it out of the space: "
                     f"'~search.space.{name}'"
                 )
 

@@ -18,6 +18,7 @@ Params = dict[str, Any]
 
 LOG_DIGITS = 3  # significant digits of what is drawn from a LogRange: more would only blur the records
 STEP_DECIMALS = 10  # 0.3 + 6 * 0.05 is 0.6 in a record, not 0.6000000000000001
+STEP_TOLERANCE = 1e-8  # how far from a point of a StepRange a value may lie
 LARGEST_GRID = 100_000
 
 
@@ -87,19 +88,19 @@ def _tidy(dimension: Dimension, value: Any) -> Any:
 
 
 def describe(dimension: Dimension) -> str:
-    """The values in words."""
+    """The values, for people."""
     if isinstance(dimension, Choice):
         return ", ".join(map(str, dimension.values))
     by = f"in steps of {dimension.step}" if isinstance(dimension, StepRange) else "logarithmic"
     return f"{dimension.low} to {dimension.high} {by}"
 
 
-def overrides(space: Space, params: Params) -> list[str]:
-    """The words that set a trial's values in a run's configuration."""
-    return [f"{dimension.key}={_word(params[name])}" for name, dimension in space.items()]
+def override_texts(space: Space, params: Params) -> list[str]:
+    """The overrides that set a trial's values in a run's configuration."""
+    return [f"{dimension.key}={_as_text(params[name])}" for name, dimension in space.items()]
 
 
-def _word(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -107,14 +108,16 @@ def point_of(space: Space, config: RunConfig) -> Params | None:
     """The values that a configuration has in the space; None if one of them lies outside of it."""
     data = config.model_dump(mode="json")
     found = {name: _look_up(data, dimension.key) for name, dimension in space.items()}
-    for name, distribution in distributions(space).items():
-        try:
-            inside = distribution._contains(distribution.to_internal_repr(found[name]))
-        except (TypeError, ValueError):
-            inside = False
-        if not inside:
-            return None
-    return tidy(space, found)
+    inside = all(_contains(dimension, found[name]) for name, dimension in space.items())
+    return tidy(space, found) if inside else None
+
+
+def _contains(dimension: Dimension, value: Any) -> bool:
+    if isinstance(dimension, Choice):
+        return value in dimension.values
+    if not isinstance(value, int | float) or not dimension.low <= value <= dimension.high:
+        return False
+    return isinstance(dimension, LogRange) or any(abs(value - point) < STEP_TOLERANCE for point in values(dimension))
 
 
 def _look_up(data: Any, key: str) -> Any:

@@ -22,8 +22,8 @@ LOCK_GRACE_S = (
 SQLITE_TIMEOUT_S = 60
 
 
-def open_study(plan: Plan) -> "optuna.Study":
-    """The study of a plan, made if it is not there.
+def open_study(plan: Plan) -> "tuple[optuna.Study, BaseStorage]":
+    """The study of a plan, made if it is not there, and the storage that it is in.
 
     Raises:
         ConfigError: Its records lie in another storage than the one asked for.
@@ -34,13 +34,15 @@ def open_study(plan: Plan) -> "optuna.Study":
     _refuse_other_storage(plan)
     path = plan.folder / FILES[plan.search.storage]
     with naming_damage(plan.folder):
-        return optuna.create_study(
+        storage = _journal(path) if plan.search.storage == "journal" else _sqlite(path)
+        study = optuna.create_study(
             study_name=plan.study_id,
-            storage=_journal(path) if plan.search.storage == "journal" else _sqlite(path),
+            storage=storage,
             direction="maximize",
             pruner=_pruner(plan.search.pruner),
             load_if_exists=True,
         )
+    return study, storage
 
 
 @contextlib.contextmanager
@@ -71,7 +73,7 @@ def _journal(path: Path) -> "BaseStorage":
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
-    class MendingLock(JournalFileSymlinkLock):
+    class RepairingLock(JournalFileSymlinkLock):
         """Cuts off what a killed writer left of a line: the next append would make one damaged line of the two."""
 
         def acquire(self) -> bool:
@@ -79,7 +81,7 @@ def _journal(path: Path) -> "BaseStorage":
             cut_torn_line(path)
             return acquired
 
-    return JournalStorage(JournalFileBackend(str(path), lock_obj=MendingLock(str(path), LOCK_GRACE_S)))
+    return JournalStorage(JournalFileBackend(str(path), lock_obj=RepairingLock(str(path), LOCK_GRACE_S)))
 
 
 def _sqlite(path: Path) -> "BaseStorage":

@@ -21,7 +21,7 @@ OWNER, RETRY_OF, ATTEMPTS, BY_SEED, REASON = "owner", "retry_of", "attempts", "b
 
 def read_trials(plan: Plan) -> "list[FrozenTrial]":
     """The trials of a study, for whoever does not drive it."""
-    study = open_study(plan)
+    study, _ = open_study(plan)
     with naming_damage(plan.folder):
         return study.get_trials()
 
@@ -41,7 +41,7 @@ class Study:
         self.plan = plan
         self._claims = Claims(plan.folder)
         with self._claims.turn():
-            self._study = open_study(plan)
+            self._study, self._storage = open_study(plan)
 
     def close(self) -> None:
         """Let go of the trials that this driver owns."""
@@ -128,7 +128,8 @@ class Study:
     def _handle(self, trial: "FrozenTrial") -> "Trial":
         from optuna.trial import Trial
 
-        return Trial(self._study, trial._trial_id)
+        study_id = self._storage.get_study_id_from_name(self.plan.study_id)
+        return Trial(self._study, self._storage.get_trial_id_from_study_id_trial_number(study_id, trial.number))
 
 
 def _attempts_of(folder: RunFolder) -> int:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from scpo.tracking.atomic import write_bytes
 from sweeps.search import winner
+from sweeps.search.messages import counts
 from sweeps.search.plan import Plan
 from sweeps.search.results import Result, default_result, ranked
-from sweeps.search.show import counts
 from sweeps.search.study import REASON, RETRY_OF
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ def _against(best: Result, default: Result) -> str:
     gain = best.summary.mean - default.summary.mean
     low, high = default.summary.interval()
     within = math.isnan(low) or best.summary.mean <= high
-    verdict = "which is within" if within else "which is outside of"
+    where = "which is within" if within else "which is outside of"
     text = f"The setting the search started from (trial {default.number}): {_mean(default)}. The best is {gain:+.3f}"
-    return f"{text} above it, {verdict} that interval." if not math.isnan(low) else f"{text} above it."
+    return f"{text} above it, {where} that interval." if not math.isnan(low) else f"{text} above it."
 
 
 def _table(results: Sequence[Result], names: Sequence[str]) -> list[str]:

@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from scpo.schema import MACHINE_SECTIONS
 from scpo.tracking.atomic import write_bytes
-from sweeps.compose.matrix import key_of
 from sweeps.search.plan import Plan
 from sweeps.search.results import Result
-from sweeps.search.space import overrides
+from sweeps.search.space import override_texts
 
 WINNER = "best.yaml"
 AXES = ("scale", "env", "model")
@@ -23,9 +21,9 @@ def write_winner(plan: Plan, best: Result, default: Result | None) -> Path:
 
 def command(plan: Plan) -> str:
     """What runs it; settings of the machine come from the command line, as ever."""
-    machine = [word for word in plan.words if _is_of_machine(word)]
-    words = [f"+experiment={plan.folder / WINNER}", f"scale={plan.scale}", *machine]
-    return " ".join(["python sweep.py", *(f"'{word}'" if set(word) & set("[]{}$ ") else word for word in words)])
+    machine = [override.text for override in plan.overrides if override.of_machine]
+    overrides = [f"+experiment={plan.folder / WINNER}", f"scale={plan.scale}", *machine]
+    return " ".join(["python sweep.py", *(f"'{one}'" if set(one) & set("[]{}$ ") else one for one in overrides)])
 
 
 def experiment_name(plan: Plan) -> str:
@@ -45,7 +43,7 @@ def _text(plan: Plan, best: Result, default: Result | None) -> str:
 
 
 def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, Any]:
-    rows = [_row(plan, "tuned", f"tuned (trial {best.number})", overrides(plan.search.space, best.params))]
+    rows = [_row(plan, "tuned", f"tuned (trial {best.number})", override_texts(plan.search.space, best.params))]
     if default is not None and default.number != best.number:
         rows.insert(0, _row(plan, "untuned", "as configured", []))
     return {
@@ -61,14 +59,10 @@ def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, A
 
 
 def _row(plan: Plan, name: str, label: str, values: list[str]) -> dict[str, Any]:
-    kept = [word for word in plan.words if not _is_of_machine(word) and key_of(word) not in AXES]
+    kept = [one.text for one in plan.overrides if not one.of_machine and one.key not in AXES]
     return {"name": name, "label": label, "overrides": [*kept, *values], "scales": [plan.scale]}
 
 
-def _is_of_machine(word: str) -> bool:
-    return key_of(word).partition(".")[0] in MACHINE_SECTIONS
-
-
 def _value(plan: Plan, key: str) -> str:
-    """The last of the words that choose a file of a config group."""
-    return next(word.partition("=")[2] for word in reversed(plan.words) if key_of(word) == key)
+    """The last choice of a config group's file."""
+    return next(str(override.value) for override in reversed(plan.overrides) if override.key == key)

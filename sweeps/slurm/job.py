@@ -16,7 +16,7 @@ from scpo.errors import RecordError, RecordWriteError
 from scpo.tracking import RunFolder, State, StopRequest
 from sweeps.records import run_folders as store
 from sweeps.records.attempt import LOG_FORMAT
-from sweeps.run_process import Outcome, RunProcess
+from sweeps.records.run_process import Outcome, RunProcess
 from sweeps.slurm.job_records import STARTED, Job, read_job, write_job
 from sweeps.slurm.scheduler import Scheduler, SchedulerError, Slurm
 

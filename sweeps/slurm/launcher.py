@@ -7,17 +7,15 @@ from pathlib import Path
 
 from scpo.schema import RunConfig, SlurmLauncher
 from scpo.tracking import RunFolder, State
-from sweeps import control
-from sweeps.look import Look
-from sweeps.run_process import Outcome
-from sweeps.signals import CountsSignals
+from sweeps.records import cancellation
+from sweeps.records.run_process import Outcome
+from sweeps.records.stop_signals import CountsSignals
 from sweeps.slurm.cluster_settings import Site, read_site
 from sweeps.slurm.job_records import read_job
+from sweeps.slurm.observer import Observer
 from sweeps.slurm.scheduler import Scheduler
 from sweeps.slurm.snapshot import freeze, locate
-from sweeps.slurm.submission import SUBMISSIONS, Submission, Submit, by_limit, new_folder, submit
-
-ENDED = {"DONE", "FAILED", "LOST", "INTERRUPTED", "CANCELLED", "PRUNED"}
+from sweeps.slurm.submission import SUBMISSIONS, Sbatch, Submission, by_limit, new_folder, submit
 
 
 @dataclass
@@ -31,7 +29,7 @@ class Cluster(CountsSignals):
     launcher: SlurmLauncher
     runs_dir: Path
     scheduler: Scheduler
-    hand_over: Submit
+    sbatch: Sbatch
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
     _running: dict[str, RunFolder] = field(default_factory=dict)
@@ -46,9 +44,7 @@ class Cluster(CountsSignals):
         snapshot, ids = freeze(self.runs_dir), []
         for limit_min, names in self._by_limit({run_id: config for run_id, (_, config) in runs.items()}).items():
             folder = new_folder(self.runs_dir, title)
-            ids += submit(
-                self._submission(folder, [runs[name][0] for name in names], limit_min, snapshot), self.hand_over
-            )
+            ids += submit(self._submission(folder, [runs[name][0] for name in names], limit_min, snapshot), self.sbatch)
         return ids
 
     def planned(self, configs: Mapping[str, RunConfig]) -> Iterator[Submission]:
@@ -78,14 +74,14 @@ class Cluster(CountsSignals):
 
     def poll(self) -> dict[str, Outcome]:
         """Ask how the started runs stand; returns those that ended since the last time."""
-        look, ended = Look(self.scheduler, self.sleep), {}
+        observer, ended = Observer(self.scheduler, self.sleep), {}
         for run_id, folder in list(self._running.items()):
-            shown = look.at(folder).shown
-            if shown in ENDED:
+            state = observer.observe(folder).state
+            if not state.live:
                 del self._running[run_id]
                 status = folder.read_status()
-                state = State.FAILED if shown == "LOST" else State(shown)
-                ended[run_id] = Outcome(state, status.reason, folder.attempt_log(status.attempt))
+                end = State.FAILED if state is State.LOST else state
+                ended[run_id] = Outcome(end, status.reason, folder.attempt_log(status.attempt))
         self.outcomes |= ended
         return ended
 
@@ -102,4 +98,4 @@ def cancel(folder: RunFolder, scheduler: Scheduler, state: State = State.CANCELL
         if found is not None:
             scheduler.cancel(found)
 
-    return control.cancel(folder, state, reason, end_job)
+    return cancellation.cancel(folder, state, reason, end_job)

@@ -1,10 +1,12 @@
 """Runs become Slurm jobs: one array for all that have the same time limit, through submitit."""
 
 import math
+import os
 import re
 import secrets
 import shlex
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from sweeps.slurm.job_records import STARTED, Job, write_job
 from sweeps.slurm.snapshot import check_private
 
 if TYPE_CHECKING:
-    from submitit import SlurmExecutor
+    from submitit import Job as SubmittedJob
 
 SUBMISSIONS = ".submissions"
 MARGIN = 1.5  # the paper: "wall-clock times vary with cluster load"
@@ -44,7 +46,7 @@ class Submission:
         return self.folder.name
 
 
-class Submit(Protocol):
+class Sbatch(Protocol):
     """Hands a submission to the scheduler; returns a job id for each run."""
 
     def __call__(self, submission: Submission) -> Sequence[str]: ...
@@ -58,7 +60,7 @@ def by_limit(configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: Si
     return dict(sorted(groups.items()))
 
 
-def submit(submission: Submission, hand_over: Submit) -> list[str]:
+def submit(submission: Submission, sbatch: Sbatch) -> list[str]:
     """Submit; the intent is on disk before the scheduler hears of it, the job ids after."""
     several = len(submission.runs) > 1
     jobs = [
@@ -74,7 +76,7 @@ def submit(submission: Submission, hand_over: Submit) -> list[str]:
     ]
     for folder, job in zip(submission.runs, jobs, strict=True):
         write_job(folder, job)
-    ids = list(hand_over(submission))
+    ids = list(sbatch(submission))
     for folder, job, job_id in zip(submission.runs, jobs, ids, strict=True):
         write_job(folder, job.model_copy(update={"job_id": job_id}))
     return ids
@@ -90,38 +92,40 @@ def new_folder(runs_dir: Path, title: str) -> Path:
     return folder
 
 
-def slurm_submit(submission: Submission) -> list[str]:
+def call_sbatch(submission: Submission) -> list[str]:
     """Submit with submitit and sbatch."""
-    from sweeps.slurm.job import RunJob
-
-    executor = _executor(submission)
-    with executor.batch():
-        jobs = [executor.submit(RunJob(str(folder.path.absolute()))) for folder in submission.runs]
-    return [job.job_id for job in jobs]
+    return [job.job_id for job in _submit(submission, submission.folder)]
 
 
 def sbatch_text(submission: Submission) -> str:
-    """What sbatch would be given."""
-    executor = _executor(submission)
-    executor.parameters["map_count"] = len(submission.runs) if len(submission.runs) > 1 else None
-    return str(executor._make_submission_file_text(executor._submitit_command_str, ""))
+    """What sbatch would be given: what submitit writes for commands that only take it, in a folder soon gone."""
+    with tempfile.TemporaryDirectory() as top:
+        commands = Path(top) / "bin"
+        commands.mkdir()
+        for name in ("sbatch", "srun"):
+            (commands / name).write_text("#!/bin/sh\necho Submitted batch job 1\n")
+            (commands / name).chmod(0o700)
+        path = os.environ["PATH"]
+        os.environ["PATH"] = f"{commands}:{path}"
+        try:
+            job = _submit(submission, Path(f"{top}{submission.folder}"))[0]
+        finally:
+            os.environ["PATH"] = path
+        return str(job.paths.submission_file.read_text()).replace(top, "")
 
 
-def _executor(submission: Submission) -> "SlurmExecutor":
+def _submit(submission: Submission, folder: Path) -> "list[SubmittedJob[str]]":
     try:
         from submitit import SlurmExecutor
     except ImportError as error:
         raise ConfigError("launcher=slurm_a800x4 needs submitit; to get it: pip install 'scpo[slurm]'") from error
-
-    class Executor(SlurmExecutor):
-        @classmethod
-        def affinity(cls) -> int:
-            return 2  # as on a machine with Slurm, so that a dry run works anywhere
+    from sweeps.slurm.job import RunJob
 
     # -P: the code comes from the snapshot on PYTHONPATH, not from the folder that sbatch was called in
-    executor = Executor(submission.folder, python=f"{shlex.quote(sys.executable)} -P")
+    executor = SlurmExecutor(folder, python=f"{shlex.quote(sys.executable)} -P")
     executor.update_parameters(**_parameters(submission))
-    return executor
+    with executor.batch():
+        return [executor.submit(RunJob(str(run.path.absolute()))) for run in submission.runs]
 
 
 def _parameters(submission: Submission) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from analysis.methods import METHODS, TRAINED
 from analysis.published import main_table
 from scpo.advantages.registry import ESTIMATORS
 from scpo.schema import AGENT_LABELS, HOSTS
-from sweeps.compose.configuration import CONF, compose_run, options
+from sweeps.compose.configuration import compose_run
 from sweeps.compose.identity import run_id
 from sweeps.compose.matrix import expand
+from sweeps.compose.overrides import CONF, options
 from sweeps.search.plan import make_plan
 
 FILES = sorted(CONF.rglob("*.yaml"))

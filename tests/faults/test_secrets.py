@@ -50,7 +50,7 @@ def test_runs_record_the_diff_without_the_keys_and_nothing_of_the_environment(ch
     (checkout / "train.py").write_text(
         "import sys, time\n"
         "from scpo.tracking import RunFolder\n"
-        "from sweeps import entry\n"
+        "from sweeps.records import attempt as entry\n"
         "def train(config, folder, stop):\n"
         "    raise ValueError('no reward')\n"
         "sys.exit(entry.run(RunFolder(sys.argv[1]), train, int(sys.argv[3])))\n"

@@ -12,13 +12,14 @@ from rich.console import Console
 
 from scpo.errors import RecordWriteError
 from scpo.tracking import State
-from sweeps import control, dispatch
+from sweeps import dispatch
 from sweeps.compose.matrix import expand
-from sweeps.look import Look
+from sweeps.records import cancellation
 from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState
 from sweeps.slurm import launcher as cluster
 from sweeps.slurm.job_records import read_job
+from sweeps.slurm.observer import Observer
 from tests.support.fake_runs import QUICK, steps
 from tests.support.fake_slurm import FakeSlurm, Killed, quick_records
 
@@ -57,8 +58,8 @@ def folders():
 
 
 def shown(slurm):
-    look = Look(slurm, slurm.sleep)
-    return Counter(look.at(folder).shown for folder in folders())
+    observer = Observer(slurm, slurm.sleep)
+    return Counter(observer.observe(folder).state for folder in folders())
 
 
 def die():
@@ -273,7 +274,7 @@ def test_a_cancelled_run_leaves_the_queue_and_stays_away(matrix, slurm):
     assert shown(slurm) == {"CANCELLED": 1, "PRUNED": 1, "DONE": 2}
     sweep(matrix, slurm)
     assert len(slurm.submitted) == 4
-    control.retry(first)
+    cancellation.retry(first)
     assert "submitted 1 runs as jobs 104 (1 runs)" in sweep(matrix, slurm)
     slurm.run_all()
     assert shown(slurm) == {"PRUNED": 1, "DONE": 3}
@@ -328,7 +329,7 @@ def test_whatever_is_interrupted_each_run_is_done_once_with_the_same_bytes(pair,
             break
         for folder in folders():  # a person looks at what has timed out too often
             if folder.read_status().state is State.FAILED:
-                control.retry(folder)
+                cancellation.retry(folder)
     assert shown(slurm) == {"DONE": 2}
     slurm.before_submit = slurm.after_submit = lambda: None
     submitted = len(slurm.submitted)

@@ -10,12 +10,12 @@ from unittest.mock import patch
 from scpo.schema import RunConfig
 from scpo.tracking import RunFolder, Tracker
 from scpo.tracking.folder import CHECKPOINT_MARKER
-from sweeps import look
 from sweeps.records import attempt as entry
 from sweeps.records import provenance
 from sweeps.records.reconcile import JobState
-from sweeps.run_process import RunProcess
+from sweeps.records.run_process import RunProcess
 from sweeps.slurm import launcher as cluster
+from sweeps.slurm import observer
 from sweeps.slurm.job import Supervisor
 from sweeps.slurm.job_records import read_job
 from sweeps.slurm.scheduler import SchedulerError, Seen
@@ -181,7 +181,7 @@ def quick_records() -> Iterator[None]:
     """Without what takes long and says nothing here: git, the copy of the code, waiting for the disk."""
     with (
         patch.object(os, "fsync", lambda _: None),
-        patch.object(look, "SECOND_LOOK_S", 0),
+        patch.object(observer, "ASK_AGAIN_S", 0),
         patch.object(provenance, "git_commit", lambda: "a" * 40),
         patch.object(provenance, "record", lambda *_: None),
         patch.object(cluster, "freeze", lambda runs_dir: runs_dir / ".snapshots" / "0"),

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from scpo.errors import ConfigError
 from scpo.tracking import State
 from sweeps import __main__ as cli
-from sweeps.dispatch import exit_status, read_words
-from sweeps.run_process import Outcome
+from sweeps.dispatch import exit_status
+from sweeps.records.run_process import Outcome
 from tests.support import fake_runs as fake
 
 ROOT = Path(__file__).parents[3]
@@ -19,30 +18,6 @@ ROOT = Path(__file__).parents[3]
 def call(script, *words, cwd, python=()):
     command = [sys.executable, *python, str(ROOT / script), *map(str, words)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_words_are_experiment_overrides_and_dry_run():
-    request = read_words(["+experiment=ablation", "seeds=[0]", "dry_run=true", "+trainer.steps=3"])
-    assert (request.experiment, request.overrides, request.dry_run) == (
-        "ablation",
-        ("seeds=[0]", "+trainer.steps=3"),
-        True,
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["experiment=ablation"], r"write \+experiment=ablation"),
-        (["+experiment=ablation", "-m"], "-m: not needed"),
-        (["--multirun", "+experiment=ablation"], "--multirun: not needed"),
-        (["method=scpo"], "which experiment"),
-        (["+experiment=ablation", "dry_run=maybe"], "true or false"),
-    ],
-)
-def test_habits_from_hydra_get_a_hint(words, hint):
-    with pytest.raises(ConfigError, match=hint):
-        read_words(words)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from scpo.envs.alfworld.games.game import SPLITS, Game
 from scpo.errors import GameError
 from scpo.schema import FAMILIES
 
-_MEND = "run alfworld-download and set ALFWORLD_DATA to its folder, or use generated games (env.games=generated)"
+_FIX = "run alfworld-download and set ALFWORLD_DATA to its folder, or use generated games (env.games=generated)"
 _TEXTS = ("pddl_domain", "pddl_problem", "grammar")
 
 
@@ -25,10 +25,10 @@ class OfficialGames:
 
     def __init__(self, folder: str | None) -> None:
         if folder is None:
-            raise GameError(f"official ALFWorld games were asked for but ALFWORLD_DATA is not set; {_MEND}")
+            raise GameError(f"official ALFWorld games were asked for but ALFWORLD_DATA is not set; {_FIX}")
         self._root = Path(folder) / "json_2.1.1"
         if not self._root.is_dir():
-            raise GameError(f"no ALFWorld games at {self._root}: the folder does not exist; {_MEND}")
+            raise GameError(f"no ALFWorld games at {self._root}: the folder does not exist; {_FIX}")
 
     def ids(self, split: str) -> dict[str, Sequence[str]]:
         """Sorted ids (paths below the root without the file name) of the split's games, by family.
@@ -37,7 +37,7 @@ class OfficialGames:
             GameError: The split has no folder or no game file in it.
         """
         if not (self._root / split).is_dir():
-            raise GameError(f"no ALFWorld games at {self._root / split}; splits are {', '.join(SPLITS)}; {_MEND}")
+            raise GameError(f"no ALFWorld games at {self._root / split}; splits are {', '.join(SPLITS)}; {_FIX}")
         found: dict[str, list[str]] = {family: [] for family in FAMILIES.values()}
         for path in sorted((self._root / split).glob("*/*/game.tw-pddl")):
             folder = path.parent.parent.name
@@ -46,7 +46,7 @@ class OfficialGames:
             if family in found and "Sliced" not in folder:
                 found[family].append(path.parent.relative_to(self._root).as_posix())
         if not any(found.values()):
-            raise GameError(f"{self._root / split} holds no file <game>/<trial>/game.tw-pddl; {_MEND}")
+            raise GameError(f"{self._root / split} holds no file <game>/<trial>/game.tw-pddl; {_FIX}")
         return dict(found)
 
     def playable(self, game_id: str) -> bool:
@@ -84,7 +84,7 @@ class OfficialGames:
             content = path.read_bytes()
             data = json.loads(content)
         except OSError as error:
-            raise GameError(f"cannot read game file {path}: {error.strerror}; {_MEND}") from error
+            raise GameError(f"cannot read game file {path}: {error.strerror}; {_FIX}") from error
         except ValueError as error:
             raise GameError(
                 f"game file {path} is not JSON ({error}); it is corrupt, download it again (alfworld-download)"

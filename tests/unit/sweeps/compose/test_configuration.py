@@ -2,9 +2,11 @@ import re
 
 import pytest
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 from scpo.errors import ConfigError
-from sweeps.compose.configuration import CONF, compose_experiment, compose_raw, compose_run, options
+from sweeps.compose.configuration import compose_experiment, compose_raw, compose_run
+from sweeps.compose.overrides import CONF, options, parse_all
 
 
 def test_the_default_is_the_mini_scale():
@@ -17,8 +19,9 @@ def test_the_command_line_wins_over_the_scale():
     assert (config.model.name, config.trainer.steps, config.env.games) == ("tiny", 7, "official")
 
 
-def test_options_are_the_files_of_a_group():
-    assert {"grpo", "gigpo", "scpo"} <= set(options("method"))
+def composed_by_hydra(words):
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return compose("config", overrides=words)
 
 
 @pytest.mark.parametrize(
@@ -30,12 +33,24 @@ def test_options_are_the_files_of_a_group():
         ["env=webshop_paper", "method=plain", "model=gpt_4o", "scorer=exact", "trainer=verl"],
         ["~scale/env", "+estimator@method.other=hgpo", "++seed={a: ${seed}}", "machine.runs_dir=${now:%Y}"],
         ["+experiment=sweep_theta", "method.shaper.theta=0.3", "trainer.steps=${seed}", "launcher=slurm_a800x4"],
+        ["env={horizon: 5}", "env.horizon=6", "method=grpo", "wandb.project='a b'", "machine.alfworld_data=null"],
+        ["env.horizon=6", "env={horizon: 5}", "env.step_filter.no_op_observations=[a]", "seed=1", "seed=2"],
+        ["trainer.steps=3", "~wandb", "trainer.steps=4"],
+        ["wandb=null", "method.estimator=null", "machine.runs_dir="],
     ],
 )
 def test_it_composes_as_hydra_does(words):
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        expected = compose("config", overrides=words)
-    assert compose_raw(tuple(words)) == expected
+    assert compose_raw(parse_all(words)) == composed_by_hydra(words)
+
+
+def test_every_row_that_sets_values_composes_as_hydra_does():
+    """One row of each set of keys; rows that only choose files are composed by Hydra itself."""
+    rows = [parse_all(row.overrides) for name in options("experiment") for row in compose_experiment(name)[0].rows]
+    setting = {tuple(one.key for one in row): row for row in rows if not all(one.is_choice for one in row)}
+    assert len(setting) > 8
+    for row in setting.values():
+        found, expected = compose_raw(row), composed_by_hydra([override.for_hydra for override in row])
+        assert OmegaConf.to_container(found) == OmegaConf.to_container(expected), row
 
 
 def test_what_hydra_can_fill_in_is_filled_in():
@@ -168,5 +183,5 @@ def test_several_mistakes_are_told_together():
 
 
 def test_an_experiment_comes_with_its_scale():
-    experiment, scale = compose_experiment("ablation", ["scale=paper"])
+    experiment, scale = compose_experiment("ablation", parse_all(["scale=paper"]))
     assert (experiment.name, scale) == ("ablation", "paper")

@@ -2,8 +2,9 @@
 
 import pytest
 
+from scpo.envs.webshop.catalogue.catalogue import SMALL
 from scpo.tracking.atomic import write_json
-from sweeps.doctor import data, deep
+from sweeps.doctor import deep
 from sweeps.records import run_folders as store
 from tests.support.findings import assert_finds
 
@@ -22,13 +23,8 @@ def test_a_scorer_that_cannot_be_loaded(subject):
     assert_finds(found, "error", "/no/such/scorer", "scorer=minilm")
 
 
-def test_an_order_without_a_hold_out_is_warned_of_at_once(subject):
-    found = data.check_data(subject("env=webshop", "env.order=verl_agent"))
-    assert_finds(found, "warning", "holds no goals out", "env.order=fixed")
-
-
 def test_goals_that_training_shares_with_the_test(subject):
-    found = deep.check_shop(subject(*SHOP, "env.order=verl_agent"))
+    found = deep.check_environment(subject(*SHOP, "env.order=verl_agent"))
     assert_finds(found, "warning", "of the test goals", "env.order=fixed")
 
 
@@ -41,7 +37,7 @@ def test_panels_that_an_earlier_run_was_not_given(subject):
 
 
 def test_a_checksum_that_is_not_the_official_one(subject, tmp_path):
-    (tmp_path / data.OFFICIAL_SHOP[1]).write_text("[]")
+    (tmp_path / SMALL[1]).write_text("[]")
     words = (*SHOP, "env.catalogue=official", f"machine.webshop_data={tmp_path}")
-    found = [one for one in deep.check_shop(subject(*words)) if one.check.startswith("file")]
+    found = [one for one in deep.check_environment(subject(*words)) if one.check.startswith("file")]
     assert_finds(found, "error", "differs from the official file", "download it again")

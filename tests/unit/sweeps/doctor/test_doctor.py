@@ -1,4 +1,4 @@
-"""The doctor against planted defects, one test each: it must see it, say the right level, and name the mend."""
+"""The doctor against planted defects, one test each: it must see it, say the right level, and name the fix."""
 
 import json
 import os
@@ -8,11 +8,12 @@ import stat
 
 import pytest
 
+from scpo.findings import Level
 from scpo.schema import SlurmLauncher
 from sweeps import __main__ as cli
-from sweeps.doctor import data, machine, packages, services, slurm
-from sweeps.doctor.finding import Level
-from sweeps.doctor.report import QUICK, examine
+from sweeps.doctor import cluster as cluster_checks
+from sweeps.doctor import deep, machine, model_files, packages, services
+from sweeps.doctor.examination import QUICK, examine
 from sweeps.doctor.subject import Subject, read_subject
 from sweeps.records.provenance import REPOSITORY
 from tests.support.findings import assert_finds, only
@@ -161,7 +162,7 @@ def cluster(subject, tmp_path, commands):
     """A subject on Slurm: commands that answer, and a site with the partition `a800`."""
 
     def make(row="a800|up|2-00:00:00|64|gpu:a800:4(S:0-1)", sacct="exit 0", without=(), site=SITE, time_h=24):
-        for name in set(slurm.COMMANDS) - set(without):
+        for name in set(cluster_checks.COMMANDS) - set(without):
             commands(name, {"sinfo": f"echo '{row}'", "sacct": sacct}.get(name, "exit 0"))
         path = tmp_path / "site.yaml"
         if site is not None:
@@ -177,35 +178,35 @@ def cluster(subject, tmp_path, commands):
 
 
 def test_a_cluster_that_fits(cluster):
-    assert {one.level for one in slurm.check_slurm(cluster())} == {Level.OK}
+    assert {one.level for one in cluster_checks.check_slurm(cluster())} == {Level.OK}
 
 
 def test_without_a_partition_of_the_sites_the_default_one_is_looked_at(cluster):
     rows = "large|up|2-00:00:00|64|gpu:4\ndefault*|up|2-00:00:00|8|gpu:4"
-    found = slurm.check_slurm(cluster(row=rows, site=SITE.replace("partition: a800", "partition: null")))
+    found = cluster_checks.check_slurm(cluster(row=rows, site=SITE.replace("partition: a800", "partition: null")))
     assert_finds(found, "error", "nodes have 8 cores")
 
 
 def test_a_machine_without_slurm(cluster):
-    assert_finds(slurm.check_slurm(cluster(without=("sbatch", "sacct"))), "error", "not found: sbatch, sacct")
+    assert_finds(cluster_checks.check_slurm(cluster(without=("sbatch", "sacct"))), "error", "not found: sbatch, sacct")
 
 
 def test_a_cluster_without_accounting(cluster):
-    found = slurm.check_slurm(cluster(sacct="echo 'Slurm accounting storage is disabled' >&2; exit 1"))
+    found = cluster_checks.check_slurm(cluster(sacct="echo 'Slurm accounting storage is disabled' >&2; exit 1"))
     assert_finds(found, "warning", "accounting storage is disabled", "slurmdbd")
 
 
 def test_a_site_file_that_is_not_there(cluster):
-    assert_finds(slurm.check_slurm(cluster(site=None)), "error", "No such file", "launcher.site=")
+    assert_finds(cluster_checks.check_slurm(cluster(site=None)), "error", "No such file", "launcher.site=")
 
 
 def test_a_job_whose_time_limit_nobody_knows(cluster):
-    found = slurm.check_slurm(cluster(time_h=None))
+    found = cluster_checks.check_slurm(cluster(time_h=None))
     assert_finds(found, "error", "say how long a job may run", "launcher.time_h=")
 
 
 def test_a_partition_that_the_cluster_lacks(cluster):
-    assert_finds(slurm.check_slurm(cluster(row="")), "error", "has no such partition")
+    assert_finds(cluster_checks.check_slurm(cluster(row="")), "error", "has no such partition")
 
 
 BAD_PARTITIONS = {
@@ -219,43 +220,15 @@ BAD_PARTITIONS = {
 
 @pytest.mark.parametrize(("row", "level", "text"), BAD_PARTITIONS.values(), ids=BAD_PARTITIONS)
 def test_a_partition_that_does_not_fit(cluster, row, level, text):
-    assert_finds(slurm.check_slurm(cluster(row=row)), level, text)
+    assert_finds(cluster_checks.check_slurm(cluster(row=row)), level, text)
 
 
-OFFICIAL = ("env.games=official",)
+OFFICIAL = ("env.games=official", "machine.alfworld_data=null")
 
 
-def test_official_games_without_a_folder(subject, monkeypatch):
-    found = data.check_data(subject(*OFFICIAL, "machine.alfworld_data=null"))
+def test_data_that_the_environment_says_is_missing(subject):
+    found = deep.check_data(subject(*OFFICIAL))
     assert_finds(found, "error", "ALFWORLD_DATA is not set", "alfworld-download")
-
-
-def test_official_games_that_are_incomplete(subject, tmp_path):
-    for split in data.OFFICIAL_GAMES:
-        game = tmp_path / "json_2.1.1" / split / "heat-Egg" / "trial"
-        game.mkdir(parents=True)
-        (game / "game.tw-pddl").touch()
-    found = data.check_data(subject(*OFFICIAL, f"machine.alfworld_data={tmp_path}"))
-    assert_finds(found, "warning", "1 train, 1 valid_seen, 1 valid_unseen; the release has 3553 train")
-
-
-def test_an_empty_split_of_official_games(subject, tmp_path):
-    (tmp_path / "json_2.1.1").mkdir()
-    found = data.check_data(subject(*OFFICIAL, f"machine.alfworld_data={tmp_path}"))
-    assert_finds(found, "error", "0 train, 0 valid_seen")
-
-
-def test_an_official_catalogue_without_its_files(subject, tmp_path):
-    words = ("env=webshop", "env.catalogue=official", f"machine.webshop_data={tmp_path}")
-    (tmp_path / data.OFFICIAL_SHOP[0]).write_text("[]")
-    assert_finds(data.check_data(subject(*words)), "error", f"{tmp_path} lacks", "python -m scpo.envs.webshop")
-
-
-def test_human_goals_without_their_file(subject, tmp_path):
-    for name in data.OFFICIAL_SHOP:
-        (tmp_path / name).write_text("[]")
-    words = ("env=webshop", "env.catalogue=official", "env.goals=human", f"machine.webshop_data={tmp_path}")
-    assert_finds(data.check_data(subject(*words)), "error", "items_human_ins.json")
 
 
 def model_folder(tmp_path, files):
@@ -284,28 +257,30 @@ LARGE = ("model=qwen2_5_1_5b", "env.prompt=verl_agent")
 
 @pytest.mark.parametrize(("files", "text"), BROKEN_MODELS.values(), ids=BROKEN_MODELS)
 def test_a_model_folder_that_lacks_a_part(subject, tmp_path, files, text):
-    assert_finds(data.check_models(subject(*LARGE, model_folder(tmp_path, files))), "error", text, "model.path=")
+    assert_finds(model_files.check_models(subject(*LARGE, model_folder(tmp_path, files))), "error", text, "model.path=")
 
 
 def test_a_whole_model_folder(subject, tmp_path):
-    assert [one.level for one in data.check_models(subject(*LARGE, model_folder(tmp_path, WHOLE)))] == [Level.OK]
+    assert [one.level for one in model_files.check_models(subject(*LARGE, model_folder(tmp_path, WHOLE)))] == [Level.OK]
 
 
 def test_a_model_path_that_is_not_there(subject):
-    found = data.check_models(subject(*LARGE, "model.path=/no/such/model"))
+    found = model_files.check_models(subject(*LARGE, "model.path=/no/such/model"))
     assert_finds(found, "error", "there is no folder /no/such/model")
 
 
 def test_a_model_that_is_still_to_be_downloaded(subject, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    assert_finds(data.check_models(subject(*LARGE)), "warning", "the first run downloads it", "hf download Qwen/")
+    assert_finds(
+        model_files.check_models(subject(*LARGE)), "warning", "the first run downloads it", "hf download Qwen/"
+    )
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert_finds(data.check_models(subject(*LARGE)), "error", "HF_HUB_OFFLINE is set")
+    assert_finds(model_files.check_models(subject(*LARGE)), "error", "HF_HUB_OFFLINE is set")
 
 
 def test_a_scorer_whose_package_is_missing(subject):
-    found = data.check_scorers(subject("scorer.path=package:no_such_scorer"))
+    found = model_files.check_scorers(subject("scorer.path=package:no_such_scorer"))
     assert_finds(found, "error", "package no_such_scorer is not installed", "pip install no-such-scorer")
 
 
@@ -365,9 +340,9 @@ def test_the_exit_status_and_json_are_for_scripts(tmp_path, capsys):
     runs = f"machine.runs_dir={tmp_path}"
     assert cli.main(["doctor", runs, "--json"]) == 0
     records = json.loads(capsys.readouterr().out)
-    assert {"check", "level", "text", "mend"} == set(records[0])
-    assert cli.main(["doctor", runs, "machine.alfworld_data=null", *OFFICIAL]) == 1
-    assert "mend: alfworld-download" in capsys.readouterr().out
+    assert {"check", "level", "text", "fix"} == set(records[0])
+    assert cli.main(["doctor", runs, *OFFICIAL]) == 1
+    assert "fix: alfworld-download" in capsys.readouterr().out
     assert cli.main(["doctor", "method.shaper.thet=1"]) == 2
     assert not (tmp_path / "runs").exists()
 

@@ -10,6 +10,7 @@ from scpo.tracking.atomic import read_json
 from sweeps.records import attempt as entry
 from sweeps.records import provenance
 from sweeps.records import run_folders as store
+from sweeps.records.stop_signals import STOP_SIGNALS
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
 
@@ -57,7 +58,7 @@ def test_a_trainer_that_returns_early_has_failed(folder):
     assert "returned at step 0 of 4 without being asked" in folder.read_status().reason
 
 
-@pytest.mark.parametrize("number", entry.STOP_SIGNALS)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_stops_at_the_next_step_boundary(folder, number):
     def interrupted(config, folder, should_stop):
         with Tracker(folder, config) as tracker:

@@ -3,18 +3,17 @@ from itertools import product
 import pytest
 
 from scpo.tracking import State
-from sweeps.records.reconcile import SETTLED, Action, JobState, Observed, decide, reconcile
+from sweeps.records.reconcile import Action, JobState, Observed, decide, reconcile
 
 LIMIT = 3
+RECORDED = (State.NEW, *(state for state in State if state.recorded))
 LIVE_JOBS = (JobState.QUEUED, JobState.RUNNING, JobState.ORPHANED, JobState.UNKNOWN)
 STOPS = (None, State.INTERRUPTED, State.CANCELLED, State.PRUNED)
-EVERY = [
-    Observed(*case) for case in product((None, *State), (False, True), (None, *JobState), STOPS, (0, LIMIT - 1, LIMIT))
-]
+EVERY = [Observed(*case) for case in product(RECORDED, (False, True), (None, *JobState), STOPS, (0, LIMIT - 1, LIMIT))]
 
 WITHOUT_A_JOB = {
-    (None, False): (Action.START, "NEW"),
-    (None, True): (Action.LEAVE, "NEW"),
+    (State.NEW, False): (Action.START, "NEW"),
+    (State.NEW, True): (Action.LEAVE, "NEW"),
     (State.PENDING, False): (Action.START, "PENDING"),
     (State.PENDING, True): (Action.LEAVE, "PENDING"),
     (State.RUNNING, False): (Action.START, "LOST"),
@@ -51,19 +50,19 @@ WITH_A_JOB = {  # nobody holds the run on this machine
 
 
 def test_the_table_without_jobs_has_every_case():
-    assert set(WITHOUT_A_JOB) == {(state, alive) for state in (None, *State) for alive in (False, True)}
+    assert set(WITHOUT_A_JOB) == {(state, alive) for state in RECORDED for alive in (False, True)}
 
 
 @pytest.mark.parametrize(("state", "alive"), WITHOUT_A_JOB)
 def test_every_state_has_one_action(state, alive):
     run = Observed(state, alive)
-    assert (decide(run, LIMIT).action, run.shown) == WITHOUT_A_JOB[state, alive]
+    assert (decide(run, LIMIT).action, run.state) == WITHOUT_A_JOB[state, alive]
 
 
 @pytest.mark.parametrize(("state", "job"), WITH_A_JOB)
 def test_a_job_says_more_than_a_lock_that_is_free(state, job):
     run = Observed(state, job=job)
-    assert (decide(run, LIMIT).action, run.shown) == WITH_A_JOB[state, job]
+    assert (decide(run, LIMIT).action, run.state) == WITH_A_JOB[state, job]
 
 
 def test_no_run_is_started_that_something_may_be_running():
@@ -74,16 +73,17 @@ def test_no_run_is_started_that_something_may_be_running():
 
 def test_no_run_is_started_that_is_settled_or_asked_to_be():
     for run in EVERY:
-        if run.state in SETTLED or (run.state is not None and run.stop in SETTLED):
+        if run.recorded.settled or (run.recorded is not State.NEW and run.stop and run.stop.settled):
             assert decide(run, LIMIT).action is not Action.START, run
 
 
 def test_everything_else_is_started_unless_it_has_failed_too_often():
     for run in EVERY:
         free = not run.alive and run.job not in LIVE_JOBS
-        unsettled = run.state is None or (run.state not in SETTLED and run.stop not in SETTLED)
+        settled = run.recorded.settled or (run.stop is not None and run.stop.settled)
+        unsettled = run.recorded is State.NEW or not settled
         if free and unsettled:
-            given_up = run.state is State.FAILED and run.failures >= LIMIT
+            given_up = run.recorded is State.FAILED and run.failures >= LIMIT
             assert decide(run, LIMIT).action is (Action.LEAVE if given_up else Action.START), run
 
 
@@ -94,10 +94,10 @@ def test_only_orphans_are_adopted():
 
 
 def test_a_run_that_was_told_to_stop_and_has_no_process_shows_as_stopped():
-    assert Observed(State.RUNNING, stop=State.CANCELLED).shown == "CANCELLED"
-    assert Observed(State.RUNNING, stop=State.PRUNED, job=JobState.ENDED).shown == "PRUNED"
-    assert Observed(State.RUNNING, alive=True, stop=State.CANCELLED).shown == "RUNNING"
-    assert Observed(State.RUNNING, stop=State.INTERRUPTED).shown == "LOST"
+    assert Observed(State.RUNNING, stop=State.CANCELLED).state == "CANCELLED"
+    assert Observed(State.RUNNING, stop=State.PRUNED, job=JobState.ENDED).state == "PRUNED"
+    assert Observed(State.RUNNING, alive=True, stop=State.CANCELLED).state == "RUNNING"
+    assert Observed(State.RUNNING, stop=State.INTERRUPTED).state == "LOST"
 
 
 def test_what_is_not_on_disk_is_started_and_what_is_not_wanted_is_left_out():

@@ -102,7 +102,7 @@ def test_a_run_on_another_host_counts_as_alive_unless_a_scheduler_knows_better(t
     folder = store.ensure(compose(tmp_path))
     folder.update_status(state=State.RUNNING, host="elsewhere")
     assert store.observe(folder).alive
-    assert store.observe(folder, JobState.ENDED).shown == "LOST"
+    assert store.observe(folder, JobState.ENDED).state == "LOST"
 
 
 def test_only_the_owner_may_look_into_a_run_folder(tmp_path):

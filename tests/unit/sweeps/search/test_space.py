@@ -62,6 +62,6 @@ def test_a_key_that_the_configuration_lacks_is_named():
 
 
 def test_values_become_words_that_compose_to_the_same_configuration():
-    words = space.overrides(SPACE, {"theta": 0.35, "alpha": 0.158, "order": "length"})
+    words = space.override_texts(SPACE, {"theta": 0.35, "alpha": 0.158, "order": "length"})
     shaper = compose_run(words).method.shaper
     assert (shaper.theta, shaper.alpha, shaper.order) == (0.35, 0.158, "length")

@@ -3,6 +3,7 @@
 import math
 import re
 
+import matplotlib
 import optuna
 import pytest
 from optuna.trial import TrialState
@@ -10,7 +11,7 @@ from optuna.trial import TrialState
 from scpo.errors import ConfigError, RecordError
 from sweeps import __main__ as cli
 from sweeps.compose.matrix import expand
-from sweeps.search import plots, records, winner
+from sweeps.search import plots, search_folder, winner
 from sweeps.search.results import default_result, ranked
 from sweeps.search.space import distributions
 from sweeps.search.study import BY_SEED, REASON, RETRY_OF, Study
@@ -75,7 +76,7 @@ def test_failed_trials_are_told_with_their_reason(plan, trials):
 
 
 def test_a_search_without_a_complete_trial_has_no_winner(plan):
-    files = records.write_results(plan, [trial(plan, 0, 0.6, 0.4, state=TrialState.FAIL, **{REASON: "no"})])
+    files = search_folder.write_results(plan, [trial(plan, 0, 0.6, 0.4, state=TrialState.FAIL, **{REASON: "no"})])
     assert [path.name for path in files] == ["summary.md"]
     assert "there is no best setting yet" in files[0].read_text()
 
@@ -124,26 +125,26 @@ def test_pictures_are_drawn_where_there_are_enough_trials(plan, trials):
     assert plots.write_plots(plan, trials[2:3]) == []
 
 
-def test_the_contour_of_settings_on_one_line_is_dots(plan, trials):
-    line = [trial(plan, n, round(0.45 + 0.15 * n, 2), round(0.2 * n, 1), {0: 0.1 * n, 1: 0.2}) for n in range(4)]
-    assert not plots.contour(plan, line).axes[0].collections
-    assert plots.contour(plan, trials).axes[0].collections
+def test_pictures_leave_matplotlibs_style_as_it_was(plan, trials):
+    before = dict(matplotlib.rcParams)
+    plots.write_plots(plan, trials)
+    assert dict(matplotlib.rcParams) == {**before, "backend": matplotlib.rcParams["backend"]}
 
 
 def test_the_plan_is_read_back_from_its_folder(plan):
     plan.folder.mkdir(parents=True)
-    records.write_plan(plan)
-    again = records.read_plan(plan.folder)
+    search_folder.write_plan(plan)
+    again = search_folder.read_plan(plan.folder)
     assert (again, again.study_id) == (plan, plan.study_id)
     (plan.folder / "search.json").write_text("{}")
     with pytest.raises(RecordError, match="describes no search"):
-        records.read_plan(plan.folder)
+        search_folder.read_plan(plan.folder)
 
 
 def test_a_summary_is_written_on_demand(tmp_path, capsys):
     plan = plan_in(tmp_path, "search.trials=2", "trainer.steps=1", "seeds=[0]")
     Study(plan).close()
-    records.write_plan(plan)
+    search_folder.write_plan(plan)
     drive(plan)
     assert cli.main(["search", "scpo*", "--runs-dir", str(tmp_path)]) == 0
     assert re.search(r"2 COMPLETE\n.*summary\.md", capsys.readouterr().out)

@@ -114,7 +114,7 @@ def test_the_intent_is_on_disk_before_the_scheduler_hears_of_it(tmp_path):
     one = made(tmp_path)
     one = submission.Submission(one.folder, folders, 90, one.launcher, SITE, one.snapshot)
 
-    def hand_over(_):
+    def sbatch(_):
         intents = [read_job(folder) for folder in folders]
         assert [(job.name, job.index, job.job_id) for job in intents] == [
             ("ablation-0a", 0, None),
@@ -122,5 +122,5 @@ def test_the_intent_is_on_disk_before_the_scheduler_hears_of_it(tmp_path):
         ]
         return ["7_0", "7_1"]
 
-    assert submission.submit(one, hand_over) == ["7_0", "7_1"]
+    assert submission.submit(one, sbatch) == ["7_0", "7_1"]
     assert [read_job(folder).job_id for folder in folders] == ["7_0", "7_1"]

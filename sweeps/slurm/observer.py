@@ -1,19 +1,19 @@
-"""One look at runs and their jobs: the scheduler is asked once for all, and twice before a run is called lost."""
+"""How runs and their jobs stand: the scheduler is asked once for all, and twice before a run is called lost."""
 
 import time
 from collections.abc import Callable, Mapping
 
-from scpo.tracking import RunFolder
+from scpo.tracking import RunFolder, State
 from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState, Observed
 from sweeps.slurm.job_records import Job, read_job, write_job
 from sweeps.slurm.scheduler import Scheduler, Seen
 
-SECOND_LOOK_S = 1.0  # a job that ends is gone from squeue a moment before its last words are on a shared disk
+ASK_AGAIN_S = 1.0  # a job that ends is gone from squeue a moment before its last words are on a shared disk
 
 
-class Look:
-    """How runs stand now. The scheduler is asked before the records are read, and only if some run ever had a job."""
+class Observer:
+    """Observes runs at one moment. The scheduler is asked before the records are read, and only if a run had a job."""
 
     def __init__(self, scheduler: Scheduler, sleep: Callable[[float], None] = time.sleep) -> None:
         self.scheduler = scheduler
@@ -21,11 +21,11 @@ class Look:
         self._seen: Mapping[str, Seen] | None = None
         self._asked = 0
 
-    def at(self, folder: RunFolder) -> Observed:
+    def observe(self, folder: RunFolder) -> Observed:
         """How a run stands; RecordError if its records are damaged."""
         observed = self._once(folder)
-        if observed.shown == "LOST" and observed.job is JobState.ENDED and self._asked == 1:
-            self._sleep(SECOND_LOOK_S)
+        if observed.state is State.LOST and observed.job is JobState.ENDED and self._asked == 1:
+            self._sleep(ASK_AGAIN_S)
             self._ask()
             observed = self._once(folder)
         return observed
@@ -36,14 +36,14 @@ class Look:
         if job is None or observed.job is None:
             return ""
         counted = {"timed out": job.timeouts, "preempted": job.preemptions}
-        words = [f"job {job.job_id or job.name}", *(f"{n}x {what}" for what, n in counted.items() if n)]
+        parts = [f"job {job.job_id or job.name}", *(f"{n}x {what}" for what, n in counted.items() if n)]
         found = job.found_in(self._seen or {})
         if found and self._seen and observed.job is JobState.QUEUED and self._seen[found].why != "None":
-            words.append(f"waits: {self._seen[found].why}")
-        if observed.shown == "LOST":
+            parts.append(f"waits: {self._seen[found].why}")
+        if observed.state is State.LOST:
             ended = self.scheduler.ends([job.job_id]) if job.job_id else {}
-            words.append(f"ended: {ended.get(job.job_id or '', 'the scheduler does not know it')}")
-        return ", ".join(words)
+            parts.append(f"ended: {ended.get(job.job_id or '', 'the scheduler does not know it')}")
+        return ", ".join(parts)
 
     def adopt(self, folder: RunFolder) -> Job | None:
         """Write down the id of a job whose driver died before it could."""

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from sweeps.compose.gpu_hours import gpu_hours
-from sweeps.console import wide
 from sweeps.search.plan import Plan
 from sweeps.search.proposals import first
 from sweeps.search.space import Params, describe
+from sweeps.terminal import say, wide
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -25,32 +24,32 @@ def preview(console: Console, plan: Plan) -> None:
     """What the search would do; nothing is written."""
     opening(console, plan, [])
     default = plan.default() or {}
-    table = Table("knob", "key", "values", "without a search", box=None)
+    table = Table("parameter", "key", "values", "without a search", box=None)
     for name, dimension in plan.search.space.items():
         table.add_row(name, dimension.key, describe(dimension), str(default.get(name, "outside")))
     wide(console).print(table)
     for number, params in enumerate(first(plan, PREVIEWED)):
-        line(console, f"trial {number}: {shown(params)}")
-    line(console, f"folder: {plan.folder}" + (" (there already)" if plan.folder.exists() else ""))
+        say(console, f"trial {number}: {shown(params)}")
+    say(console, f"folder: {plan.folder}" + (" (there already)" if plan.folder.exists() else ""))
 
 
 def opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> None:
     """What is searched for, and how far it has come."""
     seeds = ", ".join(map(str, plan.seeds))
-    line(console, f"{plan.search.title}, scale={plan.scale}: {plan.trials} settings x seeds {seeds}")
-    line(console, f"maximised: mean of {plan.metric} at the last step; sampler: {plan.search.sampler.name}")
+    say(console, f"{plan.search.title}, scale={plan.scale}: {plan.trials} settings x seeds {seeds}")
+    say(console, f"maximised: mean of {plan.metric} at the last step; sampler: {plan.search.sampler.name}")
     total, _ = gpu_hours([plan.base] * plan.trials * len(plan.seeds))
     if total:
-        line(console, f"at most {total:,.0f} GPU-hours (4 x A800, from the paper's SCPO runs: appendix A.2)")
+        say(console, f"at most {total:,.0f} GPU-hours (4 x A800, from the paper's SCPO runs: appendix A.2)")
     if trials:
-        line(console, f"so far: {counts(trials)}")
+        say(console, f"so far: {counts(trials)}")
 
 
 def ending(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]", files: Sequence[Path]) -> None:
     """How it went, and where to read on."""
-    line(console, f"{plan.study_id}: {counts(trials)}")
+    say(console, f"{plan.study_id}: {counts(trials)}")
     for path in files:
-        line(console, f"    {path}")
+        say(console, f"    {path}")
 
 
 def counts(trials: "Sequence[FrozenTrial]") -> str:
@@ -62,8 +61,3 @@ def counts(trials: "Sequence[FrozenTrial]") -> str:
 def shown(params: Params) -> str:
     """A trial's values in one line."""
     return " ".join(f"{name}={value}" for name, value in params.items())
-
-
-def line(console: Console, text: str) -> None:
-    """One line, as it is."""
-    console.print(escape(text), soft_wrap=True, highlight=False)

@@ -15,8 +15,8 @@ from scpo.errors import ScpoError
 from scpo.progress import Pace, about
 from scpo.schema import RunConfig
 from scpo.tracking import JsonLines, RunFolder
-from sweeps.console import state_in_colour
-from sweeps.run_process import Outcome
+from sweeps.records.run_process import Outcome
+from sweeps.terminal import coloured, say_markup
 
 
 @dataclass
@@ -142,7 +142,7 @@ class ProgressBoard:
             run.ended = True
             self._progress.update(run.task, visible=False)
         why = f": {escape(outcome.reason)}" if outcome.reason else ""
-        self._say(f"{state_in_colour(outcome.state)} {folder.run_id}{why}")
+        self._say(f"{coloured(outcome.state)} {folder.run_id}{why}")
 
     def stopping(self, runs: int, seconds: float) -> None:
         """A signal has come; the runs were told."""
@@ -157,4 +157,4 @@ class ProgressBoard:
         return "" if left is None else f"{before}{about(left)} left"
 
     def _say(self, line: str) -> None:
-        self._progress.console.print(line, soft_wrap=True, highlight=False)
+        say_markup(self._progress.console, line)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from scpo.errors import RecordError
 from scpo.tracking import RunFolder, State, StopRequest
 from sweeps.records import run_folders as store
-from sweeps.records.reconcile import SETTLED
 
 FINAL = (State.DONE, State.PRUNED)
 
@@ -39,7 +38,7 @@ def settle(folder: RunFolder) -> bool:
     """Write down that a run without a process has ended as it was asked to; False if some process still has it."""
     with store.run_lock(folder) as free:
         request = folder.read_stop()
-        if free and request is not None and request.state in SETTLED and folder.read_status().state not in FINAL:
+        if free and request is not None and request.state.settled and folder.read_status().state not in FINAL:
             folder.update_status(state=request.state, reason=request.reason, pid=None)
         return free
 

@@ -1,4 +1,4 @@
-"""What a check says."""
+"""What a check before a run says: of the machine, of an environment's data, of a model's files."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -15,15 +15,15 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was looked at, what was found and, unless it is fine, how to mend it."""
+    """One line: what was looked at, what was found and, unless it is fine, how to fix it."""
 
     check: str
     level: Level
     text: str
-    mend: str = ""
+    fix: str = ""
 
     def as_record(self) -> dict[str, Any]:
-        """For --json."""
+        """For --json, and from one process to another."""
         return asdict(self)
 
 
@@ -32,11 +32,11 @@ def ok(check: str, text: str) -> Finding:
     return Finding(check, Level.OK, text)
 
 
-def warning(check: str, text: str, mend: str) -> Finding:
+def warning(check: str, text: str, fix: str) -> Finding:
     """It may go wrong."""
-    return Finding(check, Level.WARNING, text, mend)
+    return Finding(check, Level.WARNING, text, fix)
 
 
-def error(check: str, text: str, mend: str) -> Finding:
+def error(check: str, text: str, fix: str) -> Finding:
     """It will go wrong."""
-    return Finding(check, Level.ERROR, text, mend)
+    return Finding(check, Level.ERROR, text, fix)

@@ -4,7 +4,7 @@ import pytest
 
 from scpo.errors import RecordError
 from scpo.tracking import State, StopRequest
-from sweeps import control
+from sweeps.records import cancellation
 from sweeps.records import run_folders as store
 from sweeps.records.attempt import run as run_here
 from tests.faults import fake_train
@@ -17,10 +17,10 @@ def folder(tmp_path):
 
 
 def test_a_waiting_run_is_cancelled_at_once_and_stays_so_until_retried(folder):
-    assert control.cancel(folder)
+    assert cancellation.cancel(folder)
     assert folder.read_status().state is State.CANCELLED
-    assert not control.cancel(folder)
-    control.retry(folder)
+    assert not cancellation.cancel(folder)
+    cancellation.retry(folder)
     assert folder.read_status().state is State.PENDING
     run_here(folder, fake_train.train)
     assert folder.read_status().state is State.DONE
@@ -30,7 +30,7 @@ def test_a_running_run_ends_at_its_next_step_with_a_checkpoint(tmp_path):
     folder = fake.make_run(tmp_path, "trainer.steps=1000")
     process = fake.start("fake_train.py", folder.path, step_s=0.05)
     fake.wait_until(lambda: len(fake.steps(folder)) > 2)
-    assert control.cancel(folder, State.PRUNED, "worse than the median")
+    assert cancellation.cancel(folder, State.PRUNED, "worse than the median")
     assert fake.finish(process)[0] in (130, -signal.SIGTERM)  # the signal may come when all is written down already
     status = folder.read_status()
     assert (status.state, status.reason) == (State.PRUNED, "worse than the median")
@@ -39,34 +39,34 @@ def test_a_running_run_ends_at_its_next_step_with_a_checkpoint(tmp_path):
 
 def test_what_is_over_cannot_be_cancelled_or_retried(folder):
     folder.update_status(state=State.DONE)
-    assert not control.cancel(folder)
+    assert not cancellation.cancel(folder)
     with pytest.raises(RecordError, match="is DONE: only runs that failed"):
-        control.retry(folder)
+        cancellation.retry(folder)
     assert not folder.stop.exists()
 
 
 def test_what_a_search_pruned_can_go_on_for_an_experiment(folder):
-    control.cancel(folder, State.PRUNED, "worse than the median")
-    assert not control.cancel(folder)
-    control.retry(folder)
+    cancellation.cancel(folder, State.PRUNED, "worse than the median")
+    assert not cancellation.cancel(folder)
+    cancellation.retry(folder)
     run_here(folder, fake_train.train)
     assert folder.read_status().state is State.DONE
 
 
 def test_a_running_run_cannot_be_retried(folder):
     with store.run_lock(folder), pytest.raises(RecordError, match="is running"):
-        control.retry(folder)
+        cancellation.retry(folder)
 
 
 def test_retry_forgets_the_failures(folder):
     folder.update_status(state=State.FAILED, failures=3)
-    control.retry(folder)
+    cancellation.retry(folder)
     assert (folder.read_status().state, folder.read_status().failures) == (State.FAILED, 0)
 
 
 def test_the_scheduler_is_told_after_the_request_is_on_disk(folder):
     seen = []
-    control.cancel(folder, end_job=lambda: seen.append(folder.read_stop().state))
+    cancellation.cancel(folder, end_job=lambda: seen.append(folder.read_stop().state))
     assert seen == [State.CANCELLED]
 
 
@@ -74,13 +74,13 @@ def test_settling_writes_down_what_a_killed_run_was_asked_to_end_as(folder):
     folder.update_status(state=State.RUNNING)
     folder.request_stop(StopRequest(state=State.CANCELLED, reason="cancelled"))
     with store.run_lock(folder):
-        assert not control.settle(folder)
-    assert control.settle(folder)
+        assert not cancellation.settle(folder)
+    assert cancellation.settle(folder)
     assert folder.read_status().state is State.CANCELLED
 
 
 def test_settling_leaves_a_run_that_was_only_interrupted(folder):
     folder.request_stop(StopRequest(state=State.INTERRUPTED, reason="preempted"))
     folder.update_status(state=State.RUNNING)
-    assert control.settle(folder)
+    assert cancellation.settle(folder)
     assert folder.read_status().state is State.RUNNING

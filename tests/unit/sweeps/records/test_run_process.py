@@ -1,7 +1,7 @@
 import pytest
 
 from scpo.tracking import State, StopRequest
-from sweeps.run_process import RunProcess, tail
+from sweeps.records.run_process import RunProcess, tail
 from tests.support import fake_runs as fake
 
 

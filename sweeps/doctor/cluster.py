@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scpo.errors import ConfigError
+from scpo.findings import Finding, error, ok, warning
 from scpo.schema import SlurmLauncher
-from sweeps.doctor.finding import Finding, error, ok, warning
 from sweeps.doctor.subject import Subject
 from sweeps.slurm.cluster_settings import Site, read_site
 from sweeps.slurm.submission import by_limit
@@ -43,8 +43,8 @@ def _accounting() -> Iterator[Finding]:
     if code == 0:
         yield ok("slurm accounting", "sacct answers")
     else:
-        mend = "the site's administrators: slurmdbd; until then, status cannot say why a job was LOST"
-        yield warning("slurm accounting", f"sacct: {output or f'exit status {code}'}", mend)
+        fix = "the site's administrators: slurmdbd; until then, status cannot say why a job was LOST"
+        yield warning("slurm accounting", f"sacct: {output or f'exit status {code}'}", fix)
 
 
 def _partition(launcher: SlurmLauncher, site: Site, asked_h: float) -> Iterator[Finding]:

@@ -3,41 +3,44 @@
 import argparse
 import fnmatch
 import importlib.util
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordWriteError, ScpoError
-from sweeps.board import ProgressBoard
-from sweeps.dispatch import EXIT_ELSEWHERE, split_words
-from sweeps.launchers import launcher_for
-from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
-from sweeps.search import records, show
-from sweeps.search.driver import Driver
+from scpo.schema import SlurmLauncher
+from sweeps.compose.overrides import Request
+from sweeps.local.progress_board import ProgressBoard
+from sweeps.local.slot_pool import Pool, slots_for
+from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.search import messages, search_folder
+from sweeps.search.driver import Driver, Launcher
 from sweeps.search.plan import Plan, make_plan
 from sweeps.search.study import Study, read_trials
+from sweeps.slurm.launcher import Cluster
+from sweeps.slurm.scheduler import Slurm
+from sweeps.slurm.submission import call_sbatch
+from sweeps.terminal import say
 
 NEEDED = ("optuna", "matplotlib", "sklearn", "scipy")
 
 
-def command(console: Console, words: Sequence[str], train_script: Path) -> int:
+def command(console: Console, request: Request, train_script: Path) -> int:
     """Answer the command line; returns the exit status. Goes on where an earlier call was stopped or killed."""
-    name, rest, dry_run = split_words(words, "search")
     _load_optuna()
-    plan = make_plan(name, rest)
-    if dry_run:
-        show.preview(console, plan)
+    plan = make_plan(request.name, request.overrides)
+    if request.dry_run:
+        messages.preview(console, plan)
         return EXIT_DONE
-    records.write_plan(plan)
+    search_folder.write_plan(plan)
     study = Study(plan)
     try:
-        show.opening(console, plan, study.trials())
+        messages.opening(console, plan, study.trials())
         completed = _drive(console, plan, study, train_script)
         elsewhere = study.under_way() if completed else []
     finally:
         study.close()
-    show.ending(console, plan, study.trials(), records.write_results(plan, study.trials()))
+    messages.ending(console, plan, study.trials(), search_folder.write_results(plan, study.trials()))
     if not completed:
         console.print("Stopped; the same command goes on, runs from their checkpoints.")
         return EXIT_INTERRUPTED
@@ -49,9 +52,9 @@ def command(console: Console, words: Sequence[str], train_script: Path) -> int:
 
 def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:
     with ProgressBoard(console) as board:
-        launcher = launcher_for([plan.base] * plan.trials * len(plan.seeds), train_script, board)
+        launcher = _launcher(plan, train_script, board)
         try:
-            return Driver(plan, study, launcher, lambda line: show.line(console, line)).run()
+            return Driver(plan, study, launcher, lambda line: say(console, line)).run()
         except OSError as error:  # Optuna's: ours name themselves
             if isinstance(error, ScpoError):
                 raise
@@ -59,24 +62,30 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
             raise RecordWriteError(error.errno or 0, text) from error
 
 
+def _launcher(plan: Plan, train_script: Path, board: ProgressBoard) -> Launcher:
+    first = plan.base
+    if isinstance(first.launcher, SlurmLauncher):
+        return Cluster(first.launcher, Path(first.machine.runs_dir), Slurm(), call_sbatch)
+    return Pool(train_script, slots_for([first] * plan.trials * len(plan.seeds)), board)
+
+
 def summarise(console: Console, arguments: argparse.Namespace) -> int:
     """Write the summary of a search that has ended, or as far as it has come."""
     _load_optuna()
-    known = records.search_folders(arguments.runs_dir)
+    known = search_folder.search_folders(arguments.runs_dir)
     chosen = [folder for folder in known if fnmatch.fnmatch(folder.name, arguments.pattern)]
     if not chosen:
         names = ", ".join(folder.name for folder in known) or "none"
         raise ConfigError(f"no search in {arguments.runs_dir} matches {arguments.pattern!r}; there are: {names}")
     for folder in chosen:
-        plan = records.read_plan(folder)
+        plan = search_folder.read_plan(folder)
         trials = read_trials(plan)
-        show.ending(console, plan, trials, records.write_results(plan, trials))
+        messages.ending(console, plan, trials, search_folder.write_results(plan, trials))
     return EXIT_DONE
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The words of ``python -m sweeps search``."""
-    parser = commands.add_parser("search", help=summarise.__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``python -m sweeps search``."""
     parser.add_argument("pattern", nargs="?", default="*", help="names of searches' folders, with * and ?")
     parser.add_argument("--runs-dir", type=Path, default=Path("runs"))
     parser.set_defaults(run=summarise)
@@ -89,4 +98,4 @@ def _load_optuna() -> None:
         raise ConfigError(f"a search needs {', '.join(missing)}; pip install 'scpo[search]'")
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # its news of every trial are ours to tell
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # what it logs of every trial, the driver says

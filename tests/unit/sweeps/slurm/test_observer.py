@@ -1,9 +1,9 @@
 import pytest
 
 from scpo.tracking import State
-from sweeps.look import Look
 from sweeps.records.reconcile import JobState
 from sweeps.slurm.job_records import Job, write_job
+from sweeps.slurm.observer import Observer
 from sweeps.slurm.scheduler import Seen
 from tests.support import fake_runs as fake
 
@@ -37,37 +37,37 @@ def folder(tmp_path):
 
 def looked(folder, *answers):
     scheduler, slept = Scheduler(*answers), []
-    look = Look(scheduler, slept.append)
-    return look, look.at(folder), scheduler.asked, len(slept)
+    observer = Observer(scheduler, slept.append)
+    return observer, observer.observe(folder), scheduler.asked, len(slept)
 
 
 def test_the_scheduler_is_asked_once_for_all_and_not_for_runs_without_jobs(tmp_path, folder):
     scheduler = Scheduler(RUNNING)
-    look = Look(scheduler)
-    look.at(fake.make_run(tmp_path, "seed=1"))
+    observer = Observer(scheduler)
+    observer.observe(fake.make_run(tmp_path, "seed=1"))
     assert scheduler.asked == 0
     for _ in range(3):
-        assert look.at(folder).shown == "RUNNING"
+        assert observer.observe(folder).state == "RUNNING"
     assert scheduler.asked == 1
 
 
 def test_a_run_is_lost_only_if_its_job_is_gone_twice(folder):
     _, seen, asked, slept = looked(folder, {}, {})
-    assert (seen.shown, asked, slept) == ("LOST", 2, 1)
-    assert looked(folder, {}, RUNNING)[1].shown == "RUNNING"
-    assert looked(folder, {}, None)[1].shown == "UNKNOWN"
+    assert (seen.state, asked, slept) == ("LOST", 2, 1)
+    assert looked(folder, {}, RUNNING)[1].state == "RUNNING"
+    assert looked(folder, {}, None)[1].state == "UNKNOWN"
 
 
 def test_the_remark_says_what_a_person_would_ask(folder):
-    look, seen, *_ = looked(folder, QUEUED)
-    assert look.remark(folder, seen) == "job 7_0, 1x timed out, 2x preempted, waits: Resources"
-    look, seen, *_ = looked(folder, {}, {})
-    assert look.remark(folder, seen).endswith("ended: NODE_FAIL")
+    observer, seen, *_ = looked(folder, QUEUED)
+    assert observer.remark(folder, seen) == "job 7_0, 1x timed out, 2x preempted, waits: Resources"
+    observer, seen, *_ = looked(folder, {}, {})
+    assert observer.remark(folder, seen).endswith("ended: NODE_FAIL")
 
 
 def test_an_orphan_is_adopted_under_the_id_that_the_scheduler_has(folder):
     write_job(folder, JOB.model_copy(update={"job_id": None}))
-    look, seen, *_ = looked(folder, QUEUED)
+    observer, seen, *_ = looked(folder, QUEUED)
     assert seen.job is JobState.ORPHANED
-    assert look.adopt(folder).job_id == "7_0"
-    assert look.at(folder).shown == "QUEUED"
+    assert observer.adopt(folder).job_id == "7_0"
+    assert observer.observe(folder).state == "QUEUED"

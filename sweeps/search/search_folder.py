@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from scpo.errors import RecordError
 from scpo.schema import Search
 from scpo.tracking.atomic import read_json, write_json
+from sweeps.compose.overrides import parse_all
 from sweeps.search.plan import SEARCHES, Plan
 from sweeps.search.plots import write_plots
 from sweeps.search.results import default_result, ranked
@@ -23,7 +24,8 @@ PLAN = "search.json"
 
 def write_plan(plan: Plan) -> None:
     """Keep what the search is, so that a summary can be made from the folder alone."""
-    record = {"scale": plan.scale, "words": plan.words, "search": plan.search.model_dump(mode="json")}
+    words = [override.text for override in plan.overrides]
+    record = {"scale": plan.scale, "words": words, "search": plan.search.model_dump(mode="json")}
     write_json(plan.folder / PLAN, record)
 
 
@@ -31,7 +33,7 @@ def read_plan(folder: Path) -> Plan:
     """The plan of a search's folder; RecordError if there is none."""
     record = read_json(folder / PLAN)
     try:
-        return Plan(Search.model_validate(record["search"]), record["scale"], tuple(record["words"]))
+        return Plan(Search.model_validate(record["search"]), record["scale"], parse_all(record["words"]))
     except (ValidationError, LookupError, TypeError) as error:
         raise RecordError(f"{folder / PLAN} describes no search: {error}") from error
 

@@ -4,8 +4,8 @@ import pytest
 from rich.console import Console
 
 from scpo.tracking import JsonLines, State
-from sweeps.board import ProgressBoard
-from sweeps.run_process import Outcome
+from sweeps.local.progress_board import ProgressBoard
+from sweeps.records.run_process import Outcome
 from tests.support import fake_runs as fake
 
 

@@ -5,15 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-DEAD = ("FAILED", "LOST", "CANCELLED", "DAMAGED")
-LIVE = ("QUEUED", "RUNNING", "UNKNOWN")
-STARTABLE = ("NEW", "PENDING", "INTERRUPTED", "FAILED", "LOST")
+from scpo.tracking import State
 
 
-class Verdict(StrEnum):
-    """GOES_ON, or how the trial has ended."""
+class TrialEnd(StrEnum):
+    """How a trial has ended."""
 
-    GOES_ON = "goes on"
     COMPLETE = "complete"
     PRUNED = "pruned"
     FAILED = "failed"
@@ -21,7 +18,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class TrialRun:
-    """One run of a trial. ``shown`` is its state as `status` shows it, ``curve`` the metric by training step.
+    """One run of a trial. ``curve`` is the metric by training step.
 
     ``fresh``: it has made an attempt since the trial began; an older failure is no failure of this trial. ``near``: it
     runs, if it does, in a job or on this host.
@@ -29,7 +26,7 @@ class TrialRun:
 
     run_id: str
     seed: int
-    shown: str
+    state: State
     fresh: bool
     curve: Mapping[int, float]
     reason: str | None = None
@@ -38,17 +35,17 @@ class TrialRun:
     @property
     def takes_room(self) -> bool:
         """It has a job of the scheduler or a slot of this host."""
-        return self.near and self.shown in LIVE
+        return self.near and self.state.live
 
     @property
     def dead(self) -> bool:
         """It failed, or its process died, in this trial."""
-        return self.shown == "DAMAGED" or (self.fresh and self.shown in DEAD)
+        return self.state is State.DAMAGED or (self.fresh and self.state in (State.FAILED, State.LOST, State.CANCELLED))
 
     @property
     def startable(self) -> bool:
         """Nobody runs it, and it may be started or resumed."""
-        return self.shown in STARTABLE and not self.dead
+        return self.state.startable and not self.dead
 
     @property
     def last(self) -> float:
@@ -56,17 +53,17 @@ class TrialRun:
         return self.curve[max(self.curve)] if self.curve else math.nan
 
 
-def judge(runs: Sequence[TrialRun]) -> tuple[Verdict, str | None]:
-    """The verdict, and the reason of a failure."""
+def end_of(runs: Sequence[TrialRun]) -> tuple[TrialEnd | None, str | None]:
+    """How the trial of these runs has ended, None while it goes on; and the reason of a failure."""
     if dead := [run for run in runs if run.dead]:
-        return Verdict.FAILED, f"{dead[0].run_id} {dead[0].shown}: {dead[0].reason or 'its process died'}"
-    if any(run.shown == "PRUNED" for run in runs):
-        return Verdict.PRUNED, None
-    if any(run.shown != "DONE" for run in runs):
-        return Verdict.GOES_ON, None
+        return TrialEnd.FAILED, f"{dead[0].run_id} {dead[0].state}: {dead[0].reason or 'its process died'}"
+    if any(run.state is State.PRUNED for run in runs):
+        return TrialEnd.PRUNED, None
+    if any(run.state is not State.DONE for run in runs):
+        return None, None
     if empty := [run for run in runs if math.isnan(run.last)]:
-        return Verdict.FAILED, f"{empty[0].run_id} is DONE without a value of the objective in its metrics.jsonl"
-    return Verdict.COMPLETE, None
+        return TrialEnd.FAILED, f"{empty[0].run_id} is DONE without a value of the objective in its metrics.jsonl"
+    return TrialEnd.COMPLETE, None
 
 
 def mean_curve(runs: Sequence[TrialRun]) -> dict[int, float]:

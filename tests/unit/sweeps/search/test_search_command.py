@@ -8,15 +8,16 @@ import pytest
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordWriteError
-from sweeps.search import command as search
+from sweeps.compose.overrides import read_request
 from sweeps.search import driver
+from sweeps.search import search_command as search
 
 TRAIN = Path(__file__).parents[3] / "faults" / "fake_objective.py"
 
 
 def call(*words):
     out = StringIO()
-    code = search.command(Console(file=out, width=100), words, TRAIN)
+    code = search.command(Console(file=out, width=100), read_request(words), TRAIN)
     return code, out.getvalue()
 
 

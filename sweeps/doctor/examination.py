@@ -1,0 +1,86 @@
+"""``python -m sweeps doctor [what sweep.py or train.py would take]``: runs the checks and shows what they say."""
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+
+from scpo.errors import ScpoError
+from scpo.findings import Finding, Level, error
+from sweeps.doctor import cluster, deep, machine, model_files, packages, services
+from sweeps.doctor.subject import Subject, read_subject
+from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED
+from sweeps.terminal import say, say_markup
+
+Check = Callable[[Subject], Iterator[Finding]]
+
+QUICK: dict[str, Check] = {
+    "packages": packages.check_packages,
+    "cpus": machine.check_cpus,
+    "memory": machine.check_memory,
+    "gpus": machine.check_gpus,
+    "disk": machine.check_disk,
+    "run folder": machine.check_run_folder,
+    "slurm": cluster.check_slurm,
+    "data": deep.check_data,
+    "models": model_files.check_models,
+    "scorers": model_files.check_scorers,
+    "endpoints": services.check_endpoints,
+    "wandb": services.check_wandb,
+}
+SLOW: dict[str, Check] = {
+    "panels": deep.check_panels,
+    "environment": deep.check_environment,
+    "loaded scorer": deep.check_loaded_scorer,
+    "tokenizer": deep.check_tokenizer,
+}
+COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+
+
+def examine(subject: Subject, slow: bool) -> Iterator[Finding]:
+    """All findings; a check that breaks is a finding too, and the others go on."""
+    for name, check in (QUICK | SLOW if slow else QUICK).items():
+        try:
+            yield from check(subject)
+        except (ScpoError, OSError, ValueError, LookupError) as failure:
+            text = f"the check itself failed: {type(failure).__name__}: {failure}"
+            yield error(name, text, "fix what it says, or report it")
+
+
+def doctor(console: Console, arguments: argparse.Namespace) -> int:
+    """What would go wrong with a run, an experiment or a search."""
+    findings = examine(read_subject(arguments.overrides), arguments.deep)
+    if arguments.json:
+        seen = list(findings)
+        console.print_json(json.dumps([one.as_record() for one in seen]))
+    else:
+        seen = show_findings(console, findings)
+        more = "" if arguments.deep else "; --deep loads panels and scorer too"
+        console.print(_counts(seen) + more, highlight=False)
+    return EXIT_FAILED if any(one.level is Level.ERROR for one in seen) else EXIT_DONE
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("overrides", nargs="*", metavar="override", help="as for sweep.py or train.py")
+    parser.add_argument("--deep", action="store_true", help="load panels, scorer and tokenizer too")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.set_defaults(run=doctor)
+
+
+def show_findings(console: Console, findings: Iterable[Finding]) -> list[Finding]:
+    """One line each, as they come, and the fix below; returns them."""
+    seen = []
+    for one in findings:
+        seen.append(one)
+        say_markup(console, f"[{COLOURS[one.level]}]{one.level:<7}[/]  {escape(one.check)}: {escape(one.text)}")
+        if one.fix:
+            say(console, f"         fix: {one.fix}")
+    return seen
+
+
+def _counts(findings: Sequence[Finding]) -> str:
+    counts = {level: sum(one.level is level for one in findings) for level in Level}
+    return ", ".join(f"{count} {level}" for level, count in counts.items())

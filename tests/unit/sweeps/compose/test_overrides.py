@@ -1,0 +1,71 @@
+import pytest
+
+from scpo.errors import ConfigError
+from sweeps.compose.overrides import options, parse, read_request
+
+PARSED = {
+    "trainer.steps=3": ("trainer.steps", 3, True, False),
+    "+trainer.more=[1,a]": ("trainer.more", [1, "a"], False, False),
+    "~wandb": ("wandb", None, False, False),
+    "method=scpo": ("method", "scpo", True, True),
+    "method={name: x}": ("method", {"name": "x"}, True, False),  # a mapping is merged, not chosen
+    "scale/env=mini_alfworld": ("scale.env", "mini_alfworld", True, True),
+    "+estimator@method.other=hgpo": ("estimator", "hgpo", False, True),
+    "method.host=hgpo": ("method.host", "hgpo", True, True),
+    'seed="${machine.threads}"': ("seed", "${machine.threads}", True, False),
+}
+
+
+@pytest.mark.parametrize(("text", "parts"), PARSED.items())
+def test_an_override_is_a_key_a_value_and_what_it_does(text, parts):
+    override = parse(text)
+    assert (override.key, override.value, override.sets, override.is_choice) == parts
+    assert str(override) == text
+
+
+def test_what_says_where_a_run_runs_is_of_the_machine():
+    texts = ("machine.threads=2", "launcher=local", "wandb.mode=offline", "trainer.steps=1", "env=webshop")
+    assert [parse(text).of_machine for text in texts] == [True, True, True, False, False]
+
+
+def test_a_host_stands_for_the_choice_of_its_settings():
+    assert parse("method.host=hgpo").for_hydra == "estimator@method.estimator=hgpo"
+
+
+def test_options_are_the_files_of_a_group():
+    assert {"grpo", "gigpo", "scpo"} <= set(options("method"))
+
+
+def test_a_search_is_asked_for_as_an_experiment_is():
+    request = read_request(["+search=scpo", "search.trials=3"])
+    assert (request.group, request.name, request.dry_run) == ("search", "scpo", False)
+
+
+def test_of_a_key_given_twice_the_last_one_holds():
+    request = read_request(["+experiment=ablation", "trainer.steps=3", "trainer.steps=4"])
+    assert [override.text for override in request.overrides] == ["trainer.steps=4"]
+
+
+def test_words_are_experiment_overrides_and_dry_run():
+    request = read_request(["+experiment=ablation", "seeds=[0]", "dry_run=true", "+trainer.steps=3"])
+    assert (request.group, request.name, [one.text for one in request.overrides], request.dry_run) == (
+        "experiment",
+        "ablation",
+        ["seeds=[0]", "+trainer.steps=3"],
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["experiment=ablation"], r"write \+experiment=ablation"),
+        (["+experiment=ablation", "-m"], "-m: not needed"),
+        (["--multirun", "+experiment=ablation"], "--multirun: not needed"),
+        (["method=scpo"], "which experiment"),
+        (["+experiment=ablation", "dry_run=maybe"], "true or false"),
+    ],
+)
+def test_habits_from_hydra_get_a_hint(words, hint):
+    with pytest.raises(ConfigError, match=hint):
+        read_request(words)
