@@ -4,7 +4,8 @@ import pytest
 
 from scpo.errors import ConfigError
 from scpo.schema import METHOD_LABELS, ExperimentRow, method_label
-from sweeps.compose.configuration import compose_run, options
+from sweeps.compose.configuration import compose_run
+from sweeps.compose.overrides import options
 
 
 def test_every_shipped_method_has_a_label_of_its_own():
