@@ -64,7 +64,7 @@ def configuration(request, tmp_path_factory):
 
 @pytest.mark.parametrize("method", ["scpo", "gigpo", "grpo", "rloo", "ppo", "dapo", "hgpo", "g2po", "empg"])
 @pytest.mark.parametrize("env", ["alfworld", "webshop"])
-def test_the_forks_configuration_knows_every_word(configuration, method, env):
+def test_the_forks_configuration_knows_every_override(configuration, method, env):
     config = compose_run(["scale=paper", "trainer=verl_agent", f"method={method}", f"env={env}"])
     chosen = settings(config, Path("/runs/x"))
     composed = compose_fork(configuration, [setting.override for setting in chosen])
@@ -72,5 +72,5 @@ def test_the_forks_configuration_knows_every_word(configuration, method, env):
 
 
 def test_a_key_that_the_fork_has_not_is_refused(configuration):
-    with pytest.raises(ConfigError, match=r"refuses a word: .*algorithm\.gama"):
+    with pytest.raises(ConfigError, match=r"refuses an override: .*algorithm\.gama"):
         compose_fork(configuration, ["algorithm.gama=0.95"])
