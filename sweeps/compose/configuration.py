@@ -21,6 +21,7 @@ from sweeps.compose.explanations import (
     explain_bare_name,
     explain_host,
     explain_hydra,
+    explain_interpolation,
     explain_option,
     explain_sweep_word,
     explain_syntax,
@@ -30,7 +31,7 @@ from sweeps.compose.loader import CONF, FOLDERS, compose
 
 HOST_KEY = "method.host"
 SWEEP_WORDS = ("experiment", "search", "dry_run")
-COMPUTED_KEY = re.compile(r"\$\{[^}]*\$\{")
+COMPUTED_KEY = re.compile(r"\$\{([^}.]*|\.[^}]*|[^}]*:[^}]*)\$\{")
 AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
 
 
@@ -84,11 +85,14 @@ def resolve(raw: DictConfig) -> dict[str, Any]:
     try:
         return dict(OmegaConf.to_container(raw, resolve=True))  # type: ignore[arg-type]
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{error.full_key or 'a value'}: {str(error).splitlines()[0]}") from None
+        raise ConfigError(explain_interpolation(error, OmegaConf.to_container(raw, resolve=False))) from None
 
 
 def refers_to(raw: DictConfig, word: str) -> bool:
-    """Whether an interpolation has the word in it or makes its key up as it goes (``${${...}}``): either may refer."""
+    """Whether an interpolation has the word in it or makes its key up from the start: either may refer.
+
+    One like ``${env.settings.${env.setting}.reward}`` stays inside ``env``.
+    """
     texts = [text for text in _texts(OmegaConf.to_container(raw, resolve=False)) if "${" in text]
     return any(word in text or COMPUTED_KEY.search(text) for text in texts)
 
