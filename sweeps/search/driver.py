@@ -15,8 +15,8 @@ from scpo.tracking import JsonLines, RunFolder, State
 from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState
 from sweeps.records.run_process import Outcome
-from sweeps.search.messages import shown
 from sweeps.search.plan import Plan
+from sweeps.search.search_messages import shown
 from sweeps.search.study import ATTEMPTS, Study
 from sweeps.search.trial_runs import TrialEnd, TrialRun, end_of, mean_curve
 from sweeps.slurm.launcher import cancel

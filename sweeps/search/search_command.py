@@ -13,7 +13,7 @@ from sweeps.compose.overrides import Request
 from sweeps.local.progress_board import ProgressBoard
 from sweeps.local.slot_pool import Pool, slots_for
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
-from sweeps.search import messages, search_folder
+from sweeps.search import search_folder, search_messages
 from sweeps.search.driver import Driver, Launcher
 from sweeps.search.plan import Plan, make_plan
 from sweeps.search.study import Study, read_trials
@@ -30,17 +30,17 @@ def command(console: Console, request: Request, train_script: Path) -> int:
     _load_optuna()
     plan = make_plan(request.name, request.overrides)
     if request.dry_run:
-        messages.preview(console, plan)
+        search_messages.preview(console, plan)
         return EXIT_DONE
     search_folder.write_plan(plan)
     study = Study(plan)
     try:
-        messages.opening(console, plan, study.trials())
+        search_messages.opening(console, plan, study.trials())
         completed = _drive(console, plan, study, train_script)
         elsewhere = study.under_way() if completed else []
     finally:
         study.close()
-    messages.ending(console, plan, study.trials(), search_folder.write_results(plan, study.trials()))
+    search_messages.ending(console, plan, study.trials(), search_folder.write_results(plan, study.trials()))
     if not completed:
         console.print("Stopped; the same command goes on, runs from their checkpoints.")
         return EXIT_INTERRUPTED
@@ -80,7 +80,7 @@ def summarise(console: Console, arguments: argparse.Namespace) -> int:
     for folder in chosen:
         plan = search_folder.read_plan(folder)
         trials = read_trials(plan)
-        messages.ending(console, plan, trials, search_folder.write_results(plan, trials))
+        search_messages.ending(console, plan, trials, search_folder.write_results(plan, trials))
     return EXIT_DONE
 
 

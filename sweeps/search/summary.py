@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from scpo.tracking.atomic import write_bytes
 from sweeps.search import winner
-from sweeps.search.messages import counts
 from sweeps.search.plan import Plan
 from sweeps.search.results import Result, default_result, ranked
+from sweeps.search.search_messages import counts
 from sweeps.search.study import REASON, RETRY_OF
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ import pytest
 
 from scpo.envs.alfworld.data_check import OFFICIAL_GAMES, check_data
 from sweeps.compose.configuration import compose_run
-from tests.support.findings import assert_finds
+from tests.support.doctor_findings import assert_finds
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 from scpo.envs.webshop.catalogue.catalogue import SMALL
 from scpo.envs.webshop.data_check import check_data
 from sweeps.compose.configuration import compose_run
-from tests.support.findings import assert_finds
+from tests.support.doctor_findings import assert_finds
 
 
 def shop(*overrides):

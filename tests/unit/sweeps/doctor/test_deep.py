@@ -6,7 +6,7 @@ from scpo.envs.webshop.catalogue.catalogue import SMALL
 from scpo.tracking.atomic import write_json
 from sweeps.doctor import deep
 from sweeps.records import run_folders as store
-from tests.support.findings import assert_finds
+from tests.support.doctor_findings import assert_finds
 
 SHOP = ("env=webshop", "env.generated.products=60", "env.test_goals=10", "env.validation_panels.test.goals=10",
         "env.train_panel.goals=10", "env.validation_panels.train_games.goals=10")  # fmt: skip

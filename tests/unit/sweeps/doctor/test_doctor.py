@@ -16,7 +16,7 @@ from sweeps.doctor import deep, machine, model_files, packages, services
 from sweeps.doctor.examination import QUICK, examine
 from sweeps.doctor.subject import Subject, read_subject
 from sweeps.records.provenance import REPOSITORY
-from tests.support.findings import assert_finds, only
+from tests.support.doctor_findings import assert_finds, only
 
 PYPROJECT = """
 [project]
