@@ -19,13 +19,13 @@ import analysis.figures
 import analysis.tables
 from analysis.built_from import Sources
 from analysis.missing import MissingRunsError
-from analysis.outputs import write_atomically
 from analysis.sources.collect import Collected, collect, write_parquet
 from analysis.sources.run_records import Problem
 from analysis.sources.wandb_project import Settings
 from analysis.style import Drawing, figure_files
 from analysis.table import Table
 from scpo.errors import RecordError
+from scpo.tracking.atomic import write_bytes
 
 Made: TypeAlias = Table | Figure | Drawing
 Builder: TypeAlias = Callable[[Collected], Made]
@@ -116,7 +116,7 @@ def _build_one(name: str, build: Builder, data: Collected, known: Sources) -> Ou
         return Failure(name, str(error), "mend or delete the record, then build again")
     contents = {f"{name}.{ending}": content for ending, content in _contents(made).items()}
     for file, content in contents.items():
-        write_atomically(known.out / file, content)
+        write_bytes(known.out / file, content, readable=True)
     entry = known.entry(data, contents)
     return Output(name, tuple(known.out / file for file in contents), tuple(entry["runs"]), entry, made)
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from analysis.outputs import write_atomically
 from analysis.sources.collect import Collected
+from scpo.tracking.atomic import write_bytes
 
 NAME = "sources.json"
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +54,7 @@ class Sources:
     def write(self, entries: Mapping[str, Any]) -> None:
         """Write the file, with the commit of the code that draws."""
         text = json.dumps({"commit": _commit(), "outputs": entries}, indent=2, sort_keys=True)
-        write_atomically(self.out / NAME, f"{text}\n".encode())
+        write_bytes(self.out / NAME, f"{text}\n".encode(), readable=True)
 
     def _hashed(self, data: Collected, places: Iterable[tuple[str, str]]) -> dict[str, str]:
         found = {f"{run}/{name}": self._hash(data.by_id[run].folder / name) for run, name in sorted(places)}

@@ -11,10 +11,10 @@ from rich.markup import escape
 
 from analysis.build import build_from
 from analysis.command_line import add_places, collected, tell_result
-from analysis.outputs import write_atomically
 from analysis.report.contents import MEGABYTE, contents
 from analysis.report.page import page
 from scpo.errors import ScpoError
+from scpo.tracking.atomic import write_bytes
 
 NAME = "report.html"
 
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         report = build_from(data, options.out, lambda result: tell_result(console, result))
         shown = contents(data, report, group_bytes=int(options.megabytes * MEGABYTE))
         path = options.out / NAME
-        write_atomically(path, page(shown).encode())
+        write_bytes(path, page(shown).encode(), readable=True)
     except ScpoError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
         return 1

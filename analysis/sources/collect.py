@@ -131,11 +131,11 @@ def collect(
 
 def write_parquet(data: Collected, folder: Path) -> tuple[Path, Path]:
     """Write ``metrics.parquet`` and ``runs.parquet``; equal data gives equal bytes."""
-    from analysis.outputs import write_atomically
+    from scpo.tracking.atomic import write_bytes
 
     paths = folder / "metrics.parquet", folder / "runs.parquet"
     for path, table in zip(paths, (data.metrics, data.runs), strict=True):
-        write_atomically(path, table.to_parquet(index=False))
+        write_bytes(path, table.to_parquet(index=False), readable=True)
     return paths
 
 

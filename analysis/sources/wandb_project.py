@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.outputs import write_atomically
 from analysis.sources.run_records import Problem
 from analysis.sources.transaction_log import flat
 from scpo.errors import RecordError, ScpoError
+from scpo.tracking.atomic import write_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ def _download(name: str, folder: Path, settings: Settings) -> None:
         save = partial(_save, run, folder / run.id, settings)
         _attempt(f"download run {run.id} of {name}", save, settings)
     listed = {"project": name, "runs": [run.id for run in runs]}
-    write_atomically(folder / LISTED, json.dumps(listed, indent=1).encode())
+    write_bytes(folder / LISTED, json.dumps(listed, indent=1).encode(), readable=True)
 
 
 def _api(settings: Settings) -> Any:
@@ -127,8 +127,8 @@ def _save(run: Any, folder: Path, settings: Settings) -> None:
     rows = list(run.scan_history(page_size=settings.page, use_cache=False)) if head["last_step"] >= 0 else []
     _check_whole([row["_step"] for row in rows], head["last_step"])
     lines = ({"step": row["_step"], **flat(row)} for row in rows)
-    write_atomically(folder / HISTORY, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
-    write_atomically(folder / HEAD, json.dumps(head).encode())
+    write_bytes(folder / HISTORY, "".join(f"{json.dumps(line)}\n" for line in lines).encode(), readable=True)
+    write_bytes(folder / HEAD, json.dumps(head).encode(), readable=True)
 
 
 def _check_whole(steps: list[int], last_step: int) -> None:

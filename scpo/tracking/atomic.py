@@ -1,10 +1,8 @@
-"""Files that are either the old version or the new one, whatever dies in between, and readers that name damage."""
+"""Records that are either the old version or the new one, errors that say what is intact, readers that name damage."""
 
 import contextlib
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import yaml
 
 from scpo.errors import RecordError, RecordWriteError
+from scpo.whole_file import replace_file
 
 YAML_END = "...\n"  # YAML's own end-of-document mark: without it a file cut inside its last number would read as valid
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is ten times faster, where it was built
@@ -27,8 +26,8 @@ def naming_write_errors(path: Path, size: int) -> Iterator[None]:
         reason = error.strerror or str(error)
         raise RecordWriteError(
             error.errno or 0,
-            f"cannot write record {path} ({size} bytes needed, {_free_bytes(path)} free): {reason}. "
-            "What it held before is intact; make room (or mend the permissions) and start the same command again",
+            f"cannot write {path} ({size} bytes needed, {_free_bytes(path)} free): {reason}. "
+            "What it held before is intact; make room (or correct the permissions) and start the same command again",
         ) from error
 
 
@@ -39,31 +38,14 @@ def _free_bytes(path: Path) -> str:
         return "unknown"
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data`` atomically: temporary file beside it, fsync, rename, fsync of the folder."""
+def write_bytes(path: Path, data: bytes, *, readable: bool = False) -> None:
+    """Replace ``path`` by ``data`` atomically; ``readable``: by others than who ran this, too.
+
+    Raises:
+        RecordWriteError: It cannot be written; what was there is intact.
+    """
     with naming_write_errors(path, len(data)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
-            raise
-        sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    """Make a file's bytes, or the names in a folder (a rename, a new file), survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        replace_file(path, data, readable=readable)
 
 
 def write_json(path: Path, value: Any) -> None:

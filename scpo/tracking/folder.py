@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from scpo.errors import PanelError, RecordError
 from scpo.schema import RunConfig
-from scpo.tracking.atomic import naming_write_errors, read_json, read_yaml, sync, write_json, write_yaml
+from scpo.tracking.atomic import naming_write_errors, read_json, read_yaml, write_json, write_yaml
+from scpo.whole_file import sync
 
 CHECKPOINT_MARKER = "COMPLETE"  # the file that a trainer writes last into a checkpoint
 

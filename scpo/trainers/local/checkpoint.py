@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from scpo.errors import RecordError, RecordWriteError
-from scpo.tracking.atomic import sync
 from scpo.tracking.folder import CHECKPOINT_MARKER
+from scpo.whole_file import sync
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

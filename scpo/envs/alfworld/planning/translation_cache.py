@@ -11,8 +11,6 @@ import gzip
 import hashlib
 import json
 import logging
-import os
-import tempfile
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 
 from scpo.envs.alfworld.planning.translation import Translation, translate
 from scpo.envs.alfworld.planning.word_rows import NameTable
+from scpo.whole_file import replace_file
 
 logger = logging.getLogger(__name__)
 _FORMAT = 1
@@ -53,7 +52,7 @@ class TranslationStore:
         header = {"format": _FORMAT, "key": key, "sha256": hashlib.sha256(body).hexdigest()}
         content = gzip.compress(json.dumps(header).encode() + b"\n" + body, compresslevel=1, mtime=0)
         try:
-            _write_atomically(path, content)
+            replace_file(path, content, durable=False)  # a torn file fails its hash and is made again
         except OSError as error:  # a cache that cannot be written costs time, not results
             logger.warning("translation not kept: cannot write %s: %s", path, error.strerror)
 
@@ -119,15 +118,3 @@ def _from_json(data: dict[str, Any]) -> Translation:
         reads=frozenset(data["reads"]),
         unreliable=frozenset(data["unreliable"]),
     )
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
-        try:
-            file.write(content)  # no fsync: a file torn by a power cut fails its hash and is made again
-            file.close()
-            os.replace(file.name, path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
