@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +17,6 @@ import httpx
 import tenacity
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
-from scpo.agents.pace import Pace
 from scpo.errors import ChatError, ConfigError
 from scpo.schema import ApiLimits, ApiModel, Prices
 
@@ -76,6 +77,23 @@ class _TryAgain(ChatError):
         self.after_s = after_s
 
 
+class _RateLimit:
+    """Lets ``per_minute`` requests pass in a minute, evenly spaced, in the order in which they come."""
+
+    def __init__(self, per_minute: float) -> None:
+        self.interval_s = 60.0 / per_minute
+        self._lock = threading.Lock()
+        self._next = time.monotonic()
+
+    def wait(self) -> None:
+        """Return when the next request may be sent."""
+        with self._lock:
+            now = time.monotonic()
+            turn = max(now, self._next)
+            self._next = turn + self.interval_s
+        time.sleep(turn - now)
+
+
 class ChatClient:
     """Calls one model. Threads may share a client; its key appears in no message, record or log.
 
@@ -94,7 +112,7 @@ class ChatClient:
         self._key = _read_key(model, os.environ if environment is None else environment)
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._http = httpx.Client(headers=headers, timeout=limits.timeout_s)
-        self._pace = Pace(limits.requests_per_minute)
+        self._rate_limit = _RateLimit(limits.requests_per_minute)
 
     def close(self) -> None:
         """Close the connections."""
@@ -144,7 +162,7 @@ class ChatClient:
         logger.warning("%s; attempt %d of %d failed", error, state.attempt_number, self.limits.attempts)
 
     def _request(self, body: Mapping[str, Any]) -> Completion:
-        self._pace.wait()
+        self._rate_limit.wait()
         try:
             response = self._http.post(f"{self.model.base_url}/chat/completions", json=body)
         except httpx.HTTPError as error:  # its request holds the key: neither chained nor quoted whole

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from scpo.envs.base import Panel
 from scpo.errors import PanelError
 
 
@@ -48,17 +47,3 @@ def shuffled(candidates: Mapping[str, Sequence[str]], seed: int) -> Iterator[str
         for queue in queues:
             if queue:
                 yield queue.pop()
-
-
-def check_panel(expected_sha256: str, panel: Panel) -> None:
-    """Make sure that results on this panel can stand beside earlier ones.
-
-    Raises:
-        PanelError: The panel is not the one whose hash was recorded.
-    """
-    if panel.sha256 != expected_sha256:
-        raise PanelError(
-            f"panel {panel.name!r} changed: its {len(panel.tasks)} games hash to {panel.sha256}, the run was started "
-            f"with {expected_sha256}; restore the games (split sizes, seeds, ALFWORLD_DATA, package versions) "
-            "or start a new run"
-        )

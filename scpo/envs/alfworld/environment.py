@@ -96,15 +96,6 @@ class AlfworldEnvironment:
             )
         return AlfworldEpisode(task, opened, self.engine, self.config)
 
-    def start_game(self, game_id: str) -> AlfworldEpisode:
-        """Begin an episode of a game that no panel names.
-
-        Raises:
-            GameError: The game cannot be read.
-        """
-        opened = self.engine.open(game_id)
-        return AlfworldEpisode(task_of(opened.game), opened, self.engine, self.config)
-
     def remaining_plan(self, task: Task, actions: Sequence[str]) -> int | None:
         """See ``scpo.envs.base.PlanningEnvironment``.
 

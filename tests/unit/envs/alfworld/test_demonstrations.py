@@ -23,7 +23,7 @@ def made(environment):
 
 def test_an_episode_shows_the_prompts_accepts_the_responses_and_is_won(environment, made):
     for demonstration in made:
-        episode = environment.start_game(demonstration.task_id)
+        episode = environment.start(environment.task(demonstration.task_id), slot=0)
         for prompt, response in zip(demonstration.prompts, demonstration.responses, strict=True):
             assert episode.prompt() == prompt
             result = episode.step(response)
