@@ -1,4 +1,4 @@
-"""Errors of the project. Each says what was wrong, what was got, what is allowed and how to mend it.
+"""Errors of the project. Each says what was wrong, what was got, what is allowed and how to put it right.
 
 Every class is also the standard-library exception a caller would expect, so that ``except ValueError`` keeps working.
 """
