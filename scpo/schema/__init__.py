@@ -31,7 +31,16 @@ from scpo.schema.method import (
     ShaperConfig,
     StepFilter,
 )
-from scpo.schema.model import ApiModel, HuggingFaceModel, ModelConfig, Prices, TinyModel, WarmStart
+from scpo.schema.model import (
+    ApiModel,
+    ChoiceModel,
+    HuggingFaceModel,
+    Imitation,
+    ModelConfig,
+    Prices,
+    TinyModel,
+    WarmStart,
+)
 from scpo.schema.requirements import HOSTS, PROVIDES, REQUIRES, misfit, required
 from scpo.schema.run import (
     MACHINE_SECTIONS,
@@ -53,7 +62,7 @@ from scpo.schema.scorer import (
     ScorerConfig,
     ScorerRuntime,
 )
-from scpo.schema.search import Choice, Dimension, LogRange, MedianPruning, SamplerConfig, Scale, Search, StepRange
+from scpo.schema.search import Choice, Dimension, LogRange, MedianPruning, SamplerConfig, Search, StepRange
 from scpo.schema.trainer import (
     LocalTrainer,
     LossConfig,
@@ -64,6 +73,7 @@ from scpo.schema.trainer import (
     VerlSettings,
     VerlTrainer,
 )
+from scpo.strict import Scale
 
 __all__ = [
     "FAMILIES",
@@ -78,6 +88,7 @@ __all__ = [
     "BenchmarkTraining",
     "BiEncoderScorer",
     "Choice",
+    "ChoiceModel",
     "CriticSettings",
     "CrossEncoderScorer",
     "Dimension",
@@ -98,6 +109,7 @@ __all__ = [
     "HcapoSettings",
     "HgpoSettings",
     "HuggingFaceModel",
+    "Imitation",
     "IndependentSampling",
     "LauncherConfig",
     "LexicalScorer",

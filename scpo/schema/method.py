@@ -93,10 +93,12 @@ class EmpgSettings(GroupSettings):
 
 
 class CriticSettings(Strict):
-    """The value model: the policy's base with a scalar head. Read by the trainer."""
+    """The value model, read by the trainer. ``epochs`` None: as many as the policy's."""
 
     learning_rate: PositiveFloat
     value_clip: PositiveFloat
+    # Not in the record of a critic without it: its run ids are the same as before there was a choice policy.
+    epochs: PositiveInt | None = Field(default=None, exclude_if=lambda epochs: epochs is None)
 
 
 class GaeSettings(EstimatorSettings):

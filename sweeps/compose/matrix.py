@@ -79,16 +79,19 @@ def expand(name: str, words: Sequence[str] = ()) -> Matrix:
     matrix = Matrix(experiment, scale, tuple(overrides))
     for row in experiment.rows:
         if scale in row.scales:
-            for config in _row_runs(row, axes, overrides):
+            for config in _row_runs(row, axes, experiment.overrides, overrides):
                 matrix.add(row, config)
     return matrix
 
 
-def _row_runs(row: ExperimentRow, axes: dict[str, list[Any]], overrides: Sequence[str]) -> Iterator[RunConfig]:
+def _row_runs(
+    row: ExperimentRow, axes: dict[str, list[Any]], shared: Sequence[str], overrides: Sequence[str]
+) -> Iterator[RunConfig]:
     fixed = {key_of(word) for word in row.overrides}  # an axis that a row sets itself does not vary that row
     groups = {axis: values for axis, values in axes.items() if axis != "seeds" and axis not in fixed}
     for choice in product(*groups.values()):
         words = [f"{axis}={value}" for axis, value in zip(groups, choice, strict=True)]
+        words += [word for word in shared if key_of(word) not in map(key_of, overrides)]
         try:
             yield from seeded_runs([*words, *row.overrides, *overrides], [None] if "seed" in fixed else axes["seeds"])
         except ConfigError as error:
@@ -145,9 +148,7 @@ def _values(word: str) -> list[Any]:
 
 
 def _axis(experiment: Experiment, axis: str, scale: str) -> list[Any]:
-    values: Any = dict(experiment.axes).get(axis)  # type: ignore[call-overload]
-    if isinstance(values, dict):
-        values = values.get(scale)
+    values = experiment.axis(axis, scale)  # type: ignore[arg-type]  # both are what the schema allows
     if not values:
         raise ConfigError(
             f"conf/experiment/{experiment.name}.yaml has no {axis} for scale={scale}; "
