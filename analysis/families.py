@@ -18,6 +18,20 @@ MINI_NOTE = (
     "and no number measured here may be compared with the paper's."
 )
 
+STUDY_NOTE = (
+    "Study scale: a policy that chooses among listed commands, after a short imitation start. It compares methods on "
+    "one policy and says nothing about language models; no number measured here may be compared with the paper's."
+)
+NOTES = {"mini": MINI_NOTE, "study": STUDY_NOTE, "paper": ""}
+"""What must be said beside every number of a scale."""
+JUDGED = {"mini": TRAINED_ON, "study": "valid_seen", "paper": "valid_seen"}
+"""The panel that decides at a scale; a tiny language model moves on the games it trains on only."""
+
+
+def with_note(caption: str, scale: str) -> str:
+    """A caption with what must be said of the scale."""
+    return f"{caption} {NOTES[scale]}".strip()
+
 
 def success_metric(panel: str, column: str = ALL) -> str:
     """The metric that a column of a success table shows."""

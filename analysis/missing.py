@@ -24,5 +24,5 @@ def missing_runs(needed: str, parts: Sequence[Section], *experiments: str) -> Mi
     """
     recorded = [name for part in parts for name in part.sweeps]
     names = experiments or tuple(dict.fromkeys(recorded)) or (DEFAULT,)
-    scale = " scale=paper" if parts and parts[0].scale == "paper" else ""
+    scale = f" scale={parts[0].scale}" if parts and parts[0].scale != "mini" else ""
     return MissingRunsError(needed, "\n".join(f"python sweep.py +experiment={name}{scale}" for name in names))

@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from analysis.families import COLUMNS, MINI_NOTE, PANELS, panel_order, success_metric
+from analysis.families import COLUMNS, NOTES, PANELS, panel_order, success_metric
 from analysis.published import ablation
 from analysis.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
 from analysis.seed_statistics import Series, Summary, make_series, summarise
@@ -41,8 +41,8 @@ def experiment_table(runs_dir: Path, experiment: str) -> str | None:
     for record in records:
         for env, model in benchmarks(record):
             _print_benchmark(console, record, runs, (env, model))
-        if record.scale == "mini":
-            console.print(MINI_NOTE)
+        if NOTES[record.scale]:
+            console.print(NOTES[record.scale])
         if experiment.startswith("ablation") and any(env == "alfworld" for env, _ in benchmarks(record)):
             _print_published(console, record)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip() + "\n"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+Ids = tuple[int, ...] | bytes
+"""Token ids of a prompt or a response; hashable and ordered."""
+
 
 @dataclass(frozen=True)
 class Generation:
     """One sampled response: its text, the token ids on both sides, and the log-probability of each response token."""
 
     text: str
-    prompt_ids: tuple[int, ...]
+    prompt_ids: Ids
     response_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     truncated: bool = False

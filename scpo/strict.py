@@ -1,6 +1,11 @@
 """What all configuration models share."""
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict
+
+Scale = Literal["mini", "study", "paper"]
+"""How large a run is: what ``conf/scale/<name>.yaml`` sets."""
 
 
 class Strict(BaseModel):

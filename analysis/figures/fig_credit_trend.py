@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.families import MINI_NOTE
+from analysis.families import with_note
 from analysis.figures.curves import curve, draw
 from analysis.missing import missing_runs
 from analysis.published import credit
@@ -64,15 +64,15 @@ def _credited(data: Collected, row: Row) -> bool:
 
 
 def _numbers(data: Collected, part: Section, rows: list[Row]) -> Table:
-    mini = part.scale == "mini"
-    blocks = [Block(_title(part), tuple(_measured(data, rows, mini=mini)))]
-    if not mini:
+    paper = part.scale == "paper"
+    blocks = [Block(_title(part), tuple(_measured(data, rows, paper=paper)))]
+    if paper:
         blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
     return Table(
         words=("Order", "Seeds", "Steps"),
         numbers=tuple(quantity for quantity, _, _ in METRICS.values()),
         blocks=tuple(blocks),
-        caption=f"{CAPTION} {MINI_NOTE}" if mini else CAPTION,
+        caption=with_note(CAPTION, part.scale),
         label=f"tab:credit-trend-{part.scale}",
     )
 
@@ -88,8 +88,8 @@ def _published() -> Iterator[tuple[str | Number, ...]]:
         yield (label, "3", f"{FIRST}–{LAST}", *(NONE if value is None else Number(f"{value:g}") for value in values))
 
 
-def _measured(data: Collected, rows: list[Row], *, mini: bool) -> Iterator[tuple[str | Number, ...]]:
-    first, last = (1, max(data.series(rows[0].finished[0], "credit/steps").steps)) if mini else (FIRST, LAST)
+def _measured(data: Collected, rows: list[Row], *, paper: bool) -> Iterator[tuple[str | Number, ...]]:
+    first, last = (FIRST, LAST) if paper else (1, max(data.series(rows[0].finished[0], "credit/steps").steps))
     for row in rows:
         cells = (
             number(summarise(_mean(data.series(run, metric), first, last) for run in row.finished), 1, digits)

@@ -19,7 +19,11 @@ TRAINING = "train/success_rate"
 ROW_HEIGHT, MARGIN = 1.45, 0.75  # inches
 LEGEND_CHARACTERS = 122  # that fit into the page width at the legend's font size, keys included
 HEADLINE = "Mean ± std over seeds (finished/planned{counts})."
-MINI_HEADLINE = f"Mini scale, not comparable with the paper. {HEADLINE} One or two seeds do not separate methods."
+HEADLINES = {
+    "mini": f"Mini scale, not comparable with the paper. {HEADLINE} One or two seeds do not separate methods.",
+    "study": f"Study scale (a choice policy after a short imitation start), not comparable with the paper. {HEADLINE}",
+    "paper": HEADLINE,
+}
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ def _legend(
     texts = [labels[name] if common else f"{labels[name]}, {counts[name]}" for name in styles]
     columns = max(1, min(len(texts), LEGEND_CHARACTERS // (max(map(len, texts)) + 9)))
     figure.legend(handles, texts, loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.4)
-    headline = MINI_HEADLINE if parts[0][0].scale == "mini" else HEADLINE
+    headline = HEADLINES[parts[0][0].scale]
     figure.suptitle(headline.format(counts=f": {common}" if common else ""), fontsize=6.5, color=REMARK)
 
 

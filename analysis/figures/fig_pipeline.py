@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from analysis.families import MINI_NOTE
+from analysis.families import with_note
 from analysis.missing import missing_runs
 from analysis.rows import Section
 from analysis.sources.collect import Collected
@@ -221,12 +221,11 @@ def _pairs(example: Example) -> Table:
         for u, v, similarity, credit in sorted(match["credited"])
     )
     caption = CAPTION.format(step=example.step, task=group["task"], theta=example.theta, alpha=example.alpha)
-    mini = example.part.scale == "mini"
     return Table(
         words=("Reference step", "Failed step"),
         numbers=("Similarity", "Credit"),
         blocks=(Block(f"Credited pairs, {example.run}", rows),),
-        caption=f"{caption} {MINI_NOTE}" if mini else caption,
+        caption=with_note(caption, example.part.scale),
         label=f"tab:pipeline-{example.part.scale}",
         widths=(0.4, 0.4),
     )

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.families import MINI_NOTE, PANELS, success_metric
+from analysis.families import JUDGED, PANELS, success_metric, with_note
 from analysis.methods import compared
 from analysis.missing import missing_runs
 from analysis.rows import Row, Section
@@ -22,7 +22,6 @@ HEIGHT, LINE = 1.35, 0.13  # inches: the figure without rows, and what each row 
 TAUS = np.linspace(0, 1, 101)
 LEVELS = (0.5, 0.8)
 FEWEST = 3  # seeds for a band: of two it is as wide as the panel
-JUDGED = {"paper": "valid_seen", "mini": "train_games"}  # a tiny policy moves on the games it trains on only
 CAPTION = (
     "Over seeds and task families of {panel}, at the last checkpoint. Left: interquartile mean of the success rates, "
     "with the 95 % Student-t interval over the seeds' own interquartile means where there are several. Middle: share "
@@ -164,6 +163,6 @@ def _numbers(part: Section, lines: Sequence[Line]) -> Table:
         words=("Method", "Seeds", "95 % interval", "Seeds that reach 50 %, 80 %"),
         numbers=("IQM (%)", "Steps to 50 %", "Steps to 80 %"),
         blocks=(Block(f"Measured, {part.scale} scale, {part.env}, {part.model}, {panel}", tuple(rows)),),
-        caption=CAPTION.format(panel=panel) + (f" {MINI_NOTE}" if part.scale == "mini" else ""),
+        caption=with_note(CAPTION.format(panel=panel), part.scale),
         label=f"tab:profiles-{part.scale}",
     )

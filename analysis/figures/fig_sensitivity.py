@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.families import MINI_NOTE, PANELS, success_metric
+from analysis.families import JUDGED, PANELS, success_metric, with_note
 from analysis.missing import missing_runs
 from analysis.published import main_table
 from analysis.rows import Row, Section
@@ -24,7 +24,6 @@ NARROWEST = 0.3  # range that a panel is at least as wide as
 KNOBS = {"theta": "match threshold θ", "soft_base": "soft base λ"}
 EXPERIMENTS = ("sweep_theta", "sweep_lambda")
 CHECKPOINTS = {"last": ("-", "o"), "best": ((0, (2, 1.2)), "s")}
-JUDGED = {"paper": "valid_seen", "mini": "train_games"}  # a tiny policy moves on the games it trains on only
 CAPTION = (
     "Sensitivity to one knob at a time, success rate (%) on {panel}: the last checkpoint (solid) and each run's best "
     "one (dashed), which is what the paper plots. Points are means over the finished seeds, with ± one standard "
@@ -135,8 +134,7 @@ def _numbers(data: Collected, part: Section, points: dict[str, list[Point]]) -> 
         words=("Knob", "Value", "Seeds"),
         numbers=("Last", "Best"),
         blocks=(*_published(part), Block(f"Measured, {part.scale} scale, {part.env}, {part.model}, {panel}", rows)),
-        caption=CAPTION.format(panel=panel, bias=_bias(data, part, points))
-        + (f" {MINI_NOTE}" if part.scale == "mini" else ""),
+        caption=with_note(CAPTION.format(panel=panel, bias=_bias(data, part, points)), part.scale),
         label=f"tab:sensitivity-{part.scale}",
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.build import Output, Report
-from analysis.families import MINI_NOTE, PANELS, panel_order, success_metric
+from analysis.families import NOTES, PANELS, panel_order, success_metric
 from analysis.report.groups import GroupSample, sample_groups
 from analysis.rows import Section
 from analysis.seed_statistics import Series
@@ -45,7 +45,7 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
     sample = sample_groups(data, group_bytes)
     points, curves = _curves(data)
     return {
-        "notes": [MINI_NOTE] if "mini" in set(data.runs["scale"]) else [],
+        "notes": [NOTES[scale] for scale in sorted(set(data.runs["scale"])) if NOTES[scale]],
         "runs": _runs(data),
         "columns": _columns(data),
         "curves": curves,

@@ -10,19 +10,18 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from scpo.errors import RecordError
-from scpo.schema import MACHINE_SECTIONS
+from scpo.schema import MACHINE_SECTIONS, Scale
 from scpo.tracking import State
 
 EXPERIMENTS = "experiments"
 LOGS = ("metrics.jsonl", "timing.jsonl")
 WANDB = "W&B "  # begins the name of an experiment that a W&B project stands for
-Scale = Literal["mini", "paper"]
 
 
 class _Lenient(BaseModel):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from analysis.families import ALL, COLUMNS, MINI_NOTE, panel_label, panel_order, success_metric
+from analysis.families import ALL, COLUMNS, panel_label, panel_order, success_metric, with_note
 from analysis.methods import ABLATION, CONTROLS
 from analysis.missing import missing_runs
 from analysis.published import ablation
@@ -35,7 +35,7 @@ def build(data: Collected) -> Table:
         words=("Variant", "Checkpoint", "Seeds"),
         numbers=(*COLUMNS, BEST, DIFFERENCE),
         blocks=(_published(ready, scale), *measured),
-        caption=f"{CAPTION} {MINI_NOTE}" if scale == "mini" else CAPTION,
+        caption=with_note(CAPTION, scale),
         label=f"tab:ablation-{scale}",
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
-from analysis.families import MINI_NOTE
+from analysis.families import with_note
 from analysis.missing import missing_runs
 from analysis.published import cost
 from analysis.rows import Row, Section
@@ -41,7 +41,7 @@ def build(data: Collected) -> Table:
         words=("Quantity", "Unit", "Seeds"),
         numbers=("Value", "Share (%)"),
         blocks=(_published(scale), *measured),
-        caption=f"{CAPTION} {MINI_NOTE}" if scale == "mini" else CAPTION,
+        caption=with_note(CAPTION, scale),
         label=f"tab:cost-{scale}",
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from analysis.families import ALL, COLUMNS, MINI_NOTE, panel_label, success_metric
+from analysis.families import ALL, COLUMNS, panel_label, success_metric, with_note
 from analysis.methods import CLOSED, METHODS, PROMPTING, SIZES
 from analysis.missing import missing_runs
 from analysis.published import main_table
@@ -65,7 +65,7 @@ def build(data: Collected) -> Table:
         words=("Type", "Method", "Numbers", "Seeds"),
         numbers=(*COLUMNS, *SHOP_COLUMNS),
         blocks=tuple(blocks),
-        caption=caption + PUBLISHED_NOTE if scale == "paper" else f"{caption} {MINI_NOTE}",
+        caption=caption + PUBLISHED_NOTE if scale == "paper" else with_note(caption, scale),
         label=f"tab:main-{scale}",
     )
 

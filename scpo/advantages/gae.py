@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from scpo.advantages.estimator import Estimator, EstimatorSettings
 from scpo.advantages.groups import Float64Array, moments
@@ -17,10 +17,12 @@ VARIANCE_EPSILON = 1e-8
 
 
 class CriticSettings(Strict):
-    """The value model: the policy's base with a scalar head. Read by the trainer."""
+    """The value model, read by the trainer. ``epochs`` None: as many as the policy's."""
 
     learning_rate: PositiveFloat
     value_clip: PositiveFloat
+    # Not in the record of a critic without it: its run ids are the same as before there was a choice policy.
+    epochs: PositiveInt | None = Field(default=None, exclude_if=lambda epochs: epochs is None)
 
 
 class GaeSettings(EstimatorSettings):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from scpo.schema import WarmStart
+    from scpo.schema import Imitation
 
 
 @dataclass(frozen=True, order=True)
@@ -109,7 +109,7 @@ class Demonstration:
 class DemonstratingEnvironment(Environment, Protocol):
     """An environment that can show how its tasks are solved, for the warm start of a small policy."""
 
-    def demonstrations(self, config: WarmStart) -> list[Demonstration]:
+    def demonstrations(self, config: Imitation) -> list[Demonstration]:
         """Successful episodes on training tasks outside the training panel; the same list for the same config."""
 
     def vocabulary(self) -> list[str]:

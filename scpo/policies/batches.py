@@ -9,9 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.generation import Generation
-
-Ids = tuple[int, ...]
+from scpo.generation import Generation, Ids
 
 
 @dataclass(frozen=True)

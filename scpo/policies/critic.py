@@ -1,8 +1,7 @@
-"""The value model of PPO: the policy's base with a scalar head, its own optimiser and a clipped value loss."""
+"""PPO's critic: the policy's value model with its own optimiser and a clipped value loss."""
 
 from __future__ import annotations
 
-import copy
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from scpo.generation import Generation
-from scpo.policies.batches import MicroBatch, micro_batches, mini_batches, response_mask, token_pairs
+from scpo.policies.base import TrainedPolicy, ValueModel
+from scpo.policies.batches import micro_batches, mini_batches, response_mask, token_pairs
 from scpo.policies.descent import descend
-from scpo.policies.language_policy import LocalPolicy, positions
 
 if TYPE_CHECKING:
     from scpo.advantages.gae import CriticSettings
@@ -24,38 +23,14 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float32]
 
 
-class ValueModel(torch.nn.Module):
-    """Value before each response token, in the unit of the rewards.
-
-    The head starts at zero, so that the first values are 0 and nothing about them is random (paper silent).
-
-    Args:
-        policy: Gives the base, which is copied, and the padding.
-    """
-
-    def __init__(self, policy: LocalPolicy) -> None:
-        super().__init__()
-        self.base = copy.deepcopy(policy.model.base_model)
-        self.head = torch.nn.Linear(policy.model.config.hidden_size, 1, device=policy.device)
-        torch.nn.init.zeros_(self.head.weight)
-        torch.nn.init.zeros_(self.head.bias)
-        self._joined = policy.joined
-
-    def forward(self, part: MicroBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Values of the pairs' response tokens and the mask of those, both (pairs, L), L the longest response."""
-        ids, mask, response_mask = self._joined(part.prompts, part.responses)
-        output = self.base(input_ids=ids, attention_mask=mask, position_ids=positions(mask))
-        before = output.last_hidden_state[:, -response_mask.shape[1] - 1 : -1]
-        return self.head(before.float())[..., 0], response_mask
-
-
 @dataclass
 class Critic:
-    """A value model with its optimiser and settings."""
+    """A value model with its optimiser and settings; ``epochs`` None: as many as the policy's."""
 
     model: ValueModel
     optimizer: torch.optim.Optimizer
     value_clip: float
+    epochs: int | None
 
 
 @dataclass(frozen=True)
@@ -66,11 +41,11 @@ class Targets:
     return_NL: FloatArray
 
 
-def make_critic(policy: LocalPolicy, config: CriticSettings, weight_decay: float) -> Critic:
-    """A critic with the policy's present weights, learning at its own constant rate."""
-    model = ValueModel(policy)
+def make_critic(policy: TrainedPolicy, config: CriticSettings, weight_decay: float) -> Critic:
+    """A critic that learns at its own constant rate."""
+    model = policy.value_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=weight_decay, fused=True)
-    return Critic(model, optimizer, config.value_clip)
+    return Critic(model, optimizer, config.value_clip, config.epochs)
 
 
 @torch.no_grad()
@@ -80,7 +55,7 @@ def values(critic: Critic, generations: Sequence[Generation], batch_rows: int) -
     mask_NL = response_mask(generations)
     value_NL = np.zeros(mask_NL.shape, dtype=np.float32)
     for part in micro_batches(token_pairs(generations), range(len(generations)), batch_rows):
-        value, _ = critic.model(part)
+        value, _ = critic.model(part.prompts, part.responses)
         value_NL[part.rows, : value.shape[1]] = value.cpu().numpy()[part.pair_of]
     return np.where(mask_NL, value_NL, np.float32(0))
 
@@ -102,14 +77,14 @@ def update_critic(
     *,
     rng: np.random.Generator,
 ) -> dict[str, float]:
-    """Regress the values to ``targets`` over ``config.epochs`` passes; token means as ``critic/*`` metrics.
+    """Regress the values to ``targets`` over as many passes as the policy's or its own; means as ``critic/*`` metrics.
 
     ``critic/value`` and ``critic/return`` are means before the update, ``critic/loss`` is one over its mini-batches.
     """
     critic.model.eval()
     sums: dict[str, float] = defaultdict(float)
     steps = 0
-    for _ in range(config.epochs):
+    for _ in range(critic.epochs or config.epochs):
         for rows in mini_batches(len(generations), config.mini_batch_rows, rng):
             critic.optimizer.zero_grad()
             sums["critic/loss"] += _accumulate(critic, generations, rows, targets, config)
@@ -131,7 +106,7 @@ def _accumulate(
     tokens = sum(len(generations[row].response_ids) for row in rows)
     total = 0.0
     for part in micro_batches(token_pairs(generations), rows, config.micro_batch_rows):
-        value, mask = critic.model(part)
+        value, mask = critic.model(part.prompts, part.responses)
         length, index = value.shape[1], torch.tensor(part.pair_of, device=value.device)
         old = torch.from_numpy(targets.value_NL[part.rows, :length]).to(value.device)
         target = torch.from_numpy(targets.return_NL[part.rows, :length]).to(value.device)

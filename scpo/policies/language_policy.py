@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.generation import Generation
+from scpo.generation import Generation, Ids
+from scpo.policies.base import TokenStatistics, ValueModel
 from scpo.policies.encoding import decode, encode
-from scpo.policies.loss import TokenStatistics, token_statistics
+from scpo.policies.loss import token_statistics
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -139,11 +142,45 @@ class LocalPolicy:
         mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
         return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
 
+    def value_model(self) -> ValueModel:
+        """A copy of the model's base with a scalar head."""
+        return LanguageValue(self)
+
+    def save(self, folder: Path) -> None:
+        """A Hugging Face model folder."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, **options: Any) -> Any:
         """The model's output on ``ids``; positions count the tokens of ``mask``, which may reach back into a cache."""
         return self.model(
             input_ids=ids, attention_mask=mask, position_ids=positions(mask)[:, -ids.shape[1] :], **options
         )
+
+
+class LanguageValue(ValueModel):
+    """The policy's base, copied, with a scalar head.
+
+    The head starts at zero, so that the first values are 0 and nothing about them is random (paper silent).
+
+    Args:
+        policy: Gives the base, and the padding.
+    """
+
+    def __init__(self, policy: LocalPolicy) -> None:
+        super().__init__()
+        self.base = copy.deepcopy(policy.model.base_model)
+        self.head = torch.nn.Linear(policy.model.config.hidden_size, 1, device=policy.device)
+        torch.nn.init.zeros_(self.head.weight)
+        torch.nn.init.zeros_(self.head.bias)
+        self._joined = policy.joined
+
+    def forward(self, prompts: Sequence[Ids], responses: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
+        """See :class:`scpo.policies.base.ValueModel`."""
+        ids, mask, response_mask = self._joined(prompts, responses)
+        output = self.base(input_ids=ids, attention_mask=mask, position_ids=positions(mask))
+        before = output.last_hidden_state[:, -response_mask.shape[1] - 1 : -1]
+        return self.head(before.float())[..., 0], response_mask
 
 
 def positions(mask: torch.Tensor) -> torch.Tensor:

@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from scpo.policies.base import TokenStatistics
+
 if TYPE_CHECKING:
     from scpo.schema import LossConfig
-
-
-@dataclass(frozen=True)
-class TokenStatistics:
-    """What a forward pass of the policy says about response tokens, all of shape (N, L)."""
-
-    logprob_NL: torch.Tensor
-    entropy_NL: torch.Tensor
 
 
 @dataclass(frozen=True)

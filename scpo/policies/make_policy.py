@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from scpo.envs.base import DemonstratingEnvironment, Environment
 from scpo.errors import ConfigError
+from scpo.policies.base import TrainedPolicy
+from scpo.policies.choice.imitation import imitating_policy
 from scpo.policies.language_policy import LocalPolicy
 from scpo.policies.model import load_huggingface, pick_device
 from scpo.policies.warm_start import warm_started
@@ -18,22 +20,32 @@ if TYPE_CHECKING:
 
 def make_policy(
     config: RunConfig, environment: Environment, should_stop: Callable[[], bool] = lambda: False
-) -> LocalPolicy:
-    """Warm-start a tiny policy, or load a Hugging Face model.
+) -> TrainedPolicy:
+    """Warm-start a small policy, or load a Hugging Face model.
 
     Raises:
         ConfigError: The model cannot read this environment's prompts, or cannot be loaded.
     """
+    if config.model.kind == "choice":
+        return imitating_policy(
+            config.model,
+            config.env,
+            _demonstrating(config, environment),
+            Path(config.machine.cache_dir),
+            should_stop,
+        ).to(pick_device(config.machine.device))
     if config.model.kind == "tiny":
         if config.env.prompt != "compact":
             raise ConfigError(
                 f"model={config.model.name} reads only env.prompt=compact, got env.prompt={config.env.prompt}: "
                 "its tokenizer and warm start are made for that prompt"
             )
-        if not isinstance(environment, DemonstratingEnvironment):
-            raise ConfigError(f"env={config.env.name} has no demonstrations to warm-start model={config.model.name} on")
         model, tokenizer = warm_started(
-            config.model, config.env, environment, Path(config.machine.cache_dir), should_stop
+            config.model,
+            config.env,
+            _demonstrating(config, environment),
+            Path(config.machine.cache_dir),
+            should_stop,
         )
     elif config.model.kind == "huggingface":
         model, tokenizer = load_huggingface(config.model)
@@ -46,3 +58,9 @@ def make_policy(
         max_response_tokens=config.trainer.max_response_tokens,
         batch_rows=config.trainer.rollout_batch,
     )
+
+
+def _demonstrating(config: RunConfig, environment: Environment) -> DemonstratingEnvironment:
+    if not isinstance(environment, DemonstratingEnvironment):
+        raise ConfigError(f"env={config.env.name} has no demonstrations to warm-start model={config.model.name} on")
+    return environment

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from scpo.envs.base import DemonstratingEnvironment, Demonstration
+from scpo.policies.kept import heed, made_once
 from scpo.policies.language_policy import LocalPolicy
 from scpo.policies.model import build_tiny, load_pretrained
 from scpo.policies.word_tokenizer import train_tokenizer
@@ -48,13 +46,11 @@ def warm_started(
     Raises:
         KeyboardInterrupt: ``should_stop`` said yes before it was there.
     """
-    folder = cache_dir / "warm_start" / cache_key(model, env, environment)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock"), should_stop):
-        if not folder.exists():
-            scratch = folder.with_suffix(f".tmp-{os.getpid()}")
-            _make(model, environment, scratch, should_stop)
-            scratch.rename(folder)
+
+    def make(folder: Path) -> None:
+        _make(model, environment, folder, should_stop)
+
+    folder = made_once(cache_dir / "warm_start" / cache_key(model, env, environment), make, should_stop)
     return load_pretrained(str(folder))
 
 
@@ -68,32 +64,6 @@ def cache_key(model: TinyModel, env: EnvConfig, environment: DemonstratingEnviro
         "train_panel": environment.panel("train").sha256,
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-
-@contextmanager
-def _locked(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
-    with path.open("w") as file:
-        if not (free := _try_lock(file)):
-            logger.info("waiting for the warm start that another run makes")
-        while not free:
-            _heed(should_stop)
-            time.sleep(0.2)
-            free = _try_lock(file)
-        yield
-
-
-def _try_lock(file: TextIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _heed(should_stop: Callable[[], bool]) -> None:
-    """Stopping here loses nothing but time: no training step was taken yet."""
-    if should_stop():
-        raise KeyboardInterrupt
 
 
 def _make(
@@ -111,7 +81,6 @@ def _make(
         report = imitate(policy, tokenizer, demonstrations, model.warm_start, should_stop)
     finally:
         torch.set_num_threads(threads)
-    shutil.rmtree(folder, ignore_errors=True)
     policy.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "warm_start.json").write_text(json.dumps({"seconds": time.monotonic() - started, **report}))
@@ -139,7 +108,7 @@ def imitate(
     losses = []
     batches = _batches(rows, config)
     for step in progress(range(config.steps), "warm start", "update"):
-        _heed(should_stop)
+        heed(should_stop)
         rate = min(1.0, (step + 1) / 50) * (1 - 0.9 * step / config.steps)
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * rate

@@ -25,7 +25,16 @@ from scpo.schema.method import (
     TrainedMethod,
     method_label,
 )
-from scpo.schema.model import ApiModel, HuggingFaceModel, ModelConfig, Prices, TinyModel, WarmStart
+from scpo.schema.model import (
+    ApiModel,
+    ChoiceModel,
+    HuggingFaceModel,
+    Imitation,
+    ModelConfig,
+    Prices,
+    TinyModel,
+    WarmStart,
+)
 from scpo.schema.requirements import PROVIDES, misfit, required
 from scpo.schema.run import (
     MACHINE_SECTIONS,
@@ -47,7 +56,7 @@ from scpo.schema.scorer import (
     ScorerConfig,
     ScorerRuntime,
 )
-from scpo.schema.search import Choice, Dimension, LogRange, MedianPruning, SamplerConfig, Scale, Search, StepRange
+from scpo.schema.search import Choice, Dimension, LogRange, MedianPruning, SamplerConfig, Search, StepRange
 from scpo.schema.trainer import (
     LocalTrainer,
     LossConfig,
@@ -58,6 +67,7 @@ from scpo.schema.trainer import (
     VerlSettings,
     VerlTrainer,
 )
+from scpo.strict import Scale
 
 __all__ = [
     "AGENT_LABELS",
@@ -73,6 +83,7 @@ __all__ = [
     "BenchmarkTraining",
     "BiEncoderScorer",
     "Choice",
+    "ChoiceModel",
     "CrossEncoderScorer",
     "Dimension",
     "DynamicSampling",
@@ -85,6 +96,7 @@ __all__ = [
     "GeneratedShop",
     "GoalPanelConfig",
     "HuggingFaceModel",
+    "Imitation",
     "IndependentSampling",
     "LauncherConfig",
     "LexicalScorer",

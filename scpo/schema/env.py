@@ -61,7 +61,7 @@ class AlfworldConfig(Strict):
     name: Literal["alfworld"]
     games: Literal["generated", "official"]
     generated: GeneratedGames
-    prompt: Literal["verl_agent", "compact"]
+    prompt: Literal["verl_agent", "compact", "memory"]
     history_length: NonNegativeInt
     horizon: PositiveInt
     win_reward: PositiveFloat

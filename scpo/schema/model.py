@@ -5,10 +5,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from scpo.advantages.gae import CriticSettings
 from scpo.strict import Strict
 
 
-class WarmStart(Strict):
+class Imitation(Strict):
     """Supervised start of a small policy on demonstrations: walkthroughs with exploratory detours."""
 
     games: PositiveInt
@@ -18,8 +19,13 @@ class WarmStart(Strict):
     steps: PositiveInt
     batch_size: PositiveInt
     learning_rate: PositiveFloat
-    prompt_loss_weight: NonNegativeFloat
     seed: NonNegativeInt
+
+
+class WarmStart(Imitation):
+    """The same of a language model, which learns its prompts' words beside the responses."""
+
+    prompt_loss_weight: NonNegativeFloat
 
 
 class TinyModel(Strict):
@@ -35,6 +41,24 @@ class TinyModel(Strict):
     initializer_range: PositiveFloat
     init_seed: NonNegativeInt
     warm_start: WarmStart
+
+
+class ChoiceModel(Strict):
+    """A policy that scores the commands a prompt lists, from hashed features of state and command.
+
+    A ``table_rows`` x ``width`` table of feature embeddings, drawn with standard deviation ``init_scale``, and one
+    hidden layer. ``value_model`` is the critic's, for PPO.
+    """
+
+    kind: Literal["choice"]
+    name: str
+    table_rows: Annotated[int, Field(ge=2)]
+    width: PositiveInt
+    hidden_size: PositiveInt
+    init_scale: PositiveFloat
+    init_seed: NonNegativeInt
+    imitation: Imitation
+    value_model: CriticSettings
 
 
 class HuggingFaceModel(Strict):
@@ -82,4 +106,4 @@ class ApiModel(Strict):
     prices: Prices
 
 
-ModelConfig = Annotated[TinyModel | HuggingFaceModel | ApiModel, Field(discriminator="kind")]
+ModelConfig = Annotated[TinyModel | ChoiceModel | HuggingFaceModel | ApiModel, Field(discriminator="kind")]

@@ -8,10 +8,10 @@ from scpo.errors import ConfigError
 from scpo.schema.env import EnvConfig
 from scpo.schema.method import METHOD_LABELS, MethodConfig, TrainedMethod
 from scpo.schema.model import ModelConfig
-from scpo.schema.requirements import misfit
+from scpo.schema.requirements import misfit, required
 from scpo.schema.scorer import ScorerConfig, ScorerRuntime
 from scpo.schema.trainer import TrainerConfig
-from scpo.strict import Strict
+from scpo.strict import Scale, Strict
 
 
 class WandbConfig(Strict):
@@ -86,7 +86,7 @@ LauncherConfig = Annotated[LocalLauncher | SlurmLauncher, Field(discriminator="n
 class RunConfig(Strict):
     """Everything that determines one run (``machine``, ``wandb`` and ``launcher`` aside, which say where it runs)."""
 
-    scale: Literal["mini", "paper"]
+    scale: Scale
     seed: NonNegativeInt
     method: MethodConfig
     env: EnvConfig
@@ -125,7 +125,7 @@ class RunConfig(Strict):
                 )
             return self
         agent = self.method.agent
-        if agent.name != "plain" and model.kind == "tiny":
+        if agent.name != "plain" and model.kind in ("tiny", "choice"):
             raise ValueError(
                 f"method={self.method.name} needs a model that follows instructions (kind huggingface or api), got "
                 f"model={model.name}, which writes bare commands; allowed for it: method=plain"
@@ -135,6 +135,18 @@ class RunConfig(Strict):
                 f"method={self.method.name} with model={model.name} reads env.prompt=verl_agent, got compact: that "
                 "prompt holds no instructions. Add env.prompt=verl_agent and, for room to think, "
                 "trainer.max_prompt_tokens=2048 trainer.max_response_tokens=512"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _choice_policy_is_served(self) -> Self:
+        if self.model.kind == "choice":
+            if reason := _no_choice(self):
+                raise ValueError(reason)
+        elif self.env.prompt == "memory":
+            raise ValueError(
+                f"env.prompt=memory is read by model=choice alone, got model={self.model.name}; its prompt is "
+                f"env.prompt={'compact' if self.model.kind == 'tiny' else 'verl_agent'}"
             )
         return self
 
@@ -152,6 +164,31 @@ class RunConfig(Strict):
             )
 
 
+def _no_choice(config: RunConfig) -> str | None:
+    """Why a choice policy cannot run this configuration; None: it can."""
+    if config.trainer.name != "local":
+        return (
+            f"model=choice trains on trainer=local only, got trainer={config.trainer.name}: it chooses among commands "
+            "and writes no text, so there is nothing for a text engine to do"
+        )
+    if config.env.prompt != "memory":
+        return (
+            f"model=choice reads only env.prompt=memory, got env={config.env.name} with env.prompt="
+            f"{config.env.prompt}; scale=study sets all that it needs, on env=alfworld"
+        )
+    if config.trainer.max_response_tokens != 1:
+        return (
+            "model=choice answers with one token, the number of a command: trainer.max_response_tokens must be 1, got "
+            f"{config.trainer.max_response_tokens}; scale=study sets it"
+        )
+    if "hindsight_logprob" in required(config.method):
+        return (
+            f"method={config.method.name} needs hindsight_logprob, which model=choice does not provide: its hindsight "
+            "is text before the prompt, of which a choice policy reads nothing; models that do: tiny, huggingface"
+        )
+    return None
+
+
 MACHINE_SECTIONS = ("machine", "wandb", "launcher")
 
 
@@ -165,7 +202,7 @@ class ExperimentRow(Strict):
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     label: str
     overrides: tuple[str, ...]
-    scales: tuple[Literal["mini", "paper"], ...] = ("mini", "paper")
+    scales: tuple[Scale, ...] = ("mini", "study", "paper")
 
     @model_validator(mode="before")
     @classmethod
@@ -175,16 +212,34 @@ class ExperimentRow(Strict):
         return data
 
 
-AxisValues = tuple[str | int, ...]
+AxisValues = tuple[str | int, ...] | PositiveInt
+"""Values, or of seeds their number: 0, 1, 2, ..."""
 
 
 class Experiment(Strict):
     """``conf/experiment/<name>.yaml``: rows x the product of the axes (``env``, ``model``, ``seeds``).
 
-    An axis is a list of values, or one list for each scale.
+    An axis is a list of values (seeds: or how many), or one for each scale. ``overrides`` are every row's, before its
+    own; those of the command line win over them.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     title: str
-    axes: dict[Literal["env", "model", "seeds"], AxisValues | dict[Literal["mini", "paper"], AxisValues]]
+    axes: dict[Literal["env", "model", "seeds"], AxisValues | dict[Scale, AxisValues]]
+    overrides: tuple[str, ...] = ()
     rows: Annotated[tuple[ExperimentRow, ...], Field(min_length=1)]
+
+    def axis(self, name: Literal["env", "model", "seeds"], scale: Scale) -> tuple[str | int, ...]:
+        """The values of an axis at a scale; none where it has none."""
+        values = self.axes.get(name, ())
+        if isinstance(values, dict):
+            values = values.get(scale, ())
+        return tuple(range(values)) if isinstance(values, int) else values
+
+    @model_validator(mode="after")
+    def _only_seeds_are_counted(self) -> Self:
+        for name in ("env", "model"):
+            values = self.axes.get(name, ())
+            if any(isinstance(one, int) for one in (values.values() if isinstance(values, dict) else [values])):
+                raise ValueError(f"experiment {self.name}: axis {name} is a list of names; only seeds may be a number")
+        return self

@@ -4,9 +4,8 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from scpo.strict import Strict
+from scpo.strict import Scale, Strict
 
-Scale = Literal["mini", "paper"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 Seeds = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
 T = TypeVar("T")

@@ -46,10 +46,16 @@ def explain_host(override: str, got: str, hosts: Sequence[str]) -> str:
     )
 
 
+_NO_SCALE_OF_ENV = re.compile(r"'scale/env/([a-z]+)_([a-z_]+)'")
+
+
 def explain_hydra(
     error: Exception, overrides: Sequence[object], default: Callable[[], dict[str, Any]], model: type[BaseModel]
 ) -> str:
     """A composition that failed: find the override at fault and say what would have been right."""
+    if missing := _NO_SCALE_OF_ENV.search(str(error)):
+        scale, env = missing.groups()
+        return f"scale={scale} has no settings for env={env}; conf/scale/env/{scale}_*.yaml are what it has"
     for override in map(str, overrides):
         key = override.lstrip("+~").partition("=")[0]
         if key == "method.host" and "'estimator@method.estimator'" in str(error):

@@ -70,19 +70,25 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     matrix = Matrix(experiment, scale, tuple(common))
     for row in experiment.rows:
         if scale in row.scales:
-            for config in _row_runs(row, axes, common):
+            for config in _row_runs(row, axes, parse_all(experiment.overrides), common):
                 matrix.add(row, config)
     return matrix
 
 
-def _row_runs(row: ExperimentRow, axes: dict[str, list[Any]], common: Sequence[Override]) -> Iterator[RunConfig]:
+def _row_runs(
+    row: ExperimentRow, axes: dict[str, list[Any]], shared: Sequence[Override], common: Sequence[Override]
+) -> Iterator[RunConfig]:
     own = parse_all(row.overrides)
     fixed = {override.key for override in own}  # an axis that a row sets itself does not vary that row
     groups = {axis: values for axis, values in axes.items() if axis != "seeds" and axis not in fixed}
+    given = {override.key for override in common}
+    kept = [override for override in shared if override.key not in given]  # of the experiment's, what nobody overrode
     for choice in product(*groups.values()):
         chosen = [f"{axis}={value}" for axis, value in zip(groups, choice, strict=True)]
         try:
-            yield from seeded_runs([*parse_all(chosen), *own, *common], [None] if "seed" in fixed else axes["seeds"])
+            yield from seeded_runs(
+                [*parse_all(chosen), *kept, *own, *common], [None] if "seed" in fixed else axes["seeds"]
+            )
         except ConfigError as error:
             raise ConfigError(f"row {row.name}: {error}") from None
 
@@ -131,9 +137,7 @@ def _values(override: Override) -> list[Any]:
 
 
 def _axis(experiment: Experiment, axis: str, scale: str) -> list[Any]:
-    values: Any = dict(experiment.axes).get(axis)  # type: ignore[call-overload]
-    if isinstance(values, dict):
-        values = values.get(scale)
+    values = experiment.axis(axis, scale)  # type: ignore[arg-type]  # both are what the schema allows
     if not values:
         raise ConfigError(
             f"conf/experiment/{experiment.name}.yaml has no {axis} for scale={scale}; "

@@ -4,7 +4,7 @@ import math
 import re
 from pathlib import Path
 
-from scpo.schema import ApiModel, HuggingFaceModel, RunConfig, TinyModel
+from scpo.schema import ApiModel, ChoiceModel, HuggingFaceModel, ModelConfig, RunConfig, TinyModel
 
 GIB = 1 << 30
 PROCESS_GIB = 1.4  # peak of a mini run: 0.95 GiB on ALFWorld, 1.3 GiB on WebShop, measured with scale=mini
@@ -12,10 +12,12 @@ LOGS_GIB = 0.05  # logs and diagnostics of a mini run: 16 MB with its checkpoint
 BYTES = {"float32": 4, "bfloat16": 2}
 
 
-def parameters(model: TinyModel | HuggingFaceModel | ApiModel) -> float | None:
+def parameters(model: ModelConfig) -> float | None:
     """How many parameters a model has: from its shape, its files or its name; None if nothing tells."""
     if isinstance(model, ApiModel):
         return 0
+    if isinstance(model, ChoiceModel):
+        return model.table_rows * (model.width + 1) + (model.width + 2) * model.hidden_size + model.width + 1
     if isinstance(model, TinyModel):
         per_layer = 4 * model.hidden_size**2 + 3 * model.hidden_size * model.intermediate_size
         return model.layers * per_layer

@@ -9,6 +9,7 @@ import pytest
 from analysis.methods import METHODS, TRAINED
 from analysis.published import main_table
 from scpo.advantages.registry import ESTIMATORS
+from scpo.errors import ConfigError
 from scpo.schema import AGENT_LABELS, HOSTS
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.identity import run_id
@@ -25,8 +26,20 @@ NEEDS = {  # what a choice cannot be composed without
     "method=hcapo": ["trainer=local"],
     "method=react": INSTRUCTED,
     "method=reflexion": INSTRUCTED,
+    "model=choice": ["trainer=local", "env.prompt=memory", "trainer.max_response_tokens=1"],
     "model=gpt_4o": ["method=plain", "env.prompt=verl_agent"],
     "model=gemini_2_5_pro": ["method=plain", "env.prompt=verl_agent"],
+}
+REFUSED_AT_STUDY = {  # what a choice policy cannot do, or nobody has set up for it
+    "env=webshop": "no settings for env=webshop;",
+    "env=webshop_paper": "no settings for env=webshop_paper;",
+    "method=hcapo": "needs hindsight_logprob, which model=choice does not provide",
+    "model=tiny": "env.prompt=memory is read by model=choice alone",
+    "model=qwen2_5_1_5b": "env.prompt=memory is read by model=choice alone",
+    "model=qwen2_5_7b": "env.prompt=memory is read by model=choice alone",
+    "trainer=verl": "model=choice trains on trainer=local only",
+    "trainer=verl_agent": "model=choice trains on trainer=local only",
+    "trainer=verl_cpu": "model=choice trains on trainer=local only",
 }
 LEAF = re.compile(r"\s*[a-z_0-9]+: +[^#\s&{]")
 SELF_EXPLAINING = re.compile(r"\s*(name|label|title|kind|scale):|\s*- ")
@@ -37,7 +50,15 @@ SOURCE = re.compile(r"\b(ours|[Pp]aper|Table|section|arXiv|appendix|A (control|p
 def test_every_choice_composes_at_every_scale(choice):
     for scale in options("scale"):
         words = [choice] if choice.startswith("scale=") else [f"scale={scale}", choice]
-        assert run_id(compose_run([*words, *NEEDS.get(choice, [])]))
+        if scale != "study" or choice not in REFUSED_AT_STUDY:
+            assert run_id(compose_run([*words, *NEEDS.get(choice, [])]))
+
+
+@pytest.mark.parametrize("choice", REFUSED_AT_STUDY)
+def test_what_the_study_scale_cannot_serve_is_refused_in_one_line(choice):
+    with pytest.raises(ConfigError, match=REFUSED_AT_STUDY[choice]) as refused:
+        compose_run(["scale=study", choice, *NEEDS.get(choice, [])])
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", options("experiment"))

@@ -27,7 +27,7 @@ from scpo.envs.panel import shuffled
 from scpo.errors import PanelError
 from scpo.progress import progress
 from scpo.schema.env import AlfworldConfig
-from scpo.schema.model import WarmStart
+from scpo.schema.model import Imitation
 
 logger = logging.getLogger(__name__)
 _TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
@@ -43,7 +43,7 @@ Habits = Mapping[str, Mapping[str, int]]
 def demonstrations(
     engine: Engine,
     config: AlfworldConfig,
-    warm_start: WarmStart,
+    warm_start: Imitation,
     *,
     trained_on: Collection[str],
     open_engine: Callable[[], Engine],
@@ -64,7 +64,7 @@ def demonstrations(
     """
     games = _games(engine.source, warm_start, trained_on)
     habits = _habits(engine.source.read(game_id).walkthrough for game_id in games)
-    job = _Job(config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS}), warm_start, habits)
+    job = _Job(config.model_copy(update={"horizon": _ENDLESS}), warm_start, habits)
     processes = min(processes or _cores(), len(games))
     parts = [games[first::_PARTS] for first in range(min(_PARTS, len(games)))]
     if processes == 1:
@@ -87,7 +87,7 @@ class _Job:
     """What every demonstration needs to know; ``config``: of the episodes that are shown."""
 
     config: AlfworldConfig
-    warm_start: WarmStart
+    warm_start: Imitation
     habits: Habits
 
 
@@ -95,7 +95,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _games(source: GameSource, warm_start: WarmStart, trained_on: Collection[str]) -> list[str]:
+def _games(source: GameSource, warm_start: Imitation, trained_on: Collection[str]) -> list[str]:
     candidates = shuffled(source.ids("train"), warm_start.seed)
     fresh = (game for game in candidates if game not in trained_on and source.playable(game))
     games = list(islice(fresh, warm_start.games))

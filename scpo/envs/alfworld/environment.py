@@ -16,7 +16,7 @@ from scpo.envs.panel import draw
 from scpo.errors import EnvironmentFailure, GameError, PanelError
 from scpo.schema import FAMILIES
 from scpo.schema.env import AlfworldConfig, PanelConfig
-from scpo.schema.model import WarmStart
+from scpo.schema.model import Imitation
 
 
 class AlfworldEnvironment:
@@ -110,7 +110,7 @@ class AlfworldEnvironment:
             self.engine.drop(task.id)
             raise EnvironmentFailure(f"game {task.id} failed on its way to a plan: {error}") from error
 
-    def demonstrations(self, config: WarmStart, processes: int | None = None) -> list[Demonstration]:
+    def demonstrations(self, config: Imitation, processes: int | None = None) -> list[Demonstration]:
         """See ``scpo.envs.alfworld.demonstrations``."""
         return demonstrations(
             self.engine,

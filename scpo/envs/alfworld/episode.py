@@ -1,4 +1,4 @@
-"""One rollout of one ALFWorld game, with verl-agent's protocol or the compact one for small policies."""
+"""One rollout of one ALFWorld game, with verl-agent's protocol or one of those for small policies."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Interface:
 INTERFACES = {
     "verl_agent": Interface(prompts.verl_agent, partial(project, require_think=True, tail=UNTAGGED_TAIL)),
     "compact": Interface(prompts.compact, partial(project_compact, tail=UNTAGGED_TAIL)),
+    "memory": Interface(prompts.memory, partial(project_compact, tail=UNTAGGED_TAIL)),
 }
 
 

@@ -1,4 +1,4 @@
-"""What a policy reads: verl-agent's prompt, or a compact one for small policies.
+"""What a policy reads: verl-agent's prompt, a compact one for small policies, or one with a memory for the smallest.
 
 The two verl-agent templates are protocol constants: results compare only if every policy reads the same text. They are
 carried over from https://github.com/langfengQ/verl-agent, commit 796ed31, agent_system/environments/prompts/alfworld.py
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 
+from scpo.envs.alfworld.engine.world import NOTHING_HAPPENS
 from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.projection import CLOSE_TAG, OPEN_TAG
 
@@ -86,8 +87,44 @@ def compact(transcript: Transcript, history_length: int) -> str:
 
 
 def compact_response(command: str) -> str:
-    """The response to a compact prompt that executes this command."""
+    """The response to a compact prompt, or to one with a memory, that executes this command."""
     return f"{command} {CLOSE_TAG}"
+
+
+def memory(transcript: Transcript, _history_length: int) -> str:
+    """Task, what is in hand and was done to it, place, last command, step, sightings, admissible commands.
+
+    A policy without a memory of its own can search with it, for it says what was seen where and how many steps ago. It
+    is a function of the transcript alone. The commands are those that the game admits, without ``help``::
+
+        task: put a hot mug in safe.
+        holding: mug 1 | hot
+        at: microwave 1
+        last: heat mug 1 with microwave 1
+        step: 4
+        seen desk 2 | 3: pen 1
+        seen microwave 1 | 1: closed
+        > close microwave 1
+        > go to desk 1
+    """
+    taken = len(transcript.history)
+    nothing = " | nothing" if transcript.observation == NOTHING_HAPPENS else ""
+    lines = [
+        f"task: {transcript.task}",
+        f"holding: {transcript.held} | {' '.join(transcript.treatments.get(transcript.held, ()))}",
+        f"at: {transcript.location}",
+        f"last: {transcript.history[-1][1].strip() if taken else ''}{nothing}",
+        f"step: {taken}",
+    ]
+    for place, sighting in transcript.sightings.items():
+        things = "closed" if sighting.things is None else ", ".join(sighting.things)
+        lines.append(f"seen {place} | {taken - 1 - sighting.step}: {things}")
+    return "\n".join([*lines, _listed(transcript.admissible)])
+
+
+@functools.lru_cache(maxsize=16384)
+def _listed(admissible: tuple[str, ...]) -> str:
+    return "\n".join(f"> {command}" for command in admissible if command != "help")
 
 
 def _held(transcript: Transcript) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from scpo.envs.alfworld.sightings import Sightings
+
 _TASK = "Your task is to: "
 _GO_TO = re.compile(r"go to ([a-z]+) (\d+)")
 _TREATED = {"heat": "hot", "cool": "cool", "clean": "clean"}
@@ -23,6 +25,7 @@ class Transcript:
         location: Receptacle that the agent went to last; empty at the start.
         held: Name of the object in hand; empty if none.
         treatments: What was done to each object: "hot", "cool", "clean".
+        sightings: What was seen in which receptacle, and when.
     """
 
     opening: str
@@ -32,6 +35,7 @@ class Transcript:
     location: str = ""
     held: str = ""
     treatments: dict[str, list[str]] = field(default_factory=dict)
+    sightings: Sightings = field(default_factory=Sightings)
 
     def __post_init__(self) -> None:
         self.observation = self.opening
@@ -53,6 +57,7 @@ class Transcript:
         self.observation, self.admissible = observation, admissible
         if executed:
             self._track(action.strip())
+            self.sightings.record(len(self.history) - 1, action.strip(), observation)
 
     def _track(self, action: str) -> None:
         verb, _, rest = action.partition(" ")

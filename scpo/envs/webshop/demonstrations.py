@@ -22,7 +22,7 @@ from scpo.envs.webshop.shop.shopper import buy
 from scpo.errors import PanelError
 from scpo.progress import progress
 from scpo.schema.env import WebshopConfig
-from scpo.schema.model import WarmStart
+from scpo.schema.model import Imitation
 
 _ENDLESS = 10_000  # a demonstration is as long as it is
 _NUMBERS = 1000  # prices in whole dollars
@@ -32,7 +32,7 @@ def demonstrations(
     config: WebshopConfig,
     panels: GoalPanels,
     start: Callable[[Task, WebshopConfig], WebshopEpisode],
-    warm_start: WarmStart,
+    warm_start: Imitation,
 ) -> list[Demonstration]:
     """Demonstrations on training goals outside the training panel, ``demonstrations_per_game`` for each.
 
@@ -64,7 +64,7 @@ def vocabulary(catalogue: Catalogue, panels: GoalPanels) -> list[str]:
     return [*products, *sorted(wishes), " ".join(map(str, range(_NUMBERS))), actions, MARKS]
 
 
-def _tasks(panels: GoalPanels, warm_start: WarmStart) -> list[Task]:
+def _tasks(panels: GoalPanels, warm_start: Imitation) -> list[Task]:
     trained_on = {task.id for task in panels.panel("train").tasks}
     fresh = (task_id for task_id in shuffled(panels.candidates("train"), warm_start.seed) if task_id not in trained_on)
     ids = list(islice(fresh, warm_start.games))

@@ -13,7 +13,7 @@ from scpo.envs.webshop.panels import GoalPanels, place
 from scpo.envs.webshop.shop.shop import WebShop
 from scpo.errors import CatalogueError
 from scpo.schema.env import WebshopConfig
-from scpo.schema.model import WarmStart
+from scpo.schema.model import Imitation
 
 
 class WebshopEnvironment:
@@ -62,7 +62,7 @@ class WebshopEnvironment:
         shop.reset(index)
         return WebshopEpisode(task, shop, config or self.config)
 
-    def demonstrations(self, config: WarmStart) -> list[Demonstration]:
+    def demonstrations(self, config: Imitation) -> list[Demonstration]:
         """See ``scpo.envs.webshop.demonstrations``."""
         return demonstrations(self.config, self.panels, lambda task, shown: self.start(task, 0, shown), config)
 

@@ -16,8 +16,7 @@ from scpo.tracking.folder import CHECKPOINT_MARKER
 from scpo.whole_file import sync
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
+    from scpo.policies.base import TrainedPolicy
     from scpo.policies.critic import Critic
 
 logger = logging.getLogger(__name__)
@@ -25,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint: a Hugging Face model folder, the optimiser's state, and the critic with its own."""
+    """A complete checkpoint: the policy as it saves itself, the optimiser's state, and the critic with its own."""
 
     step: int
     folder: Path
@@ -34,8 +33,7 @@ class Checkpoint:
 def save_checkpoint(
     folder: Path,
     step: int,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    policy: TrainedPolicy,
     optimizer: torch.optim.Optimizer,
     *,
     keep: int,
@@ -52,7 +50,7 @@ def save_checkpoint(
     try:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        _write(scratch, step, model, tokenizer, optimizer, critic=critic)
+        _write(scratch, step, policy, optimizer, critic=critic)
         shutil.rmtree(target, ignore_errors=True)
         scratch.rename(target)
         sync(folder)
@@ -72,16 +70,14 @@ def save_checkpoint(
 def _write(
     scratch: Path,
     step: int,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    policy: TrainedPolicy,
     optimizer: torch.optim.Optimizer,
     *,
     critic: Critic | None,
 ) -> None:
     from safetensors.torch import save_file, save_model
 
-    model.save_pretrained(scratch)
-    tokenizer.save_pretrained(scratch)
+    policy.save(scratch)
     save_file(_optimizer_tensors(optimizer), scratch / "optimizer.safetensors")
     if critic is not None:
         save_model(critic.model, str(scratch / "critic.safetensors"))
@@ -113,7 +109,7 @@ def complete_checkpoints(folder: Path) -> list[Checkpoint]:
 
 def load_checkpoint(
     checkpoint: Checkpoint,
-    model: PreTrainedModel,
+    policy: TrainedPolicy,
     optimizer: torch.optim.Optimizer,
     *,
     critic: Critic | None = None,
@@ -126,10 +122,10 @@ def load_checkpoint(
     from safetensors.torch import load_file, load_model
 
     try:
-        load_model(model, checkpoint.folder / "model.safetensors", device=str(model.device))
+        load_model(policy.model, checkpoint.folder / "model.safetensors", device=str(policy.device))
         _restore_optimizer(optimizer, load_file(checkpoint.folder / "optimizer.safetensors"))
         if critic is not None:
-            load_model(critic.model, checkpoint.folder / "critic.safetensors", device=str(model.device))
+            load_model(critic.model, checkpoint.folder / "critic.safetensors", device=str(policy.device))
             _restore_optimizer(critic.optimizer, load_file(checkpoint.folder / "critic_optimizer.safetensors"))
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise RecordError(

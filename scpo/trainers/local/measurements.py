@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from scpo.advantages.estimator import OPTIONAL_FIELDS
-from scpo.policies.batches import Ids, micro_batches, token_pairs
-from scpo.policies.language_policy import LocalPolicy
+from scpo.generation import Ids
+from scpo.policies.base import TrainedPolicy
+from scpo.policies.batches import micro_batches, token_pairs
 from scpo.rollout import Trajectory
 from scpo.schema import required
 
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float32]
 
 
-def measure(policy: LocalPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> dict[str, FloatArray]:
+def measure(policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> dict[str, FloatArray]:
     """The columns that ``config.method`` requires, by field name; rows trajectory by trajectory in time order."""
     wanted = sorted(required(config.method) & MEASUREMENTS.keys())
     return {OPTIONAL_FIELDS[name]: MEASUREMENTS[name](policy, trajectories, config) for name in wanted}
 
 
-def entropy(policy: LocalPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> FloatArray:
+def entropy(policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> FloatArray:
     """Mean token entropy of each response under the policy that sampled it, at its temperature, in nats."""
     pairs = [pair for trajectory in trajectories for pair in token_pairs(trajectory.generations)]
     return _scored(policy, pairs, config)[1]
 
 
-def hindsight_logprob(policy: LocalPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> FloatArray:
+def hindsight_logprob(policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> FloatArray:
     """Mean token log-probability, in nats, of each response of a success when the prompt tells how the episode ended.
 
     NaN in failures. The hindsight text comes before the prompt: what a response answers to stays what it follows.
@@ -57,7 +58,7 @@ def hindsight_logprob(policy: LocalPolicy, trajectories: Sequence[Trajectory], c
     return logprob_N
 
 
-def _with_hindsight(policy: LocalPolicy, trajectory: Trajectory, template: str) -> list[tuple[Ids, Ids]]:
+def _with_hindsight(policy: TrainedPolicy, trajectory: Trajectory, template: str) -> list[tuple[Ids, Ids]]:
     """The trajectory's pairs with the hindsight before each prompt; a prompt that was cut loses the same end here."""
     success = "yes" if trajectory.won else "no"
     text = template.format(final_observation=trajectory.results[-1].observation, success=success)
@@ -67,12 +68,14 @@ def _with_hindsight(policy: LocalPolicy, trajectory: Trajectory, template: str) 
     return [(tuple(ids), generation.response_ids) for ids, generation in zip(cut, trajectory.generations, strict=True)]
 
 
-def _cut(ids: list[int], head: int, policy: LocalPolicy) -> list[int]:
-    return ids[:head] + ids[-policy.max_prompt_tokens :]
+def _cut(ids: Sequence[int], head: int, policy: TrainedPolicy) -> Sequence[int]:
+    return [*ids[:head], *ids[-policy.max_prompt_tokens :]]
 
 
 @torch.no_grad()
-def _scored(policy: LocalPolicy, pairs: Sequence[tuple[Ids, Ids]], config: RunConfig) -> tuple[FloatArray, FloatArray]:
+def _scored(
+    policy: TrainedPolicy, pairs: Sequence[tuple[Ids, Ids]], config: RunConfig
+) -> tuple[FloatArray, FloatArray]:
     """Mean token log-probability and mean token entropy of each pair's response, in nats."""
     policy.model.eval()
     logprob_N, entropy_N = np.zeros(len(pairs), dtype=np.float32), np.zeros(len(pairs), dtype=np.float32)
@@ -84,7 +87,7 @@ def _scored(policy: LocalPolicy, pairs: Sequence[tuple[Ids, Ids]], config: RunCo
     return logprob_N, entropy_N
 
 
-MEASUREMENTS: dict[str, Callable[[LocalPolicy, Sequence[Trajectory], RunConfig], FloatArray]] = {
+MEASUREMENTS: dict[str, Callable[[TrainedPolicy, Sequence[Trajectory], RunConfig], FloatArray]] = {
     "entropy": entropy,
     "hindsight_logprob": hindsight_logprob,
 }

@@ -26,8 +26,8 @@ from scpo.envs import make_environment
 from scpo.envs.base import Environment, Task
 from scpo.errors import ScorerError
 from scpo.generation import Generation
+from scpo.policies.base import TrainedPolicy
 from scpo.policies.critic import Critic, make_critic, update_critic
-from scpo.policies.language_policy import LocalPolicy
 from scpo.policies.make_policy import make_policy
 from scpo.progress import progress
 from scpo.rollout import Slot, Trajectory, group_slots, rollout, step_batch
@@ -71,8 +71,8 @@ class Session:
 
     config: RunConfig
     environment: Environment
-    policy: LocalPolicy
-    reference: LocalPolicy | None
+    policy: TrainedPolicy
+    reference: TrainedPolicy | None
     optimizer: torch.optim.Optimizer
     critic: Critic | None
     scorer: PairCache
@@ -135,7 +135,7 @@ def _resume(session: Session, folder: RunFolder, tracker: Tracker) -> int | None
     if not checkpoints:
         tracker.resume_at(-1)
         return None
-    load_checkpoint(checkpoints[-1], session.policy.model, session.optimizer, critic=session.critic)
+    load_checkpoint(checkpoints[-1], session.policy, session.optimizer, critic=session.critic)
     tracker.resume_at(checkpoints[-1].step)
     logger.info("resumed from %s", checkpoints[-1].folder)
     return checkpoints[-1].step
@@ -145,8 +145,7 @@ def _save(session: Session, folder: RunFolder, step: int) -> None:
     save_checkpoint(
         folder.checkpoints,
         step,
-        session.policy.model,
-        session.policy.tokenizer,
+        session.policy,
         session.optimizer,
         keep=session.config.trainer.keep_checkpoints,
         critic=session.critic,

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from scpo.generation import Generation
+from scpo.policies.base import TrainedPolicy
 from scpo.policies.batches import micro_batches, mini_batches, token_pairs
 from scpo.policies.descent import descend
-from scpo.policies.language_policy import LocalPolicy
 from scpo.policies.loss import policy_loss
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ class UpdateBatch:
 
 
 def update(
-    policy: LocalPolicy,
+    policy: TrainedPolicy,
     optimizer: torch.optim.Optimizer,
     batch: UpdateBatch,
     config: TrainerSettings,
     *,
     rng: np.random.Generator,
-    reference: LocalPolicy | None = None,
+    reference: TrainedPolicy | None = None,
 ) -> dict[str, float]:
     """Clipped PPO over ``config.epochs`` passes; returns ``actor/*`` metrics, means over response tokens.
 
@@ -64,13 +64,13 @@ def update(
 
 
 def _accumulate(
-    policy: LocalPolicy,
+    policy: TrainedPolicy,
     batch: UpdateBatch,
     rows: NDArray[np.int64],
     config: TrainerSettings,
     *,
     tokens: int,
-    reference: LocalPolicy | None,
+    reference: TrainedPolicy | None,
 ) -> Iterator[tuple[str, float]]:
     """Add the gradient of one mini-batch, micro-batch by micro-batch, and yield its sums."""
     for part in micro_batches(token_pairs(batch.generations), rows, config.micro_batch_rows):

@@ -42,10 +42,21 @@ class Query:
             yield bound
             return
         predicate, parameters = self.terms[depth]
-        for row in facts.rows(predicate):
+        for row in _possible(parameters, facts.rows(predicate), bound):
             extended = _unify(parameters, row, bound, types)
             if extended is not None:
                 yield from self.assignments(extended, facts, types, depth + 1)
+
+
+def _possible(
+    parameters: Sequence[Parameter], rows: Sequence[Sequence[str]], bound: Bindings
+) -> Sequence[Sequence[str]]:
+    """The rows that fit the first placeholder that is bound; looking at the others one by one is what costs time."""
+    for place, parameter in enumerate(parameters):
+        entity = bound.get(parameter)
+        if entity is not None:
+            return [row for row in rows if row[place] == entity]
+    return rows
 
 
 def _unify(
@@ -133,6 +144,26 @@ def queries(symbols: Iterable[Symbol]) -> Iterator[Query]:
         value = symbol.value if isinstance(symbol, Listing) else symbol
         if isinstance(value, Value) and value.query is not None:
             yield value.query
+
+
+def read_by(symbols: Iterable[Symbol], bound: Bindings) -> set[Parameter]:
+    """The bound placeholders that the text of these symbols depends on.
+
+    All of them where a rule is named, which may read any, or where a query binds others: two placeholders never stand
+    for the same object, so those that are bound rule objects out.
+    """
+    names: set[str] = set()
+    for symbol in symbols:
+        value = symbol.value if isinstance(symbol, Listing) else symbol
+        if isinstance(value, Terminal):
+            continue
+        if isinstance(value, Nonterminal) or isinstance(value.expression, Nonterminal):
+            return set(bound)
+        asked = [parameter for _, row in (value.query.terms if value.query else ()) for parameter in row]
+        if any(parameter not in bound for parameter in asked):
+            return set(bound)
+        names |= {*value.expression.co_names, *(name for name, _ in asked)}
+    return {parameter for parameter in bound if parameter[0] in names}
 
 
 @dataclass(frozen=True)

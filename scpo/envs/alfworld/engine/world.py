@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from scpo.bounded import Bounded
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.facts import NEGATION, Facts, by_predicate
-from scpo.envs.alfworld.engine.grammar import Bindings, Grammar, Writer, queries
+from scpo.envs.alfworld.engine.grammar import Bindings, Grammar, Writer, queries, read_by
 from scpo.envs.alfworld.engine.lanes import Lane
 from scpo.envs.alfworld.planning.translation import Translation
 from scpo.envs.alfworld.planning.word_rows import Atom
@@ -64,6 +64,7 @@ class World:
         self._entities = _entities(translation)
         self._tracked, self._tracked_negation = _tracked(translation, grammar)
         self._commands: dict[int, str] = {}
+        self._said: dict[tuple[str, ...], str] = {}
         self._effects: dict[int, int] = {}
         self._states: Bounded[Key, State] = Bounded(max_states)
         self._fluent = {atom[0] for atom in translation.atoms}
@@ -118,10 +119,14 @@ class World:
     def _command(self, operator: int, key: Key) -> str:
         action, bindings = self._bindings(operator)
         template = self._grammar.actions[action].command
-        command = self._writer(key).write(template, bindings)
-        if all(predicate not in self._fluent for query in queries(template) for predicate, _ in query.terms):
-            self._commands[operator] = command  # depends on static facts alone: the same in every state
-        return command
+        if any(predicate in self._fluent for query in queries(template) for predicate, _ in query.terms):
+            return self._writer(key).write(template, bindings)
+        # It depends on static facts alone, so it is the same in every state; and from wherever one goes to a place.
+        said = (action, *(entity for place, entity in bindings.items() if place in read_by(template, bindings)))
+        if said not in self._said:
+            self._said[said] = self._writer(key).write(template, bindings)
+        self._commands[operator] = self._said[said]
+        return self._said[said]
 
     def _bindings(self, operator: int) -> tuple[str, Bindings]:
         action, *arguments = self.translation.operators[operator]

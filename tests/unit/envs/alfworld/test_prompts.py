@@ -2,7 +2,7 @@
 
 import re
 
-from scpo.envs.alfworld.prompts import compact, compact_response, verl_agent
+from scpo.envs.alfworld.prompts import compact, compact_response, memory, verl_agent
 from scpo.envs.alfworld.transcript import Transcript
 
 OPENING = (
@@ -103,3 +103,23 @@ def test_the_compact_prompt_caps_observations():
 
 def test_a_compact_response_ends_with_the_end_token():
     assert compact_response("go to desk 1") == "go to desk 1 </action>"
+
+
+def test_the_prompt_with_a_memory_at_the_start():
+    commands = "> go to desk 1\n> go to desk 2\n> go to safe 1\n> inventory\n> look"
+    assert memory(after(), 2) == f"task: put a hot mug in safe.\nholding:  | \nat: \nlast: \nstep: 0\n{commands}"
+
+
+def test_the_prompt_with_a_memory_says_what_was_seen_where_and_how_long_ago():
+    heat = ("heat mug 1 with microwave 1", "You heat the mug 1 using the microwave 1.", ("help", "look"), True)
+    expected = (
+        "task: put a hot mug in safe.\nholding: mug 1 | hot\nat: desk 2\nlast: heat mug 1 with microwave 1\nstep: 3\n"
+        "seen desk 2 | 2: \n> look"
+    )
+    assert memory(after(GO, TAKE, heat), 0) == expected
+
+
+def test_the_prompt_with_a_memory_says_when_nothing_happened():
+    lines = memory(after(GO, TAKE, FLY), 2).split("\n")
+    assert lines[3] == "last: fly | nothing"
+    assert lines[5] == "seen desk 2 | 2: "

@@ -154,7 +154,7 @@ BAD = {
     ),
     "key of another estimator with +": (
         ["+method.estimator.critic=1"],
-        "unknown key method.estimator.critic (got 1); did you mean method.estimator.statistics?\n"
+        "unknown key method.estimator.critic (got 1); did you mean method.estimator.critic.epochs?\n"
         "keys of method.estimator: anchor_similarity, anchors, gamma,",
     ),
     "key of another model": (["model.path=/x"], "model has no such key here, other choices of it do"),

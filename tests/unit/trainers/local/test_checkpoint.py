@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def weights(policy):
 
 
 def save(tmp_path, number, policy, optimizer, keep=2):
-    return save_checkpoint(tmp_path, number, policy.model, policy.tokenizer, optimizer, keep=keep)
+    return save_checkpoint(tmp_path, number, policy, optimizer, keep=keep)
 
 
 def test_training_continues_from_a_checkpoint_bit_for_bit(tmp_path):
@@ -41,7 +42,7 @@ def test_training_continues_from_a_checkpoint_bit_for_bit(tmp_path):
     step(policy, optimizer)
     other = tiny_policy()
     other_optimizer = torch.optim.AdamW(other.model.parameters(), lr=0.01)
-    load_checkpoint(complete_checkpoints(tmp_path)[0], other.model, other_optimizer)
+    load_checkpoint(complete_checkpoints(tmp_path)[0], other, other_optimizer)
     step(other, other_optimizer)
     assert torch.equal(weights(policy), weights(other))
 
@@ -60,9 +61,9 @@ def test_a_critic_continues_bit_for_bit_too(tmp_path):
     policy, optimizer = trained()
     critic, other = new_critic(), new_critic()
     learn(critic, 0)
-    save_checkpoint(tmp_path, 1, policy.model, policy.tokenizer, optimizer, keep=1, critic=critic)
+    save_checkpoint(tmp_path, 1, policy, optimizer, keep=1, critic=critic)
     learn(critic, 1)
-    load_checkpoint(complete_checkpoints(tmp_path)[0], policy.model, optimizer, critic=other)
+    load_checkpoint(complete_checkpoints(tmp_path)[0], policy, optimizer, critic=other)
     learn(other, 1)
     pairs = zip(critic.model.state_dict().values(), other.model.state_dict().values(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
@@ -73,7 +74,7 @@ def test_a_checkpoint_without_a_critic_is_refused_by_a_method_that_has_one(tmp_p
     checkpoint = save(tmp_path, 5, policy, optimizer)
     critic = make_critic(policy, CriticSettings(learning_rate=0.01, value_clip=0.5), weight_decay=0.0)
     with pytest.raises(RecordError, match="step_00005 does not fit"):
-        load_checkpoint(checkpoint, policy.model, optimizer, critic=critic)
+        load_checkpoint(checkpoint, policy, optimizer, critic=critic)
 
 
 def test_only_the_newest_are_kept(tmp_path):
@@ -104,10 +105,10 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, damage
 def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path):
     policy, optimizer = trained()
     checkpoint = save(tmp_path, 5, policy, optimizer)
-    other = torch.nn.Linear(2, 2)
-    other.device = torch.device("cpu")
+    model = torch.nn.Linear(2, 2)
+    other = SimpleNamespace(model=model, device=torch.device("cpu"))
     with pytest.raises(RecordError, match="step_00005 does not fit"):
-        load_checkpoint(checkpoint, other, torch.optim.AdamW(other.parameters()))
+        load_checkpoint(checkpoint, other, torch.optim.AdamW(model.parameters()))
 
 
 def test_a_failed_write_leaves_earlier_checkpoints_and_no_scratch(tmp_path, monkeypatch):

@@ -1,0 +1,65 @@
+"""What a trainer needs of a policy that it trains, be it a language model or a chooser of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scpo.generation import Generation, Ids
+
+
+@dataclass(frozen=True)
+class TokenStatistics:
+    """What a forward pass of the policy says about response tokens, all of shape (N, L)."""
+
+    logprob_NL: torch.Tensor
+    entropy_NL: torch.Tensor
+
+
+class TrainedPolicy(Protocol):
+    """A policy whose weights are those of ``model``, a ``torch.nn.Module``."""
+
+    model: Any
+    max_prompt_tokens: int
+    max_response_tokens: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+
+    def encode(self, prompts: Sequence[str]) -> Sequence[Sequence[int]]:
+        """Token ids of each prompt, untruncated."""
+
+    def generate(
+        self, prompts: Sequence[str], temperature: float, uniforms_NL: NDArray[np.float64]
+    ) -> list[Generation]:
+        """See ``scpo.rollout.Policy``."""
+
+    def statistics(
+        self, prompts: Sequence[Ids], responses: Sequence[Ids], temperature: float
+    ) -> tuple[TokenStatistics, torch.Tensor]:
+        """Score responses under the policy, with gradient where it is enabled.
+
+        Returns:
+            Statistics of shape (N, L), L the longest response, and the mask of response tokens.
+        """
+
+    def value_model(self) -> ValueModel:
+        """A new model of the value before each response token, in the unit of the rewards; its first values are 0."""
+
+    def save(self, folder: Path) -> None:
+        """Write the weights to ``folder/model.safetensors``, and beside them what is needed to use them."""
+
+
+class ValueModel(torch.nn.Module):
+    """A critic's model; called with prompts and responses."""
+
+    def forward(self, prompts: Sequence[Ids], responses: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Values before the response tokens and the mask of those, both (N, L), L the longest response."""
+        raise NotImplementedError

@@ -1,0 +1,117 @@
+"""The short supervised start of a choice policy on demonstrations, made once for all runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from scpo.envs.base import DemonstratingEnvironment, Demonstration
+from scpo.envs.projection import CLOSE_TAG
+from scpo.errors import ConfigError, RecordError
+from scpo.policies.choice.policy import ChoicePolicy, ScoreNet
+from scpo.policies.kept import heed, made_once
+
+if TYPE_CHECKING:
+    from scpo.schema import ChoiceModel, EnvConfig
+    from scpo.schema.model import Imitation
+
+logger = logging.getLogger(__name__)
+
+SHOWN = {"name", "games", "generated", "prompt"}  # of env, in demonstrations
+RECIPE = 2  # raise it when the features, the code below, or that of the demonstrations, changes what comes out
+WEIGHTS = "model.safetensors"
+
+
+def imitating_policy(
+    config: ChoiceModel,
+    env: EnvConfig,
+    environment: DemonstratingEnvironment,
+    cache_dir: Path,
+    should_stop: Callable[[], bool],
+) -> ChoicePolicy:
+    """The policy after its supervised start, from the cache or made now, while other runs wait for it.
+
+    Raises:
+        KeyboardInterrupt: ``should_stop`` said yes before it was there.
+        RecordError: What the cache holds is no such policy.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_model
+
+    def make(folder: Path) -> None:
+        policy = ChoicePolicy(ScoreNet(config), config)
+        demonstrations = environment.demonstrations(config.imitation)
+        loss = imitate(policy, demonstrations, config.imitation, should_stop)
+        logger.info("imitation of %d demonstrations: loss %.3f nats a command", len(demonstrations), loss)
+        policy.save(folder)
+
+    folder = made_once(cache_dir / "imitation" / cache_key(config, env, environment), make, should_stop)
+    model = ScoreNet(config)
+    try:
+        load_model(model, folder / WEIGHTS)
+    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
+        raise RecordError(f"the kept imitation start {folder} cannot be read ({error}); delete that folder") from error
+    return ChoicePolicy(model, config)
+
+
+def cache_key(config: ChoiceModel, env: EnvConfig, environment: DemonstratingEnvironment) -> str:
+    """Hash of everything that determines the start: recipe, model, and what the demonstrations show."""
+    content = {
+        "recipe": RECIPE,
+        "torch": torch.__version__,
+        "model": config.model_dump(mode="json", exclude={"value_model"}),
+        "env": env.model_dump(mode="json", include=SHOWN),
+        "train_panel": environment.panel("train").sha256,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def imitate(
+    policy: ChoicePolicy,
+    demonstrations: Sequence[Demonstration],
+    config: Imitation,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> float:
+    """Train ``policy`` in place: cross-entropy of the demonstrated commands, ``config.steps`` updates of AdamW.
+
+    Returns:
+        Nats a command, mean over the updates.
+
+    Raises:
+        ConfigError: A demonstration gives a command that its prompt does not list.
+    """
+    rows = [
+        (prompt, _choice(prompt, response))
+        for demonstration in demonstrations
+        for prompt, response in zip(demonstration.prompts, demonstration.responses, strict=True)
+    ]
+    prompts = policy.encode([prompt for prompt, _ in rows])
+    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, weight_decay=0.0)
+    rng = np.random.default_rng(config.seed)
+    losses = []
+    policy.model.train()
+    for _ in range(config.steps):
+        heed(should_stop)
+        chosen = rng.choice(len(rows), min(config.batch_size, len(rows)), replace=False)
+        statistics, _ = policy.statistics([prompts[row] for row in chosen], [(rows[row][1],) for row in chosen], 1.0)
+        loss = -statistics.logprob_NL.mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return float(np.mean(losses))
+
+
+def _choice(prompt: str, response: str) -> int:
+    command = response.removesuffix(CLOSE_TAG).strip()
+    listed = [line.removeprefix("> ") for line in prompt.split("\n") if line.startswith("> ")]
+    if command not in listed:
+        raise ConfigError(f"a demonstration gives the command {command!r}, which its prompt does not list: {listed}")
+    return listed.index(command)

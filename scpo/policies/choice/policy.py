@@ -1,0 +1,206 @@
+"""The choice policy: one score for each command that the prompt lists, a softmax over them, one number as response."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scpo.envs.projection import CLOSE_TAG
+from scpo.generation import Generation, Ids
+from scpo.policies.base import TokenStatistics, ValueModel
+from scpo.policies.choice.features import Prompt, Reader
+from scpo.policies.choice.reading import read
+
+if TYPE_CHECKING:
+    from scpo.schema import ChoiceModel
+
+_NO_COMMAND = -1e9  # the score of what a prompt with fewer commands does not list
+_MOST_PROMPTS = 20_000  # that are remembered, some 3 kB each: more than a training step and a validation read
+
+
+class ScoreNet(torch.nn.Module):
+    """A score for each row of features: one hidden layer over the sum of their embeddings, plus a weight for each.
+
+    Args:
+        config: Its shape, and the seed of its first weights.
+    """
+
+    def __init__(self, config: ChoiceModel) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(config.init_seed)
+        table = torch.randn(config.table_rows, config.width + 1, generator=generator) * config.init_scale
+        table[0] = 0
+        table[:, -1] = 0  # the weights
+        self.table = torch.nn.Parameter(table)
+        self.bias = torch.nn.Parameter(torch.zeros(config.width))
+        self.hidden = _layer(config.width, config.hidden_size, generator)
+        self.out = _layer(config.hidden_size, 1, generator)
+
+    def forward(self, feature_NF: torch.Tensor) -> torch.Tensor:
+        """Scores (N,) of rows of features (N, F), 0 where a row has fewer."""
+        summed = torch.nn.functional.embedding_bag(feature_NF, self.table, mode="sum", padding_idx=0)
+        deep = torch.relu(self.hidden(torch.relu(summed[:, :-1] + self.bias)))
+        score_N: torch.Tensor = self.out(deep)[:, 0] + summed[:, -1]
+        return score_N
+
+
+def _layer(inputs: int, outputs: int, generator: torch.Generator) -> torch.nn.Linear:
+    layer = torch.nn.Linear(inputs, outputs)
+    with torch.no_grad():
+        layer.weight.copy_((torch.rand(outputs, inputs, generator=generator) * 2 - 1) * inputs**-0.5)
+        layer.bias.zero_()
+    return layer
+
+
+class Library:
+    """The prompts that were read, by their ids. Only a cache, and bounded: what it gives depends on the prompts alone.
+
+    Args:
+        config: The net's shape.
+    """
+
+    def __init__(self, config: ChoiceModel) -> None:
+        self._config = config
+        self._reader = Reader(config.table_rows)
+        self._prompts: dict[Ids, Prompt] = {}
+
+    def __call__(self, prompts: Sequence[Ids]) -> tuple[Reader, list[Prompt]]:
+        """These prompts, and the reader that knows their parts."""
+        if len(self._prompts) > _MOST_PROMPTS:
+            # Between two batches, never within one: numbers are its reader's.
+            self._reader, self._prompts = Reader(self._config.table_rows), {}
+        return self._reader, [self._prompt(prompt) for prompt in prompts]
+
+    def _prompt(self, ids: Ids) -> Prompt:
+        prompt = self._prompts.get(ids)
+        if prompt is None:
+            prompt = self._prompts[ids] = self._reader.prompt(read(bytes(ids).decode()))
+        return prompt
+
+
+class ChoicePolicy:
+    """A net with what it has read; see :class:`scpo.policies.base.TrainedPolicy`.
+
+    A prompt's token ids are its bytes, so a row is as long as its prompt has characters, which is what balances rows.
+
+    Args:
+        model: The net, already on its device.
+        config: Its shape.
+    """
+
+    max_response_tokens = 1
+    max_prompt_tokens = 1 << 30  # a prompt is read whole
+
+    def __init__(self, model: ScoreNet, config: ChoiceModel) -> None:
+        self.model: torch.nn.Module = model
+        self.config = config
+        self._library = Library(config)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the net lies."""
+        return next(self.model.parameters()).device
+
+    def to(self, device: torch.device) -> ChoicePolicy:
+        """Move the net."""
+        self.model.to(device)
+        return self
+
+    def encode(self, prompts: Sequence[str]) -> list[bytes]:
+        """The bytes of each prompt."""
+        return [prompt.encode() for prompt in prompts]
+
+    @torch.no_grad()
+    def generate(
+        self, prompts: Sequence[str], temperature: float, uniforms_NL: NDArray[np.float64]
+    ) -> list[Generation]:
+        """See :class:`scpo.rollout.Policy`. Temperature 0 takes the likeliest command."""
+        self.model.eval()
+        ids = self.encode(prompts)
+        distinct, row_N = _distinct(ids)
+        reader, read_P = self._library(distinct)
+        logprob_PA = self._logprobs(reader, read_P, temperature or 1.0)
+        count_P = torch.tensor([len(one.commands) for one in read_P], device=self.device)
+        choice_N = _draw(logprob_PA, count_P, row_N, None if temperature == 0 else uniforms_NL[:, 0])
+        logprob_N = logprob_PA[row_N, choice_N].tolist()
+        return [
+            Generation(f"{read_P[place].commands[choice]} {CLOSE_TAG}", prompt, (choice,), (logprob,))
+            for prompt, place, choice, logprob in zip(ids, row_N.tolist(), choice_N.tolist(), logprob_N, strict=True)
+        ]
+
+    def statistics(
+        self, prompts: Sequence[Ids], responses: Sequence[Ids], temperature: float
+    ) -> tuple[TokenStatistics, torch.Tensor]:
+        """Log-probability of each choice and entropy of its distribution, both (N, 1), and a mask of ones."""
+        distinct, row_N = _distinct(prompts)
+        logprob_PA = self._logprobs(*self._library(distinct), temperature)
+        entropy_P = -(logprob_PA.exp() * logprob_PA).sum(-1)
+        choice_N = torch.tensor([response[0] for response in responses], device=self.device)
+        statistics = TokenStatistics(logprob_PA[row_N, choice_N][:, None], entropy_P[row_N][:, None])
+        return statistics, torch.ones(len(prompts), 1, device=self.device)
+
+    def value_model(self) -> ValueModel:
+        """A net of its own over features of the prompts' states."""
+        return ChoiceValue(self.config).to(self.device)
+
+    def save(self, folder: Path) -> None:
+        """See :class:`scpo.policies.base.TrainedPolicy`."""
+        from safetensors.torch import save_model
+
+        save_model(self.model, str(folder / "model.safetensors"))
+        (folder / "choice.json").write_text(json.dumps(self.config.model_dump(mode="json")))
+
+    def _logprobs(self, reader: Reader, prompts: Sequence[Prompt], temperature: float) -> torch.Tensor:
+        """Log-probabilities (P, A) of the prompts' commands, A the most that one lists; equal pairs are scored once."""
+        count_P = np.array([len(prompt.commands) for prompt in prompts])
+        feature_KF, place_C = reader.pair_features(prompts)
+        score_K = self.model(torch.from_numpy(feature_KF).to(self.device))
+        place_PA = np.full((len(prompts), count_P.max()), len(feature_KF), dtype=np.int64)
+        place_PA[np.arange(count_P.max()) < count_P[:, None]] = place_C
+        padded_K = torch.cat([score_K, score_K.new_full((1,), _NO_COMMAND)])
+        return (padded_K[torch.from_numpy(place_PA).to(self.device)] / temperature).log_softmax(-1)
+
+
+class ChoiceValue(ValueModel):
+    """The value of a prompt's state. It keeps what it read, as the policy does.
+
+    Args:
+        config: The policy's shape, which is its own too.
+    """
+
+    def __init__(self, config: ChoiceModel) -> None:
+        super().__init__()
+        self.net = ScoreNet(config.model_copy(update={"init_seed": config.init_seed + 1}))
+        torch.nn.init.zeros_(self.net.out.weight)
+        self._library = Library(config)
+
+    def forward(self, prompts: Sequence[Ids], responses: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
+        """See :class:`scpo.policies.base.ValueModel`."""
+        reader, read_N = self._library(prompts)
+        device = self.net.table.device
+        value_N = self.net(torch.from_numpy(reader.state_features(read_N)).to(device))
+        return value_N[:, None], torch.ones(len(responses), 1, device=device)
+
+
+def _distinct(prompts: Sequence[Ids]) -> tuple[list[Ids], torch.Tensor]:
+    """The distinct prompts in order of appearance, and which of them each one is."""
+    place = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompts))}
+    return list(place), torch.tensor([place[prompt] for prompt in prompts])
+
+
+def _draw(
+    logprob_PA: torch.Tensor, count_P: torch.Tensor, row_N: torch.Tensor, uniform_N: NDArray[np.float64] | None
+) -> torch.Tensor:
+    """Inverse-CDF sampling: the first command whose cumulative probability exceeds the uniform number; None: greedy."""
+    if uniform_N is None:
+        return logprob_PA.argmax(-1)[row_N]
+    cumulative_NA = logprob_PA.double().exp().cumsum(-1)[row_N]
+    threshold_N1 = torch.from_numpy(uniform_N).to(cumulative_NA.device)[:, None] * cumulative_NA[:, -1:]
+    choice_N = torch.searchsorted(cumulative_NA, threshold_N1, right=True)[:, 0]
+    return torch.minimum(choice_N, count_P[row_N] - 1)

@@ -1,0 +1,114 @@
+"""A choice policy through the whole trainer on real games: it learns, resumes with the same bytes, and is evaluated."""
+
+import json
+
+import pytest
+
+from scpo.errors import RecordError
+from scpo.trainers import train
+from sweeps import store
+from sweeps.compose import compose_run
+
+pytest.importorskip("alfworld", reason="needs the alfworld extra")
+torch = pytest.importorskip("torch", reason="needs the local extra")
+
+SMALL = [
+    "scale=study", "wandb.mode=disabled", "machine.device=cpu", "method=scpo", "scorer=exact", "env.horizon=12",
+    "env.generated.train=60", "env.generated.valid_seen=6", "env.generated.valid_unseen=6", "env.train_panel.games=6",
+    "model.imitation.games=12", "model.imitation.steps=60", "trainer.steps=4", "trainer.groups=3",
+    "trainer.group_size=4", "trainer.mini_batch_rows=64", "trainer.validation.every=2", "trainer.checkpoint_every=2",
+    "trainer.probe_every=2", "trainer.sample_every=2", "trainer.precision_every=2",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    """The trainer sets the threads of its process, which here is that of all tests."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+class Killed(Exception):
+    """Stands for kill -9 behind a step's record."""
+
+
+def run(runs, cache, *overrides, killed_after=None):
+    """Train to the end, or till step ``killed_after`` is recorded; returns the run folder."""
+    machine = [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}"]
+    config = compose_run([*SMALL, *machine, *overrides])
+    folder = store.ensure(config)
+
+    def should_stop():
+        if killed_after is not None and folder.metrics.exists() and logged(folder)[-1]["step"] == killed_after:
+            raise Killed
+        return False
+
+    train(config, folder, should_stop)
+    return folder
+
+
+def logged(folder):
+    return [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, cache):
+    """A run that nothing disturbed."""
+    return run(tmp_path_factory.mktemp("runs"), cache)
+
+
+def test_a_run_records_every_step_and_its_samples(finished):
+    lines = logged(finished)
+    assert [line["step"] for line in lines] == list(range(5))
+    for line in lines[1:]:
+        assert line["train/episodes"] == 12
+        assert line["train/prompt_truncated"] == line["train/invalid_rate"] == 0
+        assert line["actor/entropy"] > 0
+    validated = {line["step"]: {key.split("/")[1] for key in line if key.startswith("val/")} for line in lines}
+    assert validated == {0: (both := {"valid_seen", "valid_unseen"}), 1: set(), 2: both, 3: set(), 4: both}
+    probes = sorted(path.name for path in (finished.path / "diagnostics").glob("probe_*"))
+    assert probes == ["probe_step_00000.npz", "probe_step_00002.npz", "probe_step_00004.npz"]
+
+
+def test_a_run_killed_between_checkpoints_and_resumed_ends_with_the_same_bytes(finished, cache, tmp_path):
+    with pytest.raises(Killed):
+        run(tmp_path, cache, killed_after=3)
+    resumed = run(tmp_path, cache)
+    assert resumed.metrics.read_bytes() == finished.metrics.read_bytes()
+    checkpoints = [folder.checkpoints / "step_00004" / "model.safetensors" for folder in (finished, resumed)]
+    assert checkpoints[0].read_bytes() == checkpoints[1].read_bytes()
+
+
+def test_ppo_s_critic_learns_from_states_and_resumes_with_the_same_bytes(cache, tmp_path):
+    undisturbed = run(tmp_path / "a", cache, "method=ppo")
+    with pytest.raises(Killed):
+        run(tmp_path / "b", cache, "method=ppo", killed_after=3)
+    resumed = run(tmp_path / "b", cache, "method=ppo")
+    assert resumed.metrics.read_bytes() == undisturbed.metrics.read_bytes()
+    assert logged(resumed)[-1]["critic/value"] != 0
+
+
+def test_the_untrained_policy_is_what_training_begins_with(finished, cache, tmp_path):
+    before = {key: value for key, value in logged(finished)[0].items() if key.startswith("val/")}
+    untrained = logged(run(tmp_path, cache, "method=plain"))[-1]
+    assert {key: untrained[key] for key in before} == before
+
+
+@pytest.mark.parametrize("method", ["empg", "dapo", "hgpo"])
+def test_methods_with_needs_of_their_own_train(method, cache, tmp_path):
+    line = logged(run(tmp_path, cache, f"method={method}", "trainer.steps=1"))[-1]
+    assert line["actor/grad_norm"] >= 0
+    assert line["train/episodes"] == 12 * line["train/sampling_rounds"]
+
+
+def test_a_kept_imitation_start_that_cannot_be_read_is_named(cache, tmp_path, finished):
+    (kept,) = (path for path in (cache / "imitation").iterdir() if path.is_dir())
+    weights = kept / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:100])
+    try:
+        with pytest.raises(RecordError, match=r"delete that folder"):
+            run(tmp_path, cache)
+    finally:
+        weights.write_bytes(content)
