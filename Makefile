@@ -2,7 +2,7 @@
 ifneq (,$(filter 3.7% 3.80,$(MAKE_VERSION)))
 $(error GNU make 3.81 or newer is needed, this is $(MAKE_VERSION): install a newer one, then give the same command again)
 endif
-DEMO ?= +experiment=ablation_monotonicity 'seeds=[0]'
+DEMO ?= +experiment=demo scale=study
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev

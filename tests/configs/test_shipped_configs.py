@@ -32,7 +32,6 @@ NEEDS = {  # what a choice cannot be composed without
 }
 REFUSED_AT_STUDY = {  # what a choice policy cannot do, or nobody has set up for it
     "env=webshop": "no settings for env=webshop;",
-    "env=webshop_paper": "no settings for env=webshop_paper;",
     "method=hcapo": "needs hindsight_logprob, which model=choice does not provide",
     "model=tiny": "env.prompt=memory is read by model=choice alone",
     "model=qwen2_5_1_5b": "env.prompt=memory is read by model=choice alone",
