@@ -94,7 +94,7 @@ def _data_check(config: RunConfig) -> Any:
 
 def _data_folder(config: RunConfig) -> str | None:
     """``machine.<environment>_data``."""
-    folder: str | None = getattr(config.machine, f"{config.env.name.removesuffix('_paper')}_data", None)
+    folder: str | None = getattr(config.machine, f"{config.env.name}_data", None)
     return folder
 
 

@@ -42,7 +42,7 @@ def show_matrix(
     table = Table(*columns, title=escape(title), title_justify="left", box=None)
     for cell in matrix.cells:
         config, decision = cell.config, decisions[cell.run_id]
-        axes = (config.env.name, config.model.name, str(config.seed))
+        axes = (config.env.benchmark, config.model.name, str(config.seed))
         known = hours(config)
         cost = "" if known is None else f"{known * PAPER_GPUS:g}"
         would = f"{decision.action} ({decision.why})"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from scpo.errors import RecordError
 from scpo.schema import MACHINE_SECTIONS
@@ -33,6 +33,16 @@ class _Named(_Lenient):
     name: str
 
 
+class _Benchmark(_Named):
+    """An environment; one that has settings is called by its setting too, for these never share a table."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_its_setting(cls, data: Any) -> Any:
+        paper = isinstance(data, dict) and data.get("setting") == "paper"
+        return {"name": f"{data.get('name')}_paper"} if paper else data
+
+
 class _Method(_Lenient):
     name: str
     shaper: dict[str, Any] | None = None
@@ -44,7 +54,7 @@ class RunHead(_Lenient):
     scale: Scale
     seed: int
     method: _Method
-    env: _Named
+    env: _Benchmark
     model: _Named
 
 

@@ -13,7 +13,6 @@ from scpo.schema.env import EnvConfig
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
     "alfworld": AlfworldEnvironment,
     "webshop": WebshopEnvironment,
-    "webshop_paper": WebshopEnvironment,
 }
 
 
@@ -33,5 +32,5 @@ def make_environment(
         webshop_data: Folder of the official WebShop files, if the user has them.
     """
     alfworld, webshop = {"alfworld_data": alfworld_data}, {"webshop_data": webshop_data}
-    data = {"alfworld": alfworld, "webshop": webshop, "webshop_paper": webshop}.get(config.name, {})
+    data = {"alfworld": alfworld, "webshop": webshop}.get(config.name, {})
     return ENVIRONMENTS[config.name](config, cache_dir=cache_dir, **data)

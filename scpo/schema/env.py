@@ -74,6 +74,11 @@ class AlfworldConfig(Strict):
     probe_panel: PanelConfig
     failure_retries: NonNegativeInt
 
+    @property
+    def benchmark(self) -> str:
+        """The name that results go by."""
+        return self.name
+
 
 class GoalPanelConfig(Strict):
     """A fixed, sorted list of WebShop goals, balanced over categories; see :class:`PanelConfig`."""
@@ -101,10 +106,24 @@ class StackWorkers(Strict):
     test_seed_offset: PositiveInt
 
 
-class WebshopConfig(Strict):
-    """``name`` is the setting's: results of ``webshop`` and ``webshop_paper`` never share a table."""
+WebshopReward = Literal["won", "score"]
 
-    name: Literal["webshop", "webshop_paper"]
+
+class WebshopSetting(Strict):
+    """Where the paper's text and its stack's code differ."""
+
+    reward: WebshopReward
+    normalisation: Normalisation
+    mini_batch_rows: PositiveInt
+    max_prompt_tokens: PositiveInt
+
+
+class WebshopConfig(Strict):
+    """``settings`` are those that ``setting`` chooses from; the keys that they differ in are read through it."""
+
+    name: Literal["webshop"]
+    setting: Literal["stack", "paper"]
+    settings: dict[Literal["stack", "paper"], WebshopSetting]
     catalogue: Literal["generated", "official"]
     generated: GeneratedShop
     goals: Literal["synthetic", "human"]
@@ -117,7 +136,7 @@ class WebshopConfig(Strict):
     max_prompt_characters: PositiveInt
     history_length: NonNegativeInt
     horizon: PositiveInt
-    reward: Literal["won", "score"]
+    reward: WebshopReward
     reward_scale: PositiveFloat
     success_threshold: NonNegativeFloat
     shaper_alpha: NonNegativeFloat
@@ -127,6 +146,11 @@ class WebshopConfig(Strict):
     validation_panels: dict[PanelName, GoalPanelConfig]
     probe_panel: GoalPanelConfig
     failure_retries: NonNegativeInt
+
+    @property
+    def benchmark(self) -> str:
+        """The name that results go by: those of the two settings never share a table."""
+        return "webshop" if self.setting == "stack" else "webshop_paper"
 
 
 EnvConfig = Annotated[AlfworldConfig | WebshopConfig, Field(discriminator="name")]

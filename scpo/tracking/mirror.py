@@ -74,7 +74,7 @@ class WandbMirror:
             mode=config.wandb.mode,
             project=config.wandb.project,
             entity=config.wandb.entity,
-            group=f"{config.env.name}-{config.model.name}-{config.method.name}",
+            group=f"{config.env.benchmark}-{config.model.name}-{config.method.name}",
             id=self._folder.run_id,
             name=self._folder.run_id,
             resume="allow",

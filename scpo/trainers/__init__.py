@@ -53,7 +53,7 @@ def _missing_packages_named(config: RunConfig) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "scpo":
             raise
-        extras = f"{config.env.name.removesuffix('_paper')},{config.trainer.name}"
+        extras = f"{config.env.name},{config.trainer.name}"
         raise ConfigError(
             f"method={config.method.name} env={config.env.name}: the package {error.name} is not installed; "
             f"pip install 'scpo[{extras}]', or make setup"

@@ -18,11 +18,17 @@ from yaml import YAMLError
 
 from scpo.errors import ConfigError
 from scpo.schema import Experiment, RunConfig
-from sweeps.compose.explanations import explain_hydra, explain_key, explain_sweep_word, explain_validation
+from sweeps.compose.explanations import (
+    explain_hydra,
+    explain_interpolation,
+    explain_key,
+    explain_sweep_word,
+    explain_validation,
+)
 from sweeps.compose.overrides import CONF, FOLDERS, Override, parse, parse_all
 
 SWEEP_KEYS = ("experiment", "search", "dry_run")
-COMPUTED_KEY = re.compile(r"\$\{[^}]*\$\{")
+COMPUTED_KEY = re.compile(r"\$\{([^}.]*|\.[^}]*|[^}]*:[^}]*)\$\{")
 
 
 def compose_run(texts: Sequence[str]) -> RunConfig:
@@ -113,11 +119,14 @@ def resolve(raw: DictConfig) -> dict[str, Any]:
     try:
         return dict(OmegaConf.to_container(raw, resolve=True))  # type: ignore[arg-type]
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{error.full_key or 'a value'}: {str(error).splitlines()[0]}") from None
+        raise ConfigError(explain_interpolation(error, OmegaConf.to_container(raw, resolve=False))) from None
 
 
 def refers_to(raw: DictConfig, key: str) -> bool:
-    """Whether an interpolation has the key in it or makes its key up as it goes (``${${...}}``): either may refer."""
+    """Whether an interpolation has the key in it or makes its key up from the start: either may refer.
+
+    One like ``${env.settings.${env.setting}.reward}`` stays inside ``env``.
+    """
     texts = [text for text in _texts(OmegaConf.to_container(raw, resolve=False)) if "${" in text]
     return any(key in text or COMPUTED_KEY.search(text) for text in texts)
 

@@ -1,12 +1,17 @@
 """What Hydra's and pydantic's errors mean for the person who typed the command."""
 
 import difflib
+import re
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
+from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+
+WRITTEN_AS = {"env=webshop_paper": "env=webshop env.setting=paper"}
+"""Choices that people look for under another name, and how they are written."""
 
 
 def explain_syntax(override: str, message: str) -> str:
@@ -29,7 +34,8 @@ def explain_sweep_word(override: str, key: str) -> str:
 
 def explain_option(override: str, group: str, got: str, options: Sequence[str]) -> str:
     """A choice that a config group does not have."""
-    return f"{override}: no {group} is called {got!r}{did_you_mean(got, options)}\nallowed: {', '.join(options)}"
+    hint = f"; write {WRITTEN_AS[override]}" if override in WRITTEN_AS else did_you_mean(got, options)
+    return f"{override}: no {group} is called {got!r}{hint}\nallowed: {', '.join(options)}"
 
 
 def explain_host(override: str, got: str, hosts: Sequence[str]) -> str:
@@ -54,6 +60,22 @@ def explain_hydra(
     where = [" ".join(map(str, overrides))] if isinstance(error, TypeError | ValueError) else []  # Python names none
     causes = [str(one) for one in (error, error.__cause__) if one is not None]
     return ": ".join([*where, *(cause.splitlines()[0] for cause in causes if cause)])
+
+
+def explain_interpolation(error: OmegaConfBaseException, data: Any) -> str:
+    """A reference to a value that is not there, as when ``env.setting`` names none of ``env.settings``."""
+    found = re.search(r"Interpolation key '([^']+)' not found", str(error))
+    if found is None:
+        return f"{error.full_key or 'a value'}: {str(error).splitlines()[0]}"
+    parts = found[1].split(".")
+    for depth, part in enumerate(parts):
+        if not isinstance(data, dict) or part not in data:
+            section = ".".join(parts[:depth]) or "the configuration"
+            keys = ", ".join(map(str, data)) if isinstance(data, dict) else "no keys"
+            hint = did_you_mean(part, keys.split(", "))
+            return f"{error.full_key}: {section} has no {part!r}{hint}\n{section} has {keys}"
+        data = data[part]
+    return f"{error.full_key}: {found[0]}"
 
 
 def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) -> str:

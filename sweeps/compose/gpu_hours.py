@@ -22,7 +22,7 @@ def hours(config: RunConfig) -> float | None:
     """
     if config.scale != "paper" or config.method.kind == "prompted":
         return None
-    whole = PAPER_HOURS.get((config.env.name.removesuffix("_paper"), config.model.name))
+    whole = PAPER_HOURS.get((config.env.name, config.model.name))
     return None if whole is None else whole * config.trainer.steps / PAPER_STEPS
 
 

@@ -38,7 +38,7 @@ def digest(value: Any) -> str:
 
 def run_id(config: RunConfig) -> str:
     """For example ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``."""
-    words = [config.env.name, config.model.name, config.method.name, *_choices(config.method), f"s{config.seed}"]
+    words = [config.env.benchmark, config.model.name, config.method.name, *_choices(config.method), f"s{config.seed}"]
     return "-".join([*map(_slug, words), digest(identity(config))[:HASH_LENGTH]])
 
 

@@ -38,7 +38,7 @@ def needed_extras(subject: Subject) -> list[str]:
 
 
 def _of_run(config: RunConfig) -> Iterator[str]:
-    yield config.env.name.removesuffix("_paper")
+    yield config.env.name
     yield "agents" if config.model.kind == "api" else config.trainer.name
     if config.scorer.kind in ("bi_encoder", "cross_encoder"):
         yield "local"  # the scorers' torch and transformers

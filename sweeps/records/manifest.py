@@ -49,7 +49,7 @@ def _entry(cell: Cell) -> dict[str, Any]:
     config = cell.config
     return {
         "id": cell.run_id,
-        "env": config.env.name,
+        "env": config.env.benchmark,
         "model": config.model.name,
         "seed": config.seed,
         "settings": settings_digest(config),

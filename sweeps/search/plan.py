@@ -56,7 +56,7 @@ class Plan:
         spec = {key: value for key, value in self.search.model_dump(mode="json").items() if key not in FREE}
         fixed = {key: value for key, value in identity(self.base).items() if key != "seed"}
         whole = digest({"search": spec, "seeds": self.seeds, "metric": self.metric, "config": fixed})
-        return f"{self.search.name}-{self.base.env.name}-{self.base.model.name.lower()}-{whole[:HASH_LENGTH]}"
+        return f"{self.search.name}-{self.base.env.benchmark}-{self.base.model.name.lower()}-{whole[:HASH_LENGTH]}"
 
     @property
     def folder(self) -> Path:

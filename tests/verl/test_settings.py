@@ -34,7 +34,15 @@ def test_verl_resolves_the_papers_table():
 
 @pytest.mark.parametrize(
     "word",
-    ["seed=1", "model=qwen2_5_7b", "env=webshop", "env=webshop_paper", "method=ppo", "method=empg", "method=hgpo"],
+    [
+        "seed=1",
+        "model=qwen2_5_7b",
+        "env=webshop",
+        "env=webshop env.setting=paper",
+        "method=ppo",
+        "method=empg",
+        "method=hgpo",
+    ],
 )
 def test_verls_own_checks_accept_what_the_launcher_writes(word, tmp_path):
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
@@ -45,7 +53,7 @@ def test_verls_own_checks_accept_what_the_launcher_writes(word, tmp_path):
     policy = tiny_policy()  # verl reads the configuration of the critic's model
     policy.model.save_pretrained(tmp_path)
     policy.tokenizer.save_pretrained(tmp_path / "tokenizer")
-    config = resolved(word, files=replace(FILES, model=str(tmp_path), tokenizer=str(tmp_path / "tokenizer")))
+    config = resolved(*word.split(), files=replace(FILES, model=str(tmp_path), tokenizer=str(tmp_path / "tokenizer")))
     assert need_critic(config) == (word == "method=ppo")
     validate_config(_in_tasks(config), need_reference_policy(config), need_critic(config))
 

@@ -26,7 +26,7 @@ def stack():
 
 @pytest.fixture(scope="module")
 def paper():
-    return make_environment(config("env=webshop_paper"), cache_dir=None)
+    return make_environment(config("env.setting=paper"), cache_dir=None)
 
 
 def say(action):
@@ -71,9 +71,9 @@ def test_a_partial_score_earns_nothing_in_the_stack_and_ten_times_the_score_in_t
 
 def test_the_settings_are_those_of_the_method_document():
     for name, reward, mode, rows, tokens in (
-        ("webshop", "won", "mean_norm", 64, 4096), ("webshop_paper", "score", "mean_std_norm", 256, 2048),
+        ("stack", "won", "mean_norm", 64, 4096), ("paper", "score", "mean_std_norm", 256, 2048),
     ):  # fmt: skip
-        run = compose_run([f"env={name}", "scale=paper"])
+        run = compose_run(["env=webshop", f"env.setting={name}", "scale=paper"])
         assert (run.env.reward, run.env.reward_scale, run.env.horizon, run.env.success_threshold) == (
             reward,
             10.0,

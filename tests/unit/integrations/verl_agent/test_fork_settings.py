@@ -47,8 +47,8 @@ def test_other_methods_of_the_forks_scripts():
 def test_what_the_fork_cannot_run_is_refused():
     with pytest.raises(ConfigError, match=r"method=hcapo needs hindsight_logprob, which trainer=verl_agent"):
         run("method=hcapo")
-    with pytest.raises(ConfigError, match="no env=webshop_paper; allowed: alfworld, webshop"):
-        words("env=webshop_paper")
+    with pytest.raises(ConfigError, match=r"env\.setting=paper: verl-agent knows stack only"):
+        words("env=webshop", "env.setting=paper")
     with pytest.raises(ConfigError, match=r"trainer=local model=tiny; verl-agent needs"):
         settings(compose_run([]), RunFolder("/runs/x").path)
 

@@ -30,7 +30,7 @@ def composed_by_hydra(words):
         [],
         ["scale=paper", "env=webshop", "model=qwen2_5_7b"],
         ["method=hgpo", "seed=3", "~wandb", "+machine.more=[1,{a: 2}]"],
-        ["env=webshop_paper", "method=plain", "model=gpt_4o", "scorer=exact", "trainer=verl"],
+        ["env=webshop", "env.setting=paper", "method=plain", "model=gpt_4o", "scorer=exact", "trainer=verl"],
         ["~scale/env", "+estimator@method.other=hgpo", "++seed={a: ${seed}}", "machine.runs_dir=${now:%Y}"],
         ["+experiment=sweep_theta", "method.shaper.theta=0.3", "trainer.steps=${seed}", "launcher=slurm_a800x4"],
         ["env={horizon: 5}", "env.horizon=6", "method=grpo", "wandb.project='a b'", "machine.alfworld_data=null"],
@@ -113,6 +113,15 @@ BAD = {
         ["estimator@method.estimator=grpo"],
         "'grpo' ignores step returns, so the shaper's credit would be lost; allowed hosts: gigpo, hgpo, g2po",
     ),
+    "environment of another name": (
+        ["env=webshop_paper"],
+        "write env=webshop env.setting=paper",
+    ),
+    "unknown setting": (
+        ["env=webshop", "env.setting=papr"],
+        "env.reward: env.settings has no 'papr'; did you mean paper?\nenv.settings has stack, paper",
+    ),
+    "setting of an environment without": (["env.setting=paper"], "env has no such key here, other choices of it do"),
     "host of a method that only prompts": (["method=plain", "method.host=hgpo"], "no estimator and so no host"),
     "agent for a model without instructions": (
         ["method=react"],
@@ -161,7 +170,7 @@ BAD = {
     "bare name of a search": (["scpo_theta_lambda"], "python sweep.py +search=scpo_theta_lambda"),
     "dangling interpolation": (
         ["method.shaper.alpha=${env.alph}"],
-        "method.shaper.alpha: Interpolation key 'env.alph'",
+        "method.shaper.alpha: env has no 'alph'\nenv has name, games, ",
     ),
     "Hydra's own sweep": (["seed=0,1"], "one value a key, or a list in quotes"),
     "no value": (["seed"], "'seed' is no override (there is no = in it)"),

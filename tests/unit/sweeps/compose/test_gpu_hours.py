@@ -16,7 +16,7 @@ def test_the_papers_twelve_scpo_runs_come_to_about_a_thousand_gpu_hours():
 def test_fewer_steps_take_less_time():
     assert hours(compose_run(["scale=paper"])) == 13
     assert hours(compose_run(["scale=paper", "trainer.steps=75"])) == 6.5
-    assert hours(compose_run(["scale=paper", "env=webshop_paper"])) == 7
+    assert hours(compose_run(["scale=paper", "env=webshop", "env.setting=paper"])) == 7
 
 
 def test_what_the_paper_does_not_tell_has_no_figure():

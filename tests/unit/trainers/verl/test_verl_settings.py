@@ -67,7 +67,7 @@ def test_the_engine_sees_mini_batches_of_256_rows_although_verl_counts_tasks():
     found = values()
     assert found[f"{ACTOR}.ppo_mini_batch_size"] * found[f"{ROLLOUT}.n"] == 256
     assert values("env=webshop")[f"{ACTOR}.ppo_mini_batch_size"] * 8 == 64
-    assert values("env=webshop_paper")[f"{ACTOR}.ppo_mini_batch_size"] * 8 == 256
+    assert values("env=webshop", "env.setting=paper")[f"{ACTOR}.ppo_mini_batch_size"] * 8 == 256
 
 
 def test_what_differs_at_7b_and_on_webshop():
