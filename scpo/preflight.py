@@ -49,13 +49,13 @@ def panels(config: RunConfig) -> dict[str, Any]:
 
 def data(config: RunConfig) -> dict[str, Any]:
     """What the environment says of its data, without loading any of it."""
-    return _told(_data_check(config).check_data(config.env, _data_folder(config)))
+    return _told(_data_check(config).check_data(config.env, config.data_folder))
 
 
 def environment(config: RunConfig) -> dict[str, Any]:
     """What the environment says of itself once it is loaded."""
     check = getattr(_data_check(config), "check_loaded", None)
-    return _told(check(config.env, _data_folder(config), lambda: _environment(config)) if check else ())
+    return _told(check(config.env, config.data_folder, lambda: _environment(config)) if check else ())
 
 
 def scorer(config: RunConfig) -> dict[str, Any]:
@@ -92,21 +92,10 @@ def _data_check(config: RunConfig) -> Any:
     return importlib.import_module(".data_check", ENVIRONMENTS[config.env.name].__module__.rpartition(".")[0])
 
 
-def _data_folder(config: RunConfig) -> str | None:
-    """``machine.<environment>_data``."""
-    folder: str | None = getattr(config.machine, f"{config.env.name.removesuffix('_paper')}_data", None)
-    return folder
-
-
 def _environment(config: RunConfig) -> Any:
     from scpo.envs import make_environment
 
-    return make_environment(
-        config.env,
-        cache_dir=Path(config.machine.cache_dir),
-        alfworld_data=config.machine.alfworld_data,
-        webshop_data=config.machine.webshop_data,
-    )
+    return make_environment(config.env, cache_dir=Path(config.machine.cache_dir), data=config.data_folder)
 
 
 FACTS: dict[str, Callable[[RunConfig], dict[str, Any]]] = {

@@ -40,12 +40,14 @@ class ApiLimits(Strict):
 
 
 class MachineConfig(Strict):
-    """Settings of this machine. They are no part of a run's identity."""
+    """Settings of this machine. They are no part of a run's identity.
+
+    ``data``: by environment, the folder of its official files; None where there is none.
+    """
 
     runs_dir: str
     cache_dir: str
-    alfworld_data: str | None
-    webshop_data: str | None
+    data: dict[str, str | None]
     device: Literal["auto", "cpu", "cuda"]
     threads: PositiveInt
     scorer: ScorerRuntime
@@ -107,6 +109,11 @@ class RunConfig(Strict):
         if self.method.kind == "prompted":
             raise ConfigError(f"method {self.method.name!r} only prompts: it is evaluated, not trained")
         return self.method
+
+    @property
+    def data_folder(self) -> str | None:
+        """Where this machine has the official files of the environment; None: it has not."""
+        return self.machine.data.get(self.env.name)
 
     @model_validator(mode="after")
     def _method_fits_trainer(self) -> Self:

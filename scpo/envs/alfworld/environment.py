@@ -25,7 +25,7 @@ class AlfworldEnvironment:
     Args:
         config: Which games, panels and protocol.
         cache_dir: Where translations are kept between runs; None to keep none.
-        alfworld_data: Folder of the official games; only read if the configuration asks for them.
+        data: Folder of the official games; only read if the configuration asks for them.
         limits: What is kept in memory.
 
     Raises:
@@ -40,7 +40,7 @@ class AlfworldEnvironment:
         config: AlfworldConfig,
         *,
         cache_dir: Path | str | None,
-        alfworld_data: str | None = None,
+        data: str | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.config = config
@@ -48,7 +48,7 @@ class AlfworldEnvironment:
             open_engine,
             config,
             cache_dir=None if cache_dir is None else Path(cache_dir),
-            alfworld_data=alfworld_data,
+            data=data,
             limits=limits,
         )
         self._panel_configs = _panel_configs(config)

@@ -22,17 +22,15 @@ class WebshopEnvironment:
     Args:
         config: Which catalogue, goals and protocol.
         cache_dir: Not needed, the shop is made in a moment.
-        webshop_data: Folder of the official files; only read if the configuration asks for them.
+        data: Folder of the official files; only read if the configuration asks for them.
 
     Raises:
         CatalogueError: Official files are asked for and not there.
     """
 
-    def __init__(
-        self, config: WebshopConfig, *, cache_dir: Path | str | None = None, webshop_data: str | None = None
-    ) -> None:
+    def __init__(self, config: WebshopConfig, *, cache_dir: Path | str | None = None, data: str | None = None) -> None:
         self.config = config
-        self.catalogue = _catalogue(config, webshop_data)
+        self.catalogue = _catalogue(config, data)
         self.panels = GoalPanels(config, self.catalogue)
         self.families = tuple(sorted({product.category for product in self.catalogue.products}))
 
@@ -76,7 +74,7 @@ def _catalogue(config: WebshopConfig, folder: str | None) -> Catalogue:
         return generated_catalogue(config.generated.seed, config.generated.products)
     if folder is None:
         raise CatalogueError(
-            "env.catalogue=official needs the official files: set machine.webshop_data or WEBSHOP_DATA to their folder "
+            "env.catalogue=official needs the official files: set machine.data.webshop or WEBSHOP_DATA to their folder "
             "(`python -m scpo.envs.webshop` says where to get them), or use env.catalogue=generated"
         )
     return load_catalogue(folder)

@@ -55,8 +55,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     environment = make_environment(
         config.env,
         cache_dir=Path(config.machine.cache_dir),
-        alfworld_data=config.machine.alfworld_data,
-        webshop_data=config.machine.webshop_data,
+        data=config.data_folder,
     )
     with _policy(config, environment, should_stop) as policy, Tracker(folder, config) as tracker:
         folder.pin_panels(panel_records(environment, config))

@@ -108,8 +108,7 @@ def _open(config: RunConfig, should_stop: Callable[[], bool]) -> Session:
     environment = make_environment(
         config.env,
         cache_dir=Path(config.machine.cache_dir),
-        alfworld_data=config.machine.alfworld_data,
-        webshop_data=config.machine.webshop_data,
+        data=config.data_folder,
     )
     policy = make_policy(config, environment, should_stop)
     optimizer = torch.optim.AdamW(

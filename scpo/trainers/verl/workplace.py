@@ -27,13 +27,8 @@ class Workplace:
     @functools.cached_property
     def environment(self) -> Environment:
         """Engines and caches of this process."""
-        machine = self.config.machine
-        return make_environment(
-            self.config.env,
-            cache_dir=Path(machine.cache_dir),
-            alfworld_data=machine.alfworld_data,
-            webshop_data=machine.webshop_data,
-        )
+        cache_dir = Path(self.config.machine.cache_dir)
+        return make_environment(self.config.env, cache_dir=cache_dir, data=self.config.data_folder)
 
     @property
     def stall_s(self) -> float:

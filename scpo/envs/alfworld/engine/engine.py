@@ -94,14 +94,12 @@ class Engine:
 
 
 def open_engine(
-    config: AlfworldConfig, *, cache_dir: Path | None, alfworld_data: str | None, limits: Limits | None = None
+    config: AlfworldConfig, *, cache_dir: Path | None, data: str | None, limits: Limits | None = None
 ) -> Engine:
     """An engine over the games that are configured; see ``AlfworldEnvironment`` for the arguments.
 
     Raises:
         GameError: Official games are asked for and not there.
     """
-    source: GameSource = (
-        OfficialGames(alfworld_data) if config.games == "official" else GeneratedGames(config.generated)
-    )
+    source: GameSource = OfficialGames(data) if config.games == "official" else GeneratedGames(config.generated)
     return Engine(source, TranslationStore(None if cache_dir is None else cache_dir / "translations"), limits)

@@ -77,7 +77,7 @@ def test_the_vocabulary_holds_every_word_of_prompts_and_responses(environment, m
 
 
 def test_the_vocabulary_holds_the_words_of_official_games(environment, tmp_path):
-    official = AlfworldEnvironment(alfworld_config(games="official"), cache_dir=tmp_path, alfworld_data=official_data())
+    official = AlfworldEnvironment(alfworld_config(games="official"), cache_dir=tmp_path, data=official_data())
     prompts = []
     for task in official.panel("valid_seen").tasks:
         episode = official.start(task, slot=0)

@@ -27,7 +27,7 @@ def play(episode, commands, form="{} </action>"):
 
 
 def test_it_is_made_by_name(cache):
-    made = make_environment(alfworld_config(), cache_dir=cache, alfworld_data=None)
+    made = make_environment(alfworld_config(), cache_dir=cache, data=None)
     assert isinstance(made, AlfworldEnvironment)
     assert isinstance(made, DemonstratingEnvironment)
     assert len(made.families) == 6
@@ -142,7 +142,7 @@ def test_an_engine_that_breaks_mid_episode_is_an_environment_failure_and_can_be_
     # Every text of this game is there but the answer to taking something.
     grammar = game.grammar.replace('"PickupObject.feedback"', '"PickupObject.lost"')
     folder = official_folder(tmp_path, game, grammar=grammar)
-    environment = AlfworldEnvironment(alfworld_config(**ONE_OFFICIAL_GAME), cache_dir=cache, alfworld_data=folder)
+    environment = AlfworldEnvironment(alfworld_config(**ONE_OFFICIAL_GAME), cache_dir=cache, data=folder)
     task = environment.panel("train").tasks[0]
     take = next(number for number, command in enumerate(game.walkthrough) if command.startswith("take"))
     sibling = environment.start(task, slot=1)
@@ -157,7 +157,7 @@ def test_an_engine_that_breaks_mid_episode_is_an_environment_failure_and_can_be_
 
 def test_official_games_are_played(cache):
     environment = AlfworldEnvironment(
-        alfworld_config(games="official", horizon=50), cache_dir=cache, alfworld_data=official_data()
+        alfworld_config(games="official", horizon=50), cache_dir=cache, data=official_data()
     )
     task = environment.panel("valid_seen").tasks[0]
     results = play(environment.start(task, slot=0), environment.source.read(task.id).walkthrough)

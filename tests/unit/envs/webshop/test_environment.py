@@ -169,7 +169,7 @@ def test_impossible_requests_are_clear_errors(stack):
         stack.panel("dev")
     with pytest.raises(PanelError, match="no train goals"):
         make_environment(config(test_goals=10**6), cache_dir=None).panel("train")
-    with pytest.raises(CatalogueError, match=r"set machine.webshop_data or WEBSHOP_DATA"):
+    with pytest.raises(CatalogueError, match=r"set machine.data.webshop or WEBSHOP_DATA"):
         make_environment(config().model_copy(update={"catalogue": "official"}), cache_dir=None)
     with pytest.raises(CatalogueError, match=r"human goals need items_human_ins.json"):
         make_environment(config(goals="human"), cache_dir=None).panel("test")
@@ -177,7 +177,7 @@ def test_impossible_requests_are_clear_errors(stack):
 
 def test_the_official_files_give_the_panels_of_6910_goals():
     official = config().model_copy(update={"catalogue": "official"})
-    environment = make_environment(official, cache_dir=None, webshop_data=str(official_files()))
+    environment = make_environment(official, cache_dir=None, data=str(official_files()))
     assert len(environment.panel("test").tasks) == 500
     assert len(environment.panel("train").tasks) == 6410
 

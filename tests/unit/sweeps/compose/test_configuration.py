@@ -33,7 +33,7 @@ def composed_by_hydra(words):
         ["env=webshop", "env.setting=paper", "method=plain", "model=gpt_4o", "scorer=exact", "trainer=verl"],
         ["~scale/env", "+estimator@method.other=hgpo", "++seed={a: ${seed}}", "machine.runs_dir=${now:%Y}"],
         ["+experiment=sweep_theta", "method.shaper.theta=0.3", "trainer.steps=${seed}", "launcher=slurm_a800x4"],
-        ["env={horizon: 5}", "env.horizon=6", "method=grpo", "wandb.project='a b'", "machine.alfworld_data=null"],
+        ["env={horizon: 5}", "env.horizon=6", "method=grpo", "wandb.project='a b'", "machine.data.alfworld=null"],
         ["env.horizon=6", "env={horizon: 5}", "env.step_filter.no_op_observations=[a]", "seed=1", "seed=2"],
         ["trainer.steps=3", "~wandb", "trainer.steps=4"],
         ["wandb=null", "method.estimator=null", "machine.runs_dir="],

@@ -38,6 +38,6 @@ def test_panels_that_an_earlier_run_was_not_given(subject):
 
 def test_a_checksum_that_is_not_the_official_one(subject, tmp_path):
     (tmp_path / SMALL[1]).write_text("[]")
-    words = (*SHOP, "env.catalogue=official", f"machine.webshop_data={tmp_path}")
+    words = (*SHOP, "env.catalogue=official", f"machine.data.webshop={tmp_path}")
     found = [one for one in deep.check_environment(subject(*words)) if one.check.startswith("file")]
     assert_finds(found, "error", "differs from the official file", "download it again")

@@ -223,7 +223,7 @@ def test_a_partition_that_does_not_fit(cluster, row, level, text):
     assert_finds(cluster_checks.check_slurm(cluster(row=row)), level, text)
 
 
-OFFICIAL = ("env.games=official", "machine.alfworld_data=null")
+OFFICIAL = ("env.games=official", "machine.data.alfworld=null")
 
 
 def test_data_that_the_environment_says_is_missing(subject):
