@@ -6,8 +6,8 @@ import pytest
 
 from scpo.errors import RecordError
 from scpo.trainers import train
-from sweeps import store
-from sweeps.compose import compose_run
+from sweeps.compose.configuration import compose_run
+from sweeps.records import run_folders as store
 
 pytest.importorskip("alfworld", reason="needs the alfworld extra")
 torch = pytest.importorskip("torch", reason="needs the local extra")
