@@ -22,7 +22,7 @@ from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
 HEIGHT = 2.2  # inches
 DEFAULT = "scpo"
-WIDEST = 24  # steps that are legible in a quarter of the page
+WIDEST = 30  # steps that are legible in a quarter of the page; as many as an episode has at scale=study
 WALK = "#1a1a1a"
 HALO = [withStroke(linewidth=1.8, foreground="white")]
 CAPTION = (
