@@ -44,7 +44,8 @@ class WarmStart:
     def wait(self, timeout: float | None = None) -> int:
         self._process.join(timeout)
         if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired(self._process.name, timeout)
+            self._process.kill()
+            raise subprocess.TimeoutExpired(self._process.name, timeout, Path(self._output.name).read_bytes())
         return self._process.exitcode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, None]:

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 from scpo.tracking import State, Status
 
 
-@pytest.mark.parametrize("state", set(State) - {State.DAMAGED})
+@pytest.mark.parametrize("state", [state for state in State if state is not State.DAMAGED])
 def test_a_state_is_settled_live_or_startable_and_only_one_of_them(state):
     assert [state.settled, state.live, state.startable].count(True) == 1
 
