@@ -26,6 +26,6 @@ def test_bold_greek_and_bars_come_through_in_every_format():
 
 def test_texts_of_an_environment_are_escaped_and_wrapped():
     made = Table(("Step",), (), (Block("b", ((r"buy \{x} for $5 <b>~^_#&%",),)),), "c", "tab:x", widths=(0.4,))
-    assert r"buy \textbackslash{}\{x\} for \$5 \textless{}b\textgreater{}" in made.tex()
-    assert r"\textasciitilde{}\textasciicircum{}\_\#\&\%" in made.tex()
+    assert r"buy {\textbackslash}\{x\} for \$5 \ensuremath{<}b\ensuremath{>}" in made.tex()
+    assert r"{\textasciitilde}{\textasciicircum}\_\#\&\%" in made.tex()
     assert r"\begin{tabular}{@{}p{0.4\textwidth}@{}}" in made.tex()
