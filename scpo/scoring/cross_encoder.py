@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scpo.errors import ScorerError
 from scpo.schema.scorer import CrossEncoderScorer
 from scpo.scoring.cache import LeastRecentlyUsed
-from scpo.scoring.canonical import Rows, canonical_batches
+from scpo.scoring.canonical import Rows, canonical_batches, single_rows
 from scpo.scoring.pretrained import pretrained
 
 CACHED_TEXTS = 32_768
@@ -46,7 +46,8 @@ class CrossEncoder:
 
     A text is tokenised once and cut to half of what a pair may hold without its special tokens; pairs are put together
     from the tokens by the tokenizer's own template (``<s> a </s></s> b </s>`` for XLM-R), so a pair that is short
-    enough is what ``tokenizer(a, b)`` would give. Pairs are scored in canonical shapes.
+    enough is what ``tokenizer(a, b)`` would give. On a CPU each pair is a forward pass, so that a score is a function
+    of its pair; on a GPU passes have canonical shapes (``canonical.py``).
 
     Attributes:
         counts: Since the start: ``computed`` pairs, and how many of them were ``truncated`` on a side.
@@ -63,6 +64,7 @@ class CrossEncoder:
         self._model = model.eval()
         self._takes_types = "token_type_ids" in tokenizer.model_input_names
         self._batch_tokens = config.batch_tokens
+        self._single = _on_cpu(device)
         self._side = (config.max_tokens - tokenizer.num_special_tokens_to_add(pair=True)) // 2
         self._template = _template(tokenizer.backend_tokenizer)
         self._tokens: LeastRecentlyUsed[str, Tokens] = LeastRecentlyUsed(CACHED_TEXTS)
@@ -89,8 +91,11 @@ class CrossEncoder:
         return pair
 
     def batches(self, encoded: Sequence[TokenPair]) -> Iterator[Rows]:
-        """The forward passes of these pairs, each of ``batch_tokens`` padded tokens: long pairs come few at a time."""
-        return canonical_batches([len(pair.ids) for pair in encoded], lambda width: max(1, self._batch_tokens // width))
+        """The forward passes of these pairs: on a GPU each of ``batch_tokens`` padded tokens, so long pairs are few."""
+        lengths = [len(pair.ids) for pair in encoded]
+        if self._single:
+            return single_rows(lengths)
+        return canonical_batches(lengths, lambda width: max(1, self._batch_tokens // width))
 
     def _cut(self, pair: tuple[str, str]) -> bool:
         return any(self._tokenise(text).cut for text in pair)
@@ -113,8 +118,8 @@ class CrossEncoder:
         if self._takes_types:
             inputs["token_type_ids"] = rows.fill([pair.type_ids for pair in encoded], 0, self.device)
         with torch.inference_mode():
-            logit_B = self._model(**inputs).logits[: len(encoded), 0]
-        scores: NDArray[np.float32] = torch.sigmoid(logit_B.float()).cpu().numpy()
+            score_B = torch.sigmoid(self._model(**inputs).logits[:, 0].float())
+        scores: NDArray[np.float32] = score_B[: len(encoded)].cpu().numpy()
         return scores
 
 
@@ -143,8 +148,12 @@ def load_cross_encoder(config: CrossEncoderScorer, device: str) -> CrossEncoder:
     return CrossEncoder(config, tokenizer, model.to(device), device)
 
 
+def _on_cpu(device: str) -> bool:
+    return device.startswith("cpu")
+
+
 def _dtype(config: CrossEncoderScorer, device: str) -> str:
-    on_cpu = device.startswith("cpu")
+    on_cpu = _on_cpu(device)
     if config.dtype == "auto":
         return "float32" if on_cpu else "float16"
     if on_cpu and config.dtype == "float16":

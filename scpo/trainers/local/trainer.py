@@ -186,7 +186,7 @@ def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict
                 position_N=_positions(config, sampled.kept),
                 measured=measured,
             )
-            session.scorer.report()  # what samples and probes asked for counts nowhere
+            session.scorer.begin_step()
             estimated = _estimate(session, step, folder, batch, generations)
             scored = session.scorer.report()
         with clock("critic"):
