@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from scpo.bounded import Bounded
 from scpo.schema.scorer import BiEncoderScorer
-from scpo.scoring.cache import LeastRecentlyUsed
 from scpo.scoring.pretrained import pretrained
 
 CACHED_TEXTS = 32_768
@@ -31,7 +31,7 @@ class BiEncoder:
         self._device = device
         self._tokenizer, self._model = pretrained(config.path, "AutoModel")
         self._model.to(device).eval()
-        self._cache: LeastRecentlyUsed[str, NDArray[np.float64]] = LeastRecentlyUsed(CACHED_TEXTS)
+        self._cache: Bounded[str, NDArray[np.float64]] = Bounded(CACHED_TEXTS)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Similarity of each pair, in [0, 1]."""
@@ -48,10 +48,10 @@ class BiEncoder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Normalised embeddings, ``(len(texts), dimensions)``."""
-        known = {text: vector for text in texts if (vector := self._cache.find(text)) is not None}
+        known = {text: vector for text in texts if (vector := self._cache.get(text)) is not None}
         known |= {text: self._forward(text) for text in dict.fromkeys(texts) if text not in known}
         for text, vector in known.items():
-            self._cache.keep(text, vector)
+            self._cache.put(text, vector)
         return np.stack([known[text] for text in texts])
 
     def _forward(self, text: str) -> NDArray[np.float64]:

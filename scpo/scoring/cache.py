@@ -1,40 +1,14 @@
-"""What was scored or encoded before, in memory."""
+"""What was scored before in a training step, in memory: the samples ask again for what the walks read."""
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scpo.shaping.drive import Scorer, TextPair, checked
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class LeastRecentlyUsed(OrderedDict[K, V]):
-    """A dict that keeps ``capacity`` entries and forgets the least recently used."""
-
-    def __init__(self, capacity: int) -> None:
-        super().__init__()
-        self.capacity = capacity
-
-    def find(self, key: K) -> V | None:
-        """The value, which is now the most recently used; None: not known."""
-        value = self.get(key)
-        if value is not None:
-            self.move_to_end(key)
-        return value
-
-    def keep(self, key: K, value: V) -> None:
-        """Remember a value, at the expense of the oldest."""
-        self[key] = value
-        self.move_to_end(key)
-        while len(self) > self.capacity:
-            self.popitem(last=False)
 
 
 class PairCache:
@@ -43,7 +17,7 @@ class PairCache:
     It forgets everything when a step begins. What the scorer is asked, and in which calls, is then a function of the
     step alone: a run that was resumed gets the same answers as one that was not, also from a scorer whose last bits
     depend on what else a call asks. Remembering pairs across steps would spare few of them (docs/scoring.md), and then
-    every checkpoint would have to hold all that was remembered.
+    every checkpoint would have to hold all that was remembered. The memory holds what one step asks for, no more.
     """
 
     def __init__(self, scorer: Scorer) -> None:

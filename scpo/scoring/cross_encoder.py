@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scpo.bounded import Bounded
 from scpo.errors import ScorerError
 from scpo.schema.scorer import CrossEncoderScorer
-from scpo.scoring.cache import LeastRecentlyUsed
 from scpo.scoring.canonical import Rows, canonical_batches, single_rows
 from scpo.scoring.pretrained import pretrained
 
@@ -67,7 +67,7 @@ class CrossEncoder:
         self._single = _on_cpu(device)
         self._side = (config.max_tokens - tokenizer.num_special_tokens_to_add(pair=True)) // 2
         self._template = _template(tokenizer.backend_tokenizer)
-        self._tokens: LeastRecentlyUsed[str, Tokens] = LeastRecentlyUsed(CACHED_TEXTS)
+        self._tokens: Bounded[str, Tokens] = Bounded(CACHED_TEXTS)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Similarity of each pair, in [0, 1]."""
@@ -101,11 +101,11 @@ class CrossEncoder:
         return any(self._tokenise(text).cut for text in pair)
 
     def _tokenise(self, text: str) -> Tokens:
-        if (known := self._tokens.find(text)) is not None:
+        if (known := self._tokens.get(text)) is not None:
             return known
         ids = self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
         tokens = Tokens(ids[: self._side], cut=len(ids) > self._side)
-        self._tokens.keep(text, tokens)
+        self._tokens.put(text, tokens)
         return tokens
 
     def _forward(self, encoded: Sequence[TokenPair], rows: Rows) -> NDArray[np.float32]:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import zlib
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,19 +12,20 @@ from scpo.errors import ScorerError
 from scpo.scoring import PairCache
 from scpo.trainers import train
 from scpo.trainers.local import trainer
-from sweeps import store
-from sweeps.compose import compose_run
+from sweeps.compose.configuration import compose_run
+from sweeps.records import run_folders as store
 from tests.e2e.local_run import OVERRIDES
+from tests.support.step_batches import CompanyScorer
 
 pytest.importorskip("alfworld", reason="needs the alfworld extra")
 torch = pytest.importorskip("torch", reason="needs the local extra")
 
-SHORT = ["trainer.validation.every=1000", "trainer.probe_every=3", "trainer.sample_every=2",
+SHORT = ["trainer.steps=4", "trainer.validation.every=1000", "trainer.probe_every=3", "trainer.sample_every=2",
          "env.validation_panels.valid_seen.games=1", "env.validation_panels.valid_unseen.games=1"]  # fmt: skip
 
 
-class Sociable:
-    """Texts are as similar as they are long, and a little more so in company: 1e-6 for each pair of the call.
+class Sociable(CompanyScorer):
+    """Texts are the more similar the nearer their lengths are.
 
     ``fails_at``: the call, counted from 1, that is not answered.
     """
@@ -31,15 +33,13 @@ class Sociable:
     name = "sociable"
 
     def __init__(self, fails_at=None):
+        super().__init__()
         self.fails_at = fails_at
-        self.calls = []
 
-    def score(self, pairs):
-        self.calls.append(list(pairs))
-        if len(self.calls) == self.fails_at:
-            raise ScorerError("it had enough")
-        alone = [0.5 + 0.4 * min(len(a), len(b)) / max(len(a), len(b), 1) for a, b in pairs]
-        return np.array(alone, dtype=np.float32) + np.float32(1e-6 * len(pairs))
+    def alone(self, pairs):
+        if len(self.asked) == self.fails_at:
+            raise ScorerError("it gave out")
+        return np.array([0.5 + 0.4 * min(len(a), len(b)) / max(len(a), len(b)) for a, b in pairs], dtype=np.float32)
 
 
 class Shelves:
@@ -91,23 +91,32 @@ def environment(monkeypatch):
 
 
 @pytest.fixture
-def run(cache, tmp_path, monkeypatch):
-    """Train to the end, or till a step is recorded; returns the run folder and the scorer."""
+def folder_of(cache, tmp_path):
+    """The run folder of a name; all have the same configuration but for where they are."""
 
-    def run(name, *, killed_after=None, stopped_after=None, scorer=None):
-        scorer = scorer or Sociable()
-        monkeypatch.setattr(trainer, "open_scorer", lambda *_, **__: PairCache(scorer))
+    def folder_of(name):
         machine = [f"machine.runs_dir={tmp_path / name}", f"machine.cache_dir={cache}"]
-        folder = store.ensure(compose_run([*OVERRIDES, *SHORT, *machine]))
+        return store.ensure(compose_run([*OVERRIDES, *SHORT, *machine]))
+
+    return folder_of
+
+
+@pytest.fixture
+def run(folder_of, monkeypatch):
+    """Train to the end, or till a step is recorded."""
+
+    def run(name, scorer=None, *, killed_after=None, stopped_after=None):
+        monkeypatch.setattr(trainer, "open_scorer", lambda *_, **__: PairCache(scorer or Sociable()))
+        folder = folder_of(name)
 
         def should_stop():
-            step = logged(folder)[-1]["step"] if folder.metrics.exists() else None  # None: still warming up
-            if step is not None and step == killed_after:
+            recorded = len(logged(folder)) - 1 if folder.metrics.exists() else None  # None: still warming up
+            if recorded is not None and recorded == killed_after:
                 raise Killed
-            return step is not None and step == stopped_after
+            return recorded is not None and recorded == stopped_after
 
         train(folder.read_config(), folder, should_stop)
-        return folder, scorer
+        return folder
 
     return run
 
@@ -117,23 +126,25 @@ def logged(folder):
 
 
 def records(folder):
-    samples = {path.name: path.read_bytes() for path in folder.diagnostics.glob("groups_*")}
-    return folder.metrics.read_bytes(), samples
+    """The metrics and the sampled groups, whose matrices the scorer is asked for after the step's credit."""
+    return folder.metrics.read_bytes(), {path.name: path.read_bytes() for path in folder.diagnostics.glob("groups_*")}
 
 
-@pytest.fixture
-def undisturbed(run):
-    return run("undisturbed")
+def test_a_resumed_run_ends_with_the_same_bytes_whatever_company_does_to_scores(run, folder_of):
+    scorer = Sociable()
+    undisturbed = run("undisturbed", scorer)
+    asked = Counter(pair for pairs in scorer.asked for pair in pairs)
+    assert sum(count > 1 for count in asked.values()) > 50  # in several steps, in other company each time
+    assert all(line["credit/aux_mean"] > 0 for line in logged(undisturbed)[1:])
 
-
-def test_one(undisturbed, run):
-    folder, scorer = undisturbed
-    print([(l["step"], l.get("credit/active_groups"), l.get("scpo/pairs_scored"), l.get("credit/aux_mean")) for l in logged(folder)], len(scorer.calls))
     with pytest.raises(Killed):
-        run("k", killed_after=3)
-    again, _ = run("k")
-    print([(l["step"], l.get("credit/active_groups"), l.get("scpo/pairs_scored"), l.get("credit/aux_mean")) for l in logged(again)])
-    a, b = logged(folder), logged(again)
-    for x, y in zip(a, b):
-        print(x["step"], {k: (x[k], y[k]) for k in x if x[k] != y.get(k)})
-    assert records(again) == records(folder)
+        run("killed", killed_after=3)  # its last checkpoint is of step 2
+    assert records(run("killed")) == records(undisturbed)
+
+    run("stopped", stopped_after=3)  # a checkpoint where the undisturbed run has none
+    assert records(run("stopped")) == records(undisturbed)
+
+    with pytest.raises(ScorerError, match="it gave out"):
+        run("failed", Sociable(fails_at=len(scorer.asked) * 3 // 4))  # in the middle of a step
+    assert 1 < len(logged(folder_of("failed"))) < len(logged(undisturbed))
+    assert records(run("failed")) == records(undisturbed)
