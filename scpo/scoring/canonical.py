@@ -1,10 +1,10 @@
 """The forward passes of a reranker: each pair by itself on a CPU, canonical shapes on a GPU.
 
-The last bits of a row's answer can depend on how many rows its pass has and on its place among them: MKL adds up the two
-rows of a matrix-vector product in different orders, torch's sigmoid takes other code for the last few of many numbers.
-Only a pass that holds nothing else keeps that out on every processor. On a CPU it costs little, as it needs no padding
+The last bits of a row's answer can depend on how many rows its pass has and on its place among them: MKL sums the rows
+of a matrix-vector product in different orders, torch's sigmoid takes other code for the last few of many numbers. Only
+a pass that holds nothing else keeps that out on every processor; on a CPU it costs little, since it needs no padding
 (docs/scoring.md). A GPU takes as long for one row as for many, so there a pass has one of a few padded lengths and for
-each a fixed number of rows: mostly the same kernels, whatever else is scored, and no promise. Rows that need no padding
+each a fixed number of rows: the same kernels, as far as that goes, whatever else is scored. Rows that need no padding
 go by themselves: where nothing is padded, transformers leaves the attention mask out, and a GPU takes another kernel.
 """
 

@@ -47,14 +47,17 @@ class CrossEncoder:
     A text is tokenised once and cut to half of what a pair may hold without its special tokens; pairs are put together
     from the tokens by the tokenizer's own template (``<s> a </s></s> b </s>`` for XLM-R), so a pair that is short
     enough is what ``tokenizer(a, b)`` would give. On a CPU each pair is a forward pass, so that a score is a function
-    of its pair; on a GPU passes have canonical shapes (``canonical.py``).
+    of its pair; on a GPU pairs share passes of canonical shapes (``canonical.py``). ``share``: whether they do, where
+    the device is not to decide it.
 
     Attributes:
         counts: Since the start: ``computed`` pairs, and how many of them were ``truncated`` on a side.
         device: Where the model is.
     """
 
-    def __init__(self, config: CrossEncoderScorer, tokenizer: Any, model: Any, device: str = "cpu") -> None:
+    def __init__(
+        self, config: CrossEncoderScorer, tokenizer: Any, model: Any, device: str = "cpu", *, share: bool | None = None
+    ) -> None:
         self.name = config.identity
         self.counts: Counter[str] = Counter()
         self.device = device
@@ -64,7 +67,7 @@ class CrossEncoder:
         self._model = model.eval()
         self._takes_types = "token_type_ids" in tokenizer.model_input_names
         self._batch_tokens = config.batch_tokens
-        self._single = _on_cpu(device)
+        self._share = not _on_cpu(device) if share is None else share
         self._side = (config.max_tokens - tokenizer.num_special_tokens_to_add(pair=True)) // 2
         self._template = _template(tokenizer.backend_tokenizer)
         self._tokens: Bounded[str, Tokens] = Bounded(CACHED_TEXTS)
@@ -91,11 +94,11 @@ class CrossEncoder:
         return pair
 
     def batches(self, encoded: Sequence[TokenPair]) -> Iterator[Rows]:
-        """The forward passes of these pairs: on a GPU each of ``batch_tokens`` padded tokens, so long pairs are few."""
+        """The forward passes of these pairs; a shared one has ``batch_tokens`` padded tokens, so few long pairs."""
         lengths = [len(pair.ids) for pair in encoded]
-        if self._single:
-            return single_rows(lengths)
-        return canonical_batches(lengths, lambda width: max(1, self._batch_tokens // width))
+        if self._share:
+            return canonical_batches(lengths, lambda width: max(1, self._batch_tokens // width))
+        return single_rows(lengths)
 
     def _cut(self, pair: tuple[str, str]) -> bool:
         return any(self._tokenise(text).cut for text in pair)

@@ -21,8 +21,8 @@ OLDER = {
     "DEFAULT": {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
                 "ONEDNN_MAX_CPU_ISA": "SSE41", "OMP_NUM_THREADS": "1"},
 }  # fmt: skip
-"""Makes torch, MKL and oneDNN compute as on an older processor; Intel's alone heeds MKL_ENABLE_INSTRUCTIONS. The tests of
-each scorer do the same with the instructions that this processor has."""
+"""Makes torch, MKL and oneDNN compute as on an older processor (MKL_ENABLE_INSTRUCTIONS works on Intel only). What this
+processor has itself is for the tests of each scorer."""
 
 
 @pytest.fixture(scope="module")

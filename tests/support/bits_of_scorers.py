@@ -1,6 +1,6 @@
 """Score pairs in different company, in a process of its own: ``python -m tests.support.bits_of_scorers <folder>...``
 
-Each folder holds a reranker. Prints JSON: the instruction set that torch uses, and for each reranker and, where it is
+Each folder holds a reranker. Writes JSON: the instruction set that torch uses, and for each reranker and, where it is
 installed, the sentence encoder, how many of ``pairs`` have other bits than alone in each kind of ``company``.
 """
 
@@ -30,7 +30,8 @@ def main():
         )
         makes[ENCODER] = partial(make_scorer, encoder)
     found = {name: company(make) for name, make in makes.items()}
-    print(json.dumps({"instructions": torch.backends.cpu.get_cpu_capability(), "pairs": len(PAIRS), "company": found}))
+    instructions = torch.backends.cpu.get_cpu_capability()
+    json.dump({"instructions": instructions, "pairs": len(PAIRS), "company": found}, sys.stdout)
 
 
 def company(make):

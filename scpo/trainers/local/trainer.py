@@ -1,7 +1,7 @@
 """The embedded trainer: rollout, credit, update, validation and records in one process, on a CPU or one GPU.
 
-Every random generator is seeded by (run seed, step, purpose), so that a run resumed from a checkpoint continues bit for
-bit without storing random state.
+Every random generator is seeded by (run seed, step, purpose), and what the scorer was asked is forgotten before each
+step, so that a run resumed from a checkpoint continues bit for bit, on a CPU, without storing either.
 """
 
 from __future__ import annotations

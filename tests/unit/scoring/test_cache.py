@@ -1,3 +1,5 @@
+from itertools import chain
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -56,8 +58,9 @@ def test_within_a_step_an_answer_stands_and_a_repeated_step_gets_the_same_ones(c
 
     first = step()
     assert first == step()
-    answers = [(pair, score) for pairs, scores in zip(calls, first, strict=True) for pair, score in zip(pairs, scores)]
-    assert len(set(answers)) == len({pair for pair, _ in answers})
+    pairs, scores = chain.from_iterable(calls), chain.from_iterable(first)
+    answers = set(zip(pairs, scores, strict=True))
+    assert len(answers) == len({pair for pair, _ in answers})
 
 
 def test_no_pairs_no_scores():

@@ -4,6 +4,8 @@ import pytest
 from bench.recorded import recorded
 from scpo.errors import ScorerError
 from scpo.scoring import make_scorer
+from scpo.scoring.cross_encoder import CrossEncoder
+from scpo.scoring.pretrained import pretrained
 from scpo.shaping.shaper import shape
 from tests.support.rerankers import SENTENCES, config, save_reranker
 from tests.support.step_batches import shaper_config, take
@@ -85,10 +87,9 @@ def test_each_text_is_tokenised_once(folder, monkeypatch):
 
 
 def as_on_a_gpu(folder, **changes):
-    """Pairs share forward passes, as they do on no CPU."""
-    made = make_scorer(config(folder, **changes))
-    made._single = False
-    return made
+    """Pairs share forward passes."""
+    tokenizer, model = pretrained(str(folder), "AutoModelForSequenceClassification")
+    return CrossEncoder(config(folder, **changes), tokenizer, model, share=True)
 
 
 def test_a_pair_has_the_same_bits_alone_among_63_others_and_shuffled(scorer):
