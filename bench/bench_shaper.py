@@ -7,10 +7,10 @@
 
 Dense scores every failed step against every reference step, and every reference against itself above the diagonal.
 Ours asks for what the walks read, each pair once. Each starts every batch with a cold scorer and pays for the same
-reranker with random weights, 512 tokens a pass. On a GPU dense has 4,096, the paper's 64 pairs where they have 64
-tokens; a CPU is not faster with more. Which steps match is decided by all-MiniLM-L6-v2. The credit of all is compared.
-"Ahead" is ours with machine.scorer.speculate; "in the run" is ours with what a run remembers: the pairs and tokens of
-the source's earlier batches.
+reranker with random weights. On a CPU each of our pairs is a pass of its own, and those of dense share passes of 512
+tokens; on a GPU ours share passes of 512, and those of dense passes of 4,096, the paper's 64 pairs where they have 64
+tokens. Which steps match is decided by all-MiniLM-L6-v2. The credit of all is compared. "Ahead" is ours with
+machine.scorer.speculate.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from bench.reranker_cost import BATCH_TOKENS, DENSE_TOKENS_ON_GPU, large_cost
 from bench.rerankers import SMALL, XLM_R_LARGE, Paid, Weights, clock_of, pair_of
 from bench.shaper_report import Result, Side, print_cost, print_results, write_docs
 from scpo.scoring import PairCache, make_scorer
-from scpo.scoring.canonical import TOKEN_BUCKETS
-from scpo.shaping.drive import MatchTask, Scorer, TextPair, credit_batch
+from scpo.scoring.canonical import TOKEN_BUCKETS, canonical_batches
+from scpo.shaping.drive import MatchTask, TextPair, credit_batch
 from scpo.shaping.matcher import MatchRule, match_dense
 from scpo.shaping.shaper import shape
 from scpo.steps import FloatArray, StepBatch
@@ -77,50 +77,48 @@ def compare(weights: Weights, batches: Iterator[tuple[str, int, StepBatch]]) -> 
     rule = MatchRule(config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match)
     meaning = PairCache(make_scorer(compose_run(["scorer=minilm"]).scorer))
     dense_tokens = BATCH_TOKENS if weights.device == "cpu" else DENSE_TOKENS_ON_GPU
-    for tokens in {BATCH_TOKENS, dense_tokens}:
-        weights.cold(tokens).score([pair_of(width) for width in TOKEN_BUCKETS])  # warm up
-    runs: dict[str, tuple[Paid, PairCache]] = {}
+    warm_up = [pair_of(width) for width in TOKEN_BUCKETS]
+    weights.cold(BATCH_TOKENS).score(warm_up)
+    weights.cold(dense_tokens, share=True).score(warm_up)
     results = []
     for source, step, batch in batches:
+        meaning.begin_step()
         tasks = [one.task for one in shape(batch, meaning, config, (0, step)).matches]
         pairs = every_pair(tasks)
         if pairs:
             answers = dict(zip(pairs, meaning.score(pairs), strict=True))
-            cold = [Paid(weights.cold(tokens), answers) for tokens in (dense_tokens, BATCH_TOKENS, BATCH_TOKENS)]
-            if source not in runs:
-                paid = Paid(weights.cold(BATCH_TOKENS), {})
-                runs[source] = paid, PairCache(paid)
-            runs[source][0].answers, runs[source][0].calls = answers, []
-            results.append(_result((source, step), tasks, cold, runs[source], rule))
+            dense = Paid(weights.cold(dense_tokens, share=True), answers)
+            ours, ahead = (Paid(weights.cold(BATCH_TOKENS), answers) for _ in range(2))
+            results.append(_result((source, step), tasks, (dense, ours, ahead), rule))
     return results
 
 
-def _result(
-    place: tuple[str, int], tasks: list[MatchTask], cold: list[Paid], run: tuple[Paid, Scorer], rule: MatchRule
-) -> Result:
-    dense, credits = _side(cold[0], lambda: dense_credits(tasks, cold[0], rule))
-    ours, lazy = _side(cold[1], lambda: credit_batch(tasks, cold[1], rule))
-    ahead, speculative = _side(cold[2], lambda: credit_batch(tasks, cold[2], rule, speculate=True))
-    in_run, remembered = _side(run[0], lambda: credit_batch(tasks, run[1], rule))
-    equal = lazy.traces == speculative.traces == remembered.traces and all(
+def _result(place: tuple[str, int], tasks: list[MatchTask], cold: tuple[Paid, Paid, Paid], rule: MatchRule) -> Result:
+    dense, credits = _side(cold[0], DENSE_TOKENS_ON_GPU, lambda: dense_credits(tasks, cold[0], rule))
+    ours, lazy = _side(cold[1], BATCH_TOKENS, lambda: credit_batch(tasks, cold[1], rule))
+    ahead, speculative = _side(cold[2], BATCH_TOKENS, lambda: credit_batch(tasks, cold[2], rule, speculate=True))
+    equal = lazy.traces == speculative.traces and all(
         np.array_equal(credit_l, trace.credit_l(len(credit_l)))
         for credit_l, trace in zip(credits, lazy.traces, strict=True)
     )
-    return Result(*place, lazy.pairs.asked, equal, dense, ours, ahead, in_run)
+    return Result(*place, lazy.pairs.asked, equal, dense, ours, ahead)
 
 
-def _side(paid: Paid, call: Callable[[], T]) -> tuple[Side, T]:
+def _side(paid: Paid, tokens_on_gpu: int, call: Callable[[], T]) -> tuple[Side, T]:
     clock = clock_of(paid.reranker)
     started = clock()
     outcome = call()
     seconds = clock() - started
+    lengths: Counter[int] = Counter()
     widths: Counter[int] = Counter()
     passes: Counter[int] = Counter()
     for pairs in paid.calls:
-        for rows in paid.reranker.batches(paid.reranker.encode(pairs)):
+        tokens = [len(pair.ids) for pair in paid.reranker.encode(pairs)]
+        lengths.update(tokens)
+        for rows in canonical_batches(tokens, lambda width: max(1, tokens_on_gpu // width)):
             widths[rows.width] += len(rows.indices)
             passes[rows.width] += 1
-    return Side(sum(map(len, paid.calls)), seconds, widths, passes), outcome
+    return Side(sum(map(len, paid.calls)), seconds, lengths, widths, passes), outcome
 
 
 def every_pair(tasks: Sequence[MatchTask]) -> list[TextPair]:

@@ -7,23 +7,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
+
 from bench.rerankers import XLM_R_LARGE, Weights, alone_and_together, random_model, seconds_a_pass
 from scpo.scoring.canonical import TOKEN_BUCKETS
 from scpo.shaping.drive import TextPair
 
 BATCH_TOKENS = 512  # a pass of ours, padding included: conf/scorer/bge_reranker_v2_m3.yaml
 DENSE_TOKENS_ON_GPU = 64 * 64  # the paper's 64 pairs a pass; most have at most 64 tokens
-ON_CPU = [(16, 32), (8, 64), (4, 128), (64, 64)]  # rows and padded lengths: each measured once takes a core a minute
 
 
 def ours(width: int) -> int:
-    """Rows of one of our passes at this padded length."""
+    """Rows of one of our passes on a GPU at this padded length."""
     return BATCH_TOKENS // width
+
+
+def single(_length: int) -> int:
+    """Rows of one of our passes on a CPU."""
+    return 1
 
 
 def papers(_width: int) -> int:
     """Rows of one of the paper's."""
     return 64
+
+
+LENGTHS_ON_CPU = (32, 64, 128)  # rows and lengths: each measured once takes a core half a minute
+ON_CPU = [(rows(length), length) for rows in (single, ours) for length in LENGTHS_ON_CPU]
 
 
 ON_GPU = [(rows(width), width) for rows in (ours, papers) for width in TOKEN_BUCKETS]
@@ -45,11 +55,11 @@ class Cost:
     compared: int
 
     def of_pass(self, rows_at: Callable[[int], int], width: int) -> float:
-        """Measured, or by the number of tokens from the nearest length that was measured in this way."""
-        measured = [known for known in TOKEN_BUCKETS if (rows_at(known), known) in self.seconds]
-        nearest = min(measured, key=lambda known: abs(known - width))
-        tokens = rows_at(width) * width / (rows_at(nearest) * nearest)
-        return self.seconds[rows_at(nearest), nearest] * tokens
+        """On a line between the lengths that were measured in this way; beyond them by the number of tokens."""
+        known = {length: seconds for (rows, length), seconds in sorted(self.seconds.items()) if rows == rows_at(length)}
+        nearest = min(max(width, min(known)), max(known))
+        tokens = 1.0 if nearest == width else rows_at(width) * width / (rows_at(nearest) * nearest)
+        return float(np.interp(nearest, sorted(known), [known[length] for length in sorted(known)])) * tokens
 
     def of_passes(self, rows_at: Callable[[int], int], passes: Counter[int]) -> float:
         """Seconds of all these passes."""

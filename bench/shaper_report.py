@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.style import PAGE_WIDTH, house_style, line_styles
-from bench.reranker_cost import Cost, ours, papers
+from bench.reranker_cost import Cost, ours, papers, single
 
 PAPER = {
     "reference x failed": 23.68,
@@ -16,21 +16,22 @@ PAPER = {
 }  # s a training step, A800 (appendix, shaper timing)
 PAPER_STEP = 281.0  # s, without SCPO (section 4.4: 29.3 s are 10.4 % on top)
 BEGIN, END = "<!-- bench_shaper: begin -->", "<!-- bench_shaper: end -->"
-WAYS = {"dense": "dense", "ours": "ours", "ahead": "ahead", "in_run": "in the run"}
-PAIRS = (
-    "rollouts", "batches", "dense", "read", "scored", "dense / scored", "scored, ahead", "scored, in the run", "credit",
-)  # fmt: skip
+WAYS = {"dense": "dense", "ours": "ours", "ahead": "ahead"}
+PAIRS = ("rollouts", "batches", "dense", "read", "scored", "dense / scored", "scored, ahead", "credit")
 
 
 @dataclass(frozen=True)
 class Side:
-    """One way of scoring one batch; ``widths``: pairs of each padded length; ``passes``: forward passes of each.
+    """One way of scoring one batch.
 
     ``seconds`` are the processor's on a CPU, where one thread works, so that a busy machine does not count.
+    ``lengths``: pairs of each length in tokens; ``widths``: of each padded length; ``passes``: forward passes of each
+    padded length that pairs share, as on a GPU.
     """
 
     pairs: int
     seconds: float
+    lengths: Counter[int]
     widths: Counter[int]
     passes: Counter[int]
 
@@ -39,8 +40,8 @@ class Side:
 class Result:
     """One batch; ``step`` is the training step it was recorded at, or its number.
 
-    ``read``: cells that the walks read; ``equal``: the credit is the same bit for bit; ``ahead``: ours with
-    speculation; ``in_run``: ours with what the source's earlier batches left in memory.
+    ``read``: cells that the walks read; ``equal``: from the same answers the credit is the same bit for bit; ``ahead``:
+    ours with speculation.
     """
 
     source: str
@@ -50,7 +51,6 @@ class Result:
     dense: Side
     ours: Side
     ahead: Side
-    in_run: Side
 
 
 def print_results(results: Sequence[Result]) -> None:
@@ -64,7 +64,7 @@ def _tables(results: Sequence[Result]) -> list[str]:
     first, *others = WAYS.values()
     columns = ("rollouts", *(f"s {way}" for way in WAYS.values()), *(f"{first} / {way}" for way in others))
     seconds = _markdown(columns, [_seconds(name, of_source) for name, of_source in by_source])
-    passes = _markdown(("forward passes", *WAYS.values()), [_passes(name, of_source) for name, of_source in by_source])
+    passes = _markdown(("shared passes", *WAYS.values()), [_passes(name, of_source) for name, of_source in by_source])
     return [*pairs, "", *seconds, "", *passes]
 
 
@@ -73,10 +73,10 @@ def _sources(results: Sequence[Result]) -> list[str]:
 
 
 def _pairs(name: str, results: Sequence[Result]) -> list[str]:
-    dense, ours, ahead, in_run = (sum(side.pairs for side in sides) for sides in _sides(results))
+    dense, ours, ahead = (sum(side.pairs for side in sides) for sides in _sides(results))
     counts = [f"{count:,}" for count in (dense, sum(one.read for one in results), ours)]
     equal = "equal" if all(one.equal for one in results) else "DIFFERENT"
-    return [name, str(len(results)), *counts, f"{dense / ours:.1f}", f"{ahead:,}", f"{in_run:,}", equal]
+    return [name, str(len(results)), *counts, f"{dense / ours:.1f}", f"{ahead:,}", equal]
 
 
 def _seconds(name: str, results: Sequence[Result]) -> list[str]:
@@ -115,8 +115,14 @@ def _projection(cost: Cost, results: Sequence[Result]) -> list[str]:
     fresh = [one for one in results if one.source == "fresh"]
     dense, *sides = _sides(fresh)
     in_64 = [_full_passes(side.widths, papers) for side in dense]
-    here = [sum(cost.of_passes(papers, passes) for passes in in_64)]
-    here += [sum(cost.of_passes(ours, side.passes) for side in way) for way in sides]
+    if cost.device == "cpu":
+        how = "each pair by itself, dense in shared passes of 512 tokens"
+        here = [sum(cost.of_passes(ours, _full_passes(side.widths, ours)) for side in dense)]
+        here += [sum(cost.of_passes(single, side.lengths) for side in way) for way in sides]
+    else:
+        how = "dense in the paper's batches of 64 pairs"
+        here = [sum(cost.of_passes(papers, passes) for passes in in_64)]
+        here += [sum(cost.of_passes(ours, side.passes) for side in way) for way in sides]
     pairs = [sum(side.pairs for side in way) for way in (dense, *sides)]
     tokens = [sum(_tokens(papers, passes) for passes in in_64)]
     tokens += [sum(_tokens(ours, side.passes) for side in way) for way in sides]
@@ -136,8 +142,8 @@ def _projection(cost: Cost, results: Sequence[Result]) -> list[str]:
         "",
         f"The mean fresh batch of {len(fresh)}. The A800 lines are the paper's time, times our share of the pairs or "
         f"of the tokens, padding included: {', '.join(shares)} on top of its {PAPER_STEP:g} s a step. The last is "
-        "passes times their cost; dense in the paper's batches of 64 pairs. By tokens, a small pass is as fast a token "
-        "as a large one, which on a GPU need not hold.",
+        f"passes times their cost; {how}. By tokens, a small pass is as fast a token as a large one, which on a GPU "
+        "need not hold.",
     ]
 
 
@@ -185,7 +191,6 @@ def _plot(path: Path, results: Sequence[Result]) -> None:
                 "dense, as in the paper": [one.dense.pairs for one in batches],
                 "read by the walks": [one.read for one in batches],
                 "scored": [one.ours.pairs for one in batches],
-                "scored, in the run": [one.in_run.pairs for one in batches],
             }
             for label, style in line_styles(list(lines)).items():
                 axis.plot([one.step for one in batches], lines[label], label=label, **style)

@@ -28,8 +28,10 @@ def _scorer(config: Config) -> Any:
 
 
 def _scorer_batch(config: Config) -> str | None:
-    tokens, texts = config.at("scorer.batch_tokens"), config.at("scorer.batch_size")
-    return f"{tokens} tokens" if tokens else f"{texts} texts" if texts else None
+    tokens = config.at("scorer.batch_tokens")
+    if tokens:
+        return f"{tokens} tokens"
+    return "1 text" if config.at("scorer.kind") == "bi_encoder" else None
 
 
 def _filter(config: Config) -> str:

@@ -1,7 +1,8 @@
 """Whole rollout groups sampled to disk, with all that says why a step got credit: what the credit inspector shows.
 
-One gzipped JSON file a sampled training step, ``diagnostics/groups_step_<n>.json.gz``. A function of the batch and the
-seed alone, so a resumed run writes the same bytes again.
+One gzipped JSON file a sampled training step, ``diagnostics/groups_step_<n>.json.gz``. A function of the batch, the
+seed and what the scorer answered in this step, so a resumed run of the embedded trainer on a CPU writes the same bytes
+again.
 """
 
 from __future__ import annotations

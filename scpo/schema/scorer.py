@@ -36,21 +36,20 @@ class BiEncoderScorer(Strict):
     name: str
     path: str
     cosine_floor: Annotated[float, Field(ge=0, lt=1)]
-    batch_size: PositiveInt
     max_tokens: PositiveInt
 
     @property
     def identity(self) -> str:
         """The scorer with all settings that change its answers."""
-        settings = f"c={self.cosine_floor}, max_tokens={self.max_tokens}, rows={self.batch_size}"
-        return f"{self.name}(path={self.path}, {settings})"
+        return f"{self.name}(path={self.path}, c={self.cosine_floor}, max_tokens={self.max_tokens})"
 
 
 class CrossEncoderScorer(Strict):
     """Sigmoid of a reranker's logit for two step texts read together.
 
     ``dtype`` auto is float16 on a GPU and float32 on a CPU. ``max_tokens`` of a pair, special tokens included;
-    ``batch_tokens`` of a forward pass, padding included: 16 pairs of up to 32 tokens, 8 of 64, at least one.
+    ``batch_tokens`` of a forward pass on a GPU, padding included: 16 pairs of up to 32 tokens, 8 of 64, at least one;
+    on a CPU every pair is a pass.
     """
 
     kind: Literal["cross_encoder"]

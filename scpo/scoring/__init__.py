@@ -44,7 +44,7 @@ def find_scorer(config: ScorerConfig) -> None:
 
 
 def open_scorer(config: ScorerConfig, runtime: ScorerRuntime, *, device: str = "cpu") -> PairCache:
-    """The configured scorer as a trainer uses it: where ``runtime`` says, and with a memory of earlier batches' pairs.
+    """The configured scorer as a trainer uses it: where ``runtime`` says, and with a memory of the step's pairs.
 
     A process starts, and loads the model, on first use.
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from scpo.bounded import Bounded
 from scpo.schema.scorer import BiEncoderScorer
-from scpo.scoring.cache import LeastRecentlyUsed
-from scpo.scoring.canonical import Rows, canonical_batches
 from scpo.scoring.pretrained import pretrained
 
 CACHED_TEXTS = 32_768
@@ -18,8 +17,9 @@ class BiEncoder:
     """max(0, (cos - c) / (1 - c)) with c = ``cosine_floor``, never (1 + cos) / 2: that puts almost all pairs above 0.6.
 
     Embeddings are mean-pooled over the tokens and normalised, as sentence-transformers does for all-MiniLM-L6-v2
-    (arXiv 2002.10957). Each text is encoded in a canonical shape, so that its embedding does not depend on the texts
-    encoded with it. Norms and cosines are in float64: the score of two equal texts is exactly 1.
+    (arXiv 2002.10957). Each text is a forward pass, on a GPU too, so that its embedding is a function of the text and
+    may be kept: what else was encoded, and when, changes nothing. Norms and cosines are in float64: the score of two
+    equal texts is exactly 1.
 
     Raises:
         ScorerError: torch, transformers or the model cannot be loaded; says what to install.
@@ -31,7 +31,7 @@ class BiEncoder:
         self._device = device
         self._tokenizer, self._model = pretrained(config.path, "AutoModel")
         self._model.to(device).eval()
-        self._cache: LeastRecentlyUsed[str, NDArray[np.float64]] = LeastRecentlyUsed(CACHED_TEXTS)
+        self._cache: Bounded[str, NDArray[np.float64]] = Bounded(CACHED_TEXTS)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Similarity of each pair, in [0, 1]."""
@@ -48,29 +48,19 @@ class BiEncoder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Normalised embeddings, ``(len(texts), dimensions)``."""
-        known = {text: vector for text in texts if (vector := self._cache.find(text)) is not None}
-        known |= self._encode([text for text in dict.fromkeys(texts) if text not in known])
+        known = {text: vector for text in texts if (vector := self._cache.get(text)) is not None}
+        known |= {text: self._forward(text) for text in dict.fromkeys(texts) if text not in known}
         for text, vector in known.items():
-            self._cache.keep(text, vector)
+            self._cache.put(text, vector)
         return np.stack([known[text] for text in texts])
 
-    def _encode(self, texts: list[str]) -> dict[str, NDArray[np.float64]]:
-        limit = self._config.max_tokens
-        ids = [self._tokenizer(text, truncation=True, max_length=limit)["input_ids"] for text in texts]
-        encoded: dict[str, NDArray[np.float64]] = {}
-        for rows in canonical_batches([len(row) for row in ids], lambda _: self._config.batch_size):
-            vectors = self._forward([ids[i] for i in rows.indices], rows)
-            encoded.update((texts[i], vector) for i, vector in zip(rows.indices, vectors, strict=False))
-        return encoded
-
-    def _forward(self, ids: list[list[int]], rows: Rows) -> NDArray[np.float64]:
+    def _forward(self, text: str) -> NDArray[np.float64]:
         import torch
 
-        token_BL = rows.fill(ids, self._tokenizer.pad_token_id, self._device)
-        mask_BL = rows.fill([[1] * len(row) for row in ids], 0, self._device)
+        ids = self._tokenizer(text, truncation=True, max_length=self._config.max_tokens)["input_ids"]
         with torch.inference_mode():
-            hidden_BLD = self._model(input_ids=token_BL, attention_mask=mask_BL).last_hidden_state
-            summed_BD = (hidden_BLD * mask_BL[..., None]).sum(dim=1)
-        vectors = summed_BD.cpu().numpy().astype(np.float64)
-        unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+            hidden_LD = self._model(input_ids=torch.tensor([ids], device=self._device)).last_hidden_state[0]
+            summed_D = hidden_LD.sum(dim=0)
+        vector = summed_D.cpu().numpy().astype(np.float64)
+        unit: NDArray[np.float64] = vector / np.linalg.norm(vector)
         return unit

@@ -1,8 +1,11 @@
-"""Canonical shapes: what a neural scorer is fed has one of a few padded lengths, and for each a fixed number of rows.
+"""The forward passes of a reranker: each pair by itself on a CPU, canonical shapes on a GPU.
 
-The shape that a row is computed in then depends on the row alone, and with it, on a CPU, every bit of its answer: a
-text or pair scored alone, among others or in another order gets the same number. Rows that need no padding go by
-themselves: where nothing is padded, transformers leaves the attention mask out, and a GPU then takes another kernel.
+The last bits of a row's answer can depend on how many rows its pass has and on its place among them: MKL sums the rows
+of a matrix-vector product in different orders, torch's sigmoid takes other code for the last few of many numbers. Only
+a pass that holds nothing else keeps that out on every processor; on a CPU it costs little, since it needs no padding
+(docs/scoring.md). A GPU takes as long for one row as for many, so there a pass has one of a few padded lengths and for
+each a fixed number of rows: the same kernels, as far as that goes, whatever else is scored. Rows that need no padding
+go by themselves: where nothing is padded, transformers leaves the attention mask out, and a GPU takes another kernel.
 """
 
 from __future__ import annotations
@@ -30,6 +33,11 @@ class Rows(NamedTuple):
 
         rows = [[*sequence, *[padding] * (self.width - len(sequence))] for sequence in sequences]
         return torch.tensor(rows + rows[:1] * (self.size - len(rows)), device=device)
+
+
+def single_rows(lengths: Sequence[int]) -> Iterator[Rows]:
+    """A pass for each row of these lengths, in tokens, without padding."""
+    return (Rows(length, (i,), 1) for i, length in enumerate(lengths))
 
 
 def canonical_batches(lengths: Sequence[int], rows_at: Callable[[int], int]) -> Iterator[Rows]:

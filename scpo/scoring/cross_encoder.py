@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scpo.bounded import Bounded
 from scpo.errors import ScorerError
 from scpo.schema.scorer import CrossEncoderScorer
-from scpo.scoring.cache import LeastRecentlyUsed
-from scpo.scoring.canonical import Rows, canonical_batches
+from scpo.scoring.canonical import Rows, canonical_batches, single_rows
 from scpo.scoring.pretrained import pretrained
 
 CACHED_TEXTS = 32_768
@@ -46,14 +46,18 @@ class CrossEncoder:
 
     A text is tokenised once and cut to half of what a pair may hold without its special tokens; pairs are put together
     from the tokens by the tokenizer's own template (``<s> a </s></s> b </s>`` for XLM-R), so a pair that is short
-    enough is what ``tokenizer(a, b)`` would give. Pairs are scored in canonical shapes.
+    enough is what ``tokenizer(a, b)`` would give. On a CPU each pair is a forward pass, so that a score is a function
+    of its pair; on a GPU pairs share passes of canonical shapes (``canonical.py``). ``share``: whether they do, where
+    the device is not to decide it.
 
     Attributes:
         counts: Since the start: ``computed`` pairs, and how many of them were ``truncated`` on a side.
         device: Where the model is.
     """
 
-    def __init__(self, config: CrossEncoderScorer, tokenizer: Any, model: Any, device: str = "cpu") -> None:
+    def __init__(
+        self, config: CrossEncoderScorer, tokenizer: Any, model: Any, device: str = "cpu", *, share: bool | None = None
+    ) -> None:
         self.name = config.identity
         self.counts: Counter[str] = Counter()
         self.device = device
@@ -63,9 +67,10 @@ class CrossEncoder:
         self._model = model.eval()
         self._takes_types = "token_type_ids" in tokenizer.model_input_names
         self._batch_tokens = config.batch_tokens
+        self._share = not _on_cpu(device) if share is None else share
         self._side = (config.max_tokens - tokenizer.num_special_tokens_to_add(pair=True)) // 2
         self._template = _template(tokenizer.backend_tokenizer)
-        self._tokens: LeastRecentlyUsed[str, Tokens] = LeastRecentlyUsed(CACHED_TEXTS)
+        self._tokens: Bounded[str, Tokens] = Bounded(CACHED_TEXTS)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Similarity of each pair, in [0, 1]."""
@@ -89,18 +94,21 @@ class CrossEncoder:
         return pair
 
     def batches(self, encoded: Sequence[TokenPair]) -> Iterator[Rows]:
-        """The forward passes of these pairs, each of ``batch_tokens`` padded tokens: long pairs come few at a time."""
-        return canonical_batches([len(pair.ids) for pair in encoded], lambda width: max(1, self._batch_tokens // width))
+        """The forward passes of these pairs; a shared one has ``batch_tokens`` padded tokens, so few long pairs."""
+        lengths = [len(pair.ids) for pair in encoded]
+        if self._share:
+            return canonical_batches(lengths, lambda width: max(1, self._batch_tokens // width))
+        return single_rows(lengths)
 
     def _cut(self, pair: tuple[str, str]) -> bool:
         return any(self._tokenise(text).cut for text in pair)
 
     def _tokenise(self, text: str) -> Tokens:
-        if (known := self._tokens.find(text)) is not None:
+        if (known := self._tokens.get(text)) is not None:
             return known
         ids = self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
         tokens = Tokens(ids[: self._side], cut=len(ids) > self._side)
-        self._tokens.keep(text, tokens)
+        self._tokens.put(text, tokens)
         return tokens
 
     def _forward(self, encoded: Sequence[TokenPair], rows: Rows) -> NDArray[np.float32]:
@@ -113,8 +121,8 @@ class CrossEncoder:
         if self._takes_types:
             inputs["token_type_ids"] = rows.fill([pair.type_ids for pair in encoded], 0, self.device)
         with torch.inference_mode():
-            logit_B = self._model(**inputs).logits[: len(encoded), 0]
-        scores: NDArray[np.float32] = torch.sigmoid(logit_B.float()).cpu().numpy()
+            score_B = torch.sigmoid(self._model(**inputs).logits[:, 0].float())
+        scores: NDArray[np.float32] = score_B[: len(encoded)].cpu().numpy()
         return scores
 
 
@@ -143,8 +151,12 @@ def load_cross_encoder(config: CrossEncoderScorer, device: str) -> CrossEncoder:
     return CrossEncoder(config, tokenizer, model.to(device), device)
 
 
+def _on_cpu(device: str) -> bool:
+    return device.startswith("cpu")
+
+
 def _dtype(config: CrossEncoderScorer, device: str) -> str:
-    on_cpu = device.startswith("cpu")
+    on_cpu = _on_cpu(device)
     if config.dtype == "auto":
         return "float32" if on_cpu else "float16"
     if on_cpu and config.dtype == "float16":

@@ -2,8 +2,9 @@
 
 Each round gathers what the walks ask for, drops what is known, asks the scorer once and sends the answers back. The
 lazy driver starts from nothing; the dense one, as in the paper, knows every cell before the first step. Walks cannot
-tell the difference, so both give the same credit bit for bit, provided that a pair's score does not depend on the pairs
-scored with it.
+tell the difference: from the same scores both give the same credit, bit for bit. They ask in different calls, so where
+the last bits of a score depend on what else a call asks, credit differs in its last bits too, and a pair whose score is
+that near θ may match in one and not in the other.
 """
 
 import time
@@ -24,7 +25,8 @@ class Scorer(Protocol):
     """Says how similar two step texts are.
 
     ``name`` identifies the scorer with all settings that change its answers. ``score`` answers ordered pairs with
-    float32 similarities in [0, 1]; a pair's score must not depend on the other pairs of the call.
+    float32 similarities in [0, 1], and the same call again with the same bits. They may depend on the other pairs of
+    the call, as rounding on a GPU does, but on no earlier call: a run that is resumed repeats the calls of a step.
     """
 
     @property

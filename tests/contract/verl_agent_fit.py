@@ -26,6 +26,7 @@ from verl.trainer.ppo import ray_trainer
 
 from scpo.integrations.verl_agent.hooks import Hooks, install
 from scpo.schema import ExactScorer
+from scpo.scoring import PairCache
 from scpo.scoring.exact import Exact
 from scpo.tracking import RunFolder
 from sweeps.compose.configuration import compose_run
@@ -199,7 +200,7 @@ def step(ranks, mode):
 
 def hook(*words):
     config = compose_run(["scale=paper", "trainer=verl_agent", *words])
-    scorer = Exact(ExactScorer(kind="exact", name="exact")) if config.method.shaper else None
+    scorer = PairCache(Exact(ExactScorer(kind="exact", name="exact"))) if config.method.shaper else None
     install(Hooks(config, RunFolder(Path(tempfile.mkdtemp())), scorer))
 
 

@@ -115,6 +115,18 @@ class TableScorer:
         return np.array([self.table.get(pair, self.default) for pair in pairs], dtype=np.float32)
 
 
+class CompanyScorer(TableScorer):
+    """As the table, and a little more in company, whatever the processor: 1e-6 for each other pair of the call."""
+
+    def alone(self, pairs):
+        """What each pair would get in a call of its own."""
+        return np.array([self.table.get(pair, self.default) for pair in pairs], dtype=np.float32)
+
+    def score(self, pairs):
+        self.asked.append(list(pairs))
+        return np.minimum(self.alone(pairs) + np.float32(1e-6 * (len(pairs) - 1)), np.float32(1))
+
+
 class EqualityScorer(TableScorer):
     """1 for equal texts, 0 for others."""
 

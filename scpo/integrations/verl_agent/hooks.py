@@ -15,7 +15,7 @@ from scpo.diagnostics.record import Diagnostics
 from scpo.integrations.verl_agent.fork_rows import step_batch
 from scpo.integrations.verl_agent.recording import Recorder
 from scpo.schema import RunConfig, required
-from scpo.shaping.drive import Scorer
+from scpo.scoring import PairCache
 from scpo.shaping.shaper import ShaperConfig
 from scpo.steps import FloatArray, IntArray, StepBatch
 from scpo.tracking import JsonLines, RunFolder
@@ -40,7 +40,7 @@ class Hooks:
 
     config: RunConfig
     folder: RunFolder
-    scorer: Scorer | None
+    scorer: PairCache | None
     trainer: Any = None
     entropy_N: FloatArray | None = None
     _logs: dict[str, JsonLines] = field(default_factory=dict)
@@ -78,6 +78,8 @@ class Hooks:
                 entropy_N=self.entropy_N,
                 length_N=_lengths(data, self.config.trained.shaper),
             )
+            if self.scorer is not None:
+                self.scorer.begin_step()
             advantage_N, diagnostics = assign(
                 batch,
                 self.scorer,

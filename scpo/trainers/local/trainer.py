@@ -1,7 +1,7 @@
 """The embedded trainer: rollout, credit, update, validation and records in one process, on a CPU or one GPU.
 
-Every random generator is seeded by (run seed, step, purpose), so that a run resumed from a checkpoint continues bit for
-bit without storing random state.
+Every random generator is seeded by (run seed, step, purpose), and what the scorer was asked is forgotten before each
+step, so that a run resumed from a checkpoint continues bit for bit, on a CPU, without storing either.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict
                 position_N=_positions(config, sampled.kept),
                 measured=measured,
             )
-            session.scorer.report()  # what samples and probes asked for counts nowhere
+            session.scorer.begin_step()
             estimated = _estimate(session, step, folder, batch, generations)
             scored = session.scorer.report()
         with clock("critic"):

@@ -105,7 +105,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             episodes=self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n,
         )
         if self.scorer is not None:
-            self.scorer.report()  # what samples and probes asked for counts nowhere
+            self.scorer.begin_step()
         estimated = estimate(rows, columns, self.place.config, self.global_steps, scorer=self.scorer)
         metrics.update(self.scorer.report() if self.scorer is not None else {})
         metrics.update(self._recorded(rows, estimated))

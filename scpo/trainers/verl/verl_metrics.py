@@ -13,14 +13,14 @@ from scpo.trainers.verl.verl_rows import Rows, StepRow
 
 CLOCK = ("timing_s/", "timing_per_token_ms/", "perf/", "actor/perf/", "critic/perf/", "global_seqlen/")
 """Prefixes of what depends on the machine."""
-MEMORY = ("scpo/pairs_computed", "scpo/cache_hit_rate", "scpo/pairs_truncated", "scpo/scorer_crashes")
-"""What depends on how much of the scorer's memory a resume lost (``PairCache.report``)."""
+SCORER = ("scpo/pairs_truncated", "scpo/scorer_crashes")
+"""What the scorer says of its own work (``PairCache.report``)."""
 
 
 def split_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
     """(learned, took): numbers only; verl's own words for validation are left out, ours say more."""
     numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float | np.number)}
-    took = {name: value for name, value in numbers.items() if name.startswith(CLOCK) or name in MEMORY}
+    took = {name: value for name, value in numbers.items() if name.startswith(CLOCK) or name in SCORER}
     return {name: value for name, value in numbers.items() if name not in took}, took
 
 

@@ -30,8 +30,16 @@ def test_a_pass_that_was_not_measured_costs_as_much_a_token_as_the_nearest_one_t
     assert known.of_passes(reranker_cost.ours, Counter({64: 3, 128: 2})) == 12.0
 
 
+def test_a_pass_between_two_measured_lengths_costs_what_lies_between_them():
+    known = cost({(1, 32): 2.0, (1, 64): 3.0, (8, 64): 20.0})
+    assert known.of_pass(reranker_cost.single, 32) == 2.0
+    assert known.of_pass(reranker_cost.single, 40) == 2.25
+    assert known.of_pass(reranker_cost.single, 128) == 6.0  # beyond them: twice the tokens
+    assert known.of_pass(reranker_cost.single, 16) == 1.0
+
+
 def test_a_timed_pair_fills_more_than_half_of_each_padded_length(weights):
-    reranker = weights.cold(512)
+    reranker = weights.cold(512, share=True)
     passes = reranker.batches(reranker.encode([pair_of(width) for width in TOKEN_BUCKETS]))
     assert [(rows.width, rows.size) for rows in passes] == [(w, reranker_cost.ours(w)) for w in TOKEN_BUCKETS]
 

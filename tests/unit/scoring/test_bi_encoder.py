@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 
 from bench.recorded import recorded
+from scpo.bounded import Bounded
 from scpo.errors import ScorerError
 from scpo.schema.scorer import BiEncoderScorer
 from scpo.scoring import make_scorer
+from scpo.scoring.bi_encoder import CACHED_TEXTS
 from scpo.scoring.pretrained import package_folder
 from scpo.shaping.shaper import shape
 from tests.support.step_batches import shaper_config, take
@@ -21,7 +23,7 @@ TEXTS = [
 
 
 def config(**changes):
-    values = {"kind": "bi_encoder", "name": "minilm", "path": PACKAGE, "cosine_floor": 0.35, "batch_size": 4}
+    values = {"kind": "bi_encoder", "name": "minilm", "path": PACKAGE, "cosine_floor": 0.35}
     return BiEncoderScorer(**(values | {"max_tokens": 128} | changes))
 
 
@@ -49,7 +51,7 @@ def loaded(one_thread):
 @pytest.fixture
 def scorer(loaded):
     """The model is loaded once; every test starts with a cold cache."""
-    loaded._cache.clear()
+    loaded._cache = Bounded(CACHED_TEXTS)
     return loaded
 
 
@@ -75,11 +77,11 @@ def test_the_floor_rescales_the_cosine(scorer):
 def test_an_embedding_has_the_same_bits_alone_in_a_batch_and_shuffled(scorer):
     together = scorer.embed(TEXTS)
     shuffled = np.random.default_rng(0).permutation(len(TEXTS))
-    scorer._cache.clear()
+    scorer._cache = Bounded(CACHED_TEXTS)
     mixed = scorer.embed([f"neighbour {i}" for i in range(5)] + [TEXTS[i] for i in shuffled])[5:]
     assert np.array_equal(mixed, together[shuffled])
     for text, embedding in zip(TEXTS, together, strict=True):
-        scorer._cache.clear()
+        scorer._cache = Bounded(CACHED_TEXTS)
         assert np.array_equal(scorer.embed([text])[0], embedding)
 
 
@@ -109,7 +111,7 @@ def test_long_texts_are_truncated(scorer):
 def test_the_cache_is_bounded_and_does_not_change_answers(scorer, monkeypatch):
     pairs = [(first, second) for first in TEXTS for second in TEXTS]
     unbounded = scorer.score(pairs)
-    monkeypatch.setattr(scorer._cache, "capacity", 2)
+    monkeypatch.setattr(scorer, "_cache", Bounded(2))
     assert np.array_equal(scorer.score(pairs), unbounded)
     assert len(scorer._cache) == 2
 
@@ -146,7 +148,7 @@ def test_lazy_and_dense_drivers_agree_with_separate_cold_caches(scorer):
     batch = take(batch, np.flatnonzero(batch.group_N <= 2))
     shaped = []
     for dense in (False, True):
-        scorer._cache.clear()
+        scorer._cache = Bounded(CACHED_TEXTS)
         shaped.append(shape(batch, scorer, shaper_config(), (0, step), dense=dense))
     lazy, dense = shaped
     assert [match.trace for match in lazy.matches] == [match.trace for match in dense.matches]

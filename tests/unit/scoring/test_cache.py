@@ -1,4 +1,4 @@
-import itertools
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scpo.errors import ScorerError
-from scpo.scoring.cache import LeastRecentlyUsed, PairCache
-from tests.support.step_batches import TableScorer
+from scpo.scoring.cache import PairCache
+from tests.support.step_batches import CompanyScorer, TableScorer
 
 TABLE = {("a", "b"): 0.25, ("b", "a"): 0.75, ("a", "a"): 1.0, ("ab", "c"): 0.5, ("a", "bc"): 0.125}
 
@@ -29,12 +29,13 @@ def test_texts_that_read_the_same_joined_are_different_pairs():
     assert PairCache(TableScorer(TABLE)).score([("ab", "c"), ("a", "bc")]).tolist() == [0.5, 0.125]
 
 
-def test_an_entry_belongs_to_one_scorer():
-    cache = PairCache(TableScorer({("a", "b"): 0.25}))
-    cache.score([("a", "b")])
-    cache.scorer = TableScorer({("a", "b"): 0.5})
-    cache.scorer.name = "another table"
-    assert cache.score([("a", "b")]).tolist() == [0.5]
+def test_a_step_begins_with_nothing_known():
+    cache = PairCache(TableScorer(TABLE))
+    for _ in range(2):
+        cache.begin_step()
+        cache.score([("a", "b")])
+        cache.score([("b", "a"), ("a", "b")])
+    assert cache.scorer.asked == [[("a", "b")], [("b", "a")]] * 2
 
 
 def test_a_score_of_zero_is_known_too():
@@ -44,23 +45,22 @@ def test_a_score_of_zero_is_known_too():
     assert len(cache.scorer.asked) == 1
 
 
-def test_the_oldest_entries_are_forgotten():
-    recent = LeastRecentlyUsed(2)
-    for key, value in ("a", 1), ("b", 2):
-        recent.keep(key, value)
-    assert recent.find("a") == 1
-    recent.keep("c", 3)
-    assert list(recent) == ["a", "c"]
-    assert recent.find("b") is None
+@given(st.lists(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("abc")), max_size=8)), st.data())
+def test_within_a_step_an_answer_stands_and_a_repeated_step_gets_the_same_ones(calls, data):
+    cache = PairCache(CompanyScorer(default=0.5))
+    for _ in range(data.draw(st.integers(0, 3), label="steps before")):
+        cache.score([("a", "a"), ("b", "b")][: data.draw(st.integers(0, 2))])
+        cache.begin_step()
 
+    def step():
+        cache.begin_step()
+        return [cache.score(pairs).tolist() for pairs in calls]
 
-@given(st.lists(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("abc")), max_size=8)), st.integers(1, 6))
-def test_answers_do_not_depend_on_the_capacity(calls, capacity):
-    table = {pair: np.float32(i / 6) for i, pair in enumerate(itertools.product("ab", "abc"))}
-    cache = PairCache(TableScorer(table), capacity)
-    for pairs in calls:
-        assert cache.score(pairs).tolist() == [table[pair] for pair in pairs]
-        assert len(cache._scores) <= capacity
+    first = step()
+    assert first == step()
+    pairs, scores = chain.from_iterable(calls), chain.from_iterable(first)
+    answers = set(zip(pairs, scores, strict=True))
+    assert len(answers) == len({pair for pair, _ in answers})
 
 
 def test_no_pairs_no_scores():
@@ -79,22 +79,22 @@ def test_bad_answers_are_refused_and_not_kept():
         with pytest.raises(ScorerError, match="gave nan"):
             cache.score([("a", "b")])
     assert len(cache.scorer.asked) == 2
-    assert cache.report() == {"scpo/pairs_computed": 0}
 
 
-def test_the_report_counts_since_the_last_one():
-    cache = PairCache(TableScorer(TABLE))
-    assert cache.report() == {"scpo/pairs_computed": 0}
-    cache.score([("a", "b"), ("b", "a"), ("a", "b")])
-    assert cache.report() == {"scpo/pairs_computed": 2, "scpo/cache_hit_rate": 1 / 3}
-    cache.score([("a", "b")])
-    assert cache.report() == {"scpo/pairs_computed": 0, "scpo/cache_hit_rate": 1}
-
-
-def test_the_report_says_how_many_pairs_were_truncated():
+def test_the_report_says_how_many_pairs_were_truncated_since_the_step_began():
     scorer = TableScorer(TABLE)
     scorer.counts = {}
     cache = PairCache(scorer)
-    cache.score([("a", "b"), ("b", "a")])
+    assert cache.report() == {}
     scorer.counts = {"computed": 2, "truncated": 1}
-    assert cache.report() == {"scpo/pairs_computed": 2, "scpo/cache_hit_rate": 0, "scpo/pairs_truncated": 0.5}
+    assert cache.report() == {"scpo/pairs_truncated": 0.5}
+    cache.begin_step()
+    assert cache.report() == {}
+    scorer.counts = {"computed": 6, "truncated": 2, "crashes": 1}
+    assert cache.report() == {"scpo/pairs_truncated": 0.25, "scpo/scorer_crashes": 1}
+
+
+def test_a_scorer_that_does_not_count_has_nothing_to_report():
+    cache = PairCache(TableScorer(TABLE))
+    cache.score([("a", "b")])
+    assert cache.report() == {}

@@ -4,6 +4,8 @@ import pytest
 from bench.recorded import recorded
 from scpo.errors import ScorerError
 from scpo.scoring import make_scorer
+from scpo.scoring.cross_encoder import CrossEncoder
+from scpo.scoring.pretrained import pretrained
 from scpo.shaping.shaper import shape
 from tests.support.rerankers import SENTENCES, config, save_reranker
 from tests.support.step_batches import shaper_config, take
@@ -84,9 +86,13 @@ def test_each_text_is_tokenised_once(folder, monkeypatch):
     assert sorted(texts) == sorted(SENTENCES)
 
 
-@pytest.mark.parametrize("batch_tokens", [256, 512, 4096])
-def test_a_pair_has_the_same_bits_alone_among_63_others_and_shuffled(folder, batch_tokens):
-    scorer = make_scorer(config(folder, batch_tokens=batch_tokens))
+def as_on_a_gpu(folder, **changes):
+    """Pairs share forward passes."""
+    tokenizer, model = pretrained(str(folder), "AutoModelForSequenceClassification")
+    return CrossEncoder(config(folder, **changes), tokenizer, model, share=True)
+
+
+def test_a_pair_has_the_same_bits_alone_among_63_others_and_shuffled(scorer):
     pairs = (PAIRS * 2)[:64]
     together = scorer.score(pairs)
     shuffled = np.random.default_rng(0).permutation(64)
@@ -95,8 +101,20 @@ def test_a_pair_has_the_same_bits_alone_among_63_others_and_shuffled(folder, bat
         assert np.array_equal(scorer.score([pairs[i]]), together[i : i + 1])
 
 
+def test_on_a_cpu_each_pair_is_a_pass_without_padding(scorer):
+    encoded = scorer.encode(PAIRS)
+    passes = list(scorer.batches(encoded))
+    assert passes == [(len(pair.ids), (i,), 1) for i, pair in enumerate(encoded)]
+
+
+@pytest.mark.parametrize("batch_tokens", [256, 512, 4096])
+def test_pairs_that_share_passes_score_as_pairs_that_do_not_up_to_rounding(folder, scorer, batch_tokens):
+    shared = as_on_a_gpu(folder, batch_tokens=batch_tokens)
+    assert shared.score(PAIRS) == pytest.approx(scorer.score(PAIRS), abs=1e-6)
+
+
 def test_a_pass_has_as_many_tokens_whatever_the_length_of_its_pairs(folder):
-    fresh = make_scorer(config(folder, batch_tokens=256))
+    fresh = as_on_a_gpu(folder, batch_tokens=256)
     passes = list(fresh.batches(fresh.encode([("x " * n, "x " * n) for n in (6, 14, 30, 60, 120, 250)] * 10)))
     shapes = {rows.width: rows.size for rows in passes}
     assert shapes == {16: 16, 32: 8, 64: 4, 128: 2, 256: 1, 512: 1}
@@ -113,7 +131,7 @@ def test_neighbours_do_not_decide_whether_a_pass_has_an_attention_mask(folder, m
         return attention(*tensors, attn_mask=attn_mask, **settings)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
-    fresh = make_scorer(config(folder))
+    fresh = as_on_a_gpu(folder)
     special = fresh._tokenizer.num_special_tokens_to_add(pair=True)
     full, padded = ("x " * 10, "x " * (22 - special)), ("x " * 10, "x " * (21 - special))
     assert [len(pair.ids) for pair in fresh.encode([full, padded])] == [32, 31]
@@ -136,7 +154,7 @@ def test_each_side_is_cut_to_half_and_the_cut_pairs_are_counted(folder):
 
 
 def test_the_fill_of_a_batch_is_not_counted(folder):
-    fresh = make_scorer(config(folder, batch_tokens=4096))
+    fresh = as_on_a_gpu(folder, batch_tokens=4096)
     fresh.score(PAIRS[:3])
     assert fresh.counts == {"computed": 3, "truncated": 0}
 

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from bench.recorded import recorded
 from scpo.errors import ScorerError
+from scpo.scoring import PairCache
 from scpo.shaping.drive import MatchTask, checked, credit_batch
 from scpo.shaping.matcher import MatchRule, match_dense
 from scpo.shaping.shaper import shape
-from tests.support.step_batches import EqualityScorer, TableScorer, shaper_config
+from tests.support.step_batches import CompanyScorer, EqualityScorer, TableScorer, shaper_config
 
 RULE = MatchRule(0.6, 0.4)
 
@@ -140,6 +141,28 @@ def test_lazy_equals_dense_and_the_full_matrix_bit_for_bit(problem, theta, match
             similarity, among, theta, 0.4, one.order, monotonic, matcher=matcher, after_full_match=after
         )
         assert np.array_equal(trace.credit_l(length), expected)
+
+
+@settings(max_examples=200)
+@given(problem=text_problems(), first_dense=st.booleans(), speculate=st.booleans())
+def test_drivers_that_take_the_same_answers_give_the_same_credit_whatever_company_does(problem, first_dense, speculate):
+    tasks, table = problem
+    cache = PairCache(CompanyScorer(table))
+    first = credit_batch(tasks, cache, RULE, dense=first_dense, speculate=speculate)
+    second = credit_batch(tasks, cache, RULE, dense=not first_dense)
+    assert first.traces == second.traces
+
+
+@settings(max_examples=200)
+@given(problem=text_problems(), theta=st.sampled_from([0.5, 0.65, 0.8]))
+def test_company_moves_credit_by_as_much_as_the_scores_where_none_is_near_theta(problem, theta):
+    tasks, table = problem
+    rule = MatchRule(theta, 0.4)
+    lazy, dense = (credit_batch(tasks, CompanyScorer(table), rule, dense=mode) for mode in (False, True))
+    bound = 1e-6 * len(table) / (1 - 0.4)
+    for one, ours, full in zip(tasks, lazy.traces, dense.traces, strict=True):
+        assert ours.walk == full.walk
+        assert ours.credit_l(len(one.failed)) == pytest.approx(full.credit_l(len(one.failed)), abs=bound)
 
 
 @pytest.mark.parametrize(

@@ -59,4 +59,4 @@ def test_the_scorers_batch_is_given_in_its_own_unit(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]}, name="small")
     data = collect(tmp_path)
     batches = [values(tab_shaper.build(data.at_scale(scale)))["Scorer's batch"] for scale in ("paper", "mini")]
-    assert batches == [["64 pairs", "512 tokens"], ["64 pairs", "4 texts"]]
+    assert batches == [["64 pairs", "512 tokens"], ["64 pairs", "1 text"]]

@@ -14,10 +14,10 @@ from scpo.errors import ScorerUnavailable, StepBatchError
 from scpo.integrations.verl_agent.fork_rows import step_batch
 from scpo.integrations.verl_agent.hooks import Hooks, install
 from scpo.integrations.verl_agent.recording import ACTION, ANSWER, SLOT, STEP, WON, Recorder
-from scpo.schema import ExactScorer
-from scpo.scoring.exact import Exact
+from scpo.scoring import PairCache
 from scpo.tracking import JsonLines, RunFolder
 from sweeps.compose.configuration import compose_run
+from tests.support.step_batches import EqualityScorer
 
 torch = pytest.importorskip("torch", reason="needs torch: make setup")
 
@@ -137,9 +137,9 @@ def hooked(monkeypatch, tmp_path):
 
     def go(*words, **options):
         config = run(*words)
-        scorer = Exact(ExactScorer(kind="exact", name="exact")) if config.method.shaper else None
-        install(Hooks(config, RunFolder(tmp_path), scorer))
         trainer = Trainer(**options)
+        trainer.scorer = EqualityScorer()
+        install(Hooks(config, RunFolder(tmp_path), PairCache(trainer.scorer) if config.method.shaper else None))
         trainer.fit()
         return trainer
 
@@ -183,6 +183,13 @@ def test_with_a_shaper_only_steps_of_failed_siblings_move_and_copies_move_with_t
     assert places.tolist() == [3, 8, 10, 11]
     assert [(columns[SLOT][place], columns[STEP][place]) for place in places] == [(1, 0), (3, 1)] * 2
     assert moved[places] == pytest.approx([0.5] * 4)
+
+
+def test_a_step_asks_for_all_its_pairs_whatever_was_asked_before(hooked):
+    trainer = hooked("method=scpo")
+    first = trainer.scorer.asked.copy()
+    trainer.fit()
+    assert trainer.scorer.asked == [*first, *first[:-1]]  # the last call is for the first step's sample
 
 
 def test_matching_reads_the_forks_order_of_rows(hooked):

