@@ -46,7 +46,7 @@ endef
 setup: ## virtual environment in .venv with everything a laptop needs
 	$(call environment,$(VENV),constraints.txt,$(EXTRAS),$(SIZE))
 
-demo: setup ## SCPO against its ablation on real ALFWorld-engine games, table and figures (no GPU, under 15 minutes)
+demo: setup ## SCPO, GiGPO and GRPO on real ALFWorld-engine games, three seeds each: table and figures (no GPU)
 	@echo "demo: training, then tables and figures; under 15 minutes on two cores. Ctrl-C stops, the same command goes on."
 	$(BIN)/python sweep.py $(DEMO)
 	$(BIN)/python -m analysis figures
