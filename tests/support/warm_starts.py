@@ -20,6 +20,8 @@ HEAVY = (
     "textworld.envs.pddl",
     "transformers.models.qwen2.modeling_qwen2",
 )
+# At import, so while tests are collected: the first test that needs a server may be one of the environments'.
+multiprocessing.set_forkserver_preload(list(HEAVY))
 
 
 class WarmStart:
@@ -27,7 +29,6 @@ class WarmStart:
 
     def __init__(self, script: Path, words: list[str]) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(HEAVY))
         self._output = tempfile.NamedTemporaryFile("r", prefix="warm-start-", encoding="utf-8")  # noqa: SIM115
         self._process = context.Process(target=_become, args=(str(script), words, self._output.name))
         self._process.start()
@@ -66,4 +67,5 @@ def _become(script: str, words: list[str], output: str) -> None:
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
     sys.argv = [script, *words]
+    assert set(HEAVY) <= sys.modules.keys(), "the server passes over what it cannot import"
     runpy.run_path(script, run_name="__main__")
