@@ -89,7 +89,7 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
 _SEARCHED = [f"hydra.searchpath={json.dumps([folder.as_uri() for folder in FOLDERS[1:]])}"] if FOLDERS[1:] else []
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=1024)
 def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
     """What Hydra makes of all that these say. Cached: not to be written to."""
     try:
