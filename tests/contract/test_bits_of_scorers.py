@@ -12,7 +12,7 @@ import pytest
 from tests.support.bits_of_scorers import PAIRS
 from tests.support.rerankers import save_reranker
 
-pytest.importorskip("torch", reason="torch is not installed: pip install 'scpo[local]'")
+pytest.importorskip("torch", reason="needs torch: make setup")
 
 ROOT = Path(__file__).parents[2]
 OLDER = {

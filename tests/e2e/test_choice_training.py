@@ -9,8 +9,8 @@ from scpo.trainers import train
 from sweeps.compose.configuration import compose_run
 from sweeps.records import run_folders as store
 
-pytest.importorskip("alfworld", reason="needs the alfworld extra")
-torch = pytest.importorskip("torch", reason="needs the local extra")
+pytest.importorskip("alfworld", reason="needs alfworld: make setup")
+torch = pytest.importorskip("torch", reason="needs torch: make setup")
 
 SMALL = [
     "scale=study", "wandb.mode=disabled", "machine.device=cpu", "method=scpo", "scorer=exact", "env.horizon=12",

@@ -17,8 +17,8 @@ from sweeps.records import run_folders as store
 from tests.e2e.local_run import OVERRIDES
 from tests.support.step_batches import CompanyScorer
 
-pytest.importorskip("alfworld", reason="needs the alfworld extra")
-torch = pytest.importorskip("torch", reason="needs the local extra")
+pytest.importorskip("alfworld", reason="needs alfworld: make setup")
+torch = pytest.importorskip("torch", reason="needs torch: make setup")
 
 SHORT = ["trainer.steps=4", "trainer.validation.every=1000", "trainer.probe_every=3", "trainer.sample_every=2",
          "env.validation_panels.valid_seen.games=1", "env.validation_panels.valid_unseen.games=1"]  # fmt: skip
