@@ -35,9 +35,9 @@ def test_company_changes_no_bit_of_a_score_on_an_older_processor(rerankers, inst
     import torch
 
     if platform.machine() not in ("x86_64", "AMD64"):
-        pytest.skip(f"{platform.machine()}: instruction sets can be forced on x86 only")
+        pytest.skip(f"needs x86, whose instruction sets can be forced: this is {platform.machine()}")
     if instructions == "AVX2" and torch.backends.cpu.get_cpu_capability() == "DEFAULT":
-        pytest.skip("this processor has no AVX2")
+        pytest.skip("needs AVX2: run it on a processor that has it")
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.bits_of_scorers", *rerankers],
         cwd=ROOT,
