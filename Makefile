@@ -47,12 +47,12 @@ setup: ## virtual environment in .venv with everything a laptop needs
 	$(call environment,$(VENV),constraints.txt,$(EXTRAS),$(SIZE))
 
 demo: setup ## SCPO, GiGPO and GRPO on real ALFWorld-engine games, three seeds each: table and figures (no GPU)
-	@echo "demo: training, then tables and figures; under 15 minutes on two cores. Ctrl-C stops, the same command goes on."
+	@echo "demo: training, then tables and figures; about 5 minutes of two quiet cores. Ctrl-C stops, the same command goes on."
 	$(BIN)/python sweep.py $(DEMO)
 	$(BIN)/python -m analysis figures
 
-test: setup ## the tests (under 10 minutes)
-	@echo "test: under 10 minutes on two cores; first the tests are collected, then each dot is one"
+test: setup ## the tests (about 5 minutes of two quiet cores)
+	@echo "test: about 5 minutes of two quiet cores; first the tests are collected, then each dot is one"
 	$(BIN)/python -m pytest -m "not slow and not browser" -n $(TEST_WORKERS) --dist worksteal
 
 test-slow: setup ## the long tests too
