@@ -1,16 +1,15 @@
 """A choice policy through the whole trainer on real games: it learns, resumes with the same bytes, and is evaluated."""
 
-import json
-
 import pytest
 
 from scpo.errors import RecordError
-from scpo.trainers import train
-from sweeps.compose.configuration import compose_run
-from sweeps.records import run_folders as store
+from tests.support import training_in_process
+from tests.support.training_in_process import Killed, logged
 
 pytest.importorskip("alfworld", reason="needs alfworld: make setup")
-torch = pytest.importorskip("torch", reason="needs torch: make setup")
+pytest.importorskip("torch", reason="needs torch: make setup")
+
+pytestmark = pytest.mark.usefixtures("threads")
 
 SMALL = [
     "scale=study", "wandb.mode=disabled", "machine.device=cpu", "method=scpo", "scorer=exact", "env.horizon=12",
@@ -21,35 +20,8 @@ SMALL = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def threads():
-    """The trainer sets the threads of its process, which here is that of all tests."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-class Killed(Exception):
-    """Stands for kill -9 behind a step's record."""
-
-
-def run(runs, cache, *overrides, killed_after=None):
-    """Train to the end, or till step ``killed_after`` is recorded; returns the run folder."""
-    machine = [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}"]
-    config = compose_run([*SMALL, *machine, *overrides])
-    folder = store.ensure(config)
-
-    def should_stop():
-        if killed_after is not None and folder.metrics.exists() and logged(folder)[-1]["step"] == killed_after:
-            raise Killed
-        return False
-
-    train(config, folder, should_stop)
-    return folder
-
-
-def logged(folder):
-    return [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+def run(runs, cache, *overrides, **killed):
+    return training_in_process.run(runs, cache, *SMALL, *overrides, **killed)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """A resumed run ends with the same bytes whatever its scorer does: here its answers depend on what else it is asked."""
 
 import dataclasses
-import json
 import zlib
 from collections import Counter
 
@@ -16,9 +15,12 @@ from sweeps.compose.configuration import compose_run
 from sweeps.records import run_folders as store
 from tests.e2e.local_run import OVERRIDES
 from tests.support.step_batches import CompanyScorer
+from tests.support.training_in_process import Killed, logged
 
 pytest.importorskip("alfworld", reason="needs alfworld: make setup")
-torch = pytest.importorskip("torch", reason="needs torch: make setup")
+pytest.importorskip("torch", reason="needs torch: make setup")
+
+pytestmark = pytest.mark.usefixtures("threads")
 
 SHORT = ["trainer.steps=4", "trainer.validation.every=1000", "trainer.probe_every=3", "trainer.sample_every=2",
          "env.validation_panels.valid_seen.games=1", "env.validation_panels.valid_unseen.games=1"]  # fmt: skip
@@ -72,18 +74,6 @@ class Walk:
         )
 
 
-class Killed(Exception):
-    """Stands for kill -9 behind a step's record."""
-
-
-@pytest.fixture(autouse=True)
-def threads():
-    """The trainer sets the threads of its process, which here is that of all tests."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
     make = trainer.make_environment
@@ -119,10 +109,6 @@ def run(folder_of, monkeypatch):
         return folder
 
     return run
-
-
-def logged(folder):
-    return [json.loads(line) for line in folder.metrics.read_text().splitlines()]
 
 
 def records(folder):

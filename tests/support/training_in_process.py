@@ -1,0 +1,28 @@
+"""A training run in the process of its test, which may end it where kill -9 would."""
+
+import json
+
+from scpo.trainers import train
+from sweeps.compose.configuration import compose_run
+from sweeps.records import run_folders as store
+
+
+class Killed(Exception):
+    """Stands for kill -9 behind a step's record."""
+
+
+def run(runs, cache, *overrides, killed_after=None):
+    """Train to the end, or till step ``killed_after`` is recorded; returns the run folder."""
+    folder = store.ensure(config := compose_run([*overrides, f"machine.runs_dir={runs}", f"machine.cache_dir={cache}"]))
+
+    def should_stop():
+        if killed_after is not None and folder.metrics.exists() and logged(folder)[-1]["step"] == killed_after:
+            raise Killed
+        return False
+
+    train(config, folder, should_stop)
+    return folder
+
+
+def logged(folder):
+    return [json.loads(line) for line in folder.metrics.read_text().splitlines()]
