@@ -235,44 +235,57 @@ def read_grammar(text: str) -> Grammar:
 
 @functools.lru_cache(maxsize=16)
 def _parse(text: str) -> Grammar:
-    from textworld.envs.pddl.logic import GameLogic
+    from textworld.envs.pddl.logic import model, parser
 
     try:
-        logic = GameLogic(domain="", grammar=text)
-        rules = {
-            name: tuple(Rule(_query(r.condition), tuple(map(_symbol, r.rhs))) for r in alternatives)
-            for name, alternatives in logic.grammar._rules.items()
-        }
-        actions = {
-            name: ActionText(_symbols(action.template), _symbols(action.feedback_rule))
-            for name, action in logic.actions.items()
-        }
+        read = parser.PddlLogicParser(semantics=model.PddlLogicModelBuilderSemantics())
+        actions, rules = {}, {}
+        for part in read.parse(text, rule_name="pddlStart").parts:
+            if isinstance(part, model.ActionTypeNode):
+                template, feedback = part.template.template.strip('"'), part.feedback.name.strip('"')
+                actions[part.name.lower()] = ActionText(_symbols(template), _symbols(feedback))
+            rules.update(_rules(part.grammar if isinstance(part, model.ActionTypeNode) else part))
     except Exception as error:  # the parsers' errors have no common class
         raise GameError(f"the game's text grammar cannot be parsed: {type(error).__name__}: {error}") from error
     return Grammar(rules, actions)
 
 
-def _symbols(text: str) -> tuple[Symbol, ...]:
-    from textworld.envs.pddl.textgen import _parse_and_convert
+def _rules(block: Any) -> dict[str, tuple[Rule, ...]]:
+    """The production rules that a grammar block, if there is one, has in JSON; lines with a # before are comments."""
+    if block is None:
+        return {}
+    lines = block.code.removeprefix('"""').removesuffix('"""').split("\n")
+    data = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("#")))
+    return {
+        name: tuple(Rule(_query(rule.get("condition")), _symbols(rule["rhs"])) for rule in alternatives)
+        for name, alternatives in data.items()
+    }
 
-    return tuple(map(_symbol, _parse_and_convert(text, rule_name="symbols")))
+
+def _symbols(text: str) -> tuple[Symbol, ...]:
+    return tuple(map(_symbol, _symbol_parser().parse(text, rule_name="symbols")))
+
+
+@functools.cache
+def _symbol_parser() -> Any:
+    from textworld.envs.pddl.textgen import model, parser
+
+    return parser.CSGParser(semantics=model.CSGModelBuilderSemantics())
 
 
 def _symbol(parsed: Any) -> Symbol:
-    from textworld.envs.pddl import textgen
+    from textworld.envs.pddl.textgen import model
 
-    if isinstance(parsed, textgen.TerminalSymbol):
-        return Terminal(str(parsed))
-    if isinstance(parsed, textgen.NonterminalSymbol):
-        return Nonterminal(str(parsed))
-    if isinstance(parsed, textgen.ListSymbol):
-        return Listing(_value(parsed.symbol))
-    return _value(parsed)
+    if isinstance(parsed, model.TerminalSymbol):
+        return Terminal(parsed.literal.replace("\\n", "\n"))
+    if isinstance(parsed, model.NonterminalSymbol):
+        return Nonterminal(parsed.symbol)
+    return Listing(_value(parsed.symbol)) if isinstance(parsed, model.ListSymbol) else _value(parsed)
 
 
 def _value(parsed: Any) -> Value:
     inner = parsed.expression
-    expression = _expression(inner.expression) if hasattr(inner, "expression") else Nonterminal(str(inner))
+    expression = _expression(inner.statement) if hasattr(inner, "statement") else Nonterminal(inner.symbol)
     return Value(expression, _query(parsed.given))
 
 
