@@ -8,7 +8,7 @@ in method and seed only; one row of an experiment may have a scorer of its own. 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from analysis.sources.run_records import WANDB, ExperimentRecord, PlannedRun, Problem, Run
+from analysis.sources.run_records import WANDB, ExperimentRecord, PlannedRun, PrimaryComparisons, Problem, Run
 from scpo.tracking import State
 
 NOT_APPLICABLE = "n/a"
@@ -48,6 +48,16 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Family:
+    """An experiment's part in a section: its rows, and the comparisons that it named before its runs."""
+
+    experiment: str
+    title: str
+    rows: tuple[str, ...]
+    primary: PrimaryComparisons | None = None
+
+
+@dataclass(frozen=True)
 class Section:
     """Rows that may be compared."""
 
@@ -58,6 +68,7 @@ class Section:
     experiments: tuple[str, ...]
     rows: tuple[Row, ...]
     commands: tuple[str, ...] = ()  # that make the missing runs
+    families: tuple[Family, ...] = ()  # one for each experiment
 
     @property
     def sweeps(self) -> tuple[str, ...]:
@@ -128,7 +139,13 @@ class _Draft:
             Row(name, label, tuple(_row_run(run, runs, key[0]) for _, run in sorted(self.planned[name].items())))
             for name, label in self.labels.items()
         )
-        return Section(*key, tuple(self.experiments), rows, tuple(self._commands(rows)))
+        families = tuple(
+            Family(
+                name, record.title, tuple(row.name for row in record.rows if row.name in self.labels), record.primary
+            )
+            for name, record in self.experiments.items()
+        )
+        return Section(*key, tuple(self.experiments), rows, tuple(self._commands(rows)), families)
 
     def _commands(self, rows: Iterable[Row]) -> Iterator[str]:
         seeds: dict[str, set[int]] = {}

@@ -74,6 +74,13 @@ class PlannedRow(_Lenient):
     runs: tuple[PlannedRun, ...]
 
 
+class PrimaryComparisons(_Lenient):
+    """What the experiment was run for: pairs of rows, each the first minus the second, and the measure."""
+
+    measure: str
+    comparisons: tuple[tuple[str, str], ...]
+
+
 class ExperimentRecord(_Lenient):
     """``runs/experiments/<name>.json``: which run is which row."""
 
@@ -82,6 +89,7 @@ class ExperimentRecord(_Lenient):
     scale: Scale
     overrides: tuple[str, ...] = ()
     rows: tuple[PlannedRow, ...]
+    primary: PrimaryComparisons | None = None
 
     def command(self, seeds: Iterable[int]) -> str | None:
         """What makes its runs of these seeds; None for a W&B project that cannot be asked again."""

@@ -223,11 +223,26 @@ AxisValues = tuple[str | int, ...] | PositiveInt
 """Values, or of seeds their number: 0, 1, 2, ..."""
 
 
+Measure = Literal["validation_area", "training_area", "last_success"]
+"""What an experiment may be judged by, a number a run: the area under the curve of validation (all held-out panels) or
+of training, over the steps: a mean success rate; or held-out success after the last step (``analysis.measures``)."""
+
+
+class Primary(Strict):
+    """What an experiment is run to find out, named before its runs, so that nobody chooses it by their results.
+
+    ``comparisons``: pairs of rows, each the first minus the second, paired by seed, judged by ``measure``.
+    """
+
+    measure: Measure
+    comparisons: Annotated[tuple[tuple[str, str], ...], Field(min_length=1)]
+
+
 class Experiment(Strict):
     """``conf/experiment/<name>.yaml``: rows x the product of the axes (``env``, ``model``, ``seeds``).
 
     An axis is a list of values (seeds: or how many), or one for each scale. ``overrides`` are every row's, before its
-    own; those of the command line win over them.
+    own; those of the command line win over them. ``primary``: what it is run for; None of one that compares nothing.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -235,6 +250,7 @@ class Experiment(Strict):
     axes: dict[Literal["env", "model", "seeds"], AxisValues | dict[Scale, AxisValues]]
     overrides: tuple[str, ...] = ()
     rows: Annotated[tuple[ExperimentRow, ...], Field(min_length=1)]
+    primary: Primary | None = None
 
     def axis(self, name: Literal["env", "model", "seeds"], scale: Scale) -> tuple[str | int, ...]:
         """The values of an axis at a scale; none where it has none."""
@@ -249,4 +265,20 @@ class Experiment(Strict):
             values = self.axes.get(name, ())
             if any(isinstance(one, int) for one in (values.values() if isinstance(values, dict) else [values])):
                 raise ValueError(f"experiment {self.name}: axis {name} is a list of names; only seeds may be a number")
+        return self
+
+    @model_validator(mode="after")
+    def _primary_comparisons_are_of_its_rows(self) -> Self:
+        names = [row.name for row in self.rows]
+        pairs = self.primary.comparisons if self.primary else ()
+        for first, second in pairs:
+            if unknown := [name for name in (first, second) if name not in names]:
+                raise ValueError(
+                    f"experiment {self.name}: primary comparison [{first}, {second}]: no row is called {unknown[0]}; "
+                    f"its rows: {', '.join(names)}"
+                )
+            if first == second or pairs.count((first, second)) > 1 or (second, first) in pairs:
+                raise ValueError(
+                    f"experiment {self.name}: primary comparison [{first}, {second}]: of two rows, each pair once"
+                )
         return self

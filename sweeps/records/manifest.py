@@ -33,6 +33,7 @@ def update(runs_dir: Path, matrix: Matrix) -> None:
         "title": matrix.experiment.title,
         "scale": matrix.scale,
         "overrides": matrix.identity_overrides,
+        "primary": matrix.experiment.primary and matrix.experiment.primary.model_dump(mode="json"),
     }
     if path.exists():
         earlier = read_json(path)

@@ -32,6 +32,7 @@ def test_the_manifest_says_which_run_is_which_row(tmp_path):
     run = recorded["rows"][1]["runs"][0]
     assert (run["env"], run["model"], run["seed"]) == ("alfworld", "tiny", 0)
     assert (tmp_path / run["id"]).is_dir()
+    assert recorded["primary"] == {"measure": "validation_area", "comparisons": [["scpo", "no_monotonicity"]]}
 
 
 def test_other_seeds_join_what_is_there(tmp_path):

@@ -1,0 +1,67 @@
+"""What an experiment names as its primary comparisons."""
+
+import pytest
+from pydantic import ValidationError
+
+from scpo.errors import ConfigError
+from scpo.schema import Experiment
+from sweeps.compose.matrix import expand
+from sweeps.compose.overrides import options
+
+
+def experiment(*comparisons, measure="validation_area"):
+    rows = [{"name": name, "overrides": ()} for name in ("scpo", "gigpo", "grpo")]
+    primary = {"measure": measure, "comparisons": comparisons}
+    return Experiment.model_validate({"name": "mine", "title": "Mine", "axes": {}, "rows": rows, "primary": primary})
+
+
+def test_comparisons_of_its_own_rows_are_kept_in_order():
+    assert experiment(("scpo", "gigpo"), ("gigpo", "grpo")).primary.comparisons == (
+        ("scpo", "gigpo"),
+        ("gigpo", "grpo"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "said"),
+    [
+        ([("scpo", "hgpo")], r"no row is called hgpo; its rows: scpo, gigpo, grpo"),
+        ([("scpo", "scpo")], r"\[scpo, scpo\]: of two rows, each pair once"),
+        ([("scpo", "grpo"), ("scpo", "grpo")], "each pair once"),
+        ([("scpo", "grpo"), ("grpo", "scpo")], "each pair once"),
+        ([], "at least 1 item"),
+    ],
+)
+def test_a_comparison_of_other_rows_or_twice_is_refused(comparisons, said):
+    with pytest.raises(ValidationError, match=said):
+        experiment(*comparisons)
+
+
+def test_a_measure_that_there_is_not_is_refused():
+    with pytest.raises(ValidationError, match="validation_area"):
+        experiment(("scpo", "gigpo"), measure="success")
+
+
+def test_a_wrong_comparison_in_a_file_is_one_line_with_the_rows(tmp_path):
+    text = (
+        "experiment:\n  name: mine\n  title: Mine\n  axes: {env: [alfworld], model: [tiny], seeds: [0]}\n"
+        "  rows:\n    - {name: scpo, overrides: [method=scpo]}\n"
+        "  primary: {measure: validation_area, comparisons: [[scpo, gigpo]]}\n"
+    )
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="no row is called gigpo; its rows: scpo"):
+        expand(str(path))
+
+
+def test_the_study_names_what_the_paper_claims_before_its_runs():
+    primary = {
+        name: expand(name, ["scale=study"]).experiment.primary for name in ("main_table", "ablation", "controls")
+    }
+    assert {one.measure for one in primary.values()} == {"validation_area"}
+    assert {("scpo", "gigpo"), ("gigpo", "grpo")} <= set(primary["main_table"].comparisons)
+    assert set(primary["ablation"].comparisons) == {
+        ("scpo", row) for row in ("chronological", "no_monotonicity", "shortest_reference")
+    }
+    assert {second for _, second in primary["controls"].comparisons} >= {"random_match", "uniform_bonus", "gigpo"}
+    assert set(primary) <= set(options("experiment"))
