@@ -1,3 +1,56 @@
-"""Semantic consistency policy optimization: reward shaping for group-based RL of LLM agents."""
+"""Semantic consistency policy optimization: reward shaping for group-based RL of LLM agents.
+
+    import scpo
+
+    batch = scpo.StepBatch.from_episodes([scpo.Episode(group="task 1", steps=[scpo.Step(...), ...]), ...])
+    advantage_N, diagnostics = scpo.assign(batch, scpo.load_scorer("exact"), scpo.load_method("scpo", theta=0.5))
+
+Each name is imported when it is first asked for: ``import scpo`` itself loads nothing, NumPy included.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = [
+    "Episode",
+    "ScpoError",
+    "Step",
+    "StepBatch",
+    "assign",
+    "assign_tokens",
+    "contract",
+    "load_method",
+    "load_scorer",
+]
+
+_HOMES = {
+    "Episode": "scpo.episodes",
+    "ScpoError": "scpo.errors",
+    "Step": "scpo.episodes",
+    "StepBatch": "scpo.steps",
+    "assign": "scpo.credit.assign",
+    "assign_tokens": "scpo.credit.assign",
+    "load_method": "scpo.library",
+    "load_scorer": "scpo.library",
+}
+
+if TYPE_CHECKING:
+    from scpo import contract
+    from scpo.credit.assign import assign, assign_tokens
+    from scpo.episodes import Episode, Step
+    from scpo.errors import ScpoError
+    from scpo.library import load_method, load_scorer
+    from scpo.steps import StepBatch
+
+
+def __getattr__(name: str) -> Any:
+    if name == "contract":
+        return import_module("scpo.contract")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'scpo' has no attribute {name!r}; it offers {', '.join(__all__)}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

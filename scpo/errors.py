@@ -16,6 +16,10 @@ class StepBatchError(ScpoError, ValueError):
     """A batch that breaks the data contract; the message names the offending row."""
 
 
+class ContractError(ScpoError, AssertionError):
+    """An estimator, or a trainer's way from advantages to tokens, that breaks a law; the message names law and row."""
+
+
 class ScorerError(ScpoError, RuntimeError):
     """A scorer that cannot be loaded or that answered with something other than similarities in [0, 1]."""
 

@@ -10,13 +10,15 @@ without those that the filter dropped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scpo.episodes import Episode, columns_of
 from scpo.errors import StepBatchError
 
 IntArray = NDArray[np.int64]
@@ -91,6 +93,19 @@ class StepBatch:
 
     def __len__(self) -> int:
         return len(self.group_N)
+
+    @classmethod
+    def from_episodes(cls, episodes: Sequence[Episode], *, success_above: float = 0.0) -> Self:
+        """The batch of these rollouts: their steps, episode by episode in time order, every other column derived.
+
+        Args:
+            episodes: The siblings of all groups.
+            success_above: An episode succeeds if its return is larger (the paper's tau_succ).
+
+        Raises:
+            StepBatchError: An episode contradicts itself or lacks something; names it and what to pass.
+        """
+        return cls(**columns_of(episodes, success_above))
 
     @property
     def original_N(self) -> BoolArray:

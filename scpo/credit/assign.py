@@ -44,6 +44,7 @@ def assign(
         StepBatchError: The batch lacks a field that the estimator requires.
         ScorerError: The scorer gave something else than similarities in [0, 1].
     """
+    _check_kinds(batch, scorer, config)
     estimator, host = resolve(config), config.estimator
     _check_level(config, estimator, "row")
     _check_fields(batch, estimator)
@@ -70,7 +71,9 @@ def _shape(
     if config.shaper is None:
         return None
     if scorer is None:
-        raise ConfigError(f"method {config.name!r} has a shaper, which needs a scorer: got None, see scpo.scoring")
+        raise ConfigError(
+            f"method {config.name!r} has a shaper, which needs a scorer: got None, pass scpo.load_scorer('exact')"
+        )
     try:
         return shape(batch, scorer, config.shaper, seed, speculate=speculate)
     except ScorerUnavailable as error:
@@ -126,6 +129,19 @@ def resolve(config: TrainedMethod) -> Estimator:
             stacklevel=2,
         )
     return ESTIMATORS[name]
+
+
+def _check_kinds(batch: StepBatch, scorer: object, config: object) -> None:
+    """What a notebook is likely to pass instead."""
+    if not isinstance(batch, StepBatch):
+        raise ConfigError(f"batch is a {type(batch).__name__}; pass scpo.StepBatch.from_episodes([...])")
+    if not isinstance(config, TrainedMethod):
+        raise ConfigError(
+            f"config is {config!r}; pass scpo.load_method({config if isinstance(config, str) else 'scpo'!r})"
+        )
+    if scorer is not None and not callable(getattr(scorer, "score", None)):
+        name = scorer if isinstance(scorer, str) else "exact"
+        raise ConfigError(f"scorer is {scorer!r}, which has no score(pairs); pass scpo.load_scorer({name!r})")
 
 
 def _check_level(config: TrainedMethod, estimator: Estimator, level: str) -> None:

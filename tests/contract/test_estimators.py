@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scpo import contract
 from scpo.advantages.outcomes import step_returns
 from scpo.advantages.registry import ESTIMATORS
 from tests.support.step_batches import (
@@ -123,6 +124,12 @@ def test_only_entries_that_say_so_read_the_bonus(name, config):
 def test_siblings_that_did_the_same_have_no_advantage_over_each_other(name, config, outcome):
     batch = make_batch(*[(0, k, "a b c", outcome) for k in range(5)])
     assert np.array_equal(estimate(name, config, batch), np.zeros(15, np.float32))
+
+
+@cases()
+def test_the_checks_that_we_offer_others_pass(name, config):
+    batch = measured(random_batch(5, copies=4))
+    contract.check_estimator(name, config, batch, across_groups=name in BATCH_WIDE)
 
 
 @cases()

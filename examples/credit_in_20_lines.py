@@ -1,0 +1,23 @@
+"""Why SCPO: of three rollouts of one task, one succeeds, one does the same until its last step, one never starts."""
+
+import scpo
+
+KITCHEN, FRIDGE, HOLDING = "You are in the kitchen.", "The fridge is open; inside is an egg.", "You hold the egg."
+
+
+def rollout(*moves, reward=0.0):
+    """An episode from (what was seen, action, what came of it); the reward comes with its last step."""
+    steps = [scpo.Step(*move) for move in moves[:-1]] + [scpo.Step(*moves[-1], reward=reward)]
+    return scpo.Episode(group="heat an egg", steps=steps)
+
+
+to_fridge, to_egg = (KITCHEN, "open fridge", FRIDGE), (FRIDGE, "take egg", HOLDING)
+success = rollout(to_fridge, to_egg, (HOLDING, "heat egg", "The egg is hot. You won!"), reward=1.0)
+near_miss = rollout(to_fridge, to_egg, (HOLDING, "drop egg", "The egg breaks."))
+idle = rollout((KITCHEN, "go to bed", "You fall asleep."))
+
+batch = scpo.StepBatch.from_episodes([success, near_miss, idle])
+advantage_N, diagnostics = scpo.assign(batch, scpo.load_scorer("exact"), scpo.load_method("scpo", theta=0.5))
+for row, action in enumerate(batch.action_N):
+    credit, without = diagnostics.shaped.credit_N[row], diagnostics.unshaped_advantage_N[row]
+    print(f"{action:12} credit {credit:.1f}  advantage without {without:+.2f}, with {advantage_N[row]:+.2f}")

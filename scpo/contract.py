@@ -1,0 +1,195 @@
+"""What a trainer can check of its own batches: the laws of a ``StepBatch``, of estimators, and of the way to tokens.
+
+    scpo.contract.check_batch(batch)                                  columns that contradict each other
+    scpo.contract.check_estimator("gigpo", settings, batch)           an estimator of one's own
+    scpo.contract.check_tokens(advantage_N, mask_NL, advantage_NL)    each step's mask gets its own advantage
+
+Each returns nothing, or raises with the row that breaks the law. Cheap enough for the first steps of every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.advantages.estimator import Estimator, EstimatorSettings
+from scpo.advantages.outcomes import step_returns
+from scpo.advantages.registry import ESTIMATORS
+from scpo.errors import ConfigError, ContractError, StepBatchError
+from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
+
+
+def check_batch(batch: StepBatch) -> None:
+    """What the construction of a batch lets pass, because some trainer may mean it, and what is nearly always a bug.
+
+    The return is the sum of the rewards; success is a threshold on the return; no two steps have one position.
+
+    Raises:
+        StepBatchError: A law is broken; names the row.
+    """
+    line, rows = batch.timeline, np.flatnonzero(batch.original_N)
+    summed_N = line.table(batch.reward_N.astype(np.float64)).sum(1)[line.slot_N]
+    bad = rows[~np.isclose(summed_N[rows], batch.episode_return_N[rows], rtol=1e-4, atol=1e-4)]
+    if len(bad):
+        said, total = batch.episode_return_N[bad[0]], summed_N[bad[0]]
+        _refuse(batch, bad[0], f"episode_return_N is {said:g}, but the rewards of its trajectory sum up to {total:g}: "
+                "pass undiscounted rewards, each at its step")  # fmt: skip
+    _check_success(batch, rows)
+    order = rows[np.argsort(batch.position_N[rows], kind="stable")]
+    same = np.flatnonzero(np.diff(batch.position_N[order]) == 0)
+    if len(same):
+        row, other = order[same[0] + 1], order[same[0]]
+        _refuse(batch, row, f"position_N is {batch.position_N[row]}, as of row {other}: pass every row's place in your "
+                "batch, np.arange(N) if it was never reordered")  # fmt: skip
+
+
+def _check_success(batch: StepBatch, rows: IntArray) -> None:
+    won, lost = rows[batch.success_N[rows]], rows[~batch.success_N[rows]]
+    if not len(won) or not len(lost):
+        return
+    low, high = won[batch.episode_return_N[won].argmin()], lost[batch.episode_return_N[lost].argmax()]
+    if batch.episode_return_N[low] <= batch.episode_return_N[high]:
+        said, other = batch.episode_return_N[low], batch.episode_return_N[high]
+        _refuse(batch, low, f"success_N is True at episode_return_N {said:g}, but row {high} with {other:g} fails: "
+                "success_N is episode_return_N > threshold")  # fmt: skip
+
+
+def check_estimator(
+    estimator: Estimator | str,
+    settings: EstimatorSettings,
+    batch: StepBatch,
+    *,
+    bonus_N: FloatArray | None = None,
+    across_groups: bool = False,
+) -> None:
+    """Laws of every row-level estimator, on a batch of yours.
+
+    Answers are finite float32, one a row; inputs stay as they were; permuting rows permutes the answers; a copy gets
+    its original's; a group's answers do not depend on other groups; the bonus is read only if ``requires`` says so.
+
+    Args:
+        estimator: It, or the name of a registered one.
+        settings: Its settings.
+        batch: Steps with what it requires measured.
+        bonus_N: A bonus for each row, equal among the copies of a step; None: one is made up.
+        across_groups: It normalises over the batch on purpose (EMPG): groups may then see each other.
+
+    Raises:
+        ConfigError: The name is unknown, or it works on tokens.
+        ContractError: A law is broken; names the law and the row.
+    """
+    entry = _row_level(estimator)
+    bonus_N = _made_up_bonus(batch) if bonus_N is None else np.asarray(bonus_N, np.float32)
+
+    def estimate(of: StepBatch, bonus: FloatArray) -> FloatArray:
+        return np.asarray(entry.function(of, step_returns(of, settings.gamma), bonus, settings))
+
+    def place(row: int) -> str:
+        return f"estimator {entry.name!r}: {_place(batch, row)}"
+
+    answer_N = _checked_answer(entry, batch, bonus_N, estimate)
+    rows = np.arange(len(batch))[::-1]
+    _same(place, rows, estimate(_take(batch, rows), bonus_N[rows]), answer_N[rows], "reversing the rows")
+    original_N = batch.timeline.neighbours(0)
+    _same(place, np.arange(len(batch)), answer_N, answer_N[original_N], "a copy's original")
+    if not across_groups:
+        for group in np.unique(batch.group_N):
+            rows = np.flatnonzero(batch.group_N == group)
+            alone = estimate(_take(batch, rows), bonus_N[rows])
+            _same(place, rows, alone, answer_N[rows], "leaving out the other groups")
+    reads = not np.array_equal(estimate(batch, np.zeros_like(bonus_N)), answer_N)
+    if reads and "step_bonus" not in entry.requires:
+        raise ContractError(f"estimator {entry.name!r} reads the bonus: add 'step_bonus' to requires")
+
+
+def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDArray[Any]) -> None:
+    """Each step's response tokens hold its own advantage, and all other tokens hold 0.
+
+    The mistake that it finds: advantages spread over a batch that was reordered, padded or cut in between.
+
+    Args:
+        advantage_N: What ``scpo.assign`` gave for each row.
+        mask_NL: True on the response tokens that are trained on.
+        advantage_NL: What the loss is given.
+
+    Raises:
+        ContractError: A token holds another value; names row and token.
+    """
+    advantage_N, mask_NL, got_NL = np.asarray(advantage_N), np.asarray(mask_NL, bool), np.asarray(advantage_NL)
+    if mask_NL.shape != got_NL.shape or len(mask_NL) != len(advantage_N):
+        raise ContractError(
+            f"advantage_N has {len(advantage_N)} rows, mask_NL is {mask_NL.shape}, advantage_NL {got_NL.shape}; pass "
+            "one row for each step, and mask and advantages of one shape"
+        )
+    wanted_NL = np.where(mask_NL, advantage_N[:, None], 0)
+    bad = np.argwhere(~np.isclose(got_NL, wanted_NL, rtol=1e-5, atol=1e-7))
+    if len(bad):
+        row, token = bad[0]
+        raise ContractError(
+            f"row {row}, token {token}: advantage {got_NL[row, token]:g}, expected {wanted_NL[row, token]:g} "
+            f"({'its step has' if mask_NL[row, token] else 'it is no response token: 0 instead of'} "
+            f"{advantage_N[row]:g})"
+        )
+
+
+def _row_level(estimator: Estimator | str) -> Estimator:
+    entry = ESTIMATORS.get(estimator) if isinstance(estimator, str) else estimator
+    if entry is None or entry.level != "row":
+        names = ", ".join(name for name, one in ESTIMATORS.items() if one.level == "row")
+        raise ConfigError(f"estimator {estimator!r} is none that works on rows; allowed: an Estimator, or {names}")
+    return entry
+
+
+def _checked_answer(
+    entry: Estimator, batch: StepBatch, bonus_N: FloatArray, estimate: Callable[[StepBatch, FloatArray], FloatArray]
+) -> FloatArray:
+    before = [np.array(column) for column in _columns(batch).values()] + [bonus_N.copy()]
+    answer_N = estimate(batch, bonus_N)
+    for name, old, new in zip([*_columns(batch), "bonus_N"], before, [*_columns(batch).values(), bonus_N], strict=True):
+        if not np.array_equal(old, new, equal_nan=old.dtype.kind == "f"):
+            raise ContractError(f"estimator {entry.name!r} wrote into {name}: copy it before you change it")
+    if answer_N.dtype != np.float32 or answer_N.shape != (len(batch),):
+        raise ContractError(
+            f"estimator {entry.name!r} gave {answer_N.dtype} {answer_N.shape}, expected float32 ({len(batch)},)"
+        )
+    bad = np.flatnonzero(~np.isfinite(answer_N))
+    if len(bad):
+        raise ContractError(f"estimator {entry.name!r}: {_place(batch, bad[0])} has advantage {answer_N[bad[0]]}")
+    return answer_N
+
+
+def _same(place: Callable[[int], str], rows: IntArray, got: FloatArray, wanted: FloatArray, change: str) -> None:
+    """The last bits may differ: sums run in another order."""
+    bad = np.flatnonzero(~np.isclose(got, wanted, rtol=1e-5, atol=1e-6))
+    if len(bad):
+        raise ContractError(
+            f"{place(rows[bad[0]])} has advantage {wanted[bad[0]]:g}, with {change} "
+            f"{got[bad[0]]:g}; an advantage depends on its group alone, whatever the order of rows"
+        )
+
+
+def _take(batch: StepBatch, rows: IntArray) -> StepBatch:
+    return replace(batch, **{name: column[rows] for name, column in _columns(batch).items()})
+
+
+def _columns(batch: StepBatch) -> dict[str, NDArray[Any]]:
+    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _made_up_bonus(batch: StepBatch) -> FloatArray:
+    """A number in [0, 1) for each step, shared by its copies."""
+    wave = np.sin(12.9898 * batch.trajectory_N + 78.233 * batch.step_N)
+    return np.modf(np.abs(wave) * 43758.5453)[0].astype(np.float32)
+
+
+def _place(batch: StepBatch, row: int) -> str:
+    return f"row {row} (group {batch.group_N[row]}, trajectory {batch.trajectory_N[row]}, step {batch.step_N[row]})"
+
+
+def _refuse(batch: StepBatch, row: int, reason: str) -> None:
+    raise StepBatchError(f"{_place(batch, row)}: {reason}")

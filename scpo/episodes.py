@@ -1,0 +1,134 @@
+"""Episodes as a rollout loop has them, and the columns of a ``StepBatch`` that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scpo.errors import StepBatchError
+
+
+@dataclass(frozen=True)
+class Step:
+    """One environment step.
+
+    Attributes:
+        observation: What the environment showed before the action, without history: GiGPO's anchor state.
+        action: The action that was executed.
+        next_observation: What the environment answered; None: the next step's observation, so only the last step of an
+            episode must have it.
+        reward: The environment's reward of this step.
+        valid: The action had the required format.
+        entropy: Mean token entropy of the response, in nats; for methods that require it (EMPG).
+        hindsight_logprob: Mean token log-probability given the outcome; for methods that require it (HCAPO).
+    """
+
+    observation: str
+    action: str
+    next_observation: str | None = None
+    reward: float = 0.0
+    valid: bool = True
+    entropy: float | None = None
+    hindsight_logprob: float | None = None
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One rollout.
+
+    Attributes:
+        group: Whatever names its task: episodes of equal groups are siblings, which are compared with one another.
+        steps: In time order, at least one.
+        won: The benchmark's meaning of success; None: the return exceeds the threshold.
+        episode_return: What the environment says the rewards sum up to, to be checked against them; None: their sum.
+        task: Task family, for diagnostics; empty: the group.
+    """
+
+    group: Hashable
+    steps: Sequence[Step]
+    won: bool | None = None
+    episode_return: float | None = None
+    task: str = ""
+
+
+def columns_of(episodes: Sequence[Episode], success_above: float) -> dict[str, Any]:
+    """The fields of a ``StepBatch``, episode by episode in time order; see ``StepBatch.from_episodes``."""
+    _check_kinds(episodes)
+    groups: dict[Hashable, int] = {}
+    rows: list[dict[str, Any]] = []
+    for index, episode in enumerate(episodes):
+        total = _return(index, episode)
+        shared = {
+            "group_N": groups.setdefault(episode.group, len(groups)),
+            "trajectory_N": index,
+            "task_N": episode.task or str(episode.group),
+            "episode_return_N": total,
+            "success_N": total > success_above,
+            "won_N": total > success_above if episode.won is None else episode.won,
+            "is_copy_N": False,
+        }
+        rows += [
+            {**shared, **_row(index, episode, at), "position_N": len(rows) + at} for at in range(len(episode.steps))
+        ]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return {name: values for name, values in columns.items() if not _unmeasured(name, values)}
+
+
+def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
+    step, after = episode.steps[at], episode.steps[at + 1 :]
+    answer = step.next_observation if step.next_observation is not None or not after else after[0].observation
+    if answer is None:
+        raise StepBatchError(
+            f"episode {index}, step {at}, its last: next_observation is missing; pass what the environment answered"
+        )
+    return {
+        "step_N": at,
+        "anchor_N": step.observation,
+        "action_N": step.action,
+        "next_observation_N": answer,
+        "reward_N": step.reward,
+        "valid_N": step.valid,
+        "entropy_N": step.entropy,
+        "hindsight_logprob_N": step.hindsight_logprob,
+    }
+
+
+def _return(index: int, episode: Episode) -> float:
+    """The sum of its rewards; refused where the environment says another."""
+    total, said = float(sum(step.reward for step in episode.steps)), episode.episode_return
+    if said is not None and not np.isclose(total, said, rtol=1e-4, atol=1e-4):
+        raise StepBatchError(
+            f"episode {index} (group {episode.group!r}): episode_return is {said:g}, but its rewards sum up to "
+            f"{total:g}; pass the undiscounted reward of every step, or leave episode_return out"
+        )
+    return total
+
+
+def _unmeasured(name: str, values: list[Any]) -> bool:
+    """Whether an optional column was left out; a value that is missing in some rows only becomes NaN."""
+    if name not in ("entropy_N", "hindsight_logprob_N"):
+        return False
+    missing = all(value is None for value in values)
+    values[:] = [np.nan if value is None else value for value in values]
+    return missing
+
+
+def _check_kinds(episodes: Sequence[Episode]) -> None:
+    if not len(episodes):
+        raise StepBatchError("there are no episodes; pass at least one scpo.Episode")
+    for index, episode in enumerate(episodes):
+        if not isinstance(episode, Episode):
+            raise StepBatchError(
+                f"episode {index} is a {type(episode).__name__}; pass scpo.Episode(group=..., steps=[scpo.Step(...)])"
+            )
+        if not len(episode.steps):
+            raise StepBatchError(f"episode {index} (group {episode.group!r}) has no steps; leave it out")
+        for at, step in enumerate(episode.steps):
+            if not isinstance(step, Step):
+                raise StepBatchError(
+                    f"episode {index}, step {at} is a {type(step).__name__}; pass "
+                    "scpo.Step(observation=..., action=..., next_observation=..., reward=...)"
+                )

@@ -1,0 +1,118 @@
+"""The core without a trainer of ours: methods and scorers by name, with the values of ``conf/``."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import hydra
+from omegaconf import OmegaConf
+from pydantic import TypeAdapter, ValidationError
+
+from scpo.errors import ConfigError
+from scpo.schema import HOSTS, ScorerConfig, TrainedMethod, configuration_folders
+from scpo.scoring import make_scorer
+from scpo.shaping.drive import Scorer
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+FIXED = {"kind", "name"}  # they say which class the other settings are of
+
+
+def load_method(
+    name: str, /, *, host: str | None = None, env: Literal["alfworld", "webshop"] = "alfworld", **settings: Any
+) -> TrainedMethod:
+    """A method as ``conf/method/<name>.yaml`` has it, every value with its source there.
+
+    Args:
+        name: ``scpo``, ``gigpo``, ``grpo``, ...
+        host: The estimator that SCPO's credit goes through; None: GiGPO, as in the paper.
+        env: The benchmark whose values are taken, where the paper has one for each (alpha, the filter of no-ops).
+        settings: Values in place of the YAML's, by the name of their key: the shaper's (``theta=0.5``), the estimator's
+            (``omega=0.5``) or the method's own (``clip_high=0.28``).
+
+    Raises:
+        ConfigError: A name, setting or value that there is not; says which there are.
+    """
+    _check_name(name, "method")
+    if host is not None and host not in HOSTS:
+        raise ConfigError(f"host={host!r} is no host of SCPO{_nearest(host, HOSTS)}; allowed: {', '.join(HOSTS)}")
+    data = _composed(f"env={env}", f"method={name}", *([f"estimator@method.estimator={host}"] if host else []))[
+        "method"
+    ]
+    if data["kind"] != "trained":
+        raise ConfigError(
+            f"method {name!r} prompts a model and assigns no credit; `python train.py method={name}` runs it"
+        )
+    if host and not data["shaper"]:
+        raise ConfigError(f"method {name!r} has no shaper and so no host; load_method('scpo', host={host!r})")
+    sections = [section for section in (data["shaper"], data["estimator"], data) if section]
+    for key, value in settings.items():
+        _set(name, sections, key, value)
+    method: TrainedMethod = _validated(TypeAdapter(TrainedMethod), data, f"method {name!r}")
+    return method
+
+
+def load_scorer(name: str, /, *, device: str = "cpu", **settings: Any) -> Scorer:
+    """A scorer as ``conf/scorer/<name>.yaml`` has it; ``.score([(text, text), ...])`` gives similarities in [0, 1].
+
+    Args:
+        name: ``exact`` and ``lexical`` need no model; ``minilm`` and ``bge_reranker_v2_m3`` load theirs here.
+        device: Where a model runs, as torch names it.
+        settings: Values in place of the YAML's, such as ``path`` or ``cosine_floor``.
+
+    Raises:
+        ConfigError: A name, setting or value that there is not; says which there are.
+        ScorerError: The scorer's model or packages are missing; says what to install.
+    """
+    _check_name(name, "scorer")
+    data = _composed(f"scorer={name}")["scorer"]
+    for key, value in settings.items():
+        _set(name, [data], key, value)
+    return make_scorer(_validated(TypeAdapter(ScorerConfig), data, f"scorer {name!r}"), device=device)
+
+
+def _composed(*overrides: str) -> dict[str, Any]:
+    return dict(json.loads(_composed_text(*overrides)))  # a copy of its own for every caller
+
+
+@functools.lru_cache
+def _composed_text(*overrides: str) -> str:
+    searched = json.dumps([folder.as_uri() for folder in configuration_folders()])
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        made = hydra.compose("config", overrides=[f"hydra.searchpath={searched}", *overrides])
+    return json.dumps(OmegaConf.to_container(made, resolve=True))
+
+
+def _check_name(name: str, group: str) -> None:
+    folders = (CONF, *configuration_folders())
+    known = sorted(path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
+    if name not in known:
+        raise ConfigError(f"no {group} is called {name!r}{_nearest(name, known)}; allowed: {', '.join(known)}")
+
+
+def _set(name: str, sections: list[dict[str, Any]], key: str, value: Any) -> None:
+    settings = [{one for one, old in section.items() if not isinstance(old, Mapping)} - FIXED for section in sections]
+    for section, allowed in zip(sections, settings, strict=True):
+        if key in allowed:
+            section[key] = value
+            return
+    known = sorted(set().union(*settings))
+    raise ConfigError(f"{name} has no setting {key!r}{_nearest(key, known)}; it has {', '.join(known)}")
+
+
+def _nearest(name: object, known: Any) -> str:
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def _validated(adapter: TypeAdapter[Any], data: dict[str, Any], what: str) -> Any:
+    try:
+        return adapter.validate_python(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{what}: {key} is {first['input']!r}; {first['msg']}") from None

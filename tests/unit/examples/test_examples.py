@@ -1,0 +1,75 @@
+"""The examples run as shipped, and the README shows the first one as it is."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import scpo
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_short_example_credits_what_the_near_miss_did_as_the_success(capsys):
+    load("credit_in_20_lines")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("credit ")[2][:3] for line in lines] == ["0.0", "0.0", "0.0", "1.0", "1.0", "0.0", "0.0"]
+    assert len((EXAMPLES / "credit_in_20_lines.py").read_text().splitlines()) < 30
+
+
+def test_the_readme_shows_the_short_example_as_it_is():
+    assert (EXAMPLES / "credit_in_20_lines.py").read_text().partition('"""\n\n')[2] in (ROOT / "README.md").read_text()
+
+
+def test_the_custom_loop_learns():
+    rates = load("custom_loop").train("scpo", steps=50)
+    assert np.mean(rates[-10:]) > np.mean(rates[:10]) + 0.2
+
+
+def test_in_a_batch_of_verl_every_steps_tokens_get_its_own_advantage():
+    torch = pytest.importorskip("torch", reason="needs torch: make setup")
+    columns = {  # two siblings, interleaved as verl's balancing leaves them
+        "uid": ["a", "a", "a", "a"],
+        "traj_uid": ["y", "x", "x", "y"],
+        "step": [1, 0, 1, 0],
+        "anchor_obs": ["hall", "door", "hall", "door"],
+        "action": ["sleep", "go", "win", "go"],
+        "next_obs": ["dark", "hall", "won", "hall"],
+        "rewards": [0.0, 0.0, 10.0, 0.0],
+        "is_action_valid": [True] * 4,
+        "episode_rewards": [0.0, 10.0, 10.0, 0.0],
+    }
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 0]])
+    data = SimpleNamespace(
+        batch={"response_mask": mask.float()},
+        non_tensor_batch={name: np.array(values) for name, values in columns.items()},
+    )
+    metrics = load("verl_batch").add_advantages(data, scpo.load_method("scpo"), scpo.load_scorer("exact"), (0, 1))
+    advantages = data.batch["advantages"]
+    assert metrics["credit/steps"] == 1.0
+    assert (advantages[1:3, 0] > 0).all()
+    assert (advantages[[0, 3], 0] < 0).all()
+    assert (advantages[mask == 0] == 0).all()
+
+
+def test_importing_scpo_loads_neither_numpy_nor_torch():
+    code = "import sys, scpo; print(sorted({'numpy', 'torch', 'pydantic', 'hydra'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_assigning_with_a_scorer_that_needs_no_model_loads_no_torch():
+    example = str(EXAMPLES / "credit_in_20_lines.py")
+    code = f"import sys, runpy; runpy.run_path({example!r}); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0

@@ -1,0 +1,104 @@
+"""Each law holds for what is right, and its breach is named."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from scpo import contract
+from scpo.advantages.registry import ESTIMATORS
+from scpo.errors import ConfigError, ContractError, StepBatchError
+from tests.support.step_batches import make_batch, random_batch, settings_of, take
+
+RLOO = ESTIMATORS["rloo"]
+
+
+def broken(function, **changes):
+    return dataclasses.replace(RLOO, function=function, **changes)
+
+
+def check(estimator, batch=None, **settings):
+    contract.check_estimator(estimator, settings_of("rloo"), batch or random_batch(0, copies=4), **settings)
+
+
+def test_batches_that_agree_with_themselves_pass():
+    contract.check_batch(random_batch(1, copies=5))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"reward_N": [0, 0, 0]}, "row 0 .*episode_return_N is 10, but the rewards of its trajectory sum up to 0"),
+        ({"position_N": [0, 0, 0]}, r"row 1 .*position_N is 0, as of row 0: pass .*np.arange\(N\)"),
+        ({"success_N": [False, False, True]}, "success_N is True at episode_return_N 0, but row 0 with 10 fails"),
+    ],
+)
+def test_columns_that_contradict_each_other_are_named(columns, message):
+    batch = make_batch((0, 0, "a b", 10), (0, 1, "a", 0), **columns)
+    with pytest.raises(StepBatchError, match=message):
+        contract.check_batch(batch)
+
+
+def test_our_estimator_passes_by_name_and_as_an_entry():
+    check("rloo")
+    check(RLOO)
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    with pytest.raises(ConfigError, match=r"allowed: .*rloo"):
+        check("rlo")
+
+
+def test_a_wrong_type_is_named():
+    with pytest.raises(ContractError, match="float64"):
+        check(broken(lambda batch, r, b, s: np.zeros(len(batch))))
+
+
+def test_writing_into_the_bonus_is_named():
+    def function(batch, return_N, bonus_N, settings):
+        bonus_N += 1
+        return return_N
+
+    with pytest.raises(ContractError, match="wrote into bonus_N"):
+        check(broken(function))
+
+
+def test_reading_the_order_of_rows_is_named():
+    with pytest.raises(ContractError, match="reversing the rows"):
+        check(broken(lambda batch, r, b, s: np.arange(len(batch), dtype=np.float32)))
+
+
+def test_reading_other_groups_is_named_unless_it_is_meant():
+    def function(batch, return_N, bonus_N, settings):
+        return batch.episode_return_N - batch.episode_return_N[batch.original_N].mean()
+
+    with pytest.raises(ContractError, match="leaving out the other groups"):
+        check(broken(function))
+    check(broken(function), across_groups=True)
+
+
+def test_giving_a_copy_another_advantage_is_named():
+    with pytest.raises(ContractError, match="a copy's original"):
+        check(broken(lambda batch, r, b, s: batch.is_copy_N.astype(np.float32)))
+
+
+def test_reading_the_bonus_without_saying_so_is_named():
+    with pytest.raises(ContractError, match="add 'step_bonus' to requires"):
+        check(broken(lambda batch, r, b, s: b))
+
+
+def test_an_infinite_advantage_is_named_with_its_row():
+    batch = take(random_batch(0), [0])
+    with pytest.raises(ContractError, match=r"row 0 \(group"):
+        check(broken(lambda batch, r, b, s: np.full(len(batch), np.inf, np.float32)), batch)
+
+
+def test_each_steps_mask_gets_its_own_advantage():
+    advantage_N, mask_NL = np.array([1.0, -2.0]), np.array([[1, 1, 0], [0, 1, 0]])
+    contract.check_tokens(advantage_N, mask_NL, advantage_N[:, None] * mask_NL)
+    with pytest.raises(ContractError, match="row 0, token 0: advantage -2, expected 1"):
+        contract.check_tokens(advantage_N, mask_NL, advantage_N[::-1, None] * mask_NL)
+    with pytest.raises(ContractError, match="no response token"):
+        contract.check_tokens(advantage_N, mask_NL, np.repeat(advantage_N[:, None], 3, 1))
+    with pytest.raises(ContractError, match="pass one row for each step"):
+        contract.check_tokens(advantage_N[:1], mask_NL, advantage_N[:, None] * mask_NL)

@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+import scpo
+from scpo.errors import StepBatchError
+
+
+def episode(*actions, group="a", reward=0.0, **settings):
+    steps = [scpo.Step(f"before {action}", action) for action in actions[:-1]]
+    return scpo.Episode(group, [*steps, scpo.Step("last", actions[-1], "end", reward)], **settings)
+
+
+def test_all_columns_follow_from_the_episodes():
+    batch = scpo.StepBatch.from_episodes(
+        [episode("x", "y", reward=1.0), episode("z"), episode("w", group="b", won=True)]
+    )
+    assert batch.group_N.tolist() == [0, 0, 0, 1]
+    assert batch.trajectory_N.tolist() == [0, 0, 1, 2]
+    assert batch.step_N.tolist() == [0, 1, 0, 0]
+    assert batch.next_observation_N.tolist() == ["last", "end", "end", "end"]
+    assert batch.episode_return_N.tolist() == [1, 1, 0, 0]
+    assert batch.success_N.tolist() == [True, True, False, False]
+    assert batch.won_N.tolist() == [True, True, False, True]
+    assert batch.position_N.tolist() == [0, 1, 2, 3]
+    assert batch.task_N.tolist() == ["a", "a", "a", "b"]
+    assert batch.entropy_N is None
+
+
+def test_the_threshold_is_what_a_return_must_exceed():
+    batch = scpo.StepBatch.from_episodes([episode("x", reward=0.5)], success_above=0.5)
+    assert not batch.success_N.any()
+
+
+def test_measured_columns_are_taken_where_they_are_given():
+    steps = [scpo.Step("a", "x", entropy=0.5, hindsight_logprob=-1.0), scpo.Step("b", "y", "c", entropy=0.25)]
+    batch = scpo.StepBatch.from_episodes([scpo.Episode(0, steps)])
+    assert batch.entropy_N.tolist() == [0.5, 0.25]
+    assert batch.hindsight_logprob_N[0] == -1
+    assert np.isnan(batch.hindsight_logprob_N[1])
+
+
+@pytest.mark.parametrize(
+    ("episodes", "message"),
+    [
+        ([], "no episodes"),
+        ([{"group": 1}], r"episode 0 is a dict; pass scpo.Episode\(group"),
+        ([scpo.Episode("a", [])], "episode 0 .* has no steps"),
+        ([scpo.Episode("a", [("x", "y")])], r"step 0 is a tuple; pass\s+scpo.Step\(observation"),
+        ([scpo.Episode("a", [scpo.Step("x", "y")])], "step 0, its last: next_observation is missing"),
+        ([episode("x", reward=1.0, episode_return=10.0)], "episode_return is 10, but its rewards sum up to 1"),
+    ],
+)
+def test_a_wrong_episode_is_named_with_what_to_pass(episodes, message):
+    with pytest.raises(StepBatchError, match=message):
+        scpo.StepBatch.from_episodes(episodes)
