@@ -44,5 +44,6 @@ def _play(environment: AlfworldEnvironment, slot: Slot, rng: random.Random) -> T
         wander = not plan or rng.random() < DISTRACTION
         command = rng.choice(episode.state.admissible) if wander else plan.pop(0)
         trajectory.anchors.append(episode.observation)
+        trajectory.states.append(episode.state_text)
         trajectory.results.append(episode.step(compact_response(command)))
     return trajectory

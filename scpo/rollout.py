@@ -10,10 +10,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.envs.base import Environment, Episode, StepResult, Task
+from scpo.envs.base import Environment, Episode, StepResult, Task, state_text
 from scpo.errors import EnvironmentFailure
 from scpo.generation import Generation
-from scpo.steps import StepBatch
+from scpo.steps import StepBatch, StrArray
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +40,17 @@ class Slot:
 
 @dataclass
 class Trajectory:
-    """One finished rollout: step t saw ``anchors[t]``, in ``prompts[t]``, and gave ``results[t]``."""
+    """One finished rollout: step t saw ``anchors[t]``, in ``prompts[t]``, and gave ``results[t]``.
+
+    ``states[t]`` is the state before it, None where the environment gives none.
+    """
 
     slot: Slot
     prompts: list[str] = field(default_factory=list)
     anchors: list[str] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
     results: list[StepResult] = field(default_factory=list)
+    states: list[str | None] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.results)
@@ -121,7 +125,7 @@ def _start(environment: Environment, slot: Slot, seed: Sequence[int]) -> _Runnin
 
 
 def _step(environment: Environment, run: _Running, prompt: str, generation: Generation, retries: int) -> None:
-    anchor = run.episode.observation
+    anchor, state = run.episode.observation, state_text(run.episode)
     try:
         result = run.episode.step(generation.text)
     except EnvironmentFailure as failure:
@@ -139,6 +143,7 @@ def _step(environment: Environment, run: _Running, prompt: str, generation: Gene
     run.trajectory.anchors.append(anchor)
     run.trajectory.generations.append(generation)
     run.trajectory.results.append(result)
+    run.trajectory.states.append(state)
 
 
 def step_batch(
@@ -175,5 +180,15 @@ def step_batch(
         won_N=np.array([trajectory.won for trajectory in owner]),
         position_N=np.arange(len(steps)) if position_N is None else position_N,
         is_copy_N=np.zeros(len(steps), dtype=np.bool_),
+        **_states(trajectories),
         **(measured or {}),
     )
+
+
+def _states(trajectories: Sequence[Trajectory]) -> dict[str, StrArray]:
+    """The columns of states; none where the environment gives none."""
+    before = [state for trajectory in trajectories for state in trajectory.states]
+    after = [result.state for trajectory in trajectories for result in trajectory.results]
+    if len(before) < len(after) or None in before or None in after:
+        return {}
+    return {"state_N": np.array(before, dtype=object), "next_state_N": np.array(after, dtype=object)}

@@ -30,7 +30,7 @@ _DTYPES: dict[str, Any] = {
     "group_N": np.int64, "trajectory_N": np.int64, "step_N": np.int32, "task_N": object, "anchor_N": object,
     "action_N": object, "next_observation_N": object, "reward_N": np.float32, "valid_N": np.bool_,
     "episode_return_N": np.float32, "success_N": np.bool_, "won_N": np.bool_, "position_N": np.int64,
-    "is_copy_N": np.bool_, "entropy_N": np.float32, "hindsight_logprob_N": np.float32,
+    "is_copy_N": np.bool_, "state_N": object, "next_state_N": object, "entropy_N": np.float32, "hindsight_logprob_N": np.float32,
 }  # fmt: skip
 
 
@@ -53,6 +53,9 @@ class StepBatch:
         won_N: The benchmark's meaning of success.
         position_N: Place of the row in the trainer's (possibly length-balanced) batch: the processing order.
         is_copy_N: A row that the trainer duplicated to make the batch divide.
+        state_N: All that the agent was shown of its state before the action, as one text; None where the environment
+            gives none, and estimators that compare states read ``anchor_N`` alone.
+        next_state_N: The same after the action.
         entropy_N: Mean token entropy under the old policy, in nats; only where an estimator requires it.
         hindsight_logprob_N: Mean token log-probability given the outcome, NaN for failures; only where required.
 
@@ -74,6 +77,8 @@ class StepBatch:
     won_N: BoolArray
     position_N: IntArray
     is_copy_N: BoolArray
+    state_N: StrArray | None = None
+    next_state_N: StrArray | None = None
     entropy_N: FloatArray | None = None
     hindsight_logprob_N: FloatArray | None = None
 

@@ -7,6 +7,7 @@ from analysis.rows import Section
 from analysis.sources.collect import Collected
 from analysis.table import Table
 from analysis.tables.settings_table import Config, Entry, finished_parts, settings_table
+from scpo.schema import COMPARES_STATES
 
 PLACE = "tab:hparams"
 CAPTION = "Training hyper-parameters of the finished runs, as their records hold them, and the paper's."
@@ -19,6 +20,13 @@ def build(data: Collected) -> Table:
 
 def _trainer(path: str) -> Callable[[Config], Any]:
     return lambda config: config.at(f"trainer.{path}")
+
+
+def _state_key(config: Config) -> str | None:
+    """Left out of a configuration that has the default; None for an estimator that compares no states."""
+    if config.at("method.estimator.name") not in COMPARES_STATES:
+        return None
+    return str(config.at("method.estimator.state_key") or "anchor")
 
 
 def _validation_episodes(data: Collected, part: Section) -> str:
@@ -44,6 +52,7 @@ ENTRIES = (
     Entry("KL coefficient", "0.01", _trainer("loss.kl_coefficient")),
     Entry("Discount γ", "0.95", lambda config: config.at("method.estimator.gamma")),
     Entry("Invalid-action penalty", "0.1", lambda config: config.at("method.estimator.invalid_penalty")),
+    Entry("State key", "–", _state_key),
     Entry("Max prompt length (tokens)", "2048", _trainer("max_prompt_tokens")),
     Entry("Max response length (tokens)", "512", _trainer("max_response_tokens")),
     Entry("History context K", "2", lambda config: config.at("env.history_length")),

@@ -35,6 +35,16 @@ class GroupSettings(EstimatorSettings):
     std_floor: NonNegativeFloat
 
 
+StateKey = Literal["anchor", "state"]
+"""What two rows must share to start from the same state: the raw observation, or all that the agent was shown of it."""
+
+
+class StateSettings(GroupSettings):
+    """What estimators that compare steps from the same state share. ``anchor`` is what GiGPO groups by."""
+
+    state_key: StateKey = Field(default="anchor", exclude_if=lambda key: key == "anchor")
+
+
 @dataclass(frozen=True)
 class Estimator:
     """An entry of the registry, the last line of each estimator's file.

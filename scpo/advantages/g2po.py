@@ -6,13 +6,13 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat
 
 from scpo.advantages.anchors import anchor_groups
-from scpo.advantages.estimator import Estimator, GroupSettings
+from scpo.advantages.estimator import Estimator, StateSettings
 from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
 from scpo.steps import FloatArray, IntArray, StepBatch
 
 
-class G2poSettings(GroupSettings):
+class G2poSettings(StateSettings):
     """``success_value`` is the value of a success's end."""
 
     name: Literal["g2po"]
@@ -29,7 +29,7 @@ def g2po(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     three terms share ``normalisation`` (the paper's z-scores: ``mean_std_norm``). Copies take part in all statistics.
     Step returns are not read.
     """
-    node_N = anchor_groups(batch)
+    node_N = anchor_groups(batch, key=config.state_key)
     value_N, next_value_N = graph_values(batch, node_N, config)
     group_N = group_ids(batch.group_N)
     step_N = _normalised(next_value_N + bonus_N, node_N, config) + _normalised(next_value_N - value_N, group_N, config)

@@ -6,13 +6,13 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat
 
 from scpo.advantages.anchors import anchor_groups
-from scpo.advantages.estimator import Estimator, GroupSettings
+from scpo.advantages.estimator import Estimator, StateSettings
 from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
 from scpo.steps import FloatArray, StepBatch
 
 
-class GigpoSettings(GroupSettings):
+class GigpoSettings(StateSettings):
     name: Literal["gigpo"]
     normalisation: Normalisation
     omega: NonNegativeFloat
@@ -38,7 +38,8 @@ def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -
     ``singletons: group_step`` compares a step whose anchor state no other step shares with the rows of its group at the
     same step index instead (ours; the papers leave such steps at 0). A step and its copies count as one.
     """
-    anchor_N = anchor_groups(batch, config.anchor_similarity if config.anchors == "similar" else None)
+    similarity = config.anchor_similarity if config.anchors == "similar" else None
+    anchor_N = anchor_groups(batch, similarity, config.state_key)
     advantage_N = normalise(q_N, anchor_N, moments(q_N, anchor_N), config.normalisation, config.std_floor)
     if config.singletons == "zero":
         return advantage_N

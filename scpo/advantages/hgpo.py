@@ -7,13 +7,13 @@ import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from scpo.advantages.anchors import anchor_groups
-from scpo.advantages.estimator import Estimator, GroupSettings
+from scpo.advantages.estimator import Estimator, StateKey, StateSettings
 from scpo.advantages.groups import EPSILON, Normalisation, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
 from scpo.steps import FloatArray, IntArray, StepBatch
 
 
-class HgpoSettings(GroupSettings):
+class HgpoSettings(StateSettings):
     """``context`` is K: a step is compared with those that share up to K states before it."""
 
     name: Literal["hgpo"]
@@ -39,7 +39,7 @@ def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     if config.base_group:
         sum_N = episode_advantage(batch, config, config.normalisation)
         weight_N = (sum_N != 0).astype(np.float64)
-    for level, id_N in enumerate(history_groups(batch, config.context)):
+    for level, id_N in enumerate(history_groups(batch, config.context, config.state_key)):
         rows = np.flatnonzero(id_N >= 0)
         stats = moments(q_N[rows], id_N[rows]).population()
         weight = float(level + (1 if config.weights == "paper" else 2)) ** config.exponent
@@ -49,9 +49,9 @@ def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     return as_advantage(np.divide(sum_N, weight_N + slack, out=np.zeros_like(sum_N), where=weight_N > 0))
 
 
-def history_groups(batch: StepBatch, context: int) -> Iterator[IntArray]:
+def history_groups(batch: StepBatch, context: int, key: StateKey = "anchor") -> Iterator[IntArray]:
     """For k = 0..context the dense id of the rows whose last k+1 anchors coincide, -1 at steps t < k."""
-    anchor_N = id_N = anchor_groups(batch)
+    anchor_N = id_N = anchor_groups(batch, key=key)
     previous_N = batch.timeline.neighbours(-1)
     yield id_N
     for _ in range(context):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from scpo.advantages.anchors import anchor_groups
-from scpo.advantages.estimator import EstimatorSettings
+from scpo.advantages.estimator import EstimatorSettings, StateSettings
 from scpo.advantages.gigpo import GigpoSettings
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Pairs
@@ -132,7 +132,7 @@ def effect_metrics(
 def host_anchor_groups(batch: StepBatch, host: EstimatorSettings) -> IntArray:
     """Dense id of every row's anchor group, as the host estimator forms them."""
     similarity = host.anchor_similarity if isinstance(host, GigpoSettings) and host.anchors == "similar" else None
-    return anchor_groups(batch, similarity)
+    return anchor_groups(batch, similarity, host.state_key if isinstance(host, StateSettings) else "anchor")
 
 
 def _ratio(name: str, part: float, whole: int) -> dict[str, float]:

@@ -51,6 +51,7 @@ class StepResult:
         done: The episode is over, won or at the horizon.
         won: The benchmark's meaning of success.
         score: The benchmark's graded result of this step in [0, 1]; None where a benchmark has none.
+        state: ``state_text`` after this step; None where the environment gives none.
     """
 
     action: str
@@ -60,6 +61,7 @@ class StepResult:
     done: bool
     won: bool
     score: float | None = None
+    state: str | None = None
 
 
 class Episode(Protocol):
@@ -74,6 +76,20 @@ class Episode(Protocol):
 
     def step(self, response: str) -> StepResult:
         """Project the policy's text to an action, execute it and advance the episode."""
+
+
+class StatefulEpisode(Episode, Protocol):
+    """An episode that can say in one text all that the agent was shown of its present state."""
+
+    @property
+    def state_text(self) -> str:
+        """Made of what the agent read and did, never of what the simulator knows; equal texts are one state."""
+
+
+def state_text(episode: Episode) -> str | None:
+    """The state that an episode is in; None if its environment gives none."""
+    text: str | None = getattr(episode, "state_text", None)
+    return text
 
 
 class Environment(Protocol):

@@ -15,6 +15,7 @@ from scpo.schema.env import (
     WebshopConfig,
 )
 from scpo.schema.method import (
+    COMPARES_STATES,
     METHOD_LABELS,
     DynamicSampling,
     EstimatorConfig,
@@ -73,6 +74,7 @@ from scpo.strict import Scale
 
 __all__ = [
     "AGENT_LABELS",
+    "COMPARES_STATES",
     "FAMILIES",
     "HOSTS",
     "MACHINE_SECTIONS",

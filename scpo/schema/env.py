@@ -1,6 +1,6 @@
 """Configuration of environments and of the panels of games that are trained on and evaluated."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -58,6 +58,10 @@ class BenchmarkTraining(Strict):
 
 
 class AlfworldConfig(Strict):
+    """``gives_states``: its episodes are ``scpo.envs.base.StatefulEpisode``."""
+
+    gives_states: ClassVar[bool] = True
+
     name: Literal["alfworld"]
     games: Literal["generated", "official"]
     generated: GeneratedGames
@@ -120,6 +124,8 @@ class WebshopSetting(Strict):
 
 class WebshopConfig(Strict):
     """``settings`` are those that ``setting`` chooses from; the keys that they differ in are read through it."""
+
+    gives_states: ClassVar[bool] = True
 
     name: Literal["webshop"]
     setting: Literal["stack", "paper"]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, Union
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from scpo.advantages.estimator import EstimatorSettings
+from scpo.advantages.estimator import EstimatorSettings, StateSettings
 from scpo.advantages.registry import ESTIMATORS, HOSTS
 from scpo.schema.agent import AGENT_LABELS, AgentConfig
 from scpo.shaping.shaper import LABEL as SHAPER_LABEL
@@ -27,6 +27,10 @@ METHOD_LABELS: dict[str, str] = {
     "scpo": SHAPER_LABEL,
 }
 """What tables and figures call the methods, in the order in which they show them."""
+
+
+COMPARES_STATES = tuple(name for name, entry in ESTIMATORS.items() if issubclass(entry.settings, StateSettings))
+"""The estimators that compare steps from the same state, and so have a ``state_key``."""
 
 
 def method_label(name: str) -> str:
@@ -68,6 +72,11 @@ class TrainedMethod(Strict):
     shaper: ShaperConfig | None
     sampling: SamplingConfig | None
     clip_high: PositiveFloat
+
+    @property
+    def reads_states(self) -> bool:
+        """Whether it compares steps by ``state_N``, which not every environment gives."""
+        return isinstance(self.estimator, StateSettings) and self.estimator.state_key == "state"
 
     @model_validator(mode="after")
     def _shaper_has_a_host(self) -> Self:

@@ -122,6 +122,12 @@ class RunConfig(Strict):
         return self
 
     @model_validator(mode="after")
+    def _states_are_given(self) -> Self:
+        if self.method.kind == "trained" and self.method.reads_states and (reason := _no_states(self)):
+            raise ValueError(reason)
+        return self
+
+    @model_validator(mode="after")
     def _method_fits_model(self) -> Self:
         model = self.model
         if self.method.kind == "trained":
@@ -169,6 +175,17 @@ class RunConfig(Strict):
                 "`python train.py --prepare trainer=verl_agent ...` and there run "
                 "`python -m scpo.integrations.verl_agent <folder>` (docs/verl.md)"
             )
+
+
+def _no_states(config: RunConfig) -> str | None:
+    """Why the steps of a run have no states to compare; None: they have."""
+    asked = f"method={config.method.name} compares steps by their states (state_key=state), which"
+    instead = "use method.estimator.state_key=anchor"
+    if not config.env.gives_states:
+        return f"{asked} env={config.env.name} does not give: {instead}"
+    if config.trainer.name == "verl_agent" and config.env.name != "alfworld":
+        return f"{asked} trainer=verl_agent can read on env=alfworld only, got env={config.env.name}: {instead}"
+    return None
 
 
 def _no_choice(config: RunConfig) -> str | None:

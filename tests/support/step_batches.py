@@ -97,9 +97,19 @@ def noise(batch, seed=0):
 
 
 def measured(batch, seed=0):
-    """The batch with what some estimators need measured: entropies, and hindsight log-probabilities of successes."""
+    """The batch with what some estimators need: states, entropies, hindsight log-probabilities of successes."""
     hindsight_N = np.where(batch.success_N, -noise(batch, seed + 1), np.nan)
-    return take(batch, np.arange(len(batch)), entropy_N=noise(batch, seed), hindsight_logprob_N=hindsight_N)
+    return take(
+        stated(batch), np.arange(len(batch)), is_copy_N=batch.is_copy_N,
+        entropy_N=noise(batch, seed), hindsight_logprob_N=hindsight_N,
+    )  # fmt: skip
+
+
+def stated(batch):
+    """A batch of ``make_batch`` with states: where it is, and whether the number of steps so far is even."""
+    before = [f"{anchor} {step % 2}" for anchor, step in zip(batch.anchor_N, batch.step_N, strict=True)]
+    after = [f"{action} {(step + 1) % 2}" for action, step in zip(batch.action_N, batch.step_N, strict=True)]
+    return take(batch, np.arange(len(batch)), is_copy_N=batch.is_copy_N, state_N=before, next_state_N=after)
 
 
 class TableScorer:

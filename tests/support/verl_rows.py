@@ -27,6 +27,8 @@ def step_rows(batch):
             reward=float(batch.reward_N[row]),
             valid=bool(batch.valid_N[row]),
             won=bool(batch.won_N[row]),
+            state=None if batch.state_N is None else batch.state_N[row],
+            next_state=None if batch.next_state_N is None else batch.next_state_N[row],
         )
         for row in range(len(batch))
     ]

@@ -1,4 +1,4 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -104,6 +104,33 @@ def test_anchor_is_the_observation_before_the_action():
     trajectory = max(play(), key=len)
     assert trajectory.anchors[0] == "4 left"
     assert trajectory.anchors[1:] == [result.observation for result in trajectory.results[:-1]]
+
+
+def test_rows_carry_the_states_before_and_after_the_step_where_the_environment_gives_them():
+    trajectories = play()
+    assert step_batch(trajectories, success_threshold=0.0).state_N is None
+    for trajectory in trajectories:
+        trajectory.states[:] = [f"state {t}" for t in range(len(trajectory))]
+        trajectory.results[:] = [replace(result, state=f"state {t + 1}") for t, result in enumerate(trajectory.results)]
+    batch = step_batch(trajectories, success_threshold=0.0)
+    assert batch.state_N.tolist() == [f"state {t}" for t in batch.step_N]
+    assert batch.next_state_N.tolist() == [f"state {t + 1}" for t in batch.step_N]
+
+
+def test_an_episodes_state_is_the_one_before_the_action():
+    class Stated(Countdown):
+        @property
+        def state_text(self):
+            return f"state of {self.observation}"
+
+        def step(self, response):
+            return replace(super().step(response), state=self.state_text)
+
+    environment = Countdowns()
+    environment.start = lambda task, slot: Stated(task)
+    trajectory = max(play(environment), key=len)
+    assert trajectory.states == [f"state of {anchor}" for anchor in trajectory.anchors]
+    assert [result.state for result in trajectory.results[:-1]] == trajectory.states[1:]
 
 
 def test_a_broken_episode_starts_again_and_leaves_no_rows_behind():

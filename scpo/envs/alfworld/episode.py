@@ -47,6 +47,11 @@ class AlfworldEpisode:
         self._config = config
         self._interface = INTERFACES[config.prompt]
 
+    @property
+    def state_text(self) -> str:
+        """See ``scpo.envs.base.StatefulEpisode``."""
+        return self.transcript.state_text
+
     def prompt(self) -> str:
         """The text that the policy reads now."""
         return self._interface.prompt(self.transcript, self._config.history_length)
@@ -73,7 +78,7 @@ class AlfworldEpisode:
         won = self.state.won
         self.done = won or number + 1 >= self._config.horizon
         reward = self._config.win_reward if won else 0.0
-        return StepResult(action, valid, observation, reward, self.done, won)
+        return StepResult(action, valid, observation, reward, self.done, won, state=self.state_text)
 
 
 def task_of(game: Game) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 
@@ -26,6 +27,8 @@ class Transcript:
         held: Name of the object in hand; empty if none.
         treatments: What was done to each object: "hot", "cool", "clean".
         sightings: What was seen in which receptacle, and when.
+        origins: Receptacle that each object was first taken from.
+        places: Receptacle that each object was put into last; none of the one in hand.
     """
 
     opening: str
@@ -36,6 +39,8 @@ class Transcript:
     held: str = ""
     treatments: dict[str, list[str]] = field(default_factory=dict)
     sightings: Sightings = field(default_factory=Sightings)
+    origins: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.observation = self.opening
@@ -51,6 +56,28 @@ class Transcript:
         """The task's sentence with its final period."""
         return self.opening[self.opening.find(_TASK) + len(_TASK) :].strip()
 
+    @property
+    def state_text(self) -> str:
+        """Observation, location, what is held, what the agent has moved or treated, sorted admissible commands.
+
+        All that GraphGPO's code (arXiv 2605.26684) keys an ALFWorld state by, read off what the agent saw and did.
+        """
+        return (
+            f"{self.observation} | at: {self.location} | holding: {self._treated(self.held)} | moved: {self._moved()}"
+            f" | {_sorted_commands(self.admissible)}"
+        )
+
+    def _treated(self, thing: str) -> str:
+        return " ".join([thing, *sorted(self.treatments.get(thing, ()))])
+
+    def _moved(self) -> str:
+        """Things that lie elsewhere than where they were taken from, or were treated; those in hand stand before."""
+        placed = sorted(self.places.items())
+        moved = (
+            (thing, place) for thing, place in placed if place != self.origins[thing] or self.treatments.get(thing)
+        )
+        return ", ".join(f"{self._treated(thing)} from {self.origins[thing]} to {place}" for thing, place in moved)
+
     def record(self, action: str, observation: str, admissible: tuple[str, ...], *, executed: bool) -> None:
         """Add a step; ``executed`` says whether the game admitted the action."""
         self.history.append((self.observation, action))
@@ -64,10 +91,19 @@ class Transcript:
         if action.startswith("go to "):
             self.location = action.removeprefix("go to ")
         elif verb == "take":
-            self.held = rest.split(" from ")[0]
+            self.held, _, place = rest.partition(" from ")
+            self.origins.setdefault(self.held, place)
+            self.places.pop(self.held, None)
         elif verb == "move":
             self.held = ""
+            thing, _, place = rest.partition(" to ")
+            self.places[thing] = place
         elif verb in _TREATED:
             done = _TREATED[verb]
             states = self.treatments.setdefault(rest.split(" with ")[0], [])
             states[:] = [state for state in states if state not in (done, _UNDONE.get(done))] + [done]
+
+
+@functools.lru_cache(maxsize=16384)
+def _sorted_commands(admissible: tuple[str, ...]) -> str:
+    return ", ".join(sorted(admissible))

@@ -57,6 +57,11 @@ class WebshopEpisode:
         self._config = config
         self._interface = INTERFACES[config.prompt]
 
+    @property
+    def state_text(self) -> str:
+        """See ``scpo.envs.base.StatefulEpisode``."""
+        return self.transcript.state_text
+
     def prompt(self) -> str:
         """The text that the policy reads now."""
         return self._interface.prompt(self.transcript, self._config)
@@ -77,4 +82,4 @@ class WebshopEpisode:
         won = score == 1.0
         self.done = bought or number + 1 >= self._config.horizon
         reward = self._config.reward_scale * (score if self._config.reward == "score" else won)
-        return StepResult(action, valid, self.observation, reward, self.done, won, score=score)
+        return StepResult(action, valid, self.observation, reward, self.done, won, score, self.transcript.state_text)

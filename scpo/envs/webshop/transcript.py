@@ -37,6 +37,14 @@ class Transcript:
         task = shop.goal.instruction.strip()
         return cls(task, page_text(shop.observation, task), shop.available_actions(), shop.page)
 
+    @property
+    def state_text(self) -> str:
+        """The page, and what the customer typed and clicked to get it: query, product, chosen options."""
+        page = self.page
+        chosen = ", ".join(f"{name}: {value}" for name, value in sorted(page.options.items()))
+        product = page.product.asin if page.product else ""
+        return f"{self.observation} | query: {page.keywords} | product: {product} | chosen: {chosen}"
+
     def record(self, action: str, shop: WebShop) -> None:
         """Add a step that the shop has just taken."""
         self.history.append((self.observation, action))

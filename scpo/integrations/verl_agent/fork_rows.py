@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.errors import StepBatchError
-from scpo.integrations.verl_agent.recording import ACTION, ANSWER, SLOT, STEP, WON
+from scpo.integrations.verl_agent.recording import ACTION, ANSWER, NEXT_STATE, SLOT, STATE, STEP, WON
 from scpo.shaping.order import positions
 from scpo.steps import FloatArray, IntArray, StepBatch
 
@@ -56,6 +56,8 @@ def step_batch(
         won_N=_ever(columns[WON], slot_N),
         position_N=np.arange(len(slot_N)) if length_N is None else _by_length(length_N, slot_N, step_N),
         is_copy_N=_repeated(slot_N, step_N),
+        state_N=columns.get(STATE),
+        next_state_N=columns.get(NEXT_STATE),
         entropy_N=entropy_N,
     )
 

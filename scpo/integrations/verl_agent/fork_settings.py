@@ -69,6 +69,7 @@ def _of_one_value(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[str
         yield "method.estimator.statistics", estimator.statistics, "rows"
     if isinstance(estimator, GigpoSettings):
         yield "method.estimator.singletons", estimator.singletons, "zero"
+        yield "method.estimator.state_key", estimator.state_key, "anchor"
 
 
 def _independent(config: RunConfig) -> bool:

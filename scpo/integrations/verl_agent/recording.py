@@ -8,17 +8,28 @@ from typing import Any
 
 import numpy as np
 
+from scpo.envs.alfworld.transcript import Transcript
+
 logger = logging.getLogger(__name__)
 
 SLOT, STEP, ACTION, ANSWER, WON = (f"scpo_{name}" for name in ("slot", "step", "action", "answer", "won"))
 """Columns added to the batch. ``slot``: number of the environment in its training step."""
+STATE, NEXT_STATE = "scpo_state", "scpo_next_state"
+"""Added where the method reads states: ALFWorld's, before and after the step."""
 
 
 class RecordingEnvironments:
-    """The fork's environment manager, with an eye on what goes in and comes out of ``step``."""
+    """The fork's environment manager, with an eye on what goes in and comes out of ``step``.
 
-    def __init__(self, environments: Any) -> None:
+    With ``states`` it also keeps each ALFWorld episode's state, read off observations and admissible commands, before
+    the first step and after each.
+    """
+
+    def __init__(self, environments: Any, *, states: bool) -> None:
         self._environments = environments
+        self._keeps_states = states
+        self._transcripts: list[Transcript] = []
+        self.states: list[list[str]] = []
         self._actions: Sequence[str] = ()
         self.actions: list[list[str]] = []
         self.answers: list[list[str]] = []
@@ -26,6 +37,18 @@ class RecordingEnvironments:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._environments, name)
+
+    def reset(self, *args: Any, **options: Any) -> Any:
+        """As the manager's; the episodes begin."""
+        observations, infos = self._environments.reset(*args, **options)
+        if self._keeps_states:
+            openings = zip(observations["anchor"], self._admissible(), strict=True)
+            self._transcripts = [Transcript(str(opening), admissible) for opening, admissible in openings]
+            self.states = [[transcript.state_text for transcript in self._transcripts]]
+        return observations, infos
+
+    def _admissible(self) -> list[tuple[str, ...]]:
+        return [tuple(commands) for commands in self._environments.envs.get_admissible_commands]
 
     def step(self, text_actions: Any) -> Any:
         """As the manager's; keeps the projected actions, the raw observations and who has won."""
@@ -44,13 +67,22 @@ class RecordingEnvironments:
         self.actions.append([str(action) for action in self._actions])
         self.answers.append([str(answer) for answer in observations["anchor"]])
         self.won.append([bool(info.get("won", False)) for info in infos])
+        if self._keeps_states:
+            self._follow(self.actions[-1], self.answers[-1])
         return observations, rewards, dones, infos
+
+    def _follow(self, actions: list[str], answers: list[str]) -> None:
+        moves = zip(self._transcripts, actions, answers, self._admissible(), strict=True)
+        for transcript, action, answer, admissible in moves:
+            transcript.record(action, answer, admissible, executed=action.strip() in transcript.admissible)
+        self.states.append([transcript.state_text for transcript in self._transcripts])
 
 
 class Recorder:
     """Wraps the two rollout methods of the fork's ``TrajectoryCollector``; validation passes through untouched."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, states: bool = False) -> None:
+        self._states = states
         self._training = False
         self._slots = 0
 
@@ -74,7 +106,7 @@ class Recorder:
         def wrapped(collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any) -> Any:
             if not self._training:
                 return original(collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=envs)
-            recording = RecordingEnvironments(envs)
+            recording = RecordingEnvironments(envs, states=self._states)
             result = original(collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=recording)
             self._add_columns(result[0], recording)
             return result
@@ -88,4 +120,6 @@ class Recorder:
                 row[ACTION] = recording.actions[step][slot]
                 row[ANSWER] = recording.answers[step][slot]
                 row[WON] = recording.won[step][slot]
+                if self._states:
+                    row[STATE], row[NEXT_STATE] = recording.states[step][slot], recording.states[step + 1][slot]
         self._slots += len(rows)

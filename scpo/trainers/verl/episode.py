@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scpo.envs.base import Environment, StepResult
+from scpo.envs.base import Environment, StepResult, state_text
 from scpo.errors import EnvironmentFailure
 from scpo.generation import Generation
 from scpo.rollout import Slot
@@ -65,11 +65,11 @@ async def _attempt(environment: Environment, panel: str, slot: Slot, ask: Ask) -
     episode = environment.start(slot.task, slot.sibling)
     turns: list[Turn] = []
     while not episode.done:
-        anchor = episode.observation
+        anchor, state = episode.observation, state_text(episode)
         answer = await ask(episode.prompt())
         result = episode.step(answer.generation.text)
         row = _row(panel, slot, step=len(turns), anchor=anchor, result=result, generation=answer.generation)
-        turns.append(Turn(answer, row))
+        turns.append(Turn(answer, replace(row, state=state)))
     return [replace(turn, row=replace(turn.row, length=len(turns))) for turn in turns]
 
 
@@ -91,4 +91,5 @@ def _row(panel: str, slot: Slot, *, step: int, anchor: str, result: StepResult, 
         won=result.won,
         score=result.score,
         truncated=generation.truncated,
+        next_state=result.state,
     )

@@ -41,6 +41,8 @@ class StepRow:
         won: The benchmark's meaning of success, at this step.
         score: The benchmark's graded result of this step; None where it has none.
         truncated: The prompt was longer than allowed and lost its beginning.
+        state: The state before the action, as one text; None where the environment gives none.
+        next_state: The state after it.
     """
 
     panel: str
@@ -59,6 +61,8 @@ class StepRow:
     won: bool
     score: float | None = None
     truncated: bool = False
+    state: str | None = None
+    next_state: str | None = None
 
     @property
     def episode(self) -> tuple[str, int, int]:
@@ -158,8 +162,11 @@ def _check_complete(steps: Sequence[StepRow], episodes: int) -> None:
 def _trajectory(rows: list[StepRow]) -> Trajectory:
     first, last = rows[0], rows[-1]
     results = [
-        StepResult(row.action, row.valid, row.next_observation, row.reward, row is last, row.won, row.score)
+        StepResult(
+            row.action, row.valid, row.next_observation, row.reward, row is last, row.won, row.score, row.next_state
+        )
         for row in rows
     ]
     slot = Slot(first.group, first.sibling, Task(first.task, first.family, first.sha256))
-    return Trajectory(slot, anchors=[row.anchor for row in rows], results=results)
+    anchors, states = [row.anchor for row in rows], [row.state for row in rows]
+    return Trajectory(slot, anchors=anchors, results=results, states=states)

@@ -1,6 +1,8 @@
 import numpy as np
+import pytest
 
 from scpo.advantages.anchors import anchor_groups
+from scpo.errors import StepBatchError
 from tests.support.step_batches import make_batch, take
 
 
@@ -10,6 +12,22 @@ def test_anchor_groups_never_cross_rollout_groups():
     groups = anchor_groups(batch)
     assert groups[0] == groups[2]
     assert len({groups[k] for k in (0, 1, 3, 4, 5)}) == 5
+
+
+def test_states_tell_apart_what_the_observation_does_not():
+    batch = make_batch((0, 0, "a b", 1), (0, 1, "x a", 0), anchor_N=["start", "a", "start", "a"])
+    assert len(set(anchor_groups(batch)[[1, 3]].tolist())) == 1
+    told = take(batch, np.arange(4), state_N=["start", "a with b", "start", "a"], next_state_N=list("abcd"))
+    same = anchor_groups(told, key="state")
+    assert same[0] == same[2]
+    assert len(set(same.tolist())) == 3
+    similar = anchor_groups(take(told, np.arange(4), state_N=["aaaa", "aaab", "bbbb", "bbba"]), 0.75, "state")
+    assert similar[0] == similar[1] != similar[2] == similar[3]
+
+
+def test_states_that_the_environment_does_not_give_are_missed_by_name():
+    with pytest.raises(StepBatchError, match="state_key=state needs state_N, .*use state_key=anchor"):
+        anchor_groups(make_batch((0, 0, "a", 1)), key="state")
 
 
 def test_similar_anchors_join_the_first_group_that_they_resemble():

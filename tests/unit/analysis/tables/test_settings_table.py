@@ -23,6 +23,18 @@ def test_hyper_parameters_are_those_that_ran(tmp_path):
     assert "valid_seen: 140" in table["Validation episodes"][1]
 
 
+def test_what_states_are_compared_by_is_shown_where_states_are_compared(tmp_path):
+    by_state = ("method=gigpo", "method.estimator.state_key=state")
+    runs = {
+        "grpo": [write_run(tmp_path, "grpo", overrides=("method=grpo",))],
+        "gigpo": [write_run(tmp_path, "gigpo", overrides=("method=gigpo",))],
+        "by_state": [write_run(tmp_path, "by_state", overrides=by_state)],
+    }
+    write_experiment(tmp_path, runs, name="main_table")
+    table = values(tab_hparams.build(collect(tmp_path).at_scale("mini")))
+    assert table["State key"] == ["–", "anchor, state"]
+
+
 def test_what_rows_differ_in_is_listed_with_the_default_first(tmp_path):
     write_ablation(tmp_path, rows=("no_monotonicity", "scpo", "chronological"), seeds=(0,))
     table = values(tab_shaper.build(collect(tmp_path).at_scale("mini")))

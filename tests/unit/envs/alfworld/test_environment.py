@@ -7,6 +7,7 @@ import pytest
 from scpo.envs import make_environment
 from scpo.envs.alfworld.environment import AlfworldEnvironment
 from scpo.envs.alfworld.games.generated_games import generate
+from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.base import DemonstratingEnvironment, Task
 from scpo.errors import EnvironmentFailure, GameError, PanelError
 from tests.support.alfworld_games import alfworld_config, official_data
@@ -83,6 +84,20 @@ def test_the_verl_agent_interface(cache):
     thought = episode.step("<think>hm</think><action>inventory</action>")
     assert (thought.valid, thought.observation) == (True, "You are not carrying anything.")
     assert "you have already taken 2 step(s)" in episode.prompt()
+
+
+def test_states_follow_one_another_and_come_from_what_was_shown_alone(environment):
+    task = environment.panel("train").tasks[1]
+    walkthrough = environment.source.read(task.id).walkthrough
+    episode = environment.start(task, slot=0)
+    shown, states = Transcript(episode.observation, episode.state.admissible), [episode.state_text]
+    for command in walkthrough:
+        executed = command in episode.state.operators
+        result = episode.step(f"{command} </action>")
+        shown.record(command, result.observation, episode.state.admissible, executed=executed)
+        states.append(result.state)
+        assert result.state == episode.state_text == shown.state_text
+    assert len(set(states)) == len(walkthrough) + 1
 
 
 def test_siblings_do_not_see_each_other(environment):

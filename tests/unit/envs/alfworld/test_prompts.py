@@ -56,6 +56,35 @@ def test_a_later_verl_agent_prompt_shows_the_last_pairs():
     assert verl_agent(after(GO, TAKE, FLY), 2) == expected
 
 
+def test_the_state_is_all_that_the_agent_saw_of_it():
+    assert after(GO, TAKE).state_text == (
+        "You pick up the mug 1 from the desk 2. | at: desk 2 | holding: mug 1 | moved:  | look, move mug 1 to desk 2"
+    )
+    heated = (
+        ("heat mug 1 with microwave 1", "You heat the mug 1.", (), True),
+        ("go to safe 1", "You arrive at safe 1.", ("look",), True),
+        ("move mug 1 to safe 1", "You move the mug 1.", ("look", "help"), True),
+    )
+    assert after(GO, TAKE, *heated[:1]).state_text == (
+        "You heat the mug 1. | at: desk 2 | holding: mug 1 hot | moved:  | "
+    )
+    assert after(GO, TAKE, *heated).state_text == (
+        "You move the mug 1. | at: safe 1 | holding:  | moved: mug 1 hot from desk 2 to safe 1 | help, look"
+    )
+
+
+def test_a_thing_that_was_put_back_leaves_no_trace_in_the_state():
+    back = ("move mug 1 to desk 2", "You move the mug 1.", ("look",), True)
+    assert "moved:  |" in after(GO, TAKE, back).state_text
+    assert "moved:  |" in after(GO, TAKE, back, TAKE).state_text
+    assert after(GO, TAKE, FLY).state_text == "Nothing happens." + after(GO, TAKE).state_text.removeprefix(TAKE[1])
+
+
+def test_the_order_of_commands_does_not_matter_to_the_state():
+    one, other = Transcript(OPENING, START), Transcript(OPENING, START[::-1])
+    assert one.state_text == other.state_text
+
+
 def test_a_verl_agent_prompt_without_history_length_never_shows_history():
     assert "Prior to this step" not in verl_agent(after(GO, TAKE), 0)
     assert "most recent 1 observations" in verl_agent(after(GO), 2)

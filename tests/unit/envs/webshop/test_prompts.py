@@ -125,6 +125,24 @@ def test_the_compact_prompt_shows_wish_history_and_page():
     )
 
 
+def test_the_state_is_the_page_and_how_the_customer_came_to_it():
+    shop = small_shop()
+    course = Transcript.of(shop)
+    assert course.state_text == f"{course.observation} | query:  | product:  | chosen: "
+    told = []
+    for action in ("search[Leather shoe]", "click[b000000001]", "click[large]", "click[red]", "click[small]"):
+        shop.step(action)
+        course.record(action, shop)
+        told.append(course.state_text.removeprefix(course.observation))
+    assert told == [
+        " | query: leather shoe | product:  | chosen: ",
+        " | query: leather shoe | product: B000000001 | chosen: ",
+        " | query: leather shoe | product: B000000001 | chosen: size: large",
+        " | query: leather shoe | product: B000000001 | chosen: color: red, size: large",
+        " | query: leather shoe | product: B000000001 | chosen: color: red, size: small",
+    ]
+
+
 def test_the_wish_keeps_what_says_something():
     assert wish("i am looking for a 6.5 oz mug, and price lower than 40.00 dollars") == "6 oz mug | under 40"
 

@@ -13,7 +13,7 @@ import pytest
 from scpo.errors import ScorerUnavailable, StepBatchError
 from scpo.integrations.verl_agent.fork_rows import step_batch
 from scpo.integrations.verl_agent.hooks import Hooks, install
-from scpo.integrations.verl_agent.recording import ACTION, ANSWER, SLOT, STEP, WON, Recorder
+from scpo.integrations.verl_agent.recording import ACTION, ANSWER, SLOT, STATE, STEP, WON, Recorder
 from scpo.scoring import PairCache
 from scpo.tracking import JsonLines, RunFolder
 from sweeps.compose.configuration import compose_run
@@ -32,6 +32,11 @@ class Environments:
     def __init__(self):
         self.projection_f = lambda texts: ([text.strip("<>") for text in texts], [text != "<x>" for text in texts])
         self.marker = "mine"
+
+    @property
+    def envs(self):
+        commands = ["go to desk 1", "look", f"take mug {self.turn} from desk 1"]
+        return SimpleNamespace(get_admissible_commands=[commands] * N)
 
     def reset(self, kwargs=None):
         self.turn = 0
@@ -155,6 +160,21 @@ def test_every_row_knows_its_step_its_action_and_its_answer_the_last_one_include
         (2, 0, "b", "now b", True),
         (3, 0, "a", "now a", False), (3, 1, "b", "now b", False), (3, 2, "x", "now x", False),
     ]  # fmt: skip
+
+
+def test_states_are_read_off_what_the_agents_saw_where_the_method_compares_them(hooked):
+    columns = hooked("method=g2po", "method.estimator.state_key=state", copies=()).data.non_tensor_batch
+    batch = step_batch(columns, success_threshold=0.0)
+    start = "start | at:  | holding:  | moved:  | go to desk 1, look, take mug 0 from desk 1"
+    assert batch.state_N[[0, 3, 6, 7]].tolist() == [start] * 4
+    assert (batch.next_state_N[[0, 1]] == batch.state_N[[1, 2]]).all()
+    assert batch.next_state_N[2] == "now c | at:  | holding:  | moved:  | go to desk 1, look, take mug 3 from desk 1"
+
+
+def test_no_states_are_kept_where_nothing_compares_them(hooked):
+    columns = hooked("method=g2po", copies=()).data.non_tensor_batch
+    assert STATE not in columns
+    assert step_batch(columns, success_threshold=0.0).state_N is None
 
 
 def test_rounds_of_dynamic_sampling_number_their_slots_on_and_the_next_step_begins_anew():

@@ -27,6 +27,13 @@ def test_settings_of_other_hosts_are_no_part_of_the_identity():
     }  # fmt: skip
 
 
+def test_the_state_key_is_part_of_it_where_it_is_not_the_raw_observation():
+    anchor, state = (compose_run(["method=gigpo", f"method.estimator.state_key={key}"]) for key in ("anchor", "state"))
+    assert "state_key" not in identity(anchor)["method"]["estimator"]
+    assert identity(state)["method"]["estimator"]["state_key"] == "state"
+    assert run_id(anchor) == run_id(compose_run(["method=gigpo"])) != run_id(state)
+
+
 def test_machine_settings_are_no_part_of_the_identity():
     here, there = compose_run([]), compose_run(["machine.threads=2", "wandb.mode=disabled", "launcher.slots=4"])
     assert run_id(here) == run_id(there)

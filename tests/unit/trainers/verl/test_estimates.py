@@ -8,7 +8,7 @@ from scpo.rollout import step_batch
 from scpo.trainers.verl.estimates import Columns, estimate
 from scpo.trainers.verl.verl_rows import read_rows
 from sweeps.compose.configuration import compose_run
-from tests.support.step_batches import EqualityScorer, make_batch
+from tests.support.step_batches import EqualityScorer, make_batch, take
 from tests.support.verl_rows import step_rows, verl_batch
 
 BATCH = make_batch(
@@ -49,6 +49,17 @@ def test_the_batch_is_the_one_that_the_local_trainer_would_build():
     again = step_batch(rows.trajectories, success_threshold=0.0, position_N=rows.place_N)
     for name in ("group_N", "trajectory_N", "step_N", "anchor_N", "episode_return_N", "success_N", "position_N"):
         assert (getattr(answer.batch, name) == getattr(again, name)).all()
+
+
+def test_states_come_through_verl_and_are_absent_where_the_environment_gives_none():
+    assert estimated(run())[1].batch.state_N is None
+    states = {name: [f"{name} {row}" for row in range(9)] for name in ("state_N", "next_state_N")}
+    stated = take(BATCH, np.arange(9), position_N=BATCH.position_N, **states)
+    extra_fields, is_padding = verl_batch(step_rows(stated), stated.position_N, PADDING)
+    rows = read_rows(extra_fields, is_padding, episodes=4)
+    config = run("method=gigpo", "method.estimator.state_key=state")
+    batch = estimate(rows, Columns(LENGTHS + 10, LENGTHS), config, 7, scorer=EqualityScorer()).batch
+    assert (batch.state_N.tolist(), batch.next_state_N.tolist()) == (states["state_N"], states["next_state_N"])
 
 
 def test_by_length_the_row_with_most_tokens_comes_first_and_padding_nowhere():
