@@ -24,6 +24,8 @@ class Step:
         valid: The action had the required format.
         entropy: Mean token entropy of the response, in nats; for methods that require it (EMPG).
         hindsight_logprob: Mean token log-probability given the outcome; for methods that require it (HCAPO).
+        state: All that the agent was shown of its state before the action, as one text; for ``state_key="state"``.
+        next_state: The same after the action; None: the next step's, so only the last step of an episode must have it.
     """
 
     observation: str
@@ -33,6 +35,8 @@ class Step:
     valid: bool = True
     entropy: float | None = None
     hindsight_logprob: float | None = None
+    state: str | None = None
+    next_state: str | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,8 @@ def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
         "valid_N": step.valid,
         "entropy_N": step.entropy,
         "hindsight_logprob_N": step.hindsight_logprob,
+        "state_N": step.state,
+        "next_state_N": step.next_state if step.next_state is not None or not after else after[0].state,
     }
 
 
@@ -108,11 +114,10 @@ def _return(index: int, episode: Episode) -> float:
 
 
 def _unmeasured(name: str, values: list[Any]) -> bool:
-    """Whether an optional column was left out; a value that is missing in some rows only becomes NaN."""
-    if name not in ("entropy_N", "hindsight_logprob_N"):
-        return False
+    """Whether an optional column was left out; a number that is missing in some rows only becomes NaN."""
     missing = all(value is None for value in values)
-    values[:] = [np.nan if value is None else value for value in values]
+    if name in ("entropy_N", "hindsight_logprob_N"):
+        values[:] = [np.nan if value is None else value for value in values]
     return missing
 
 

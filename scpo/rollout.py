@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,6 +165,7 @@ def step_batch(
     owner = [trajectories[index] for index, _ in steps]
     results = [trajectories[index].results[t] for index, t in steps]
     returns = np.array([trajectory.episode_return for trajectory in owner], dtype=np.float32)
+    columns: dict[str, Any] = {**_states(trajectories), **(measured or {})}
     return StepBatch(
         group_N=np.array([trajectory.slot.group for trajectory in owner]),
         trajectory_N=np.array([index for index, _ in steps]),
@@ -180,8 +181,7 @@ def step_batch(
         won_N=np.array([trajectory.won for trajectory in owner]),
         position_N=np.arange(len(steps)) if position_N is None else position_N,
         is_copy_N=np.zeros(len(steps), dtype=np.bool_),
-        **_states(trajectories),
-        **(measured or {}),
+        **columns,
     )
 
 

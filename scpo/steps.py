@@ -30,7 +30,8 @@ _DTYPES: dict[str, Any] = {
     "group_N": np.int64, "trajectory_N": np.int64, "step_N": np.int32, "task_N": object, "anchor_N": object,
     "action_N": object, "next_observation_N": object, "reward_N": np.float32, "valid_N": np.bool_,
     "episode_return_N": np.float32, "success_N": np.bool_, "won_N": np.bool_, "position_N": np.int64,
-    "is_copy_N": np.bool_, "state_N": object, "next_state_N": object, "entropy_N": np.float32, "hindsight_logprob_N": np.float32,
+    "is_copy_N": np.bool_, "state_N": object, "next_state_N": object, "entropy_N": np.float32,
+    "hindsight_logprob_N": np.float32,
 }  # fmt: skip
 
 

@@ -53,3 +53,12 @@ def test_measured_columns_are_taken_where_they_are_given():
 def test_a_wrong_episode_is_named_with_what_to_pass(episodes, message):
     with pytest.raises(StepBatchError, match=message):
         scpo.StepBatch.from_episodes(episodes)
+
+
+def test_states_are_those_of_the_steps_and_the_last_step_says_where_it_led():
+    steps = [scpo.Step("a", "go", state="s0"), scpo.Step("b", "go", "c", state="s1", next_state="s2")]
+    batch = scpo.StepBatch.from_episodes([scpo.Episode("task", steps)])
+    assert (batch.state_N.tolist(), batch.next_state_N.tolist()) == (["s0", "s1"], ["s1", "s2"])
+    with pytest.raises(StepBatchError, match=r"StepBatch\.next_state_N: row 1 holds None"):
+        scpo.StepBatch.from_episodes([scpo.Episode("task", [steps[0], scpo.Step("b", "go", "c", state="s1")])])
+    assert scpo.StepBatch.from_episodes([scpo.Episode("task", [scpo.Step("a", "go", "b")])]).state_N is None

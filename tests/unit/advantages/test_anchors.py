@@ -26,7 +26,7 @@ def test_states_tell_apart_what_the_observation_does_not():
 
 
 def test_states_that_the_environment_does_not_give_are_missed_by_name():
-    with pytest.raises(StepBatchError, match="state_key=state needs state_N, .*use state_key=anchor"):
+    with pytest.raises(StepBatchError, match=r"state_key=state needs state_N, .*use state_key=anchor"):
         anchor_groups(make_batch((0, 0, "a", 1)), key="state")
 
 
