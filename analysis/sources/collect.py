@@ -16,8 +16,9 @@ import pandas as pd
 
 from analysis.rows import Section, sections
 from analysis.seed_statistics import Series, make_series
+from analysis.sources.archive import METRICS, archived_metrics
 from analysis.sources.logged_lines import read_lines
-from analysis.sources.run_records import Problem, Run
+from analysis.sources.run_records import ExperimentRecord, Problem, Run
 from analysis.sources.sources import read_sources
 from analysis.sources.wandb_project import Settings
 from scpo.tracking import State
@@ -36,6 +37,7 @@ class Collected:
     sections: tuple[Section, ...]
     problems: tuple[Problem, ...]
     index: "_Index" = field(repr=False)
+    experiments: tuple[ExperimentRecord, ...] = ()
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
 
@@ -127,6 +129,7 @@ def collect(
         sections=parts,
         problems=found.problems + conflicts,
         index=_Index(metrics),
+        experiments=found.experiments,
     )
 
 
@@ -143,13 +146,16 @@ def write_parquet(data: Collected, folder: Path) -> tuple[Path, Path]:
 def _metrics_table(runs: Mapping[str, Run]) -> pd.DataFrame:
     columns: dict[str, list[Any]] = {"run": [], "step": [], "metric": [], "value": []}
     for run in runs.values():
-        for line in read_lines(run):
+        for line in read_lines(run) if run.logs != (METRICS,) else ():
             numbers = {key: float(value) for key, value in line.items() if key != "step" and _is_number(value)}
             columns["run"] += [run.id] * len(numbers)
             columns["step"] += [line["step"]] * len(numbers)
             columns["metric"] += numbers
             columns["value"] += numbers.values()
-    table = pd.DataFrame(columns).astype({"step": "int64", "value": "float64", "run": "category", "metric": "category"})
+    read = pd.DataFrame(columns)
+    archived = archived_metrics(runs.values())
+    both = [part for part in (read, archived) if len(part)] or [read]
+    table = pd.concat(both).astype({"step": "int64", "value": "float64", "run": "category", "metric": "category"})
     # Stable: of two values at one step the later written stays the later one.
     return table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True)
 

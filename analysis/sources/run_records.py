@@ -119,6 +119,8 @@ class Run:
     logs: tuple[str, ...] = LOGS  # in ``folder``
     foreign: bool = False  # logged by verl-agent, in its own words
     project: str | None = None  # of a run that was read from W&B
+    processor: str | None = None  # that its last attempt ran on
+    dirty: bool = False  # with uncommitted changes of the code
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ def read_run(folder: Path) -> Run:
             "Move the folder elsewhere, or delete it."
         ) from error
     status, panels = _json_or_empty(folder / "status.json"), _json_or_empty(folder / "panels.json")
+    attempts = list(_json_or_empty(folder / "provenance.json").get("attempts", {}).values())
     return Run(
         id=folder.name,
         folder=folder,
@@ -168,6 +171,8 @@ def read_run(folder: Path) -> Run:
         step=status.get("step"),
         commit=status.get("commit"),
         panels=panels,
+        processor=attempts[-1].get("cpu") if attempts else None,
+        dirty=any(attempt.get("dirty") for attempt in attempts),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.sources.archive import is_archive, read_archive
 from analysis.sources.mirrored import implied_records, mirrored_run
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, read_experiments, read_runs
 from analysis.sources.transaction_log import LoggedRun, read_transaction_log
@@ -24,18 +25,24 @@ class Found:
 
 
 def read_sources(folders: Iterable[Path], projects: Iterable[str] = (), settings: Settings | None = None) -> Found:
-    """Read all sources; a run that several of them hold is taken from the first."""
+    """Read all sources; a run that several of them hold is taken from the first in which it is finished."""
     runs: dict[str, Run] = {}
     experiments: list[ExperimentRecord] = []
     problems: list[Problem] = []
     for found in (*map(_read_folder, folders), *(_read_project(name, settings or Settings()) for name in projects)):
-        runs = found.runs | runs
+        runs |= {run.id: run for run in found.runs.values() if _stands(run, runs.get(run.id))}
         experiments += found.experiments
         problems += found.problems
     return Found(dict(sorted(runs.items())), tuple(experiments), tuple(problems))
 
 
+def _stands(run: Run, known: Run | None) -> bool:
+    return known is None or (run.state == State.DONE and known.state != State.DONE)
+
+
 def _read_folder(folder: Path) -> Found:
+    if is_archive(folder):
+        return Found(*read_archive(folder))
     runs, problems = read_runs(folder)
     logged, unreadable = read_offline(folder)
     experiments, broken = read_experiments(folder)

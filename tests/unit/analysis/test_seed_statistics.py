@@ -48,6 +48,25 @@ def test_a_bootstrap_over_three_seeds_covers_far_less():
     assert 0.67 <= np.mean((low <= 0) & (high >= 0)) <= 0.75
 
 
+def test_the_area_is_the_mean_height_by_hand():
+    assert make_series([(0, 0.0), (10, 0.5), (20, 1.0)]).area == pytest.approx(0.5)
+    assert make_series([(0, 0.0), (10, 0.4), (40, 0.4)]).area == pytest.approx((2 + 12) / 40)  # steps of unequal length
+    assert make_series([(5, 0.3)]).area is None
+
+
+def test_a_point_on_a_straight_line_changes_no_area():
+    assert make_series([(0, 0.1), (4, 0.18), (10, 0.3)]).area == pytest.approx(make_series([(0, 0.1), (10, 0.3)]).area)
+
+
+def test_a_level_is_reached_between_two_checkpoints():
+    series = make_series([(0, 0.0), (10, 0.4), (20, 0.6), (30, 0.5)])
+    assert series.first_at(0.5) == pytest.approx(15)
+    assert series.first_at(0.4) == pytest.approx(10)
+    assert series.first_at(0.0) == 0
+    assert series.first_at(0.7) is None
+    assert Series().first_at(0.5) is None
+
+
 def test_differences_are_paired_by_seed():
     summary = paired_difference({0: 0.9, 1: 0.8, 2: None}, {0: 0.7, 1: 0.7, 3: 0.1})
     assert (summary.mean, summary.n) == (pytest.approx(0.15), 2)

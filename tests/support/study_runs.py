@@ -1,0 +1,85 @@
+"""Study-scale run folders with chosen curves, and their experiments' records, for the tests of comparisons."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import yaml
+
+from tests.support.run_records import config, write_json, write_lines
+
+GAMES = {"valid_seen": 140, "valid_unseen": 134}
+STEPS = (0, 10, 20, 30, 40)
+OVERRIDES = {
+    "scpo": ("method=scpo",),
+    "gigpo": ("method=gigpo",),
+    "grpo": ("method=grpo",),
+    "chronological": ("method=scpo", "method.shaper.order=chronological"),
+    "random_match": ("method=scpo", "method.shaper.allocation=random_match"),
+    "scpo_lexical": ("method=scpo", "scorer=lexical"),
+}
+PRIMARY = {
+    "main_table": (("scpo", "gigpo"), ("gigpo", "grpo")),
+    "ablation": (("scpo", "chronological"),),
+    "controls": (("scpo", "random_match"),),
+}
+
+
+def write_study_run(runs_dir, row, seed, curve, *, state="DONE", credit=None):
+    """A run whose held-out success follows ``curve`` (step -> rate, on both panels), and what a record says of it."""
+    made = config("study", "", seed, OVERRIDES[row])
+    suffix = hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:8]
+    run = {"id": f"alfworld-choice-{row}-s{seed}-{suffix}", "env": "alfworld", "model": "choice", "seed": seed}
+    folder = Path(runs_dir) / run["id"]
+    if folder.exists():
+        return run
+    (folder / "diagnostics").mkdir(parents=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(made, sort_keys=False))
+    write_json(folder / "status.json", {"state": state, "step": 40, "steps": 40, "commit": "0123456789abcdef"})
+    panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": [name]} for name in GAMES}
+    write_json(folder / "panels.json", panels)
+    write_json(folder / "provenance.json", {"attempts": {"1": {"cpu": "a processor", "dirty": False}}})
+    write_lines(folder / "metrics.jsonl", list(_lines(curve, credit or {})))
+    write_lines(folder / "timing.jsonl", [{"step": step, "timing_s/step": 0.5} for step in range(1, 41)])
+    return run
+
+
+def _lines(curve, credit):
+    for step in range(41):
+        line = {"step": step}
+        if step:
+            line |= {"train/success_rate": _between(curve, step), "train/episodes": 128.0, **credit}
+        if step in curve:
+            for panel, games in GAMES.items():
+                line |= {f"val/{panel}/success_rate": curve[step], f"val/{panel}/episodes": float(games)}
+        yield line
+
+
+def _between(curve, step):
+    """On the straight line between the points around a step."""
+    last = max(at for at in curve if at <= step)
+    following = min((at for at in curve if at > step), default=last)
+    share = (step - last) / (following - last) if following > last else 0.0
+    return curve[last] + share * (curve[following] - curve[last])
+
+
+def rising(end, shift=0.0):
+    """A curve from 0 to ``end`` whose area differs by ``shift`` from another's."""
+    return {0: 0.0, **{step: end * step / 40 + shift for step in STEPS[1:]}}
+
+
+def write_study(runs_dir, experiments, curves, *, seeds=(0, 1, 2), primary=PRIMARY, credit=None):
+    """``experiments``: name -> rows; ``curves``: row -> function of the seed. Returns run ids by row."""
+    ids = {}
+    for experiment, rows in experiments.items():
+        listed = []
+        for row in rows:
+            own = (credit or {}).get(row)
+            runs = [write_study_run(runs_dir, row, seed, curves[row](seed), credit=own) for seed in seeds]
+            ids[row] = [run["id"] for run in runs]
+            listed.append({"name": row, "label": row.upper(), "runs": runs})
+        named = {"measure": "validation_area", "comparisons": primary.get(experiment, ())}
+        record = {"experiment": experiment, "title": experiment.capitalize(), "scale": "study", "overrides": []}
+        record |= {"rows": listed, "primary": named if named["comparisons"] else None}
+        write_json(Path(runs_dir) / "experiments" / f"{experiment}-study.json", record)
+    return ids
