@@ -1,7 +1,8 @@
 """Look at runs and steer them, from any shell.
 
     python -m sweeps status ['ablation*' ...]   one line a run: state, step, attempt, what to know
-    python -m sweeps logs <pattern>             the end of each run's newest log
+    python -m sweeps top                        the same, live ones first, again every two seconds
+    python -m sweeps logs [-f] <pattern>        the end of each run's newest log; -f: and what comes, a line a step
     python -m sweeps cancel <pattern>           stop runs; no sweep starts them again before `retry`
     python -m sweeps retry <pattern>            let runs start again that failed or were cancelled
     python -m sweeps verify ['*']               are the records whole, do they agree
@@ -25,6 +26,7 @@ from scpo.tracking import RunFolder
 from sweeps.doctor import examination
 from sweeps.records import cancellation, verify
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.records.log_lines import follow
 from sweeps.records.manifest import select
 from sweeps.records.run_process import tail
 from sweeps.search import search_command
@@ -35,6 +37,7 @@ from sweeps.status import RunStatus, show_statuses, statuses, watch
 from sweeps.terminal import say, say_error
 
 RUNS = Path("runs")
+TOP_S = 2.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,8 +68,24 @@ def status(console: Console, arguments: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
+def top(console: Console, arguments: argparse.Namespace) -> int:
+    """Live runs first, with success and time left, until all have ended."""
+
+    def read() -> list[RunStatus]:
+        return statuses(_chosen(arguments), Observer(Slurm()))
+
+    if console.is_terminal:
+        watch(console, read, TOP_S)
+    else:
+        show_statuses(console, read())
+    return EXIT_DONE
+
+
 def logs(console: Console, arguments: argparse.Namespace) -> int:
     """The end of each run's newest log."""
+    if arguments.follow:
+        follow(console, _chosen(arguments), arguments.lines)
+        return EXIT_DONE
     for folder in _chosen(arguments):
         path = folder.latest.resolve() / "stdout.log"
         say(console, f"{folder.run_id}  {path}")
@@ -96,7 +115,10 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     found = [problem for folder in folders for problem in verify.problems(folder)] + verify.panel_conflicts(folders)
     for problem in found:
         say_error(console, problem)
-    console.print(f"{len(folders)} runs, {len(found)} problems", highlight=False)
+    counted = [
+        f"{len(some)} {name}{'' if len(some) == 1 else 's'}" for name, some in (("run", folders), ("problem", found))
+    ]
+    console.print(", ".join(counted), highlight=False)
     return EXIT_FAILED if found else EXIT_DONE
 
 
@@ -126,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, run, everything in (
         ("status", status, True),
+        ("top", top, True),
         ("logs", logs, False),
         ("cancel", cancel, False),
         ("retry", retry, False),
@@ -134,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=run.__doc__)
         patterns = dict(nargs="*", default=["*"]) if everything else dict(nargs="+")
         command.add_argument("patterns", metavar="pattern", help="run ids or experiments, with * and ?", **patterns)
-        command.add_argument("--runs-dir", type=Path, default=RUNS)
+        command.add_argument("--runs-dir", "--runs", type=Path, default=RUNS)
         command.set_defaults(run=run)
     search_command.add_arguments(commands.add_parser("search", help=search_command.summarise.__doc__))
     examination.add_arguments(commands.add_parser("doctor", help=examination.doctor.__doc__))
@@ -143,6 +166,7 @@ def _parser() -> argparse.ArgumentParser:
         "--watch", type=float, nargs="?", const=5.0, metavar="S", help="look again every S seconds until all has ended"
     )
     commands.choices["logs"].add_argument("-n", "--lines", type=int, default=40)
+    commands.choices["logs"].add_argument("-f", "--follow", action="store_true", help="go on till the runs have ended")
     commands.choices["cancel"].add_argument("--reason", default="cancelled")
     return parser
 

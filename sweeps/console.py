@@ -8,10 +8,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from scpo.schema import Experiment
+from scpo.progress import about
+from scpo.schema import Experiment, LocalLauncher, RunConfig
 from scpo.tracking import State
 from sweeps.compose.gpu_hours import PAPER_GPUS, gpu_hours, hours
 from sweeps.compose.matrix import Matrix
+from sweeps.local.slot_pool import slots_for
+from sweeps.records.past_times import PastTimes
 from sweeps.records.reconcile import Action, Decision, Observed
 from sweeps.records.run_process import Outcome, tail
 from sweeps.slurm.submission import Submission
@@ -38,26 +41,61 @@ def show_matrix(
 ) -> None:
     """The run matrix of a dry run: row, axes, id, state, what would be done."""
     title = f"{matrix.experiment.title}, scale={matrix.scale}: {len(matrix.runs)} runs"
-    columns = ("row", "env", "model", "seed", "run", "state", "GPU-h", "would")
-    table = Table(*columns, title=escape(title), title_justify="left", box=None)
+    past = PastTimes(Path(next(iter(matrix.runs.values())).machine.runs_dir))
+    cost_of = "GPU-h" if matrix.scale == "paper" else "min"
+    table = Table(
+        "row",
+        "env",
+        "model",
+        "seed",
+        "run",
+        "state",
+        cost_of,
+        "would",
+        title=escape(title),
+        title_justify="left",
+        box=None,
+    )
     for cell in matrix.cells:
         config, decision = cell.config, decisions[cell.run_id]
         axes = (config.env.benchmark, config.model.name, str(config.seed))
-        known = hours(config)
-        cost = "" if known is None else f"{known * PAPER_GPUS:g}"
+        cost = _cost(config, past)
         would = f"{decision.action} ({decision.why})"
         table.add_row(escape(cell.row.label), *axes, cell.run_id, coloured(seen[cell.run_id].state), cost, would)
     wide(console).print(table)
+    todo = [config for run_id, config in matrix.runs.items() if decisions[run_id].action is Action.START]
     total, unknown = gpu_hours(matrix.runs.values())
     if total:
-        todo = [config for run_id, config in matrix.runs.items() if decisions[run_id].action is Action.START]
         rest = f"; {unknown} runs without a figure" if unknown else ""
         say(
             console,
             f"about {total:,.0f} GPU-hours, of which {gpu_hours(todo)[0]:,.0f} still to start{rest} "
             "(4 x A800, from the paper's SCPO runs: appendix A.2)",
         )
+    if matrix.scale != "paper" and todo:
+        say(console, _time_here(todo, past))
     show_notes(console, matrix.notes)
+
+
+def _cost(config: RunConfig, past: PastTimes) -> str:
+    """GPU-hours of the paper's machine, or minutes of this one; empty where neither is known."""
+    known = hours(config)
+    if known is not None:
+        return f"{known * PAPER_GPUS:g}"
+    seconds = None if config.scale == "paper" else past.seconds(config)
+    return "" if seconds is None else f"{seconds / 60:.1f}"
+
+
+def _time_here(todo: Sequence[RunConfig], past: PastTimes) -> str:
+    """How long what is left to run may take in this machine's slots."""
+    launcher = todo[0].launcher
+    slots = len(slots_for(todo)) if isinstance(launcher, LocalLauncher) else launcher.parallelism
+    seconds, unknown = past.total(todo, slots)
+    count = f"{len(todo)} run{'s' if len(todo) > 1 else ''} to start"
+    if unknown == len(todo):
+        return f"{count}; how long is unknown: none of this kind and size was finished on this machine yet"
+    rest = f"; {unknown} more without a figure" if unknown else ""
+    return f"{count}: {about(seconds)} in {slots} slots, as runs of their kind took on this machine{rest}"
 
 
 def show_sbatch(console: Console, submission: Submission, text: str) -> None:

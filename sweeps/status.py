@@ -1,5 +1,6 @@
 """``python -m sweeps status``: where each run stands."""
 
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -12,9 +13,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from scpo.errors import RecordError
-from scpo.tracking import RunFolder, State
+from scpo.progress import about
+from scpo.tracking import JsonLines, RunFolder, State
+from scpo.tracking.live import SUCCESS, panels
 from sweeps.slurm.observer import Observer
 from sweeps.terminal import coloured, wide
+
+PARTS = ("step", "validation", "diagnostics")  # of a step's time, as trainers log them
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,8 @@ class RunStatus:
     steps: int = 0
     attempt: int = 0
     commit: str | None = None
+    success: float | None = None
+    left_s: float | None = None
     remark: str = ""
 
     def as_record(self) -> dict[str, Any]:
@@ -43,8 +50,10 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
     try:
         seen, status = observer.observe(folder), folder.read_status()
         remarks = [status.reason or "", observer.remark(folder, seen)]
+        success, step_s = _progress_of(folder)
     except RecordError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
+    running = seen.state is State.RUNNING and step_s is not None
     return RunStatus(
         run_id=folder.run_id,
         state=seen.state,
@@ -52,8 +61,20 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         steps=status.steps,
         attempt=status.attempt,
         commit=status.commit,
+        success=success,
+        left_s=(status.steps - status.step) * (step_s or 0.0) if running else None,
         remark="; ".join(filter(None, remarks)),
     )
+
+
+def _progress_of(folder: RunFolder) -> tuple[float | None, float | None]:
+    """The last success rate that was logged, on the first validation panel if there is one; and seconds a step."""
+    records = JsonLines(folder.metrics).records()
+    rates = [next(iter(panels(record).values()), record.get(f"train/{SUCCESS}")) for record in records]
+    known = [rate for rate in rates if rate is not None]
+    times = JsonLines(folder.timing).records()[1:]  # without step 0, which only validates
+    spent = [sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS) for line in times]
+    return (known[-1] if known else None), (statistics.fmean(spent) if spent else None)
 
 
 def show_statuses(console: Console, rows: Sequence[RunStatus]) -> None:
@@ -61,14 +82,15 @@ def show_statuses(console: Console, rows: Sequence[RunStatus]) -> None:
     wide(console).print(_table(rows))
     counts = Counter(row.state for row in rows)
     parts = [f"{count} {coloured(state)}" for state, count in sorted(counts.items())]
-    console.print(f"{len(rows)} runs: {', '.join(parts)}" if rows else "no runs", highlight=False)
+    runs = f"{len(rows)} run{'s' if len(rows) > 1 else ''}"
+    console.print(f"{runs}: {', '.join(parts)}" if rows else "no runs", highlight=False)
 
 
 def watch(console: Console, read: Callable[[], Sequence[RunStatus]], seconds: float) -> None:
     """Show the table again and again until no run waits or runs."""
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            rows = read()
+            rows = sorted(read(), key=lambda row: not row.state.live)
             live.update(_table(rows), refresh=True)
             if not any(row.state.live or row.state is State.PENDING for row in rows):
                 return
@@ -76,9 +98,12 @@ def watch(console: Console, read: Callable[[], Sequence[RunStatus]], seconds: fl
 
 
 def _table(rows: Iterable[RunStatus]) -> Table:
-    table = Table("run", "state", "step", "attempt", "commit", "remark", box=None)
+    table = Table("run", "state", "step", "success", "left", "attempt", "commit", "remark", box=None)
     for row in rows:
         known = row.state is not State.DAMAGED
         step, attempt = (f"{row.step}/{row.steps}", str(row.attempt)) if known else ("", "")
-        table.add_row(row.run_id, coloured(row.state), step, attempt, (row.commit or "")[:8], escape(row.remark))
+        success = "" if row.success is None else f"{100 * row.success:.0f} %"
+        left = "" if row.left_s is None else about(row.left_s).removeprefix("about ")
+        commit = (row.commit or "")[:8]
+        table.add_row(row.run_id, coloured(row.state), step, success, left, attempt, commit, escape(row.remark))
     return table

@@ -1,5 +1,6 @@
 """What a trainer calls after each step: metrics to the truth on disk, timings beside them, a copy to W&B."""
 
+import logging
 import socket
 from collections.abc import Mapping
 from types import TracebackType
@@ -9,7 +10,10 @@ from scpo.errors import RecordError
 from scpo.schema import RunConfig
 from scpo.tracking.folder import RunFolder, now
 from scpo.tracking.jsonlines import JsonLines
+from scpo.tracking.live import StepLines
 from scpo.tracking.mirror import WandbMirror
+
+logger = logging.getLogger(__name__)
 
 
 class Tracker:
@@ -24,6 +28,7 @@ class Tracker:
         self._metrics = JsonLines(folder.metrics)
         self._timing = JsonLines(folder.timing)
         self._mirror = WandbMirror(folder, config)
+        self._lines = StepLines(config.trainer.steps) if config.method.kind == "trained" else None
         last = self._metrics.last()
         self._last_step = -1 if last is None else int(last["step"])
 
@@ -40,6 +45,8 @@ class Tracker:
         if self.folder.status.exists():
             self.folder.update_status(step=step)
         self._mirror.log(step, {**metrics, **timing})
+        if self._lines:
+            logger.info("%s", self._lines.line(step, metrics))
 
     def resume_at(self, step: int) -> None:
         """Forget what was logged after ``step``, the step of the checkpoint that training goes on from (-1: all)."""

@@ -13,6 +13,7 @@ from scpo.errors import CatalogueError, ChatError, ConfigError, GameError, Score
 from scpo.schema import RunConfig
 from scpo.tracking import JsonLines, RunFolder, State, Status
 from scpo.tracking.folder import now
+from scpo.tracking.live import before_after
 from sweeps.records import provenance
 from sweeps.records import run_folders as store
 from sweeps.records.stop_signals import stop_signals_go_to
@@ -66,6 +67,7 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
         before = folder.read_status()
         if before.state in (State.DONE, State.PRUNED):
             logger.info("%s is %s already", folder.run_id, before.state)
+            _say_result(folder)
             return EXIT_DONE
         if _cancelled_before_start(folder):
             return EXIT_INTERRUPTED
@@ -161,7 +163,16 @@ def _end(folder: RunFolder, state: State, reason: str | None) -> int:
         logger.error("the run ended as %s (%s), which could not be recorded: %s", state, reason, error)
         return EXIT_FAILED
     logger.info("%s: %s%s", folder.run_id, state, f" ({reason})" if reason else "")
+    if state is State.DONE:
+        _say_result(folder)
     return {State.DONE: EXIT_DONE, State.FAILED: EXIT_FAILED}.get(state, EXIT_INTERRUPTED)
+
+
+def _say_result(folder: RunFolder) -> None:
+    """What the run came to, and where it lies."""
+    for line in before_after(JsonLines(folder.metrics).records()):
+        logger.info("%s", line)
+    logger.info("records: %s; curves and credit: make report", folder.path)
 
 
 def _last_step(folder: RunFolder) -> int:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from scpo.tracking import JsonLines, RunFolder
+from scpo.tracking.atomic import write_json
 from sweeps.compose.configuration import compose_run
 from sweeps.records import run_folders as store
 
@@ -60,3 +61,8 @@ def wait_until(true, seconds=20):
     while not true():
         assert time.monotonic() < limit, "waited in vain"
         time.sleep(0.02)
+
+
+def write_status(folder, status):
+    """The status as it is, the time of its writing included."""
+    write_json(folder.status, status.model_dump(mode="json"))

@@ -29,7 +29,6 @@ from scpo.generation import Generation
 from scpo.policies.base import TrainedPolicy
 from scpo.policies.critic import Critic, make_critic, update_critic
 from scpo.policies.make_policy import make_policy
-from scpo.progress import progress
 from scpo.rollout import Slot, Trajectory, group_slots, rollout, step_batch
 from scpo.schema import required
 from scpo.scoring import PairCache, open_scorer
@@ -90,7 +89,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
             _probe(session, 0, folder)
             tracker.log(0, metrics, timing)
             done = 0
-        for step in progress(range(done + 1, config.trainer.steps + 1), "training", "step"):
+        for step in range(done + 1, config.trainer.steps + 1):
             metrics, timing = _training_step(session, step, folder)
             if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
                 validation, seconds = _measure(session)

@@ -124,7 +124,7 @@ def test_runs_are_cancelled_retried_verified_and_their_logs_shown(status, tmp_pa
     refused = status(tmp_path, "retry", folder.run_id)
     assert (refused.returncode, "is DONE" in refused.err + refused.out) == (1, True)
     assert folder.run_id in status(tmp_path, "logs", folder.run_id, "-n", "3").out
-    assert "1 runs, 0 problems" in status(tmp_path, "verify").out
+    assert "1 run, 0 problems" in status(tmp_path, "verify").out
     folder.status.write_text("{")
     damaged = status(tmp_path, "verify")
     assert (damaged.returncode, "status.json is damaged" in damaged.out.replace("\n", "")) == (1, True)

@@ -1,0 +1,33 @@
+import io
+import threading
+
+from rich.console import Console
+
+from scpo.tracking import State
+from sweeps.records import log_lines
+from tests.support import fake_runs as fake
+
+
+def test_following_shows_the_end_and_what_comes_of_any_attempt_until_the_run_is_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_lines, "POLL_S", 0.01)
+    folder, out = fake.make_run(tmp_path), io.StringIO()
+    first = folder.new_attempt()
+    folder.attempt_log(first).write_text("one\ntwo\nthree\n")
+    folder.point_latest(first)
+    folder.update_status(state=State.RUNNING)
+    console = Console(file=out, width=200)
+    follower = threading.Thread(target=log_lines.follow, args=(console, [folder], 2))
+    follower.start()
+    fake.wait_until(lambda: "three" in out.getvalue())
+    with folder.attempt_log(first).open("a") as log:
+        log.write("four\nfi")
+    fake.wait_until(lambda: "four" in out.getvalue())
+    second = folder.new_attempt()
+    folder.attempt_log(second).write_text("again\n")
+    folder.point_latest(second)
+    fake.wait_until(lambda: "again" in out.getvalue())
+    folder.update_status(state=State.DONE)
+    follower.join(5)
+    assert not follower.is_alive()
+    assert [line.split()[-1] for line in out.getvalue().splitlines()] == ["two", "three", "four", "again"]
+    assert out.getvalue().startswith(f"{folder.run_id}  ")
