@@ -2,11 +2,13 @@
 
 A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)`` that gives a Table, a Figure
 or a Drawing (a figure with numbers). It is called once for each scale; the paper's scale gets the plain name, so that
-no paper includes a mini-scale file by it.
+no paper includes a mini-scale file by it. One whose module has a ``SCALE`` is of that scale alone, and says it in its
+name.
 """
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,8 +102,11 @@ def _results(data: Collected, known: Sources) -> Iterator[Output | Failure]:
     for name, build in builders().items():
         if not data.scales:
             yield Failure(name, "no experiment is recorded", DEFAULT_COMMAND)
+        own = getattr(sys.modules[build.__module__], "SCALE", None)
         for scale in data.scales:
-            yield _build_one(name if scale == "paper" else f"{name}_{scale}", build, data.at_scale(scale), known)
+            if own in (None, scale):
+                plain = scale == "paper" or own
+                yield _build_one(name if plain else f"{name}_{scale}", build, data.at_scale(scale), known)
 
 
 def _build_one(name: str, build: Builder, data: Collected, known: Sources) -> Output | Failure:

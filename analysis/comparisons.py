@@ -13,7 +13,7 @@ from analysis.rows import Row, Section
 from analysis.sources.collect import Collected
 
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
-DEFAULT_MEASURE = "validation_area"
+MAIN = "main_table"  # the experiment that stands first
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,14 @@ def primary(data: Collected) -> dict[str, list[Comparison]]:
     A family may lie in several sections: rows of 4 and of 8 siblings are never under each other, their comparisons are.
     """
     families: dict[tuple[str, str, str], list[Comparison]] = {}
+    first = {family.title for part in data.sections for family in part.families if family.experiment == MAIN}
     for part in data.sections:
         for family in part.families:
             found = families.setdefault((family.title, part.env, part.model), [])
             if named := family.primary:
                 found += _named(data, part, named.comparisons, named.measure)
-    families = {key: found for key, found in families.items() if found}
-    return {_family_title(key, families): corrected(found) for key, found in families.items()}
+    ready = sorted((key for key, found in families.items() if found), key=lambda key: key[0] not in first)
+    return {_family_title(key, ready): corrected(families[key]) for key in ready}
 
 
 def _family_title(key: tuple[str, str, str], families: Iterable[tuple[str, str, str]]) -> str:
@@ -114,3 +115,14 @@ def distinct(part: Section) -> list[Row]:
     for row in part.rows:
         found.setdefault(tuple(run.id for run in row.runs), row)
     return list(found.values())
+
+
+def effect_text(one: Comparison) -> str:
+    """The difference with its interval, e.g. ``+0.5 [−0.9, 1.9]``; of one pair without, of none a dash."""
+    mean, factor, digits = one.difference.summary.mean, one.measure.factor, one.measure.digits
+    if one.difference.summary.n == 0:
+        return "–"
+    text = f"{factor * mean:+.{digits}f}"
+    if one.difference.summary.n > 1:
+        text += f" [{', '.join(f'{factor * bound:.{digits}f}' for bound in one.difference.interval)}]"
+    return text.replace("-", "−")

@@ -69,10 +69,10 @@ def test_named_comparisons_are_read_by_the_corrected_test(tmp_path):
     assert scpo.resolved > 0
 
 
-def test_a_family_that_lies_in_two_sections_is_corrected_as_one(tmp_path):
+def test_each_experiment_is_a_family_of_its_own_the_main_one_first(tmp_path):
     both = {"main_table": ("scpo", "gigpo", "grpo"), "ablation": ("scpo", "chronological")}
     found = primary(study(tmp_path, both))
-    assert [len(family) for family in found.values()] == [1, 2]
+    assert [len(family) for family in found.values()] == [2, 1]
     (order,) = found["Ablation"]
     assert order.p == order.difference.p
 

@@ -1,0 +1,84 @@
+"""The study's rows by every measure: areas under the curves, held-out success at fixed steps, steps to 50 and 80 %."""
+
+from collections.abc import Iterator, Sequence
+
+from analysis.comparisons import MAIN, compare, effect_text
+from analysis.families import with_note
+from analysis.measures import LEVELS, MEASURES, Measure, by_seed, held_out, steps_to, success_at
+from analysis.missing import missing_runs
+from analysis.rows import Family, Row, Section
+from analysis.seed_statistics import summarise
+from analysis.sources.collect import Collected
+from analysis.table import NONE, Block, Number, Table, number
+
+SCALE = "study"
+MOST_STEPS = 4  # columns of success at a step
+REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}
+AREAS = ("validation_area", "training_area")
+CAPTION = (
+    "Success (%) on held-out games (those of all validation panels together): area under the curve over training, "
+    "which is a mean success rate; success after fixed training steps; training steps until it first reaches 50 and "
+    "80 %, on the straight lines between validations (– where a seed never does). Mean ± standard deviation over the "
+    "finished seeds (seeds: finished/planned). “Minus GiGPO” and “minus SCPO”: difference of the areas under "
+    "validation in points, paired by seed, with the 95 % Student interval, each by itself; the comparisons that were "
+    "named before the runs, corrected for their number, stand in tab_study_effects."
+)
+
+
+def build(data: Collected) -> Table:
+    """One block for each experiment; MissingRunsError if nothing has finished that was validated while it trained."""
+    found = [(part, family, _rows(data, part, family)) for part in data.sections for family in part.families]
+    ready = [item for item in found if item[2]]
+    if not ready:
+        raise missing_runs("finished runs of the study", data.sections, MAIN)
+    ready.sort(key=lambda item: item[1].experiment != MAIN)
+    measures = _measures(data, ready[0][2])
+    return Table(
+        words=("Row", "Seeds", *(f"Minus {label}" for label in REFERENCES.values())),
+        numbers=tuple(measure.label for measure in measures),
+        blocks=tuple(
+            Block(_title(data, part, family), tuple(_line(data, part, row, measures) for row in rows))
+            for part, family, rows in ready
+        ),
+        caption=with_note(CAPTION, ready[0][0].scale),
+        label=f"tab:study-{ready[0][0].scale}",
+    )
+
+
+def _rows(data: Collected, part: Section, family: Family) -> list[Row]:
+    of_family = [row for row in part.rows if row.name in family.rows and row.finished]
+    return [row for row in of_family if len(held_out(data, row.finished[0]).steps) > 1]
+
+
+def _measures(data: Collected, rows: Sequence[Row]) -> list[Measure]:
+    """The columns: at most ``MOST_STEPS`` validations, the last one among them."""
+    steps = held_out(data, rows[0].finished[0]).steps[1:]
+    every = -(-len(steps) // MOST_STEPS)
+    chosen = sorted(steps[::-1][::every])
+    return [*(MEASURES[name] for name in AREAS), *map(success_at, chosen), *map(steps_to, LEVELS)]
+
+
+def _title(data: Collected, part: Section, family: Family) -> str:
+    several = len({(one.env, one.model, one.setting) for one in data.sections}) > 1
+    setting = f", setting {part.setting}" if several else ""
+    return f"{family.title}: {part.scale} scale, {part.env}, {part.model}{setting}"
+
+
+def _line(data: Collected, part: Section, row: Row, measures: Sequence[Measure]) -> tuple[str | Number, ...]:
+    return (row.label, row.count, *_differences(data, part, row), *(_cell(data, row, one) for one in measures))
+
+
+def _differences(data: Collected, part: Section, row: Row) -> Iterator[str]:
+    for name in REFERENCES:
+        reference = next((one for one in part.rows if one.name == name and one.finished), None)
+        if reference is None or reference.finished == row.finished:
+            yield "–"
+        else:
+            yield effect_text(compare(data, part, row, reference, MEASURES["validation_area"]))
+
+
+def _cell(data: Collected, row: Row, measure: Measure) -> Number:
+    values = list(by_seed(data, row, measure).values())
+    if None in values:
+        return NONE
+    return number(summarise(values), measure.factor, measure.digits)

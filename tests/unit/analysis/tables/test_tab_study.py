@@ -1,0 +1,92 @@
+"""The study's tables: every measure of every row, and the comparisons that were named before the runs."""
+
+import csv
+import io
+
+import pytest
+
+from analysis.build import build_all
+from analysis.missing import MissingRunsError
+from analysis.sources.collect import collect
+from analysis.tables import tab_study, tab_study_effects
+from tests.support.run_records import write_ablation
+from tests.support.study_runs import rising, write_study, write_study_run
+
+EXPERIMENTS = {"ablation": ("scpo", "chronological"), "main_table": ("scpo", "gigpo", "grpo")}
+CURVES = {
+    "scpo": lambda seed: rising(0.9, 0.01 * (seed % 2)),
+    "gigpo": lambda seed: rising(0.9, 0.01 * (seed % 3)),
+    "grpo": lambda seed: rising(0.6, 0.01 * seed),
+    "chronological": lambda seed: rising(0.9, 0.001 * seed),
+}
+
+
+def study(tmp_path, **settings):
+    write_study(tmp_path, EXPERIMENTS, CURVES, **settings)
+    return collect(tmp_path).at_scale("study")
+
+
+def lines(made):
+    return list(csv.DictReader(io.StringIO(made.csv())))
+
+
+def test_areas_fixed_steps_and_steps_to_a_level_by_hand(tmp_path):
+    made = lines(tab_study.build(study(tmp_path, seeds=(0, 1))))
+    scpo = made[0]
+    assert scpo["block"].startswith("Main_table")
+    assert scpo["Row"] == "SCPO"
+    # seed 0: 0 to 90 % on a straight line; seed 1 a point above it from step 10 on: 45 and 45 + 35/40 %
+    assert (scpo["area under validation mean"], scpo["area under validation std"]) == ("45.4", "0.6")
+    assert [scpo[f"held out at step {step} mean"] for step in (10, 20, 30, 40)] == ["23.0", "45.5", "68.0", "90.5"]
+    assert scpo["steps to 50 % mean"] == "22.0"  # 22.22 and 21.78
+    assert scpo["Minus SCPO"] == "–"
+
+
+def test_a_level_that_a_seed_never_reaches_has_no_mean(tmp_path):
+    made = {line["Row"]: line for line in lines(tab_study.build(study(tmp_path)))}
+    assert made["GRPO"]["steps to 80 % mean"] == ""
+    assert made["GRPO"]["steps to 50 % mean"] != ""
+
+
+def test_differences_stand_beside_each_row_with_their_interval(tmp_path):
+    made = {line["Row"]: line for line in lines(tab_study.build(study(tmp_path)))}
+    assert made["GRPO"]["Minus GiGPO"].startswith("−15.0 [")
+    assert made["GIGPO"]["Minus GiGPO"] == "–"
+
+
+def test_seeds_that_are_not_finished_are_counted(tmp_path):
+    write_study_run(tmp_path, "grpo", 1, rising(0.1), state="FAILED")
+    made = {line["Row"]: line for line in lines(tab_study.build(study(tmp_path)))}
+    assert made["GRPO"]["Seeds"] == "2/3"
+
+
+def test_named_comparisons_stand_in_the_order_of_their_experiments_with_what_is_open(tmp_path):
+    made = lines(tab_study_effects.build(study(tmp_path)))
+    assert [line["Comparison"] for line in made] == ["SCPO − GIGPO", "GIGPO − GRPO", "SCPO − CHRONOLOGICAL"]
+    host = made[1]
+    assert (host["Reading"], host["Difference mean"], host["Seeds to find it"]) == ("higher", "+15.0", "")
+    order = made[2]
+    assert order["Reading"] == "open"
+    assert int(order["Seeds to find it"]) > 3
+    assert float(order["Resolved mean"]) > 0
+
+
+def test_one_seed_compares_nothing(tmp_path):
+    with pytest.raises(MissingRunsError, match="two finished seeds"):
+        tab_study_effects.build(study(tmp_path, seeds=(0,)))
+
+
+def test_the_studys_outputs_are_of_its_scale_alone_and_called_by_their_names(tmp_path, monkeypatch):
+    builds = {"tab_study": tab_study.build, "tab_study_effects": tab_study_effects.build}
+    monkeypatch.setattr("analysis.build.builders", lambda: builds)
+    write_ablation(tmp_path / "runs", seeds=(0, 1))
+    write_study(tmp_path / "runs", EXPERIMENTS, CURVES)
+    report = build_all(tmp_path / "runs", tmp_path / "out")
+    assert [output.name for output in report.outputs] == ["tab_study", "tab_study_effects"]
+    assert not report.failures
+
+
+def test_both_tables_compile_as_latex_rows_of_equal_width(tmp_path):
+    for made in (tab_study.build(study(tmp_path)), tab_study_effects.build(study(tmp_path))):
+        counts = {line.count("&") for line in made.tex().splitlines() if "&" in line}
+        assert len(counts) == 1
