@@ -96,7 +96,7 @@ figures: setup ## every table and figure, from the runs in runs/
 	$(BIN)/python -m analysis figures
 
 report: setup ## one page with runs, curves, tables, figures and the credit inspector, from the runs in runs/
-	$(BIN)/python -m analysis.report --open
+	$(BIN)/python -m analysis report --open
 
 bench: setup ## speeds, as ratios measured in one run
 	$(BIN)/python -m bench.bench_alfworld

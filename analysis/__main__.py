@@ -1,4 +1,4 @@
-"""``python -m analysis figures``: every table and figure from run folders, W&B's offline folders and W&B projects."""
+"""``python -m analysis figures|report``: tables, figures and the report page from the records of runs."""
 
 import argparse
 import logging
@@ -7,9 +7,10 @@ import sys
 from rich.console import Console
 from rich.markup import escape
 
-from analysis.build import Report, build_from
+from analysis.build import Report, build_from, builders
 from analysis.command_line import add_places, collected, tell_result
-from scpo.errors import ScpoError
+from analysis.report import command as report
+from scpo.errors import ConfigError, ScpoError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,20 +19,36 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(soft_wrap=True, highlight=False)
     logging.basicConfig(format="%(message)s")
     logging.getLogger("analysis").setLevel(logging.INFO)  # where a W&B project was read from
+    logging.getLogger("fontTools").setLevel(logging.WARNING)
     try:
-        report = build_from(collected(options, console), options.out, lambda result: tell_result(console, result))
+        built: int = options.run(options, console)
     except ScpoError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
         return 1
-    _tell(console, report)
-    return 0 if report.outputs else 1
+    return built
+
+
+def figures(options: argparse.Namespace, console: Console) -> int:
+    """Build the outputs that were named, or all."""
+    known = builders()
+    if unknown := [name for name in options.names if name not in known]:
+        raise ConfigError(f"there is no table or figure {', '.join(unknown)}; there are {', '.join(known)}")
+    data = collected(options, console)
+    built = build_from(data, options.out, lambda result: tell_result(console, result), only=options.names)
+    _tell(console, built)
+    return 0 if built.outputs else 1
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m analysis", description="From run records to tables and figures.")
     commands = parser.add_subparsers(dest="command", required=True)
-    figures = commands.add_parser("figures", help="rebuild every table and figure")
-    add_places(figures)
+    some = commands.add_parser("figures", help="build every table and figure, or those that are named")
+    some.add_argument("names", nargs="*", metavar="NAME", help="e.g. fig_learning tab_main; without one: all")
+    add_places(some)
+    some.set_defaults(run=figures)
+    page = commands.add_parser("report", help="one self-contained page with everything that was recorded")
+    report.add_options(page)
+    page.set_defaults(run=report.run)
     return parser
 
 

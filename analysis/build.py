@@ -9,7 +9,7 @@ name.
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -82,24 +82,34 @@ def build_all(
     return build_from(collect(folders, projects, settings), out)
 
 
-def build_from(data: Collected, out: Path, tell: Callable[[Output | Failure], None] = lambda result: None) -> Report:
-    """The same from what is collected already. ``tell`` is called with each result as soon as it is there."""
+def build_from(
+    data: Collected,
+    out: Path,
+    tell: Callable[[Output | Failure], None] = lambda result: None,
+    only: Collection[str] = (),
+) -> Report:
+    """The same from what is collected already.
+
+    ``tell`` is called with each result as soon as it is there; ``only`` names the builders, none: all of them.
+    """
     mpl.use("agg")
     sources = Sources(out)
     results = []
-    for result in _results(data, sources):
+    for result in _results(data, sources, only):
         tell(result)
         results.append(result)
     outputs = [result for result in results if isinstance(result, Output)]
     failures = [result for result in results if isinstance(result, Failure)]
     write_parquet(data, out)
-    sources.write({output.name: output.sources for output in outputs})
+    sources.write({output.name: output.sources for output in outputs}, keep=bool(only))
     unfinished, commands = _unfinished(data)
     return Report(tuple(outputs), tuple(failures), data.problems, unfinished, commands)
 
 
-def _results(data: Collected, known: Sources) -> Iterator[Output | Failure]:
+def _results(data: Collected, known: Sources, only: Collection[str]) -> Iterator[Output | Failure]:
     for name, build in builders().items():
+        if only and name not in only:
+            continue
         if not data.scales:
             yield Failure(name, "no experiment is recorded", DEFAULT_COMMAND)
         own = getattr(sys.modules[build.__module__], "SCALE", None)
@@ -118,7 +128,7 @@ def _build_one(name: str, build: Builder, data: Collected, known: Sources) -> Ou
     except MissingRunsError as missing:
         return Failure(name, f"no {missing.needed}", missing.command)
     except RecordError as error:
-        return Failure(name, str(error), "mend or delete the record, then build again")
+        return Failure(name, str(error), "fix or delete the record, then build again")
     contents = {f"{name}.{ending}": content for ending, content in _contents(made).items()}
     for file, content in contents.items():
         write_bytes(known.out / file, content, readable=True)

@@ -54,9 +54,10 @@ class Sources:
             "state": self._state(data),
         }
 
-    def write(self, entries: Mapping[str, Any]) -> None:
-        """Write the file, with the commit of the code that draws."""
-        text = json.dumps({"commit": _commit(), "outputs": entries}, indent=2, sort_keys=True)
+    def write(self, entries: Mapping[str, Any], *, keep: bool = False) -> None:
+        """Write the file, with the commit of the code that draws; ``keep``: what was there of other outputs stays."""
+        outputs = {**(self._before if keep else {}), **entries}
+        text = json.dumps({"commit": _commit(), "outputs": outputs}, indent=2, sort_keys=True)
         write_bytes(self.out / NAME, f"{text}\n".encode(), readable=True)
 
     def _hashed(self, data: Collected, places: Iterable[tuple[str, str]]) -> dict[str, str]:

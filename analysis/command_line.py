@@ -12,13 +12,13 @@ from analysis.sources.wandb_project import Settings
 from scpo.errors import RecordError
 
 RUNS = Path("runs")
-MEND = "make some, `make demo` or `python sweep.py +experiment=ablation`, or name others with --runs or --wandb"
+MEND = "make some, `make demo` or `python sweep.py +experiment=ablation`, or name others with --runs-dir or --wandb"
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``collected`` reads, and ``--out``."""
     parser.add_argument(
-        "--runs", type=Path, action="append", help="folder of run folders or W&B offline folders (default: runs)"
+        "--runs-dir", type=Path, action="append", help="folder of run folders or W&B offline folders (default: runs)"
     )
     parser.add_argument(
         "--wandb", metavar="ENTITY/PROJECT", action="append", default=[], help="W&B project; both may be repeated"
@@ -36,15 +36,20 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
     Raises:
         RecordError: A folder is not there, a W&B project cannot be read at all, or no run was found anywhere.
     """
-    folders = options.runs or ([RUNS] if RUNS.is_dir() or not options.wandb else [])
+    folders = options.runs_dir or ([RUNS] if RUNS.is_dir() or not options.wandb else [])
     missing = [str(folder) for folder in folders if not folder.is_dir()]
     if missing:
         raise RecordError(f"no runs: there is no folder {', '.join(missing)}; {MEND}")
     data = collect(folders, options.wandb, Settings(cache=options.cache, refresh=options.refresh))
     if data.runs.empty:
         raise RecordError(f"no runs were found in {', '.join([*map(str, folders), *options.wandb])}; {MEND}")
-    console.print(f"{len(data.runs)} runs were read; tables and figures, each in seconds:")
+    console.print(f"{counted(len(data.runs), 'run')} read; tables and figures, each in seconds:")
     return data
+
+
+def counted(number: int, what: str) -> str:
+    """For example ``1 run``, ``3 runs``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def tell_result(console: Console, result: Output | Failure) -> None:
@@ -55,4 +60,4 @@ def tell_result(console: Console, result: Output | Failure) -> None:
         return
     files = ", ".join(str(path) for path in result.files)
     verb = "[green]built[/]    " if result.made is not None else "[green]as it was[/]"
-    console.print(f"{verb} {result.name} from {len(result.runs)} runs: {escape(files)}")
+    console.print(f"{verb} {result.name} from {counted(len(result.runs), 'run')}: {escape(files)}")

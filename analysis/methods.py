@@ -1,9 +1,9 @@
 """The rows of the main table and of the ablation: what each is called in print, and whether it was trained."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from analysis.rows import Row
+from analysis.rows import DEFAULT, Row
 from scpo.schema import AGENT_LABELS, METHOD_LABELS
 
 
@@ -28,14 +28,42 @@ METHODS = {
 CLOSED = tuple(CLOSED_MODELS.values())
 SIZES = ("1.5B", "7B")
 
-ABLATION = ("scpo", "chronological", "no_monotonicity", "shortest_reference")
+ABLATION = (DEFAULT, "chronological", "no_monotonicity", "shortest_reference")
 CONTROLS = ("random_match", "uniform_bonus", "exact_scorer", "forward_matcher", "gigpo")
 
 
+def is_method(row: Row) -> bool:
+    """Whether a row is a method as it is, known here or not; else it is a variant of one, for tables of its own."""
+    return row.name in METHODS or row.name == row.method
+
+
+def method_of(row: Row) -> Method:
+    """What is known of a row that is a method; of an unknown one its label."""
+    return METHODS.get(row.name) or Method(row.label, TRAINED, row.label)
+
+
+def in_order(rows: Iterable[Row]) -> list[str]:
+    """Names of the rows that are methods, each once: in the order of tables, what is unknown before SCPO, it last."""
+    names = dict.fromkeys(row.name for row in rows if is_method(row))
+    known = [name for name in METHODS if name in names and name != DEFAULT]
+    unknown = sorted(name for name in names if name not in METHODS)
+    return [*known, *unknown, *(name for name in names if name == DEFAULT)]
+
+
 def compared(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """What a figure compares: the methods of the main table; where there is but one of them, its variants too.
+    """What a figure compares: methods; where there is but one of them, its variants too.
 
     A section holds everything that may be compared, a sweep's values among it; those have a figure of their own.
     """
-    methods = tuple(row for row in rows if row.name in METHODS)
+    methods = tuple(row for row in rows if is_method(row))
     return methods if len(methods) > 1 else tuple(rows)
+
+
+def left_out(rows: Sequence[Row], drawn: Iterable[Row]) -> str:
+    """A sentence that names the rows which are not drawn; empty if all are."""
+    shown = {row.name for row in drawn}
+    names = list(dict.fromkeys(row.label for row in rows if row.name not in shown))
+    if not names:
+        return ""
+    few = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return f" Not drawn here, as variants of these methods: {few}."

@@ -1,17 +1,21 @@
 """Which runs make which row of a table, and which of them are missing.
 
 A section is a set of rows that may stand under each other: same scale, environment and model, and configs that differ
-in method and seed only; one row of an experiment may have a scorer of its own. Runs that differ in anything else
-(training steps, panels, ...) get sections of their own.
+in method and seed only. A row that its experiment runs under a setting of its own (another trainer, another scorer)
+stands with the others and says what differs. Other runs that differ in anything else (training steps, panels, ...) get
+sections of their own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from analysis.sources.run_records import WANDB, ExperimentRecord, PlannedRun, PrimaryComparisons, Problem, Run
+from analysis.differences import same_games, told_apart
+from analysis.sources.run_records import ExperimentRecord, PlannedRun, PrimaryComparisons, Problem, Run
 from scpo.tracking import State
 
 NOT_APPLICABLE = "n/a"
+DEFAULT = "scpo"
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,17 @@ class RowRun:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: all seeds that were asked for, finished or not."""
+    """One row of a table: all seeds that were asked for, finished or not.
+
+    ``method`` is that of its runs, empty while none has started; ``differs`` says what sets its runs apart from those
+    of the section's other rows besides the method.
+    """
 
     name: str
     label: str
     runs: tuple[RowRun, ...]
+    method: str = ""
+    differs: str = ""
 
     @property
     def finished(self) -> tuple[str, ...]:
@@ -59,7 +69,11 @@ class Family:
 
 @dataclass(frozen=True)
 class Section:
-    """Rows that may be compared."""
+    """Rows that may be compared.
+
+    Of the sections of one benchmark and model, the first is the one with most finished rows; ``differs`` says what sets
+    another one apart from it.
+    """
 
     scale: str
     env: str
@@ -69,11 +83,8 @@ class Section:
     rows: tuple[Row, ...]
     commands: tuple[str, ...] = ()  # that make the missing runs
     families: tuple[Family, ...] = ()  # one for each experiment
-
-    @property
-    def sweeps(self) -> tuple[str, ...]:
-        """The experiments of ours that it comes from; a W&B project is none."""
-        return tuple(name for name in self.experiments if not name.startswith(WANDB))
+    sweeps: tuple[str, ...] = ()  # the experiments that a sweep can run again; a W&B project is none
+    differs: str = ""
 
 
 def record_rows(record: ExperimentRecord, runs: Mapping[str, Run], env: str, model: str) -> tuple[Row, ...]:
@@ -97,7 +108,7 @@ def sections(
     records: Iterable[ExperimentRecord], runs: Mapping[str, Run]
 ) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
     """Merge experiments into sections; what may not be merged is left out and named."""
-    merged: dict[tuple[str, str, str, str | None], _Draft] = {}
+    merged: dict[_Key, _Draft] = {}
     problems: list[Problem] = []
     for record in records:
         settings = _settings(record, runs)
@@ -108,7 +119,38 @@ def sections(
                 if not problem:
                     problem = merged.setdefault(key, _Draft({}, {}, {}, {})).add(record, row.name, row.label, run)
                 problems += [problem] if problem else []
-    return tuple(draft.section(key, runs) for key, draft in sorted(merged.items(), key=_section_order)), tuple(problems)
+    made = [draft.section(key, runs) for key, draft in merged.items()]
+    made.sort(key=lambda part: (part.scale, part.env, part.model, -_finished(part), part.setting or ""))
+    return tuple(_beside_the_first(made, runs)), tuple(problems)
+
+
+_Key = tuple[str, str, str, str | None]
+
+
+def _finished(part: Section) -> int:
+    return sum(bool(row.finished) for row in part.rows)
+
+
+def _beside_the_first(parts: Iterable[Section], runs: Mapping[str, Run]) -> Iterator[Section]:
+    """Each section with what sets it apart from the first of its benchmark and model."""
+    first: dict[tuple[str, str, str], Section] = {}
+    for part in parts:
+        main = first.setdefault((part.scale, part.env, part.model), part)
+        yield part if main is part else replace(part, differs=_apart(_started(part, runs), _started(main, runs)))
+
+
+def _started(part: Section, runs: Mapping[str, Run]) -> Run | None:
+    """A run of the section that stands for its setting."""
+    known = [runs[run.id] for row in part.rows for run in row.runs if run.id in runs]
+    return next((run for run in known if run.setting == part.setting), None)
+
+
+def _apart(one: Run | None, other: Run | None) -> str:
+    if one is None or other is None:
+        return "not started yet"
+    if one.foreign != other.foreign:
+        return "logged by verl-agent" if one.foreign else "not logged by verl-agent"
+    return told_apart(one.config, other.config, (one.panels, other.panels)) or "another setting"
 
 
 @dataclass(frozen=True)
@@ -134,18 +176,30 @@ class _Draft:
         reason = f"{place} is already run {known.id} of another experiment; left out"
         return Problem(run.id, reason)
 
-    def section(self, key: tuple[str, str, str, str | None], runs: Mapping[str, Run]) -> Section:
-        rows = tuple(
-            Row(name, label, tuple(_row_run(run, runs, key[0]) for _, run in sorted(self.planned[name].items())))
-            for name, label in self.labels.items()
-        )
+    def section(self, key: _Key, runs: Mapping[str, Run]) -> Section:
+        known = [runs[run.id] for row in self.planned.values() for run in row.values() if run.id in runs]
+        usual = next((run for run in known if run.setting == key[3]), None)
+        rows = tuple(self._row(name, label, key[0], runs, usual) for name, label in self.labels.items())
+        swept = tuple(name for name, record in self.experiments.items() if not record.implied)
         families = tuple(
             Family(
                 name, record.title, tuple(row.name for row in record.rows if row.name in self.labels), record.primary
             )
             for name, record in self.experiments.items()
         )
-        return Section(*key, tuple(self.experiments), rows, tuple(self._commands(rows)), families)
+        return Section(*key, tuple(self.experiments), rows, tuple(self._commands(rows)), families, swept)
+
+    def _row(self, name: str, label: str, scale: str, runs: Mapping[str, Run], usual: Run | None) -> Row:
+        planned = [run for _, run in sorted(self.planned[name].items())]
+        own = next((runs[run.id] for run in planned if run.id in runs), None)
+        alike = own is None or usual is None or own.setting == usual.setting
+        return Row(
+            name,
+            label,
+            tuple(_row_run(run, runs, scale) for run in planned),
+            own.head.method.name if own else "",
+            "" if alike else _apart(own, usual),
+        )
 
     def _commands(self, rows: Iterable[Row]) -> Iterator[str]:
         seeds: dict[str, set[int]] = {}
@@ -164,25 +218,39 @@ def _row_run(run: PlannedRun, runs: Mapping[str, Run], scale: str) -> RowRun:
 
 
 def _settings(record: ExperimentRecord, runs: Mapping[str, Run]) -> dict[str, str | None]:
-    """Each run's setting; for one that has not started, that of its experiment on the same benchmark.
+    """The setting of the section that each run stands in: its own, or that of the rows it is compared with.
 
-    A row that is alone in its setting, for it has another scorer, is a variant: it stands beside the first row.
+    The usual setting of an experiment is that of most of its rows on a benchmark. A row that has no run in it was
+    asked for with a setting of its own and stands beside the others all the same, if it played the same games. Runs
+    that no experiment asked for stand with their equals alone. One that has not started takes the usual setting.
     """
-    planned = [(row.name, run) for row in record.rows for run in row.runs]
     found: dict[str, str | None] = {}
     for benchmark in benchmarks(record):
-        here = [(row, run.id) for row, run in planned if (run.env, run.model) == benchmark]
+        here = [(row.name, run.id) for row in record.rows for run in row.runs if (run.env, run.model) == benchmark]
         known = [(row, runs[run]) for row, run in here if run in runs]
-        rows: dict[str, set[str]] = {}
-        for row, of_row in known:
-            rows.setdefault(of_row.setting, set()).add(row)
-        first = {one.any_scorer: one.setting for _, one in reversed(known) if one.any_scorer}
-        found |= dict.fromkeys((run for _, run in here), known[0][1].setting if known else None)
-        for row, one in known:
-            beside = first.get(one.any_scorer, one.setting)
-            alone = rows[one.setting] == {row} and row not in rows[beside]
-            found[one.id] = beside if alone else one.setting
+        usual = _usual(known)
+        found |= dict.fromkeys((run for _, run in here), usual.setting if usual else None)
+        for row, run in known:
+            found[run.id] = run.setting
+            if usual and not record.implied and _stands_beside(row, run, usual, known):
+                found[run.id] = usual.setting
     return found
+
+
+def _usual(known: Sequence[tuple[str, Run]]) -> Run | None:
+    """A run of the setting that most rows have; of equals, the one that the default is in, then the first."""
+    rows: dict[str, set[str]] = {}
+    for row, run in known:
+        rows.setdefault(run.setting, set()).add(row)
+    ordered = sorted(known, key=lambda item: (-len(rows[item[1].setting]), DEFAULT not in rows[item[1].setting]))
+    return ordered[0][1] if ordered else None
+
+
+def _stands_beside(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Run]]) -> bool:
+    """Whether a row was asked for in another setting than the usual one, and this run has it."""
+    own = Counter(other.setting for name, other in known if name == row)
+    apart = usual.setting not in own and run.setting == own.most_common(1)[0][0]
+    return apart and run.foreign == usual.foreign and same_games(run.panels, usual.panels)
 
 
 def _wrong_scale(run: PlannedRun, record: ExperimentRecord, runs: Mapping[str, Run]) -> Problem | None:
@@ -192,7 +260,3 @@ def _wrong_scale(run: PlannedRun, record: ExperimentRecord, runs: Mapping[str, R
         f"a run of scale {runs[run.id].head.scale} in the {record.scale}-scale record of {record.experiment}; left out"
     )
     return Problem(run.id, reason)
-
-
-def _section_order(item: tuple[tuple[str, str, str, str | None], "_Draft"]) -> tuple[str, ...]:
-    return tuple(part or "" for part in item[0])

@@ -9,37 +9,54 @@ from analysis.latex import Grid, Part, escape, floats, lines_of, row_of, text_ce
 from analysis.seed_statistics import Summary
 
 BESIDE = 3  # columns of texts that are legible beside the repeated ones
+PARTS = ("mean", "std", "low", "high")  # of a number, in the columns of a CSV file
 TEXT_SHARE = 0.93  # of the text's width; the rest lies between the columns
 
 
 @dataclass(frozen=True)
 class Number:
-    """A mean and its standard deviation, with the digits to print; an empty ``std`` prints none."""
+    """A mean with its standard deviation or an interval, with the digits to print; what is empty is not printed."""
 
     mean: str
     std: str = ""
     bold: bool = False  # the best of its column
+    interval: tuple[str, str] | None = None
 
     @property
     def text(self) -> str:
-        """Plain text, e.g. ``93.7 ± 4.1``."""
+        """Plain text, e.g. ``93.7 ± 4.1`` or ``+2.1 [−0.4, +4.6]``."""
+        if self.interval:
+            return f"{self.mean} [{', '.join(self.interval)}]"
         return f"{self.mean} ± {self.std}" if self.std else self.mean
 
 
 NONE = Number("–")
 
 
-def percent(summary: Summary, *, sign: bool = False) -> Number:
-    """A share as a percentage with one decimal; a dash without seeds, no deviation for one seed."""
-    return number(summary, 100, 1, sign=sign)
+def percent(summary: Summary, *, sign: bool = False, spread: bool = True) -> Number:
+    """A share as a percentage with one decimal; a dash without seeds, no deviation for one seed or if not asked for."""
+    shown = number(summary, 100, 1, sign=sign)
+    return shown if spread or shown == NONE else replace(shown, std="")
 
 
 def number(summary: Summary, factor: float = 1, digits: int = 2, *, sign: bool = False) -> Number:
     """A summary with so many digits; ``sign`` shows a plus too, for differences."""
     if summary.n == 0:
         return NONE
-    mean = f"{factor * summary.mean:{'+' if sign else ''}.{digits}f}".replace("-", "−" if sign else "-")
+    mean = _signed(factor * summary.mean, digits) if sign else f"{factor * summary.mean:.{digits}f}"
     return Number(mean, f"{factor * summary.std:.{digits}f}" if summary.n > 1 else "")
+
+
+def difference(summary: Summary, factor: float = 100, digits: int = 1) -> Number:
+    """A mean difference with its 95 % Student-t interval, in percentage points; of one pair the difference alone."""
+    if summary.n == 0:
+        return NONE
+    bounds = tuple(_signed(factor * bound, digits) for bound in summary.interval()) if summary.n > 1 else None
+    return Number(_signed(factor * summary.mean, digits), interval=bounds and (bounds[0], bounds[1]))
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")
 
 
 def with_best_in_bold(rows: Sequence[tuple[str | Number, ...]]) -> tuple[tuple[str | Number, ...], ...]:
@@ -113,15 +130,15 @@ class Table:
         return _joined([*lines, self.caption])
 
     def csv(self) -> str:
-        """One line a row; mean and standard deviation in columns of their own."""
+        """One line a row; mean and standard deviation in columns of their own, and intervals where there are any."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(
-            ["block", *self.words, *(f"{name} {part}" for name in self.numbers for part in ("mean", "std"))]
-        )
+        cells = [cell for block in self.blocks for row in block.rows for cell in row]
+        parts = PARTS if any(isinstance(cell, Number) and cell.interval for cell in cells) else PARTS[:2]
+        writer.writerow(["block", *self.words, *(f"{name} {part}" for name in self.numbers for part in parts)])
         for block in self.blocks:
             for row in block.rows:
-                writer.writerow([block.title, *_flat(row)])
+                writer.writerow([block.title, *_flat(row, len(parts))])
         return text.getvalue()
 
     def files(self) -> dict[str, bytes]:
@@ -143,6 +160,9 @@ def _tex_row(cells: Sequence[str | Number], widths: Sequence[float]) -> tuple[st
 def _tex_number(number: Number) -> str:
     mean = escape(number.mean.replace("-", "−"))
     mean = rf"\textbf{{{mean}}}" if number.bold else mean
+    if number.interval:
+        bounds = escape(f"[{', '.join(number.interval)}]")
+        return rf"{mean} {{\scriptsize {bounds}}}"
     return rf"{mean}$_{{\pm {number.std}}}$" if number.std else mean
 
 
@@ -156,10 +176,13 @@ def _md_cell(cell: str | Number) -> str:
     return f"**{cell.text}**" if cell.bold else cell.text
 
 
-def _flat(row: Iterable[str | Number]) -> list[str]:
+def _flat(row: Iterable[str | Number], parts: int) -> list[str]:
     cells: list[str] = []
     for cell in row:
-        cells += [cell.mean if cell != NONE else "", cell.std] if isinstance(cell, Number) else [cell]
+        if isinstance(cell, Number):
+            cells += ["" if cell == NONE else cell.mean, cell.std, *(cell.interval or ("", ""))][:parts]
+        else:
+            cells.append(cell)
     return cells
 
 

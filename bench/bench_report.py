@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.report.__main__ import NAME, main
+from analysis.__main__ import main
+from analysis.report.command import NAME
 from scpo.credit.assign import assign
 from scpo.diagnostics.sampled_groups import save_groups
 from scpo.schema import FAMILIES, RunConfig
@@ -143,7 +144,7 @@ if __name__ == "__main__":
         runs, out = Path(folder, "runs"), Path(folder, "out")
         write_runs(runs)
         started = time.perf_counter()
-        main(["--runs", str(runs), "--out", str(out)])
+        main(["report", "--runs-dir", str(runs), "--out", str(out)])
         print(f"built from {len(ROWS) * SEEDS} runs in {time.perf_counter() - started:.1f} s")
         megabytes = (out / NAME).stat().st_size / 1e6
         print(f"size     {megabytes:.1f} MB, {megabytes / LIMIT_MB:.2f} of the limit of {LIMIT_MB:.0f} MB")

@@ -4,14 +4,15 @@ import base64
 import csv
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from analysis.build import Output, Report
 from analysis.families import NOTES, PANELS, panel_order, success_metric
+from analysis.looks import Look, look, looks
 from analysis.report.groups import GroupSample, sample_groups
-from analysis.rows import Section
+from analysis.rows import Row, Section
 from analysis.seed_statistics import Series
 from analysis.sources.collect import Collected
 from analysis.style import PNG_DPI
@@ -61,34 +62,37 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
 
 def _runs(data: Collected) -> list[dict[str, Any]]:
     """In the order of the tables' rows; runs of no experiment last."""
-    labels = _labels(data.sections)
-    place = {run: k for k, run in enumerate(labels)}
+    members = _rows(data.sections)
+    place = {run: k for k, run in enumerate(members)}
+    styles = looks(members.values())
     rows = sorted(data.runs.to_dict("records"), key=lambda row: place.get(row["id"], len(place)))
-    return [_run(data, row, labels) for row in rows]
+    return [_run(data, row, members.get(row["id"]), styles) for row in rows]
 
 
-def _run(data: Collected, row: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
+def _run(data: Collected, row: dict[str, Any], member: Row | None, styles: Mapping[str, Look]) -> dict[str, Any]:
     run = row["id"]
+    style = styles[member.name] if member else look(row["method"], row["method"])
     last = {metric: _short(data.series(run, metric).last) for metric in _validations(data, [run])}
     means = {metric: _short(data.series(run, metric).mean) for metric in CREDIT_COLUMNS}
     step = row["last_step"]
     return {
         **{name: row[name] for name in ("id", "env", "model", "method", "state", "scale")},
-        "label": labels.get(run, row["method"]),
+        "label": member.label if member else row["method"],
+        "look": style.screen(),
         "seed": int(row["seed"]),
         "step": None if step is None or math.isnan(step) else int(step),
         "values": {name: value for name, value in (last | means).items() if value is not None},
     }
 
 
-def _labels(sections: Iterable[Section]) -> dict[str, str]:
-    """The printed name of the row that a run belongs to; of several, the first."""
-    labels: dict[str, str] = {}
+def _rows(sections: Iterable[Section]) -> dict[str, Row]:
+    """The row that each run belongs to; of several, the first."""
+    members: dict[str, Row] = {}
     for section in sections:
         for row in section.rows:
             for run in row.runs:
-                labels.setdefault(run.id, row.label)
-    return labels
+                members.setdefault(run.id, row)
+    return members
 
 
 def _validations(data: Collected, runs: Iterable[str]) -> list[str]:
@@ -180,10 +184,14 @@ def _figure(output: Output) -> dict[str, Any]:
 def _numbers(path: Path) -> dict[str, Any]:
     """The rows of a table's CSV, mean and standard deviation in one column again."""
     head, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
-    kept = [k for k, name in enumerate(head) if not name.endswith(" std")]
+    kept = [k for k, name in enumerate(head) if not name.endswith((" std", " low", " high"))]
 
     def cell(row: list[str], k: int) -> str:
-        std = row[k + 1] if head[k].endswith(" mean") else ""
+        values = dict(zip(head, row, strict=True))
+        name = head[k].removesuffix(" mean")
+        if values.get(f"{name} low"):
+            return f"{row[k]} [{values[f'{name} low']}, {values[f'{name} high']}]"
+        std = values.get(f"{name} std")
         return f"{row[k]} ± {std}" if std else row[k]
 
     return {

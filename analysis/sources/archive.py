@@ -63,7 +63,6 @@ def _run(folder: Path, line: dict[str, Any]) -> Run:
         head=RunHead.model_validate(config),
         config=config,
         setting=setting_of(config, panels),
-        any_scorer=setting_of(config | {"scorer": None}, panels),
         state=State.DONE,
         step=line["last_step"],
         commit=line["commit"],

@@ -1,6 +1,6 @@
-"""Runs that were logged to W&B, by this project or by verl-agent, as the runs that the tables are made of.
+"""Runs without the record of an experiment: those of W&B, by this project or by verl-agent, and those of train.py.
 
-Such a run has no record of the experiment it belongs to: its row is read off its id (ours) or its method (verl-agent).
+The row of such a run is read off its id (ours) or its method (verl-agent).
 """
 
 import re
@@ -11,11 +11,21 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.sources import verl_agent_logs
-from analysis.sources.run_records import WANDB, ExperimentRecord, PlannedRow, PlannedRun, Run, RunHead, setting_of
+from analysis.sources.run_records import (
+    WANDB,
+    ExperimentRecord,
+    PlannedRow,
+    PlannedRun,
+    Problem,
+    Run,
+    RunHead,
+    setting_of,
+)
 from scpo.errors import RecordError
-from scpo.schema import method_label
+from scpo.schema import TUNING, method_label
 from scpo.tracking import State
 
+SINGLE = "single runs"  # of train.py, or copied here without their experiment
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
     "chronological": "chronological order",
@@ -52,7 +62,6 @@ def mirrored_run(
         head=head,
         config=dict(config),
         setting=verl_agent_logs.setting_of(config) if foreign else setting_of(dict(config), {}),
-        any_scorer="" if foreign else setting_of({**config, "scorer": None}, {}),
         state=State.DONE if planned and (step or 0) >= planned else state,
         step=step,
         commit=None,
@@ -63,12 +72,34 @@ def mirrored_run(
 
 
 def implied_records(runs: Iterable[Run]) -> tuple[ExperimentRecord, ...]:
-    """One record for each W&B project and scale, its rows in order of appearance."""
+    """One record for each W&B project and scale, its rows in order of appearance; of no project: those of train.py."""
     found: dict[tuple[str, Any], dict[str, list[Run]]] = {}
     for run in runs:
-        if run.project is not None:
-            found.setdefault((run.project, run.head.scale), {}).setdefault(row_name(run), []).append(run)
-    return tuple(_record(project, scale, rows) for (project, scale), rows in found.items())
+        source = SINGLE if run.project is None else WANDB + run.project
+        found.setdefault((source, run.head.scale), {}).setdefault(row_name(run), []).append(run)
+    return tuple(_record(source, scale, rows) for (source, scale), rows in found.items())
+
+
+def without_record(
+    runs: Iterable[Run], records: Iterable[ExperimentRecord]
+) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:
+    """Records of the runs that no experiment asked for: of train.py, of a copied folder; a search's trials are named.
+
+    A trial is evaluated on games that were held out of training for the search, so no figure of results may hold it.
+    """
+    asked = {run.id for record in records for row in record.rows for run in row.runs}
+    left = [run for run in runs if run.id not in asked]
+    trials = [run for run in left if is_trial(run)]
+    reason = f"{len(trials)} trials of a search, judged on its own games: the search's summary.md holds them"
+    problems = (Problem("searches", reason),) if trials else ()
+    return implied_records(run for run in left if not is_trial(run)), problems
+
+
+def is_trial(run: Run) -> bool:
+    """Whether a run was evaluated on a search's tuning panel alone."""
+    env = run.config.get("env")
+    panels = env.get("validation_panels") if isinstance(env, dict) else None
+    return isinstance(panels, dict) and set(panels) == {TUNING}
 
 
 def row_name(run: Run) -> str:
@@ -80,9 +111,9 @@ def row_name(run: Run) -> str:
     return run.head.method.name
 
 
-def _record(project: str, scale: Any, rows: Mapping[str, list[Run]]) -> ExperimentRecord:
+def _record(source: str, scale: Any, rows: Mapping[str, list[Run]]) -> ExperimentRecord:
     planned = tuple(PlannedRow(name=name, label=_label(name, runs), runs=_planned(runs)) for name, runs in rows.items())
-    return ExperimentRecord(experiment=WANDB + project, title=WANDB + project, scale=scale, rows=planned)
+    return ExperimentRecord(experiment=source, title=source, scale=scale, rows=planned, implied=True)
 
 
 def _label(name: str, runs: list[Run]) -> str:

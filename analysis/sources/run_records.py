@@ -90,12 +90,14 @@ class ExperimentRecord(_Lenient):
     overrides: tuple[str, ...] = ()
     rows: tuple[PlannedRow, ...]
     primary: PrimaryComparisons | None = None
+    implied: bool = False  # read off the runs alone: nobody asked for them as an experiment
 
     def command(self, seeds: Iterable[int]) -> str | None:
-        """What makes its runs of these seeds; None for a W&B project that cannot be asked again."""
-        if self.experiment.startswith(WANDB):
+        """What makes its runs of these seeds; None for what cannot be asked again."""
+        if self.implied:
             project = self.experiment.removeprefix(WANDB)
-            return f"python -m analysis figures --wandb {project} --refresh" if "/" in project else None
+            asked = self.experiment.startswith(WANDB) and "/" in project
+            return f"python -m analysis figures --wandb {project} --refresh" if asked else None
         scale = () if self.scale == "mini" else (f"scale={self.scale}",)
         others = (word for word in self.overrides if word not in scale)
         words = (f"+experiment={self.experiment}", *scale, *others, f"seeds=[{','.join(map(str, seeds))}]")
@@ -111,7 +113,6 @@ class Run:
     head: RunHead
     config: dict[str, Any]  # all of it, in the words of the trainer that wrote it
     setting: str  # hash of all that the rows of one table must share
-    any_scorer: str  # the same apart from the scorer, which is what one row of an experiment may vary
     state: str
     step: int | None
     commit: str | None
@@ -166,7 +167,6 @@ def read_run(folder: Path) -> Run:
         head=head,
         config=config,
         setting=setting_of(config, panels),
-        any_scorer=setting_of(config | {"scorer": None}, panels),
         state=str(status.get("state", State.UNKNOWN)),
         step=status.get("step"),
         commit=status.get("commit"),

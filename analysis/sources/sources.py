@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.sources.archive import is_archive, read_archive
-from analysis.sources.mirrored import implied_records, mirrored_run
+from analysis.sources.mirrored import implied_records, mirrored_run, without_record
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, read_experiments, read_runs
 from analysis.sources.transaction_log import LoggedRun, read_transaction_log
 from analysis.sources.wandb_project import Download, Settings, read_project
@@ -33,6 +33,9 @@ def read_sources(folders: Iterable[Path], projects: Iterable[str] = (), settings
         runs |= {run.id: run for run in found.runs.values() if _stands(run, runs.get(run.id))}
         experiments += found.experiments
         problems += found.problems
+    single, trials = without_record(runs.values(), experiments)
+    experiments += single
+    problems += trials
     return Found(dict(sorted(runs.items())), tuple(experiments), tuple(problems))
 
 
@@ -46,11 +49,8 @@ def _read_folder(folder: Path) -> Found:
     runs, problems = read_runs(folder)
     logged, unreadable = read_offline(folder)
     experiments, broken = read_experiments(folder)
-    return Found(
-        runs=logged | runs,
-        experiments=(*experiments, *implied_records(run for run in logged.values() if run.id not in runs)),
-        problems=problems + unreadable + broken,
-    )
+    implied = implied_records(run for run in logged.values() if run.id not in runs)
+    return Found(logged | runs, (*experiments, *implied), problems + unreadable + broken)
 
 
 def read_offline(folder: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:

@@ -1,28 +1,39 @@
-"""Main table: every method on both benchmarks, published and measured under each other, with their difference."""
+"""Main table: every method on both benchmarks, published and measured, and what SCPO adds to each, paired by seed.
+
+A cell belongs to one method, one benchmark and one setting. The two benchmarks stand in one row where one experiment
+asked for both; whatever was run under another setting stands in a block of its own, which says what differs.
+"""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, field
 
+from analysis import names
 from analysis.families import ALL, COLUMNS, panel_label, success_metric, with_note
-from analysis.methods import CLOSED, METHODS, PROMPTING, SIZES
+from analysis.methods import CLOSED, METHODS, PROMPTING, SIZES, in_order, is_method, method_of
 from analysis.missing import missing_runs
+from analysis.names import Footnotes
 from analysis.published import main_table
 from analysis.rows import Row, Section
-from analysis.seed_statistics import Series, best_of_bias, summarise
+from analysis.seed_statistics import Summary, best_of_bias, summarise
 from analysis.sources.collect import Collected
-from analysis.table import NONE, Block, Number, Table, percent, with_best_in_bold
+from analysis.table import NONE, Block, Number, Table, difference, percent, with_best_in_bold
+from analysis.tables.comparison import pairs, row_of, state_key, value
+from scpo.schema import FAMILIES
 
 SHOP_COLUMNS = ("Score", "Succ")
 BENCHMARKS = (("ALFWorld", COLUMNS), ("WebShop", SHOP_COLUMNS))
+HOME, SHOP = "alfworld", "webshop"  # begins the names of the shop's settings
 EXPERIMENTS = {"main_table", "prompting"}
 PANELS = (("valid_seen", "test"), ("valid_unseen", None), ("train_games", "train_games"))  # ALFWorld's, WebShop's
-EMPTY = Row("", "", ())
+Panels = tuple[str, str | None]
+Cells = tuple[str | Number, ...]
 CAPTION = (
     "Main results: success rate (%) by task family and overall on ALFWorld, average score and success rate (%) on "
-    "WebShop; mean ± standard deviation over the finished seeds (seeds: finished/planned). “Last” is the last "
-    "checkpoint, which every comparison uses; “best” is the checkpoint with the highest overall success of the same "
-    "run, and optimistic: {bias}"
+    "WebShop; mean ± standard deviation over the finished seeds (seeds: finished/planned, of ALFWorld; of WebShop "
+    "where they differ). “Last” is the last checkpoint, which every comparison uses; “best” is the checkpoint with the "
+    "highest overall success of the same run, and optimistic: {bias} “SCPO − method” is the mean difference at the "
+    "last checkpoint over the seeds that both have, with its 95 % Student-t interval where there are several; of task "
+    "families, six chances of a false alarm, the mean alone."
 )
 PUBLISHED_NOTE = (
     " Published rows stand as printed, those marked * as the paper quotes them from their authors. Best per column in "
@@ -32,189 +43,248 @@ PUBLISHED_NOTE = (
 
 @dataclass(frozen=True)
 class Measured:
-    """The sections of one model, one for each benchmark; a benchmark without runs has none."""
+    """What stands in one block of rows: a section of ALFWorld, one of WebShop, or both."""
 
     model: str
     home: Section | None
     shop: Section | None
+    notes: Footnotes = field(compare=False)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Rows of the main table that one of the benchmarks has, in the table's order."""
-        rows = {row.name for part in (self.home, self.shop) if part for row in part.rows}
-        return tuple(name for name in METHODS if name in rows)
+    def parts(self) -> tuple[Section, ...]:
+        """The sections that there are."""
+        return tuple(part for part in (self.home, self.shop) if part)
+
+    @property
+    def methods(self) -> list[str]:
+        """Rows that are methods, in the table's order."""
+        return in_order(row for part in self.parts for row in part.rows if row.runs)
 
     def row(self, part: Section | None, name: str) -> Row:
-        return next((row for row in part.rows if row.name == name), EMPTY) if part else EMPTY
+        """A method's row on one benchmark."""
+        return row_of(part, name)
+
+    def words(self, name: str) -> tuple[str, str]:
+        """Kind and label of a method, with the mark of what sets its runs apart."""
+        rows = [row for part in self.parts if (row := self.row(part, name)).runs]
+        marks = dict.fromkeys(self.notes.mark(row.differs) for row in rows)
+        known = method_of(rows[0])
+        return known.kind, known.label + "".join(marks)
 
     def count(self, name: str) -> str:
         """Seeds of the row, of both benchmarks where they differ (ALFWorld; WebShop)."""
-        counts = [self.row(part, name).count for part in (self.home, self.shop) if part]
+        counts = [self.row(part, name).count for part in self.parts]
         return "; ".join(counts if len(set(counts)) > 1 else counts[:1])
 
 
 def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no run of a main-table row has finished."""
-    measured = _by_model(data.sections)
+    notes = Footnotes()
+    measured = list(_measured(data.sections, notes))
     if not measured:
         raise missing_runs("finished runs of the main table", data.sections, "main_table")
     scale = data.scales[0]
-    blocks = _paper_blocks(data, measured) if scale == "paper" else _mini_blocks(data, measured)
-    caption = CAPTION.format(bias=_bias(data, measured))
+    blocks = tuple(_paper_blocks(data, measured) if scale == "paper" else _own_blocks(data, measured))
+    caption = CAPTION.format(bias=_bias(data, measured)) + (PUBLISHED_NOTE if scale == "paper" else "")
+    words, blocks = _with_state_keys(data, measured, blocks)
     return Table(
-        words=("Type", "Method", "Numbers", "Seeds"),
+        words=words,
         numbers=(*COLUMNS, *SHOP_COLUMNS),
-        blocks=tuple(blocks),
-        caption=caption + PUBLISHED_NOTE if scale == "paper" else with_note(caption, scale),
+        blocks=blocks,
+        caption=with_note(f"{caption}{notes.text}{_variants(measured)}", scale),
         label=f"tab:main-{scale}",
     )
 
 
-def _by_model(parts: Iterable[Section]) -> list[Measured]:
-    """Sections of other settings get blocks of their own, after the first one of their model."""
-    ready = [
-        part for part in parts if _is_main(part) and any(row.finished and row.name in METHODS for row in part.rows)
-    ]
-    found = []
+def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
+    """A section of ALFWorld with the one of WebShop that the same experiment asked for; what is left, by itself."""
+    ready = [part for part in parts if _is_main(part) and any(row.finished and is_method(row) for row in part.rows)]
     for model in dict.fromkeys(part.model for part in ready):
-        homes = [part for part in ready if (part.model, part.env) == (model, "alfworld")]
-        shops = [part for part in ready if part.model == model and part.env.startswith("webshop")]
-        found += [Measured(model, home, shop) for home, shop in zip_longest(homes, shops)]
-    return found
+        mine = [part for part in ready if part.model == model]
+        left, paired = [part for part in mine if part.env != HOME], set[str]()
+        for home in (part for part in mine if part.env == HOME):
+            asked = set(home.experiments) - paired
+            shop = next((part for part in left if part.env == SHOP and asked & set(part.experiments)), None)
+            if shop:
+                left.remove(shop)
+                paired |= asked & set(shop.experiments)
+            yield Measured(model, home, shop, notes)
+        for part in left:
+            yield Measured(model, None, part, notes)
 
 
 def _is_main(part: Section) -> bool:
     """An ablation alone, whose default is a row of the main table too, makes no main table."""
-    return bool(EXPERIMENTS & set(part.experiments)) or sum(row.name in METHODS for row in part.rows) > 1
+    return bool(EXPERIMENTS & set(part.experiments)) or sum(map(is_method, part.rows)) > 1
 
 
 def _paper_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
-    closed = [part for part in measured if part.model in CLOSED]
-    yield _published_block("Closed-source LLMs", data, "closed", closed)
+    """The published rows of each size, with the rows of the model's first setting under them; then all others."""
+    first = {part.model: part for part in reversed(measured)}
+    yield _published_block("Closed-source LLMs", data, "closed", [first[model] for model in CLOSED if model in first])
     for size in SIZES:
-        parts = [part for part in measured if part.model == size]
-        yield _published_block(f"Qwen2.5-{size}-Instruct", data, size, parts)
-        for part in parts:
+        mine = [first[size]] if size in first else []
+        yield _published_block(names.model(size), data, size, mine)
+        for part in mine:
+            yield from _differences(data, part, PANELS[0])
             yield from _panel_blocks(data, part, PANELS[1:])
     for part in measured:
-        if part.model not in (*SIZES, *CLOSED):
+        if part is not first[part.model] or part.model not in (*SIZES, *CLOSED):
             yield from _panel_blocks(data, part, PANELS)
+
+
+def _own_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
+    for part in measured:
+        yield from _panel_blocks(data, part, PANELS)
 
 
 def _published_block(title: str, data: Collected, size: str, parts: list[Measured]) -> Block:
     """Published rows of one model size, each with the measured rows of the same method under it."""
     published = _published_rows(size)
-    last = _last_rows(data, parts)
-    rows: list[tuple[str | Number, ...]] = []
-    for name in METHODS:
+    measured = {name: part for part in parts for name in part.methods}
+    last = dict(zip(measured, with_best_in_bold([_line(data, part, name, PANELS[0], "last")
+                                                 for name, part in measured.items()]), strict=True))  # fmt: skip
+    rows: list[Cells] = []
+    for name in dict.fromkeys((*METHODS, *measured)):
         rows += [published[name]] if name in published else []
-        for part in parts:
-            if (name, part) in last:
-                rows.append(last[name, part])
-                rows += _best_and_difference(data, part, name, published.get(name))
-    settings = "; ".join(dict.fromkeys(_setting(part) for part in parts))
-    return Block(f"{title}{': measured on ' + settings if settings else ''}", tuple(rows))
+        if name in measured:
+            rows.append(last[name])
+            if method_of(row_of(measured[name].parts[0], name)).kind != PROMPTING:
+                rows.append(_line(data, measured[name], name, PANELS[0], "best"))
+            rows += _against(data, measured[name], name, published.get(name))
+    measured_too = ", published and measured" if parts else ", published"
+    return Block(f"{title}{measured_too}{''.join(dict.fromkeys(map(_differing, parts)))}", tuple(rows))
 
 
-def _published_rows(size: str) -> dict[str, tuple[str | Number, ...]]:
+def _published_rows(size: str) -> dict[str, Cells]:
     numbers = main_table()
-    names = {}
+    found: dict[str, Cells] = {}
     for name, method in METHODS.items():
-        known = {key[2:]: value for key, value in numbers.items() if key[:2] == (size, method.published)}
+        known = {key[2:]: one for key, one in numbers.items() if key[:2] == (size, method.published)}
         if known:
-            quoted = any(value.quoted for value in known.values())
+            quoted = any(one.quoted for one in known.values())
             cells = (known[env, column].number if (env, column) in known else NONE for env, column in _columns())
-            spread = any(value.number.std for value in known.values())
+            spread = any(one.number.std for one in known.values())
             label = f"{method.label}*" if quoted else method.label
-            names[name] = (method.kind, label, "quoted" if quoted else "published", "3" if spread else "", *cells)
-    return dict(zip(names, with_best_in_bold(list(names.values())), strict=True))
+            found[name] = (method.kind, label, "quoted" if quoted else "published", "3" if spread else "", *cells)
+    return dict(zip(found, with_best_in_bold(list(found.values())), strict=True))
 
 
 def _columns() -> Iterator[tuple[str, str]]:
     return ((env, column) for env, columns in BENCHMARKS for column in columns)
 
 
-def _last_rows(data: Collected, parts: list[Measured]) -> dict[tuple[str, Measured], tuple[str | Number, ...]]:
-    rows: dict[tuple[str, Measured], tuple[str | Number, ...]] = {}
-    for part in parts:
-        for name in part.names:
-            method = METHODS[name]
-            what = "measured" if method.kind == PROMPTING else "measured, last"
-            rows[name, part] = ("", "", what, part.count(name), *_cells(data, part, name, PANELS[0], "last"))
-    return dict(zip(rows, with_best_in_bold(list(rows.values())), strict=True))
+def _line(data: Collected, part: Measured, name: str, panels: Panels, which: str) -> Cells:
+    """A measured row, with its label like every other."""
+    kind, label = part.words(name)
+    what = "measured" if kind == PROMPTING else f"measured, {which}"
+    return (kind, label, what, part.count(name), *_cells(data, part, name, panels, which))
 
 
-def _best_and_difference(
-    data: Collected, part: Measured, name: str, published: tuple[str | Number, ...] | None
-) -> Iterator[tuple[str | Number, ...]]:
-    if METHODS[name].kind != PROMPTING:
-        yield ("", "", "measured, best", part.count(name), *_cells(data, part, name, PANELS[0], "best"))
+def _against(data: Collected, part: Measured, name: str, published: Cells | None) -> Iterator[Cells]:
     if published:
         measured = _cells(data, part, name, PANELS[0], "last")
         printed = [cell for cell in published if isinstance(cell, Number)]
-        differences = (_difference(one, other) for one, other in zip(measured, printed, strict=True))
-        yield ("", "", "last − published", "", *differences)
+        cells = (_minus(one, other) for one, other in zip(measured, printed, strict=True))
+        yield (*part.words(name), "last − published", "", *cells)
 
 
-def _difference(measured: Number, published: Number) -> Number:
+def _minus(measured: Number, published: Number) -> Number:
     if NONE.mean in (measured.mean, published.mean):
         return NONE
     return Number(f"{float(measured.mean) - float(published.mean):+.1f}".replace("-", "−"))
 
 
-def _mini_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
-    for part in measured:
-        yield from _panel_blocks(data, part, PANELS)
-
-
-def _panel_blocks(data: Collected, part: Measured, panels: Iterable[tuple[str, str | None]]) -> Iterator[Block]:
-    """Measured rows alone, a block for each panel that was evaluated."""
+def _panel_blocks(data: Collected, part: Measured, panels: Iterable[Panels]) -> Iterator[Block]:
+    """Measured rows alone, a block for each panel that was evaluated, and what SCPO adds there."""
     for pair in panels:
-        rows: list[tuple[str | Number, ...]] = []
-        for name in part.names:
-            checkpoints = ("last",) if METHODS[name].kind == PROMPTING else ("last", "best")
-            for which in checkpoints:
-                cells = _cells(data, part, name, pair, which)
-                rows.append((METHODS[name].kind, METHODS[name].label, f"measured, {which}", part.count(name), *cells))
+        rows: list[Cells] = []
+        for name in part.methods:
+            trained = part.words(name)[0] != PROMPTING
+            rows += [_line(data, part, name, pair, which) for which in (("last", "best") if trained else ("last",))]
         if any(cell != NONE for row in rows for cell in row if isinstance(cell, Number)):
-            yield Block(f"Measured, {_setting(part)}: {_panel_names(part, pair)}", tuple(rows))
+            yield Block(f"Measured, {_settings(part)}: {_panel_names(part, pair)}", tuple(rows))
+            yield from _differences(data, part, pair)
 
 
-def _panel_names(part: Measured, pair: tuple[str, str | None]) -> str:
-    home, shop = part.home and f"ALFWorld {panel_label(pair[0])}", part.shop and pair[1] and f"WebShop {pair[1]}"
+def _differences(data: Collected, part: Measured, panels: Panels) -> Iterator[Block]:
+    """SCPO minus every method that was trained beside it, paired by seed."""
+    lines = (_difference_line(data, part, name, panels) for name in part.methods)
+    if rows := tuple(line for line in lines if line):
+        title = f"SCPO minus each method, {_settings(part)}: {_panel_names(part, panels)}"
+        yield Block(f"{title}; mean difference [95 % interval]; seeds: pairs", rows)
+
+
+def _difference_line(data: Collected, part: Measured, name: str, panels: Panels) -> Cells | None:
+    """Overall with interval, families without; None where no seed has both methods."""
+    kind, label = part.words(name)
+    summaries: list[Summary] = []
+    for section, metrics in zip((part.home, part.shop), _metrics(panels), strict=True):
+        pair = pairs(section, name)
+        summaries += [pair.difference(data, metric) if pair else summarise(()) for metric in metrics]
+    if kind == PROMPTING or not any(one.n for one in summaries):
+        return None
+    families, overall = summaries[: len(FAMILIES)], summaries[len(FAMILIES) :]
+    counts = dict.fromkeys(str(one.n) for one in overall if one.n)
+    alone = (percent(one, sign=True, spread=False) for one in families)
+    return (kind, f"SCPO − {label}", "paired by seed", "; ".join(counts), *alone, *map(difference, overall))
+
+
+def _panel_names(part: Measured, panels: Panels) -> str:
+    home = part.home and f"ALFWorld {panel_label(panels[0])}"
+    shop = part.shop and panels[1] and f"{names.benchmark(part.shop.env)} {panel_label(panels[1])}"
     return "; ".join(name for name in (home, shop) if name)
 
 
-def _setting(part: Measured) -> str:
-    known = [section for section in (part.home, part.shop) if section]
-    places = ", ".join(f"{section.env} [setting {section.setting}]" for section in known)
-    return f"{known[0].scale} scale, {part.model}, {places}"
+def _settings(part: Measured) -> str:
+    """Scale and model, and what sets the runs apart where the same benchmark was run otherwise too."""
+    return f"{part.parts[0].scale} scale, {names.model(part.model)}{_differing(part)}"
 
 
-def _cells(
-    data: Collected, part: Measured, name: str, panels: tuple[str, str | None], which: str
-) -> tuple[Number, ...]:
-    home, shop = part.row(part.home, name), part.row(part.shop, name)
-    at_home = [success_metric(panels[0], column) for column in COLUMNS]
-    in_shop = [f"val/{panels[1]}/score", f"val/{panels[1]}/success_rate"]
-    judged = (success_metric(panels[0], ALL), in_shop[1])
-    first = (_number(data, home, metric, judged[0], which) for metric in at_home)
-    return (*first, *(_number(data, shop, metric, judged[1], which) for metric in in_shop))
+def _differing(part: Measured) -> str:
+    return "".join(f", {names.benchmark(one.env)} with {one.differs}" for one in part.parts if one.differs)
 
 
-def _number(data: Collected, row: Row, metric: str, judged: str, which: str) -> Number:
-    """Mean over seeds at the last checkpoint, or at each run's best by the metric ``judged``."""
-    values = []
-    for run in row.finished:
-        series = data.series(run, metric)
-        values.append(series.last if which == "last" else _at_best(series, data.series(run, judged)))
-    return percent(summarise(values))
+def _metrics(panels: Panels) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of ALFWorld's columns and of WebShop's."""
+    home = tuple(success_metric(panels[0], column) for column in COLUMNS)
+    return home, (f"val/{panels[1]}/score", f"val/{panels[1]}/success_rate")
 
 
-def _at_best(series: Series, judged: Series) -> float | None:
-    if judged.best is None:
-        return None
-    return series.at(judged.steps[judged.values.index(judged.best)])
+def _cells(data: Collected, part: Measured, name: str, panels: Panels, which: str) -> tuple[Number, ...]:
+    home, shop = _metrics(panels)
+    at_home = (value(data, part.row(part.home, name), metric, home[-1], which) for metric in home)
+    in_shop = (value(data, part.row(part.shop, name), metric, shop[-1], which) for metric in shop)
+    return (*at_home, *in_shop)
+
+
+def _with_state_keys(
+    data: Collected, measured: Iterable[Measured], blocks: tuple[Block, ...]
+) -> tuple[tuple[str, ...], tuple[Block, ...]]:
+    """The words of the columns; a column for what estimators tell states apart by, where one of them says so."""
+    words = ("Type", "Method", "Numbers", "Seeds")
+    keys: dict[str, str] = {}
+    for part in measured:
+        for name in part.methods:
+            keys.setdefault(part.words(name)[1], state_key(data, [part.row(one, name) for one in part.parts]))
+    if set(keys.values()) <= {"–"}:
+        return words, blocks
+    filled = (
+        Block(block.title, tuple((*row[:4], keys.get(str(row[1]), "") if "measured" in str(row[2]) else "", *row[4:])
+                                 for row in block.rows))
+        for block in blocks
+    )  # fmt: skip
+    return (*words, "State key"), tuple(filled)
+
+
+def _variants(measured: Iterable[Measured]) -> str:
+    """What the sections hold beside methods."""
+    rows = {row.name for part in measured for one in part.parts for row in one.rows if row.runs and not is_method(row)}
+    return (
+        f" Variants of a method ({len(rows)} rows) stand in the tables and figures of their experiments."
+        if rows
+        else ""
+    )
 
 
 def _bias(data: Collected, measured: list[Measured]) -> str:
@@ -225,7 +295,7 @@ def _bias(data: Collected, measured: list[Measured]) -> str:
     )
     runs = [run for part in measured if part.home for row in part.home.rows for run in row.finished]
     for run in runs:
-        series, episodes = data.series(run, success_metric(panel)), data.series(run, f"val/{panel}/episodes").last
+        series, episodes = data.series(run, success_metric(panel, ALL)), data.series(run, f"val/{panel}/episodes").last
         if len(series.steps) > 1 and episodes:
             own = _luck(series.values[-1], len(series.steps), int(episodes))
             said += (

@@ -4,6 +4,7 @@ from scpo.advantages.registry import HOSTS, configuration_folders
 from scpo.schema.agent import AGENT_LABELS, AgentConfig, PlainAgent, ReactAgent, ReflexionAgent
 from scpo.schema.env import (
     FAMILIES,
+    TUNING,
     AlfworldConfig,
     BenchmarkTraining,
     EnvConfig,
@@ -80,6 +81,7 @@ __all__ = [
     "MACHINE_SECTIONS",
     "METHOD_LABELS",
     "PROVIDES",
+    "TUNING",
     "AgentConfig",
     "AlfworldConfig",
     "ApiLimits",

@@ -18,6 +18,9 @@ FAMILIES = {
 }
 """ALFWorld's task families: the columns of the result table, and the name of each in the game files."""
 
+TUNING = "tuning"
+"""The panel that a search judges its trials on; no result is reported on it."""
+
 PanelName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.report.__main__ import main
+from analysis.__main__ import main
 from tests.browser.reports import Reports
 from tests.support.group_samples import BATCH_WITH_MARKUP, write_groups
 from tests.support.run_records import write_ablation, write_run
@@ -45,7 +45,7 @@ def reports(tmp_path_factory):
     made = {}
     for name, runs, room in (("full", "runs", "6"), ("cramped", "runs", "0.01"), ("bare", "bare", "6")):
         out = folder / f"page_{name}"
-        assert main(["--runs", str(folder / runs), "--out", str(out), "--megabytes", room]) == 0
+        assert main(["report", "--runs-dir", str(folder / runs), "--out", str(out), "--megabytes", room]) == 0
         made[name] = out / "report.html"
     return Reports(made, [run for runs in ids.values() for run in runs])
 

@@ -34,7 +34,7 @@ def test_a_sweep_ends_in_a_table_figures_and_a_page_with_its_runs(tmp_path, cach
     assert len(ids) == 2
     states = [json.loads((tmp_path / "runs" / run / "status.json").read_text())["state"] for run in ids]
     assert states == ["DONE", "DONE"]
-    told = call(tmp_path, "-m", "analysis.report")
+    told = call(tmp_path, "-m", "analysis", "report")
     assert "report.html" in told
     for name in ("tab_ablation_mini.md", "tab_shaper_mini.tex", "tab_cost_mini.csv", "fig_learning_mini.png"):
         assert (tmp_path / "paper_figures" / name).stat().st_size > 500

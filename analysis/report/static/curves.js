@@ -52,8 +52,8 @@ class CurvesView {
       this.update(this.state);
     };
     const box = element('input', { type: 'checkbox', checked: !this.hidden.has(row.name), change });
-    const { colour, dash } = row.style;
-    const look = { stroke: colour, 'stroke-width': 2.5, 'stroke-dasharray': dash };
+    const { colour, paint, dash } = row.style;
+    const look = { stroke: colour, style: { stroke: paint }, 'stroke-width': 2.5, 'stroke-dasharray': dash };
     const line = drawn('line', { x1: 0, x2: 30, y1: 5, y2: 5, ...look });
     const sample = drawn('svg', { width: 30, height: 10, 'aria-hidden': 'true' }, line);
     return element('label', {}, box, sample, `${row.name} (${row.runs.length})`);
@@ -121,17 +121,16 @@ class Chart {
   }
 }
 
-// Runs of one row, environment, model and scale form one line; the style belongs to the row, whatever is filtered.
+// Runs of one row, environment, model and scale form one line; the look belongs to the row's method.
 function curveRows(data, runs, metric) {
   const several = ['env', 'model', 'scale'].some((facet) => common(data, facet) === null);
   const nameOf = (run) => (several ? `${run.label}, ${run.env}, ${run.model}, ${run.scale}` : run.label);
-  const all = [...new Set(data.runs.map(nameOf))];
   const rows = new Map();
   for (const run of runs) {
     const [place, values] = data.curves.runs[run.id]?.[metric] || [];
     if (!values) continue;
     const name = nameOf(run);
-    if (!rows.has(name)) rows.set(name, { name, style: lineStyle(all.indexOf(name)), runs: [] });
+    if (!rows.has(name)) rows.set(name, { name, style: lineStyle(run.look), runs: [] });
     rows.get(name).runs.push({ points: data.curves.steps[place].map((step, k) => [step, values[k]]) });
   }
   return [...rows.values()].map((row) => ({ ...row, mean: meanCurve(row.runs) }));
@@ -162,7 +161,7 @@ function readLine(row, step, metric) {
   const several = one && values.length > 1;
   const summary = () => `${metricText(metric, one.mean)} ± ${metricText(metric, one.spread)}`;
   const text = several ? summary() : values.map((value) => metricText(metric, value)).join(', ');
-  const swatch = element('span', { class: 'swatch', style: { background: row.style.colour } });
+  const swatch = element('span', { class: 'swatch', style: { background: row.style.colour, 'background-color': row.style.paint } });
   return element('li', {}, swatch, `${row.name}: `, element('b', {}, text), ` (n = ${values.length})`);
 }
 
@@ -181,16 +180,16 @@ function axes(x, y, steps, values, metric) {
 function curve(row, x, y) {
   const path = (points) =>
     points.map(([step, value], k) => `${k ? 'L' : 'M'}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join('');
-  const { colour, dash } = row.style;
-  const line = (points, look) =>
-    drawn('path', { d: path(points), fill: 'none', stroke: colour, 'stroke-dasharray': dash, ...look });
+  const { colour, paint, dash } = row.style;
+  const pen = { fill: 'none', stroke: colour, style: { stroke: paint }, 'stroke-dasharray': dash };
+  const line = (points, look) => drawn('path', { d: path(points), ...pen, ...look });
   if (row.runs.length === 1) return line(row.runs[0].points, { 'stroke-width': 2.2 });
   const edge = (side) => row.mean.map((one) => [one.step, one.mean + side * one.spread]);
   const band = `${path([...edge(1), ...edge(-1).reverse()])}Z`;
   return drawn(
     'g',
     {},
-    drawn('path', { d: band, fill: colour, opacity: 0.13 }),
+    drawn('path', { d: band, fill: colour, style: { fill: paint }, opacity: 0.13 }),
     row.runs.map((run) => line(run.points, { 'stroke-width': 0.8, opacity: 0.55 })),
     line(edge(0), { 'stroke-width': 2.5 }),
   );

@@ -1,8 +1,5 @@
 // Numbers as text, axes, and line styles.
 
-const PALETTE = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', 'var(--ink)'];
-const DASHES = ['none', '6 3', '2 2', '8 2 2 2'];
-
 // Four significant digits, with a real minus sign.
 function number(value) {
   if (value === null || value === undefined) return '–';
@@ -46,11 +43,9 @@ function linear(low, high, from, to) {
   return (value) => from + ((value - low) / span) * (to - from);
 }
 
-function lineStyle(index) {
-  return {
-    colour: PALETTE[index % PALETTE.length],
-    dash: DASHES[Math.floor(index / PALETTE.length) % DASHES.length],
-  };
+// A method looks here as it does in every figure (analysis/looks.py); dark colours are paler on dark paper.
+function lineStyle({ colour, dark, dash }) {
+  return { colour, paint: `light-dark(${colour}, ${dark})`, dash: dash || 'none' };
 }
 
 function mean(values) {

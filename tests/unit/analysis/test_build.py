@@ -30,7 +30,7 @@ def few(in_style, monkeypatch):
 
 
 def build_in_another_process(runs_dir, out):
-    command = [sys.executable, "-m", "analysis", "figures", "--runs", str(runs_dir), "--out", str(out)]
+    command = [sys.executable, "-m", "analysis", "figures", "--runs-dir", str(runs_dir), "--out", str(out)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -85,7 +85,7 @@ def test_no_date_and_no_path_in_a_figure(in_style, tmp_path):
 
 def test_what_is_missing_is_said_and_the_rest_is_built(few, tmp_path, capsys):
     write_ablation(tmp_path / "runs", seeds=(0,))
-    assert main(["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
+    assert main(["figures", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
     assert "fig_credit_heatmap_mini: no finished run whose probe" in said
     assert "python sweep.py +experiment=ablation_monotonicity" in said
@@ -98,7 +98,7 @@ def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
         tmp_path / "runs",
         {"scpo": [write_run(tmp_path / "runs"), write_run(tmp_path / "runs", seed=1, state="FAILED")]},
     )
-    main(["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
+    main(["figures", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
     said = capsys.readouterr().out
     assert "seed 1 (mini scale)" in said
     assert "is FAILED" in said
@@ -107,7 +107,7 @@ def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
 @pytest.mark.parametrize(("folder", "said"), [("none", "there is no folder"), ("empty", "no runs were found in")])
 def test_no_runs_at_all_is_said_once_with_what_makes_some(tmp_path, capsys, folder, said):
     (tmp_path / "empty").mkdir()
-    assert main(["figures", "--runs", str(tmp_path / folder), "--out", str(tmp_path / "out")]) == 1
+    assert main(["figures", "--runs-dir", str(tmp_path / folder), "--out", str(tmp_path / "out")]) == 1
     told = capsys.readouterr().out
     assert told.count(said) == told.count("python sweep.py +experiment=ablation") == 1
     assert not (tmp_path / "out").exists()
@@ -117,7 +117,7 @@ def test_a_foreign_folder_and_a_torn_probe_stop_nothing(few, tmp_path, capsys):
     ids = write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
     (tmp_path / "runs" / "holiday").mkdir()
     (tmp_path / "runs" / ids["scpo"][0] / "diagnostics" / "probe_step_00040.npz").write_bytes(b"PK")
-    assert main(["figures", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
+    assert main(["figures", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
     assert "holiday" in said
     assert "probe_step_00040.npz" in said

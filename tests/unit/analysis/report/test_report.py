@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from analysis.report.__main__ import main
+from analysis.__main__ import main
 from analysis.report.contents import CURVE_BYTES
 from analysis.report.page import SCRIPTS, STATIC, embedded, page
 from tests.support.group_samples import BATCH_WITH_MARKUP, MARKUP, write_groups
@@ -32,7 +32,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     ids = write_ablation(folder / "runs", seeds=(0, 1), steps=6, every=3, probes=(6,))
     write_groups(folder / "runs" / ids["scpo"][0], 1, 5, batch=BATCH_WITH_MARKUP)
-    assert main(["--runs", str(folder / "runs"), "--out", str(folder / "out")]) == 0
+    assert main(["report", "--runs-dir", str(folder / "runs"), "--out", str(folder / "out")]) == 0
     return (folder / "out" / "report.html").read_text(), ids
 
 
@@ -68,7 +68,7 @@ def test_figures_that_stand_from_an_earlier_build_are_shown_with_the_numbers_of_
     write_ablation(tmp_path / "runs", seeds=(0,), steps=6, every=3)
     shown = []
     for _ in range(2):
-        assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
+        assert main(["report", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
         shown.append(embedded_data((tmp_path / "report.html").read_text())["figures"])
     assert shown[0] == shown[1]
     (trend,) = [figure for figure in shown[1] if figure["name"] == "fig_credit_trend_mini"]
@@ -127,13 +127,13 @@ def test_two_builds_give_the_same_bytes(tmp_path):
     run = write_run(tmp_path / "runs", steps=4)["id"]
     write_groups(tmp_path / "runs" / run, 1)
     for out in ("a", "b"):
-        assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / out)]) == 0
+        assert main(["report", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / out)]) == 0
     assert (tmp_path / "a" / "report.html").read_bytes() == (tmp_path / "b" / "report.html").read_bytes()
 
 
 def test_a_run_of_no_experiment_is_there_under_its_methods_name(tmp_path):
     write_run(tmp_path / "runs", steps=4, state="RUNNING")
-    assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
+    assert main(["report", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
     data = embedded_data((tmp_path / "report.html").read_text())
     assert [(run["label"], run["state"]) for run in data["runs"]] == [("scpo", "RUNNING")]
     assert data["missing"]
@@ -143,7 +143,7 @@ def test_a_run_of_no_experiment_is_there_under_its_methods_name(tmp_path):
 def test_long_curves_are_thinned_to_their_ends_and_even_steps(tmp_path, monkeypatch):
     run = write_run(tmp_path / "runs", steps=300)["id"]
     monkeypatch.setattr("analysis.report.contents.CURVE_BYTES", 12_000)
-    assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
+    assert main(["report", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
     data = embedded_data((tmp_path / "report.html").read_text())
     assert data["points"] < 400
     place, values = data["curves"]["runs"][run]["train/success_rate"]
@@ -156,13 +156,13 @@ def test_long_curves_are_thinned_to_their_ends_and_even_steps(tmp_path, monkeypa
 def test_what_does_not_fit_is_said_on_the_page_and_in_the_terminal(tmp_path, capsys):
     run = write_run(tmp_path / "runs", steps=4)["id"]
     write_groups(tmp_path / "runs" / run, 1, 2, 3)
-    assert main(["--runs", str(tmp_path / "runs"), "--out", str(tmp_path), "--megabytes", "0.00001"]) == 0
+    assert main(["report", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path), "--megabytes", "0.00001"]) == 0
     assert "0 of 3 sampled training steps fit into the page" in capsys.readouterr().out
     data = embedded_data((tmp_path / "report.html").read_text())
     assert (data["groups"]["shown"], data["groups"]["recorded"]) == (0, 3)
 
 
 def test_without_runs_there_is_no_page(tmp_path, capsys):
-    assert main(["--runs", str(tmp_path / "none"), "--out", str(tmp_path)]) == 1
+    assert main(["report", "--runs-dir", str(tmp_path / "none"), "--out", str(tmp_path)]) == 1
     assert "make demo" in capsys.readouterr().out
     assert not (tmp_path / "report.html").exists()

@@ -1,0 +1,68 @@
+"""What records call a thing, and what print calls it."""
+
+import re
+
+from scpo.schema import FAMILIES
+
+BENCHMARKS = {"alfworld": "ALFWorld", "webshop": "WebShop", "webshop_paper": "WebShop (the paper's text)"}
+MODELS = {
+    "tiny": "tiny language model",
+    "choice": "choice policy",
+    **{size: f"Qwen2.5-{size}-Instruct" for size in ("0.5B", "1.5B", "3B", "7B")},
+}
+TASKS = {
+    "pick_and_place_simple": "pick and place",
+    "look_at_obj_in_light": "look at an object in light",
+    "pick_clean_then_place_in_recep": "clean and place",
+    "pick_heat_then_place_in_recep": "heat and place",
+    "pick_cool_then_place_in_recep": "cool and place",
+    "pick_two_obj_and_place": "pick two and place",
+}
+assert TASKS.keys() == set(FAMILIES.values())  # noqa: S101 (a new family needs its words)
+DAGGERS = ("†", "‡", "§", "¶")  # marks of footnotes; from the fifth on they are doubled
+MORE_MARKS = tuple(2 * mark for mark in DAGGERS) + tuple(3 * mark for mark in DAGGERS)
+
+
+def benchmark(name: str) -> str:
+    """What print calls an environment."""
+    return BENCHMARKS.get(name, name)
+
+
+def model(name: str) -> str:
+    """What print calls a model."""
+    return MODELS.get(name, name)
+
+
+def task(name: str) -> str:
+    """What print calls a task family; a shop's goal is its category."""
+    return TASKS.get(name, name.replace("_", " "))
+
+
+def place(scale: str, env: str, model_name: str) -> str:
+    """For example ``study scale, ALFWorld, choice policy``."""
+    return f"{scale} scale, {benchmark(env)}, {model(model_name)}"
+
+
+def run(run_id: str) -> str:
+    """A run as a reader tells it: its seed. Its id stands in ``sources.json``."""
+    found = re.search(r"-s(\d+)-[0-9a-f]+$", run_id)
+    return f"seed {found[1]}" if found else run_id
+
+
+class Footnotes:
+    """Marks for texts: the same text has the same mark wherever it stands in a table or figure."""
+
+    def __init__(self) -> None:
+        self._marks: dict[str, str] = {}
+
+    def mark(self, text: str) -> str:
+        """The mark of a text, empty for no text."""
+        if not text:
+            return ""
+        unused = (DAGGERS + MORE_MARKS)[len(self._marks) % len(DAGGERS + MORE_MARKS)]
+        return self._marks.setdefault(text, unused)
+
+    @property
+    def text(self) -> str:
+        """All of them, as the end of a caption."""
+        return "".join(f" {mark} {text}." for text, mark in self._marks.items())

@@ -1,0 +1,85 @@
+"""Cells of tables that compare methods: a value at the last or the best checkpoint, and differences paired by seed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from analysis import paired as pairing
+from analysis.families import success_metric
+from analysis.rows import DEFAULT, Row, Section
+from analysis.seed_statistics import Series, Summary, summarise
+from analysis.sources.collect import Collected
+from analysis.table import Number, percent
+from scpo.schema.method import COMPARES_STATES
+
+NO_ROW = Row("", "", ())
+
+
+def row_of(part: Section | None, name: str) -> Row:
+    """The row of this name; one without runs if there is none."""
+    return next((row for row in part.rows if row.name == name), NO_ROW) if part else NO_ROW
+
+
+def value(data: Collected, row: Row, metric: str, judged: str, which: str) -> Number:
+    """Mean over seeds at the last checkpoint, or at each run's best by the metric ``judged``."""
+    values = []
+    for run in row.finished:
+        series = data.series(run, metric)
+        values.append(series.last if which == "last" else at_best(series, data.series(run, judged)))
+    return percent(summarise(values))
+
+
+def at_best(series: Series, judged: Series) -> float | None:
+    """The value at the checkpoint that is best by another series."""
+    if judged.best is None:
+        return None
+    return series.at(judged.steps[judged.values.index(judged.best)])
+
+
+def paired(data: Collected, one: Row, other: Row, metric: str) -> Summary:
+    """``one - other`` at the last checkpoint, over the seeds that both have."""
+    first, second = (
+        {run.seed: data.series(run.id, metric).last for run in row.runs if run.id in row.finished}
+        for row in (one, other)
+    )
+    return pairing.difference(first, second).summary
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """SCPO against one method of its section."""
+
+    scpo: Row
+    other: Row
+
+    def difference(self, data: Collected, metric: str) -> Summary:
+        """``SCPO - the method``."""
+        return paired(data, self.scpo, self.other, metric)
+
+
+def pairs(part: Section | None, name: str) -> Pairs | None:
+    """SCPO and a method that both have finished runs here; None for SCPO itself."""
+    scpo, other = row_of(part, DEFAULT), row_of(part, name)
+    return Pairs(scpo, other) if name != DEFAULT and scpo.finished and other.finished else None
+
+
+def state_key(data: Collected, rows: Iterable[Row]) -> str:
+    """What the rows' estimators tell states apart by: the raw observation (anchor) or the shown state; – for none."""
+    found = {}
+    for run in (run for row in rows for run in row.finished):
+        estimator = (data.config(run).get("method") or {}).get("estimator") or {}
+        if estimator.get("name") in COMPARES_STATES:
+            data.used.add((run, "config.yaml"))
+            found[str(estimator.get("state_key", "anchor"))] = None  # absent: as it was before there was a choice
+    return ", ".join(found) or "–"
+
+
+def episode_counts(data: Collected, part: Section, panel: str) -> str:
+    """What was played at the last checkpoint, e.g. ``, 140 episodes at the last checkpoint``."""
+    runs = [run for row in part.rows for run in row.finished]
+    counts = {count for run in runs if (count := data.series(run, f"val/{panel}/episodes").last) is not None}
+    return f", {'/'.join(f'{count:.0f}' for count in sorted(counts))} episodes at the last checkpoint" if counts else ""
+
+
+def judged_by(panel: str) -> str:
+    """The metric by which a run's best checkpoint is chosen."""
+    return success_metric(panel)

@@ -1,0 +1,119 @@
+"""Runs as a sweep would leave them: real ids, records and configurations, with invented numbers.
+
+A number is a function of run, metric and step alone (:func:`invented`), so that a test may ask of every cell of a table
+which runs it must have come from.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scpo.schema import FAMILIES
+from sweeps.compose.identity import HASH_LENGTH, digest
+from sweeps.compose.matrix import expand
+
+STEPS = (0, 75, 150)
+EPISODES = {"valid_seen": 140, "valid_unseen": 134, "test": 500, "train_games": 64}
+NOT_STARTED = "not started"
+
+
+@dataclass(frozen=True)
+class Fabricated:
+    """One run of a row; ``config`` is what its config.yaml holds."""
+
+    row: str
+    label: str
+    id: str
+    config: dict[str, Any]
+    state: str = "DONE"
+
+    @property
+    def seed(self):
+        return self.config["seed"]
+
+    @property
+    def env(self):
+        env = self.config["env"]
+        return "webshop_paper" if env.get("setting") == "paper" else env["name"]
+
+    @property
+    def model(self):
+        return self.config["model"]["name"]
+
+    def changed(self, row=None, *, state=None, method=None, **values):
+        """Another run: ``values`` are dotted keys with __ for the dot, and a method that nobody knows may be named."""
+        config = json.loads(json.dumps(self.config))
+        for key, value in values.items():
+            *parents, last = key.split("__")
+            place = config
+            for parent in parents:
+                place = place[parent]
+            place[last] = value
+        if method:
+            config["method"]["name"] = method
+        row = row or method or self.row
+        head = f"{self.env}-{self.model.lower()}-{config['method']['name']}"
+        run_id = f"{head}-s{config['seed']}-{digest([row, config])[:HASH_LENGTH]}"
+        return Fabricated(row, method or self.label, run_id, config, state or self.state)
+
+
+def of_experiment(name, *overrides):
+    """The runs of an experiment in conf/, with the ids that its sweep gives them."""
+    cells = expand(name, overrides).cells
+    return [
+        Fabricated(cell.row.name, cell.row.label, cell.run_id, cell.config.model_dump(mode="json")) for cell in cells
+    ]
+
+
+def write_runs(runs_dir, runs, value=None):
+    """Their folders; ``value(run, metric, step)`` is :func:`invented` of the run's id by default."""
+    value = value or (lambda run, metric, step: invented(run.id, metric, step))
+    for run in runs:
+        if run.state != NOT_STARTED:
+            _write_run(Path(runs_dir) / run.id, run, value)
+
+
+def write_record(runs_dir, experiment, runs):
+    """``runs/experiments/<experiment>.json``."""
+    rows = {}
+    for run in runs:
+        entry = {"id": run.id, "env": run.env, "model": run.model, "seed": run.seed}
+        rows.setdefault((run.row, run.label), []).append(entry)
+    listed = [{"name": name, "label": label, "runs": entries} for (name, label), entries in rows.items()]
+    record = {"experiment": experiment, "title": experiment, "scale": runs[0].config["scale"], "rows": listed}
+    path = Path(runs_dir) / "experiments" / f"{experiment}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record))
+
+
+def invented(run_id, metric, step):
+    """A share in [0, 1)."""
+    text = f"{run_id} {metric} {step}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") % 100_003 / 100_003
+
+
+def metrics_of(run):
+    """The shares that a run of its environment logs."""
+    shop = run.config["env"]["name"] == "webshop"
+    names = (
+        ("success_rate", "score") if shop else ("success_rate", *(f"{one}/success_rate" for one in FAMILIES.values()))
+    )
+    return [f"val/{panel}/{name}" for panel in run.config["env"]["validation_panels"] for name in names]
+
+
+def _write_run(folder, run, value):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(yaml.dump(run.config, Dumper=yaml.CSafeDumper))
+    (folder / "status.json").write_text(
+        json.dumps({"state": run.state, "step": STEPS[-1], "commit": "0123456789abcdef"})
+    )
+    names = run.config["env"]["validation_panels"]
+    panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest()} for name in names}
+    (folder / "panels.json").write_text(json.dumps(panels))
+    episodes = {f"val/{name}/episodes": EPISODES[name] for name in names}
+    lines = ({"step": at} | episodes | {metric: value(run, metric, at) for metric in metrics_of(run)} for at in STEPS)
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
