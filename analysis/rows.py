@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.differences import same_games, told_apart
-from analysis.sources.run_records import ExperimentRecord, PlannedRun, PrimaryComparisons, Problem, Run
+from analysis.sources.run_records import ExperimentRecord, PlannedRun, PrimaryComparisons, Problem, Run, is_implied
 from scpo.tracking import State
 
 NOT_APPLICABLE = "n/a"
@@ -83,8 +83,12 @@ class Section:
     rows: tuple[Row, ...]
     commands: tuple[str, ...] = ()  # that make the missing runs
     families: tuple[Family, ...] = ()  # one for each experiment
-    sweeps: tuple[str, ...] = ()  # the experiments that a sweep can run again; a W&B project is none
     differs: str = ""
+
+    @property
+    def sweeps(self) -> tuple[str, ...]:
+        """The experiments that a sweep can run again; a W&B project or single runs are none."""
+        return tuple(name for name in self.experiments if not is_implied(name))
 
 
 def record_rows(record: ExperimentRecord, runs: Mapping[str, Run], env: str, model: str) -> tuple[Row, ...]:
@@ -180,14 +184,13 @@ class _Draft:
         known = [runs[run.id] for row in self.planned.values() for run in row.values() if run.id in runs]
         usual = next((run for run in known if run.setting == key[3]), None)
         rows = tuple(self._row(name, label, key[0], runs, usual) for name, label in self.labels.items())
-        swept = tuple(name for name, record in self.experiments.items() if not record.implied)
         families = tuple(
             Family(
                 name, record.title, tuple(row.name for row in record.rows if row.name in self.labels), record.primary
             )
             for name, record in self.experiments.items()
         )
-        return Section(*key, tuple(self.experiments), rows, tuple(self._commands(rows)), families, swept)
+        return Section(*key, tuple(self.experiments), rows, tuple(self._commands(rows)), families)
 
     def _row(self, name: str, label: str, scale: str, runs: Mapping[str, Run], usual: Run | None) -> Row:
         planned = [run for _, run in sorted(self.planned[name].items())]
@@ -232,7 +235,7 @@ def _settings(record: ExperimentRecord, runs: Mapping[str, Run]) -> dict[str, st
         found |= dict.fromkeys((run for _, run in here), usual.setting if usual else None)
         for row, run in known:
             found[run.id] = run.setting
-            if usual and not record.implied and _stands_beside(row, run, usual, known):
+            if usual and not is_implied(record.experiment) and _stands_beside(row, run, usual, known):
                 found[run.id] = usual.setting
     return found
 

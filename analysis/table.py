@@ -51,8 +51,8 @@ def difference(summary: Summary, factor: float = 100, digits: int = 1) -> Number
     """A mean difference with its 95 % Student-t interval, in percentage points; of one pair the difference alone."""
     if summary.n == 0:
         return NONE
-    bounds = tuple(_signed(factor * bound, digits) for bound in summary.interval()) if summary.n > 1 else None
-    return Number(_signed(factor * summary.mean, digits), interval=bounds and (bounds[0], bounds[1]))
+    low, high = (_signed(factor * bound, digits) for bound in summary.interval())
+    return Number(_signed(factor * summary.mean, digits), interval=(low, high) if summary.n > 1 else None)
 
 
 def _signed(value: float, digits: int) -> str:

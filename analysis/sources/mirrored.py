@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from analysis.sources import verl_agent_logs
 from analysis.sources.run_records import (
+    SINGLE,
     WANDB,
     ExperimentRecord,
     PlannedRow,
@@ -25,7 +26,6 @@ from scpo.errors import RecordError
 from scpo.schema import TUNING, method_label
 from scpo.tracking import State
 
-SINGLE = "single runs"  # of train.py, or copied here without their experiment
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
     "chronological": "chronological order",
@@ -113,7 +113,7 @@ def row_name(run: Run) -> str:
 
 def _record(source: str, scale: Any, rows: Mapping[str, list[Run]]) -> ExperimentRecord:
     planned = tuple(PlannedRow(name=name, label=_label(name, runs), runs=_planned(runs)) for name, runs in rows.items())
-    return ExperimentRecord(experiment=source, title=source, scale=scale, rows=planned, implied=True)
+    return ExperimentRecord(experiment=source, title=source, scale=scale, rows=planned)
 
 
 def _label(name: str, runs: list[Run]) -> str:

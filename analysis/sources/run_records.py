@@ -22,6 +22,12 @@ from scpo.tracking import State
 EXPERIMENTS = "experiments"
 LOGS = ("metrics.jsonl", "timing.jsonl")
 WANDB = "W&B "  # begins the name of an experiment that a W&B project stands for
+SINGLE = "single runs"  # of train.py, or copied here without their experiment
+
+
+def is_implied(experiment: str) -> bool:
+    """Whether an experiment was read off the runs alone: nobody asked for it by name."""
+    return experiment.startswith(WANDB) or experiment == SINGLE
 
 
 class _Lenient(BaseModel):
@@ -90,11 +96,10 @@ class ExperimentRecord(_Lenient):
     overrides: tuple[str, ...] = ()
     rows: tuple[PlannedRow, ...]
     primary: PrimaryComparisons | None = None
-    implied: bool = False  # read off the runs alone: nobody asked for them as an experiment
 
     def command(self, seeds: Iterable[int]) -> str | None:
         """What makes its runs of these seeds; None for what cannot be asked again."""
-        if self.implied:
+        if is_implied(self.experiment):
             project = self.experiment.removeprefix(WANDB)
             asked = self.experiment.startswith(WANDB) and "/" in project
             return f"python -m analysis figures --wandb {project} --refresh" if asked else None

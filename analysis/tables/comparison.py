@@ -64,7 +64,7 @@ def pairs(part: Section | None, name: str) -> Pairs | None:
 
 def state_key(data: Collected, rows: Iterable[Row]) -> str:
     """What the rows' estimators tell states apart by: the raw observation (anchor) or the shown state; – for none."""
-    found = {}
+    found: dict[str, None] = {}
     for run in (run for row in rows for run in row.finished):
         estimator = (data.config(run).get("method") or {}).get("estimator") or {}
         if estimator.get("name") in COMPARES_STATES:

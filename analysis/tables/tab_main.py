@@ -115,7 +115,8 @@ def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
 
 def _is_main(part: Section) -> bool:
     """An ablation alone, whose default is a row of the main table too, makes no main table."""
-    return bool(EXPERIMENTS & set(part.experiments)) or sum(map(is_method, part.rows)) > 1
+    methods = sum(map(is_method, part.rows))
+    return bool(EXPERIMENTS & set(part.experiments)) or methods > 1 or methods == len(part.rows)
 
 
 def _paper_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:

@@ -135,7 +135,7 @@ def test_a_run_of_no_experiment_is_there_under_its_methods_name(tmp_path):
     write_run(tmp_path / "runs", steps=4, state="RUNNING")
     assert main(["report", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
     data = embedded_data((tmp_path / "report.html").read_text())
-    assert [(run["label"], run["state"]) for run in data["runs"]] == [("scpo", "RUNNING")]
+    assert [(run["label"], run["state"]) for run in data["runs"]] == [("SCPO", "RUNNING")]
     assert data["missing"]
     assert data["groups"]["recorded"] == 0
 

@@ -58,20 +58,12 @@ def lines(data, scale):
         panels = ("train_games",) * 2 if trained else PANELS["valid_unseen" if unseen else "valid_seen"]
         setting = next((one for one in (SHORT, LONG) if one in block.title), "")
         size = re.search(r"1\.5B|7B|GPT-4o|Gemini|Closed", block.title)[0]
-        for kind, label, what, seeds, *cells in block.rows:
+        for kind, label, what, seeds, key, *cells in block.rows:
             assert kind in ("Prompting", "RL")
             assert label
             if what not in ("published", "quoted"):
-                yield (
-                    block.title,
-                    size,
-                    setting,
-                    panels,
-                    label,
-                    what,
-                    seeds,
-                    dict(zip(made.numbers, cells, strict=True)),
-                )
+                shown = dict(zip(made.numbers, cells, strict=True))
+                yield block.title, size, setting, panels, label, what, seeds, shown | {"key": key}
 
 
 def rows_of(runs, size, label):

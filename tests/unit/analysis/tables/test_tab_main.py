@@ -101,6 +101,12 @@ def test_an_ablation_alone_is_no_main_table(tmp_path):
         build(collect(tmp_path).at_scale("mini"))
 
 
+def test_a_run_of_train_py_stands_in_the_table(tmp_path):
+    logged(tmp_path, "scpo", 0, {0: 0.1, 40: 0.5}, overrides=SCPO)
+    (last, best) = rows(tmp_path, "mini")
+    assert (last["Method"], last["Seeds"], last["All mean"], best["All mean"]) == ("SCPO", "1/1", "50.0", "50.0")
+
+
 def test_best_is_one_checkpoint_for_all_columns(tmp_path):
     run = write_run(tmp_path)
     family = "val/valid_seen/pick_and_place_simple/success_rate"
