@@ -21,6 +21,10 @@ class Bounded(Generic[Key, Value]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def values(self) -> list[Value]:
+        """All entries, least recently used first."""
+        return list(self._entries.values())
+
     def get(self, key: Key) -> Value | None:
         """The entry, now the most recently used; None if absent."""
         if key not in self._entries:

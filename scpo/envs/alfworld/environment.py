@@ -73,7 +73,7 @@ class AlfworldEnvironment:
 
     def task(self, game_id: str) -> Task:
         """The panel entry of a game."""
-        return task_of(self.source.read(game_id))
+        return task_of(self.engine.game(game_id))
 
     def start(self, task: Task, slot: int) -> AlfworldEpisode:
         """Begin an episode. Siblings share what is known of the game; no slot needs an engine of its own.

@@ -1,24 +1,32 @@
 """The engine of a process: games by id, each with its cache of transitions, played on a bounded pool of lanes.
 
-Siblings of a group play the same game. They share its world, so a transition that one of them took is free for the
-others; and because a lane jumps to any state of its game, one lane serves them all, whatever order they step in.
+Siblings of a group play the same game. They share its graph, so a transition that one of them took is free for the
+others, and for all runs that share a cache folder; and because a lane jumps to any state of its game, one lane serves
+them all, whatever order they step in.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 from scpo.bounded import Bounded
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.grammar import read_grammar
-from scpo.envs.alfworld.engine.lanes import Lane, LanePool
-from scpo.envs.alfworld.engine.world import NOTHING_HAPPENS, State, World
+from scpo.envs.alfworld.engine.graph import Graph, State
+from scpo.envs.alfworld.engine.lanes import LanePool
+from scpo.envs.alfworld.engine.transition_store import TransitionStore
+from scpo.envs.alfworld.engine.world import NOTHING_HAPPENS, World
 from scpo.envs.alfworld.games.game import Game, GameSource
 from scpo.envs.alfworld.games.generated_games import GeneratedGames
 from scpo.envs.alfworld.games.official_games import OfficialGames
 from scpo.envs.alfworld.planning.translation_cache import TranslationStore
 from scpo.schema.env import AlfworldConfig
+
+_TEXTS = 1024  # games whose texts are remembered, 40 kB each: a panel reads them, and so does who opens them
 
 
 @dataclass(frozen=True)
@@ -26,35 +34,67 @@ class Limits:
     """How much an engine keeps in memory.
 
     Attributes:
-        games: Worlds with their transitions, about 0.15 MB each and 3 kB a state visited; scale=study plays 787.
-        states: States remembered of one game.
+        games: Games with their graphs, about 0.1 MB each and 0.5 kB a state visited. A training game of scale=study is
+            played once in a while, the 274 of validation again and again.
+        states: States remembered of one game, in memory and on disk.
         lanes: Loaded engine copies, about 2.5 MB each; more games in play than lanes cost a reload of 3 ms a miss.
+        unkept: New transitions after which they are written to disk.
     """
 
-    games: int = 1024
+    games: int = 448
     states: int = 4096
     lanes: int = 160
+    unkept: int = 2000
 
 
 @dataclass(frozen=True)
 class OpenGame:
-    """A game that can be played: its opening state and text."""
+    """A game that can be played: its opening state and text, and its graph. To open a known game needs no engine."""
 
     game: Game
-    world: World
+    graph: Graph
     start: State
     opening: str
+    make_world: Callable[[], World]
+
+    @cached_property
+    def world(self) -> World:
+        """What computes the transitions that nobody took yet."""
+        return self.make_world()
 
 
 class Engine:
     """Plays the games of a source with the stock engine's very texts, each transition computed once."""
 
-    def __init__(self, source: GameSource, translations: TranslationStore, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        source: GameSource,
+        translations: TranslationStore,
+        limits: Limits | None = None,
+        *,
+        transitions: Path | None = None,
+    ) -> None:
         self.source = source
         self._translations = translations
         self._limits = limits or Limits()
         self._games: Bounded[str, OpenGame] = Bounded(self._limits.games)
+        self._texts: Bounded[str, Game] = Bounded(_TEXTS)
         self._lanes = LanePool(self._limits.lanes)
+        self._store = TransitionStore(transitions, self._limits.states)
+        self._unkept = 0
+        weakref.finalize(self, _keep, self._store, self._games)
+
+    def game(self, game_id: str) -> Game:
+        """The game's content, read once.
+
+        Raises:
+            GameError: It cannot be read.
+        """
+        game = self._texts.get(game_id)
+        if game is None:
+            game = self.source.read(game_id)
+            self._texts.put(game_id, game)
+        return game
 
     def open(self, game_id: str) -> OpenGame:
         """The game, read and translated the first time.
@@ -64,33 +104,54 @@ class Engine:
         """
         opened = self._games.get(game_id)
         if opened is None:
-            assets()  # imports alfworld before anything else does, without touching the user's folders
-            game = self.source.read(game_id)
-            translation = self._translations.get(game.domain, game.problem)
-            world = World(translation, read_grammar(game.grammar), self._limits.states)
-            opened = OpenGame(game, world, *world.start(self._lanes.lane(game_id, translation)))
+            opened = self._open(self.game(game_id))
+            forgotten = self._games.evict()
+            if forgotten is not None:
+                self._store.keep(forgotten.game, forgotten.graph)
             self._games.put(game_id, opened)
         return opened
+
+    def _open(self, game: Game) -> OpenGame:
+        graph = self._store.get(game)
+        make_world = partial(_world, self._translations, game, graph)
+        if len(graph):
+            return OpenGame(game, graph, graph.state(0), graph.opening, make_world)
+        world = make_world()
+        start, graph.opening = world.start(self._lanes.lane(game.id, world.translation))
+        return OpenGame(game, graph, start, graph.opening, lambda: world)
 
     def step(self, opened: OpenGame, state: State, command: str) -> tuple[State, str]:
         """The state after a command and the answer to it; an inadmissible command changes nothing."""
         command = command.strip()
         if command not in state.operators:
             return state, NOTHING_HAPPENS
-        world = opened.world
-        key, answer = state.successors.get(command, (None, ""))
-        if key is not None:
-            following = world.known(key)
-            return following or world.visit(key, self._lane(opened)), answer
-        return world.step(state, command, self._lane(opened))
+        known = state.successors.get(command)
+        if known is not None:
+            return opened.graph.state(known[0]), known[1]
+        self._unkept += 1
+        if self._unkept > self._limits.unkept:
+            self._unkept = 0
+            self.keep()
+        return opened.world.step(state, command, self._lanes.lane(opened.game.id, opened.world.translation))
 
-    def _lane(self, opened: OpenGame) -> Lane:
-        return self._lanes.lane(opened.game.id, opened.world.translation)
+    def keep(self) -> None:
+        """Write what was learned of the games in memory; done now and then, and at the end of the process."""
+        _keep(self._store, self._games)
 
     def drop(self, game_id: str) -> None:
         """Forget a game and its lane, both of which an error may have left in an unknown state."""
         self._games.pop(game_id)
         self._lanes.drop(game_id)
+
+
+def _world(translations: TranslationStore, game: Game, graph: Graph) -> World:
+    assets()  # imports alfworld before anything else does, without touching the user's folders
+    return World(translations.get(game.domain, game.problem), read_grammar(game.grammar), graph)
+
+
+def _keep(store: TransitionStore, games: Bounded[str, OpenGame]) -> None:
+    for opened in games.values():
+        store.keep(opened.game, opened.graph)
 
 
 def open_engine(
@@ -102,4 +163,6 @@ def open_engine(
         GameError: Official games are asked for and not there.
     """
     source: GameSource = OfficialGames(data) if config.games == "official" else GeneratedGames(config.generated)
-    return Engine(source, TranslationStore(None if cache_dir is None else cache_dir / "translations"), limits)
+    if cache_dir is None:
+        return Engine(source, TranslationStore(None), limits)
+    return Engine(source, TranslationStore(cache_dir / "translations"), limits, transitions=cache_dir / "transitions")

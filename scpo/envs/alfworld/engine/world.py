@@ -1,18 +1,18 @@
-"""One game as a graph of states that grows as it is played: the transition cache that all siblings share.
+"""One game's engine: what a command does and says in a state that nobody tried it in before, and what a state admits.
 
-A game is deterministic, so a state is named by the facts in which it differs from the start, and a transition that one
-sibling took is free for the others. Only facts that some precondition, the goal or some text depends on count: having
-looked at a shelf changes a fact of the planner's but nothing that anyone can see, and makes no new state.
+A game is deterministic, so a state is named by the facts in which it differs from the start. Only facts that some
+precondition, the goal or some text depends on count: having looked at a shelf changes a fact of the planner's but
+nothing that anyone can see, and makes no new state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scpo.bounded import Bounded
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.facts import NEGATION, Facts, by_predicate
 from scpo.envs.alfworld.engine.grammar import Bindings, Grammar, Writer, queries, read_by
+from scpo.envs.alfworld.engine.graph import Graph, Key, State, coded
 from scpo.envs.alfworld.engine.lanes import Lane
 from scpo.envs.alfworld.planning.translation import Translation
 from scpo.envs.alfworld.planning.word_rows import Atom
@@ -20,71 +20,45 @@ from scpo.errors import GameError
 
 NOTHING_HAPPENS = "Nothing happens."
 
-Key = frozenset[int]
-"""``2 * v``: the atom of variable v is not as at the start. ``2 * v + 1``: an operator was the last to make it false.
-
-The stock engine records the second kind as a fact of its own (``not_...``), absent at the start; its texts ask for it.
-"""
-
-
-class State:
-    """A state of a game and what is known of it.
-
-    Attributes:
-        operators: The operator behind each admissible command.
-        won: Whether the goal holds.
-        successors: Key of the next state, and the answer, for each command that was tried. Keys and not states: a
-            state that was forgotten must not live on in its neighbours.
-    """
-
-    __slots__ = ("_admissible", "key", "operators", "successors", "won")
-
-    def __init__(self, key: Key, operators: dict[str, int], won: bool) -> None:
-        self.key = key
-        self.operators = operators
-        self.won = won
-        self.successors: dict[str, tuple[Key, str]] = {}
-        self._admissible: tuple[str, ...] | None = None
-
-    @property
-    def admissible(self) -> tuple[str, ...]:
-        """Admissible commands, sorted."""
-        if self._admissible is None:
-            self._admissible = tuple(sorted(self.operators))
-        return self._admissible
-
 
 class World:
-    """A game, its texts and the states visited so far (at most ``max_states`` are remembered)."""
+    """A game, its texts, and the graph of its states, which it makes grow."""
 
-    def __init__(self, translation: Translation, grammar: Grammar, max_states: int) -> None:
+    def __init__(self, translation: Translation, grammar: Grammar, graph: Graph) -> None:
         self.translation = translation
         self._grammar = grammar
+        self._graph = graph
         self._start_facts = by_predicate(translation.facts)
         self._entities = _entities(translation)
         self._tracked, self._tracked_negation = _tracked(translation, grammar)
         self._commands: dict[int, str] = {}
         self._said: dict[tuple[str, ...], str] = {}
         self._effects: dict[int, int] = {}
-        self._states: Bounded[Key, State] = Bounded(max_states)
         self._fluent = {atom[0] for atom in translation.atoms}
 
     def start(self, lane: Lane) -> tuple[State, str]:
         """The first state and the opening text."""
         key: Key = frozenset()
         opening = self._writer(key).write(self._grammar.rules["intro"][0].symbols, {})
-        return self.visit(key, lane), opening
+        return self._visit(key, coded(key), lane), opening
 
     def step(self, state: State, command: str, lane: Lane) -> tuple[State, str]:
         """What the engine answers to an admissible command that was not tried in this state before."""
         operator = state.operators[command]
         lane.move(self._flipped(state.key))
+        if operator not in self._effects:  # the state was read from a file
+            self._applicable(state.key, lane)
         key = self._after(state.key, lane.apply(operator, self._effects[operator]))
         lane.arrive(self._flipped(key))
         action, bindings = self._bindings(operator)
         answer = self._writer(key).write(self._grammar.actions[action].feedback, bindings)
-        state.successors[command] = key, answer
-        return self.visit(key, lane), answer
+        code = coded(key)
+        number = self._graph.find(code)
+        following = self._visit(key, code, lane) if number is None else self._graph.state(number)
+        number = self._graph.find(code)
+        if number is not None:
+            self._graph.learn(state, command, number, answer)
+        return following, answer
 
     def atoms(self, state: State) -> set[Atom]:
         """The atoms that hold in a state, of those that can change and that something depends on."""
@@ -92,17 +66,11 @@ class World:
         starts = zip(self.translation.atoms, self.translation.initial, strict=True)
         return {atom for variable, (atom, initial) in enumerate(starts) if initial != (variable in flipped)}
 
-    def known(self, key: Key) -> State | None:
-        """The state, if it is remembered."""
-        return self._states.get(key)
-
-    def visit(self, key: Key, lane: Lane) -> State:
-        """The state, asked from the engine if it is not remembered."""
-        state = self._states.get(key)
-        if state is None:
-            lane.move(self._flipped(key))
-            state = State(key, self._applicable(key, lane), lane.won())
-            self._states.put(key, state)
+    def _visit(self, key: Key, code: bytes, lane: Lane) -> State:
+        """A state that is not known, asked from the engine, and remembered where there is room."""
+        lane.move(self._flipped(key))
+        state = State(code, self._graph.offer(self._applicable(key, lane)), lane.won())
+        self._graph.add(state)
         return state
 
     def _applicable(self, key: Key, lane: Lane) -> dict[str, int]:

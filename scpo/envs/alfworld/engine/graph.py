@@ -1,0 +1,257 @@
+"""What is known of a game: the states that were visited, what each admits, and where its commands led.
+
+A game is deterministic, so this graph is a pure function of the game, whoever plays: siblings, runs and processes share
+it. It grows as the game is played and is kept as a few numbers a state (``pack``); states that were read from a file
+are made into objects only when a player reaches them.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Key = frozenset[int]
+"""``2 * v``: the atom of variable v is not as at the start. ``2 * v + 1``: an operator was the last to make it false.
+
+The stock engine records the second kind as a fact of its own (``not_...``), absent at the start; its texts ask for it.
+"""
+
+
+class Offer(NamedTuple):
+    """What a state admits: the operator behind each command, and the commands sorted. Many states share one."""
+
+    operators: Mapping[str, int]
+    admissible: tuple[str, ...]
+
+
+class State:
+    """A state of a game and what is known of it.
+
+    Attributes:
+        code: Its key in few bytes.
+        offer: What it admits.
+        won: Whether the goal holds.
+        successors: Number of the next state in the graph, and the answer, for each command that was tried. Numbers and
+            not states: what nobody reached in this process stays numbers.
+    """
+
+    __slots__ = ("code", "offer", "successors", "won")
+
+    def __init__(self, code: bytes, offer: Offer, won: bool) -> None:
+        self.code = code
+        self.offer = offer
+        self.won = won
+        self.successors: dict[str, tuple[int, str]] = {}
+
+    @property
+    def key(self) -> Key:
+        """The facts in which it differs from the start."""
+        return frozenset(array("i", self.code))
+
+    @property
+    def operators(self) -> Mapping[str, int]:
+        """The operator behind each admissible command."""
+        return self.offer.operators
+
+    @property
+    def admissible(self) -> tuple[str, ...]:
+        """Admissible commands, sorted."""
+        return self.offer.admissible
+
+
+def coded(key: Key) -> bytes:
+    """``State.code`` of a key."""
+    return array("i", sorted(key)).tobytes()
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A graph as it is kept.
+
+    Attributes:
+        texts: Answers, no two equal.
+        commands: Commands, no two equal.
+        offers: Numbers of command and operator in turn, for each offer.
+        numbers: Of all states: offer, won, size of the key, the key; then command, next state, text of each successor.
+        start_S: Where each state begins; and, last, where they end.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    offers: list[list[int]] = field(default_factory=list)
+    numbers: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    start_S: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.start_S) - 1
+
+    def state(self, number: int) -> NDArray[np.int32]:
+        """The numbers of a state."""
+        return self.numbers[self.start_S[number] : self.start_S[number + 1]]
+
+    def code(self, number: int) -> bytes:
+        """``State.code``."""
+        start = self.start_S[number] + 3
+        return self.numbers[start : start + self.numbers[start - 1]].tobytes()
+
+
+class Graph:
+    """The states of a game that are known, at most ``most_states``, numbered; 0 is the start.
+
+    Attributes:
+        opening: The text that the game begins with; empty of a game that nobody opened yet.
+        new: Successors that were added since it was read.
+    """
+
+    def __init__(self, most_states: int, opening: str = "", packed: _Packed | None = None) -> None:
+        self.opening = opening
+        self.new = 0
+        self._most_states = most_states
+        self._packed = packed or _Packed()
+        self._states: list[State | None] = [None] * len(self._packed)
+        self._numbers: dict[bytes, int] | None = None
+        self._offers: dict[int, Offer] = {}
+        self._shared: dict[tuple[tuple[str, int], ...], Offer] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def state(self, number: int) -> State:
+        """The state of that number."""
+        state = self._states[number]
+        if state is None:
+            state = self._states[number] = self._unpacked(number)
+        return state
+
+    def find(self, code: bytes) -> int | None:
+        """The number of a state; None if it is not known."""
+        if self._numbers is None:
+            self._numbers = {self._code(number): number for number in range(len(self))}
+        return self._numbers.get(code)
+
+    def add(self, state: State) -> int | None:
+        """Number a state that is not known; None if there is no room for more."""
+        number = len(self)
+        if number >= self._most_states or self.find(state.code) is not None:
+            return None
+        assert self._numbers is not None  # noqa: S101 (for mypy: `find` has made it)
+        self._states.append(state)
+        self._numbers[state.code] = number
+        return number
+
+    def offer(self, operators: dict[str, int]) -> Offer:
+        """The one offer of these commands."""
+        content = tuple(operators.items())
+        offer = self._shared.get(content)
+        if offer is None:
+            offer = self._shared[content] = Offer(operators, tuple(sorted(operators)))
+        return offer
+
+    def learn(self, state: State, command: str, number: int, answer: str) -> None:
+        """Remember where a command leads from a state."""
+        if command not in state.successors:
+            state.successors[command] = number, answer
+            self.new += 1
+
+    def absorb(self, other: Graph) -> None:
+        """Learn what ``other`` has seen of the same game in this process."""
+        for state in list(filter(None, other._states)):
+            mine = self._same(state)
+            for command, (number, answer) in state.successors.items():
+                successor = self._same(other.state(number))
+                following = None if successor is None else self.find(successor.code)
+                if mine is not None and following is not None:
+                    self.learn(mine, command, following, answer)
+
+    def _same(self, state: State) -> State | None:
+        number = self.find(state.code)
+        if number is None:
+            number = self.add(State(state.code, self.offer(dict(state.operators)), state.won))
+        return None if number is None else self.state(number)
+
+    def _code(self, number: int) -> bytes:
+        state = self._states[number]
+        return self._packed.code(number) if state is None else state.code
+
+    def _unpacked(self, number: int) -> State:
+        packed = self._packed
+        offer, won, size, *rest = packed.state(number).tolist()
+        state = State(packed.code(number), self._unpacked_offer(offer), bool(won))
+        after = rest[size:]
+        for command, following, text in zip(after[::3], after[1::3], after[2::3], strict=True):
+            state.successors[packed.commands[command]] = following, packed.texts[text]
+        return state
+
+    def _unpacked_offer(self, number: int) -> Offer:
+        offer = self._offers.get(number)
+        if offer is None:
+            content = self._packed.offers[number]
+            commands = [self._packed.commands[command] for command in content[::2]]
+            offer = self._offers[number] = self.offer(dict(zip(commands, content[1::2], strict=True)))
+        return offer
+
+    def to_bytes(self) -> bytes:
+        """The whole graph, compressed."""
+        packer = _Packer(self._packed)
+        for number, state in enumerate(self._states):
+            packer.rows.append(self._packed.state(number) if state is None else packer.row(state))
+        tables: dict[str, Any] = {"opening": self.opening, "texts": list(packer.texts)}
+        tables |= {"commands": list(packer.commands), "offers": packer.offers}
+        sizes = np.array([len(packer.rows), *map(len, packer.rows)], dtype="<i4")
+        numbers = np.concatenate([sizes, *packer.rows]).astype("<i4")
+        return zlib.compress(json.dumps(tables).encode() + b"\n" + numbers.tobytes(), level=1)
+
+
+class _Packer:
+    """Numbers of states, with tables that go on from those that were read: rows of states that stayed packed hold."""
+
+    def __init__(self, packed: _Packed) -> None:
+        self.texts = {text: number for number, text in enumerate(packed.texts)}
+        self.commands = {command: number for number, command in enumerate(packed.commands)}
+        self.offers = [list(content) for content in packed.offers]
+        self._known = {tuple(content): number for number, content in enumerate(packed.offers)}
+        self._of: dict[int, int] = {}
+        self.rows: list[NDArray[np.int32]] = []
+
+    def row(self, state: State) -> NDArray[np.int32]:
+        """See ``_Packed.numbers``."""
+        key = array("i", state.code)
+        row = [self._offer(state.offer), int(state.won), len(key), *key]
+        for command, (number, answer) in state.successors.items():
+            row += self._command(command), number, self.texts.setdefault(answer, len(self.texts))
+        return np.array(row, dtype=np.int32)
+
+    def _command(self, command: str) -> int:
+        return self.commands.setdefault(command, len(self.commands))
+
+    def _offer(self, offer: Offer) -> int:
+        number = self._of.get(id(offer))
+        if number is None:
+            content = [part for command, op in offer.operators.items() for part in (self._command(command), op)]
+            number = self._of[id(offer)] = self._known.setdefault(tuple(content), len(self.offers))
+            if number == len(self.offers):
+                self.offers.append(content)
+        return number
+
+
+def graph_of(data: bytes, most_states: int) -> Graph:
+    """The graph that ``Graph.to_bytes`` kept.
+
+    Raises:
+        ValueError, KeyError, zlib.error: It is none.
+    """
+    tables, numbers = zlib.decompress(data).split(b"\n", 1)
+    content = json.loads(tables)
+    all_numbers = np.frombuffer(numbers, dtype="<i4").astype(np.int32)
+    count = int(all_numbers[0])
+    start_S = np.zeros(count + 1, np.int64)
+    np.cumsum(all_numbers[1 : count + 1], out=start_S[1:])
+    packed = _Packed(content["texts"], content["commands"], content["offers"], all_numbers[count + 1 :], start_S)
+    return Graph(most_states, content["opening"], packed)
