@@ -3,6 +3,8 @@ ifneq (,$(filter 3.7% 3.80,$(MAKE_VERSION)))
 $(error GNU make 3.81 or newer is needed, this is $(MAKE_VERSION): install a newer one, then give the same command again)
 endif
 DEMO ?= +experiment=demo scale=study
+# What `make study` runs, in this order: what was named first, then the rest.
+STUDY ?= main_table ablation controls scorers singletons sweep_alpha group_size hosts further_methods
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
@@ -23,7 +25,7 @@ SIZE := --download 640 --disk 2400
 VERL_SIZE := --download 765 --disk 2500
 
 .PHONY: help setup demo test test-slow test-slurm test-browser test-verl test-verl-vllm setup-verl setup-vllm lint figures \
-  report bench bench-shaper clean
+  report bench bench-shaper clean study study-quick
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -91,6 +93,17 @@ lint: setup ## style, types and layers
 	@echo "mypy: up to 2 minutes the first time"
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Shell: each of the study's experiments, with the overrides $(1); those that are finished take a second.
+run_study = for name in $(STUDY); do $(BIN)/python sweep.py +experiment=$$name scale=study $(1) || exit 1; done
+
+study: setup ## the laptop study: 20 paired seeds of every row, then docs/study.md (hours; Ctrl-C stops, it goes on from there)
+	@$(call run_study,)
+	$(BIN)/python -m analysis study
+
+study-quick: setup ## the same with three seeds, into paper_figures/study_quick
+	@$(call run_study,'seeds=[0,1,2]')
+	$(BIN)/python -m analysis study --archive paper_figures/study_quick --page paper_figures/study_quick/study.md
 
 figures: setup ## every table and figure, from the runs in runs/
 	$(BIN)/python -m analysis figures

@@ -1,4 +1,4 @@
-"""``python -m analysis figures|report``: tables, figures and the report page from the records of runs."""
+"""``python -m analysis figures|report|study``: tables, figures, the report page and the study's from records of runs."""
 
 import argparse
 import logging
@@ -7,6 +7,7 @@ import sys
 from rich.console import Console
 from rich.markup import escape
 
+from analysis.answers import study_command as study
 from analysis.build import Report, build_from, builders
 from analysis.command_line import add_places, collected, tell_result
 from analysis.report import command as report
@@ -49,6 +50,9 @@ def _parser() -> argparse.ArgumentParser:
     page = commands.add_parser("report", help="one self-contained page with everything that was recorded")
     report.add_options(page)
     page.set_defaults(run=report.run)
+    answers = commands.add_parser("study", help="rebuild docs/study.md from its archive and the runs made since")
+    study.add_options(answers)
+    answers.set_defaults(run=study.run)
     return parser
 
 

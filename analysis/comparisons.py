@@ -103,10 +103,15 @@ def against(
 ) -> list[Comparison]:
     """Every other row of a section minus the reference (``reverse``: the reference minus the row), highest first."""
     base = next((row for row in part.rows if row.name == reference and row.finished), None)
-    rows = [row for row in distinct(part) if base and row.finished and row.finished != base.finished]
+    rows = [row for row in distinct(part) if base and row.finished and row.finished != base.finished and _alike(row)]
     pairs = [(base, row) if reverse else (row, base) for row in rows if base]
     found = corrected([compare(data, part, first, second, measure) for first, second in pairs])
     return sorted((one for one in found if one.difference.summary.n), key=lambda one: -one.difference.summary.mean)
+
+
+def _alike(row: Row) -> bool:
+    """Whether a row differs from the section's others in its method, its scorer with it, and in nothing else."""
+    return not row.differs or (row.differs.startswith("scorer") and ";" not in row.differs)
 
 
 def distinct(part: Section) -> list[Row]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.comparisons import HIGHER, LOWER, Comparison, against, distinct, effect_text
+from analysis import names
+from analysis.comparisons import HIGHER, LOWER, Comparison, against, distinct
 from analysis.families import with_note
 from analysis.measures import MEASURES
 from analysis.missing import missing_runs
@@ -14,7 +15,7 @@ from analysis.rows import Row, Section
 from analysis.seed_statistics import Summary, summarise
 from analysis.sources.collect import Collected
 from analysis.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, Drawing, house_style
-from analysis.table import Block, Number, Table, number, percent
+from analysis.table import NONE, Block, Number, Table, difference, number, percent
 
 SCALE = "study"
 HEIGHT, LINE = 1.15, 0.165  # inches: the figure without rows, and what each row adds
@@ -137,15 +138,20 @@ def _draw_precision(axis: Axes, effects: Sequence[Effect]) -> None:
 
 def _numbers(part: Section, effects: Sequence[Effect]) -> Table:
     return Table(
-        words=("Row", "Seeds", *(f"Minus {label} (points)" for label in REFERENCES.values())),
-        numbers=("Credited steps", *(f"Shorten the plan, {label} (%)" for label, _, _ in PRECISION.values())),
-        blocks=(Block(f"{part.scale} scale, {part.env}, {part.model}", tuple(map(_line, effects))),),
+        words=("Row", "Seeds"),
+        numbers=(
+            *(f"Minus {label} (points)" for label in REFERENCES.values()),
+            "Credited steps",
+            *(f"Shorten the plan, {label} (%)" for label, _, _ in PRECISION.values()),
+        ),
+        blocks=(Block(names.place(part.scale, part.env, part.model), tuple(map(_line, effects))),),
         caption=with_note(CAPTION, part.scale),
         label=f"tab:study-effects-{part.scale}",
     )
 
 
 def _line(effect: Effect) -> tuple[str | Number, ...]:
-    texts = (effect_text(of[name]) if name in (of := effect.differences) else "–" for name in REFERENCES)
+    found = effect.differences
+    cells = (difference(found[name].difference.summary) if name in found else NONE for name in REFERENCES)
     shares = (percent(effect.credit[metric]) for metric in PRECISION)
-    return (effect.row.label, effect.row.count, *texts, number(effect.credit[STEPS], 1, 2), *shares)
+    return (effect.row.label, effect.row.count, *cells, number(effect.credit[STEPS], 1, 2), *shares)

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from analysis.comparisons import MAIN, compare, effect_text
+from analysis.comparisons import MAIN, compare
 from analysis.families import with_note
 from analysis.measures import LEVELS, MEASURES, Measure, by_seed, held_out, steps_to, success_at
 from analysis.missing import missing_runs
+from analysis.names import place
 from analysis.rows import Family, Row, Section
 from analysis.seed_statistics import summarise
 from analysis.sources.collect import Collected
-from analysis.table import NONE, Block, Number, Table, number
+from analysis.table import NONE, Block, Number, Table, difference, number
 
 SCALE = "study"
 MOST_STEPS = 4  # columns of success at a step
@@ -34,10 +35,10 @@ def build(data: Collected) -> Table:
     ready.sort(key=lambda item: item[1].experiment != MAIN)
     measures = _measures(data, ready[0][2])
     return Table(
-        words=("Row", "Seeds", *(f"Minus {label}" for label in REFERENCES.values())),
-        numbers=tuple(measure.label for measure in measures),
+        words=("Row", "Seeds"),
+        numbers=(*(f"minus {label}" for label in REFERENCES.values()), *(measure.label for measure in measures)),
         blocks=tuple(
-            Block(_title(data, part, family), tuple(_line(data, part, row, measures) for row in rows))
+            Block(_title(part, family), tuple(_line(data, part, row, measures) for row in rows))
             for part, family, rows in ready
         ),
         caption=with_note(CAPTION, ready[0][0].scale),
@@ -58,23 +59,22 @@ def _measures(data: Collected, rows: Sequence[Row]) -> list[Measure]:
     return [*(MEASURES[name] for name in AREAS), *map(success_at, chosen), *map(steps_to, LEVELS)]
 
 
-def _title(data: Collected, part: Section, family: Family) -> str:
-    several = len({(one.env, one.model, one.setting) for one in data.sections}) > 1
-    setting = f", setting {part.setting}" if several else ""
-    return f"{family.title}: {part.scale} scale, {part.env}, {part.model}{setting}"
+def _title(part: Section, family: Family) -> str:
+    apart = f", with {part.differs}" if part.differs else ""
+    return f"{family.title}: {place(part.scale, part.env, part.model)}{apart}"
 
 
 def _line(data: Collected, part: Section, row: Row, measures: Sequence[Measure]) -> tuple[str | Number, ...]:
     return (row.label, row.count, *_differences(data, part, row), *(_cell(data, row, one) for one in measures))
 
 
-def _differences(data: Collected, part: Section, row: Row) -> Iterator[str]:
+def _differences(data: Collected, part: Section, row: Row) -> Iterator[Number]:
     for name in REFERENCES:
         reference = next((one for one in part.rows if one.name == name and one.finished), None)
         if reference is None or reference.finished == row.finished:
-            yield "–"
+            yield NONE
         else:
-            yield effect_text(compare(data, part, row, reference, MEASURES["validation_area"]))
+            yield difference(compare(data, part, row, reference, MEASURES["validation_area"]).difference.summary)
 
 
 def _cell(data: Collected, row: Row, measure: Measure) -> Number:

@@ -1,0 +1,67 @@
+"""What the credit was like in the study's runs, and whether its precision goes with a gain."""
+
+import math
+from collections.abc import Iterator
+
+from analysis.comparisons import against, distinct
+from analysis.measures import MEASURES
+from analysis.rows import Row, Section
+from analysis.seed_statistics import Summary, summarise
+from analysis.sources.collect import Collected
+
+FEWEST_ROWS = 5  # for a rank correlation
+COLUMNS = {
+    "credit/steps": ("credited steps a failed trajectory", 1, 2),
+    "credit/aux_mean": ("auxiliary reward a step", 1, 4),
+    "credit/effective": ("of the credit reaches an advantage, %", 100, 1),
+    "credit/exact": ("credited steps equal the reference's, %", 100, 1),
+    "credit/precision": ("credited steps that shorten the plan, %", 100, 1),
+    "credit/precision_uncredited": ("uncredited ones of the same trajectories, %", 100, 1),
+}
+
+
+def credit_lines(data: Collected) -> Iterator[str]:
+    """A section of the page: a table of the rows that gave credit, and what it says about precision."""
+    rows = [(part, row) for part in data.sections for row in distinct(part) if _mean(data, row, "credit/steps").n]
+    if not rows:
+        return
+    yield "## How much credit, where, and does its precision predict a gain?\n"
+    yield f"| row | seeds | {' | '.join(label for label, _, _ in COLUMNS.values())} |"
+    yield f"|{' --- |' * (len(COLUMNS) + 2)}"
+    for _, row in rows:
+        yield f"| {row.label} | {row.count} | {' | '.join(_cell(data, row, metric) for metric in COLUMNS)} |"
+    yield ""
+    for part in data.sections:
+        yield from _precision_and_gain(data, part)
+
+
+def _mean(data: Collected, row: Row, metric: str) -> Summary:
+    return summarise(data.series(run, metric).mean for run in row.finished)
+
+
+def _cell(data: Collected, row: Row, metric: str) -> str:
+    found, (_, factor, digits) = _mean(data, row, metric), COLUMNS[metric]
+    return f"{factor * found.mean:.{digits}f}" if found.n else "–"
+
+
+def _precision_and_gain(data: Collected, part: Section) -> Iterator[str]:
+    """Over the rows of a section: rank correlation of credit's precision above that of other steps, and the gain."""
+    gains = {
+        one.first.name: one.difference.summary.mean for one in against(data, part, "gigpo", MEASURES["validation_area"])
+    }
+    points = []
+    for row in distinct(part):
+        credited, beside = (_mean(data, row, f"credit/precision{kind}") for kind in ("", "_uncredited"))
+        if row.name in gains and credited.n and beside.n:
+            points.append((credited.mean - beside.mean, gains[row.name]))
+    if len(points) < FEWEST_ROWS:
+        return
+    from scipy.stats import spearmanr
+
+    found = spearmanr(*zip(*points, strict=True))
+    if math.isfinite(found.statistic):
+        yield (
+            f"Over the {len(points)} rows with credit, the rank correlation of credit's precision (credited minus "
+            f"uncredited) with the gain over GiGPO is {found.statistic:+.2f} (p = {found.pvalue:.2f}; rows share seeds "
+            "and GiGPO's runs, so this is a description, not a test)."
+        )

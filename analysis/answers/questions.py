@@ -1,0 +1,138 @@
+"""What the study is asked, which comparisons answer it, and the sentences that their numbers make."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from analysis.comparisons import HIGHER, LOWER, NOT_RUN, OPEN, Comparison, compare, corrected, effect_text, primary
+from analysis.measures import MEASURES
+from analysis.rows import Row, Section
+from analysis.sources.collect import Collected
+
+MEASURE = MEASURES["validation_area"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, the comparisons (each the first row minus the second) that answer it, and what makes their runs."""
+
+    text: str
+    pairs: tuple[tuple[str, str], ...]
+    experiment: str
+
+    @property
+    def command(self) -> str:
+        """What runs its rows."""
+        return f"python sweep.py +experiment={self.experiment} scale=study"
+
+
+def _each(rows: Sequence[str], reference: str) -> tuple[tuple[str, str], ...]:
+    return tuple((row, reference) for row in rows)
+
+
+QUESTIONS = (
+    Question(
+        "Does SCPO help over GiGPO, which it wraps, and with which scorer?",
+        _each(("scpo", "scpo_lexical", "scpo_minilm"), "gigpo"),
+        "main_table",
+    ),
+    Question("What does GiGPO add to GRPO?", (("gigpo", "grpo"),), "main_table"),
+    Question(
+        "Is it the order, the monotonicity, the longest reference?",
+        tuple(("scpo", row) for row in ("chronological", "no_monotonicity", "shortest_reference")),
+        "ablation",
+    ),
+    Question(
+        "Is matched credit better than the same amount on random steps, or spread evenly?",
+        tuple(("scpo", row) for row in ("random_match", "uniform_bonus")),
+        "controls",
+    ),
+    Question("Algorithm 2, or the matcher of the paper's prose?", (("scpo", "forward_matcher"),), "controls"),
+    Question(
+        "Does it help to compare steps that are alone in their anchor group with all steps of their group?",
+        (("scpo_group_step", "scpo"), ("gigpo_group_step", "gigpo"), ("scpo_group_step", "gigpo_group_step")),
+        "singletons",
+    ),
+    Question(
+        "How large may the credit be?", _each(("alpha_01", "alpha_025", "alpha_1", "alpha_2"), "scpo"), "sweep_alpha"
+    ),
+    Question(
+        "Does it help more where there are few siblings?",
+        (("scpo_4", "gigpo_4"), ("scpo", "gigpo"), ("scpo_16", "gigpo_16")),
+        "group_size",
+    ),
+    Question(
+        "Does it help other hosts?",
+        (("scpo_gigpo", "gigpo"), ("scpo_hgpo", "hgpo"), ("scpo_g2po", "g2po")),
+        "hosts",
+    ),
+)
+
+
+def answers(data: Collected, question: Question) -> list[Comparison]:
+    """Its comparisons that have two pairs of seeds or more.
+
+    What an experiment named before its runs keeps the correction of its family; the others are corrected together.
+    """
+    named = {(one.first.name, one.second.name): one for family in reversed(primary(data).values()) for one in family}
+    rest = corrected([one for one in _compared(data, question) if (one.first.name, one.second.name) not in named])
+    found = {(one.first.name, one.second.name): one for one in rest} | named
+    return [found[pair] for pair in question.pairs if pair in found and found[pair].reading != NOT_RUN]
+
+
+def _compared(data: Collected, question: Question) -> Iterator[Comparison]:
+    for first, second in question.pairs:
+        for part in data.sections:
+            if rows := _both(part, first, second):
+                yield compare(data, part, *rows, MEASURE)
+                break
+
+
+def _both(part: Section, first: str, second: str) -> tuple[Row, Row] | None:
+    rows = {row.name: row for row in part.rows if row.finished}
+    return (rows[first], rows[second]) if first in rows and second in rows else None
+
+
+def sentence(one: Comparison) -> str:
+    """What a comparison says, by its corrected test."""
+    first, second = one.first.label, one.second.label
+    shown = f"{effect_text(one)} {one.measure.difference_unit} of {one.measure.label}, {one.pairs} seeds"
+    if one.reading == HIGHER:
+        return f"**{first} is ahead of {second}**: {shown}."
+    if one.reading == LOWER:
+        return f"**{first} is behind {second}**: {shown}."
+    return f"{first} and {second} are not told apart: {shown}; {_how_far(one)}."
+
+
+def _how_far(one: Comparison) -> str:
+    largest = one.measure.factor * max(map(abs, one.difference.interval))
+    seeds = one.seeds_needed
+    more = (
+        f"{seeds} seeds would find a difference as large as the observed one" if seeds else "no number of seeds helps"
+    )
+    if seeds is None and one.difference.summary.mean:
+        more = "over a thousand seeds would find a difference as small as the observed one"
+    return f"by this interval it is at most {largest:.1f} {one.measure.difference_unit}; {more}"
+
+
+def headline(found: Sequence[Comparison]) -> str:
+    """The first question's answer in a line: what is ahead, or how small the difference must be."""
+    if not found:
+        return "No pair of SCPO and GiGPO has finished yet."
+    ahead = [one for one in found if one.reading == HIGHER]
+    behind = [one for one in found if one.reading == LOWER]
+    parts = [f"{one.first.label} beats {one.second.label} by {_size(one)}" for one in ahead]
+    parts += [f"{one.second.label} beats {one.first.label} by {_size(one)}" for one in behind]
+    parts += [
+        f"{one.first.label} and {one.second.label} are not told apart ({effect_text(one)})" for one in _open(found)
+    ]
+    return "; ".join(parts) + "."
+
+
+def _open(found: Sequence[Comparison]) -> list[Comparison]:
+    return [one for one in found if one.reading == OPEN]
+
+
+def _size(one: Comparison) -> str:
+    low, high = sorted(one.measure.factor * abs(bound) for bound in one.difference.interval)
+    mean = one.measure.factor * abs(one.difference.summary.mean)
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}] {one.measure.difference_unit}"

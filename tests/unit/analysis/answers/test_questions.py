@@ -1,0 +1,62 @@
+"""The sentences that the study's numbers make, whichever way they fall."""
+
+import pytest
+
+from analysis.answers.questions import QUESTIONS, answers, headline, sentence
+from analysis.sources.collect import collect
+from sweeps.compose.matrix import expand
+from tests.support.study_runs import rising, write_study
+
+MAIN = {"main_table": ("scpo", "scpo_lexical", "gigpo", "grpo")}
+PRIMARY = {"main_table": (("scpo", "gigpo"), ("scpo_lexical", "gigpo"), ("gigpo", "grpo"))}
+FIRST, HOST, ABLATION = QUESTIONS[:3]
+
+
+def study(tmp_path, scpo, lexical=0.8, seeds=(0, 1, 2, 3)):
+    curves = {
+        "scpo": lambda seed: rising(scpo, 0.004 * (seed % 2)),
+        "scpo_lexical": lambda seed: rising(lexical, 0.004 * (seed % 3)),
+        "gigpo": lambda seed: rising(0.8, 0.004 * (seed // 2)),
+        "grpo": lambda seed: rising(0.6),
+    }
+    write_study(tmp_path, MAIN, curves, seeds=seeds, primary=PRIMARY)
+    return collect(tmp_path).at_scale("study")
+
+
+def test_a_method_that_is_ahead_is_said_to_be(tmp_path):
+    found = answers(study(tmp_path, scpo=0.9), FIRST)
+    assert sentence(found[0]).startswith("**SCPO is ahead of GIGPO**: +5.0 [")
+    assert sentence(found[0]).endswith("points of area under validation, 4/4 seeds.")
+    assert headline(found).startswith("SCPO beats GIGPO by 5.0 [")
+
+
+def test_a_method_that_is_behind_is_the_headline_too(tmp_path):
+    found = answers(study(tmp_path, scpo=0.7), FIRST)
+    assert sentence(found[0]).startswith("**SCPO is behind GIGPO**: −5.0 [−")
+    assert headline(found).startswith("GIGPO beats SCPO by 5.0 [")
+
+
+def test_what_is_open_says_how_large_it_can_be_and_what_it_would_take(tmp_path):
+    found = answers(study(tmp_path, scpo=0.8), FIRST)
+    said = sentence(found[0])
+    assert said.startswith("SCPO and GIGPO are not told apart: ")
+    assert "by this interval it is at most" in said
+    assert "are not told apart" in headline(found)
+
+
+def test_named_comparisons_keep_the_correction_of_their_family(tmp_path):
+    data = study(tmp_path, scpo=0.9)
+    (host,) = answers(data, HOST)
+    assert host.p > host.difference.p  # of three that were named
+
+
+def test_a_question_without_runs_has_no_answer(tmp_path):
+    assert answers(study(tmp_path, scpo=0.9), ABLATION) == []
+    assert answers(study(tmp_path / "one", scpo=0.9, seeds=(0,)), FIRST) == []
+    assert headline([]) == "No pair of SCPO and GiGPO has finished yet."
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.experiment)
+def test_a_question_asks_for_rows_that_its_experiment_has(question):
+    rows = {row.name for row in expand(question.experiment, ["scale=study"]).experiment.rows}
+    assert {name for pair in question.pairs for name in pair} <= rows

@@ -1,0 +1,85 @@
+"""``python -m analysis study``: runs become an archive, the archive a page; again from the archive alone."""
+
+import shutil
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.answers.document import page
+from analysis.answers.study_command import ARCHIVE, PAGE
+from analysis.sources.archive import is_archive
+from analysis.sources.collect import collect
+from tests.support.run_records import ROOT
+from tests.support.sketches import sketch
+from tests.support.study_runs import rising, write_study, write_study_run
+
+EXPERIMENTS = {"main_table": ("scpo", "gigpo", "grpo")}
+CURVES = {
+    "scpo": lambda seed: rising(0.85, 0.004 * (seed % 2)),
+    "gigpo": lambda seed: rising(0.8, 0.004 * (seed // 2)),
+    "grpo": lambda seed: rising(0.6, 0.002 * seed),
+}
+CREDIT = {"scpo": {"credit/steps": 1.5, "credit/precision": 0.1, "credit/precision_uncredited": 0.2}}
+
+
+def command(folder, *runs):
+    words = [word for path in runs for word in ("--runs", str(path))]
+    return main(["study", *words, "--archive", str(folder / "study"), "--page", str(folder / "study.md")])
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    sketch(monkeypatch)
+    write_study(tmp_path / "runs", EXPERIMENTS, CURVES, credit=CREDIT)
+    return tmp_path / "runs"
+
+
+def test_the_page_from_the_archive_alone_is_the_page_from_the_runs(runs, tmp_path, monkeypatch, capsys):
+    assert command(tmp_path, runs) == 0
+    assert "SCPO − GIGPO +" in capsys.readouterr().out
+    first = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and runs not in path.parents}
+    shutil.rmtree(runs)
+    monkeypatch.chdir(tmp_path)  # no folder runs here
+    assert command(tmp_path) == 0
+    assert {path: path.read_bytes() for path in first} == first
+    assert {path.name for path in first} >= {"study.md", "metrics.parquet", "fig_study_curves.png"}
+
+
+def test_the_page_says_where_its_numbers_come_from_and_what_is_missing(runs, tmp_path):
+    write_study_run(runs, "grpo", 3, rising(0.6))
+    experiments = {"main_table": ("scpo", "gigpo", "grpo")}
+    write_study_run(runs, "gigpo", 3, rising(0.6), state="FAILED")
+    write_study(runs, experiments, CURVES, seeds=(0, 1, 2, 3), credit=CREDIT)
+    command(tmp_path, runs)
+    text = (tmp_path / "study.md").read_text()
+    assert "- 11 finished runs" in text
+    assert "0123456 (11 runs)" in text
+    assert "a processor (11 runs)" in text
+    assert "GIGPO 3/4" in text
+    assert "`python sweep.py +experiment=main_table scale=study 'seeds=[3]'`" in text
+    assert "3/4 seeds" in text
+    assert "Not run yet: `python sweep.py +experiment=ablation scale=study`" in text
+    assert "| SCPO | 4/4 | 1.50 |" in text
+
+
+def test_the_demo_and_runs_with_other_overrides_are_no_part_of_it(runs, tmp_path):
+    write_study(runs, {"demo": ("scpo", "gigpo")}, CURVES, seeds=(7, 8))
+    assert command(tmp_path, runs) == 0
+    data = collect(tmp_path / "study")
+    assert {run.head.seed for run in data.by_id.values()} == {0, 1, 2}
+    assert [record.experiment for record in data.experiments] == ["main_table"]
+
+
+def test_no_run_of_the_study_is_one_line(tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    assert command(tmp_path, tmp_path / "runs") == 1
+    assert "make study-quick" in capsys.readouterr().out
+    assert command(tmp_path, tmp_path / "nowhere") == 1
+    assert "there is no folder" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not is_archive(ROOT / ARCHIVE), reason="needs docs/study: python -m analysis study")
+def test_the_committed_page_is_what_its_archive_gives():
+    data = collect(ROOT / ARCHIVE).at_scale("study")
+    figures = [path.stem for path in (ROOT / ARCHIVE).glob("fig_*.png")]
+    assert (ROOT / PAGE).read_text() == page(data, figures)
