@@ -1,4 +1,4 @@
-"""``python -m analysis figures|report|study``: tables, figures, the report page and the study's from records of runs."""
+"""``python -m analysis figures|report|study``: tables, figures, the report page, the study's, from records of runs."""
 
 import argparse
 import logging
