@@ -110,8 +110,9 @@ def against(
 
 
 def _alike(row: Row) -> bool:
-    """Whether a row differs from the section's others in its method, its scorer with it, and in nothing else."""
-    return not row.differs or (row.differs.startswith("scorer") and ";" not in row.differs)
+    """Whether a row differs from the section's others in its method, its scorer with it, and in nothing else told."""
+    told = [one for one in row.differs.split("; ") if one and not one.endswith("more settings")]
+    return all(one.startswith("scorer") for one in told)
 
 
 def distinct(part: Section) -> list[Row]:
