@@ -10,7 +10,7 @@ from tests.support.study_runs import rising, write_study
 EXPERIMENTS = {
     "ablation": ("scpo", "chronological"),
     "main_table": ("scpo", "gigpo", "grpo"),
-    "scorers": ("scpo_lexical", "gigpo"),
+    "scorers": ("scpo", "scpo_lexical", "gigpo"),
 }
 CURVES = {
     "scpo": lambda seed: rising(0.9, 0.01 * (seed % 2)),
