@@ -82,7 +82,7 @@ AccountingStorageHost=127.0.0.1
 AccountingStoragePort=16819
 AccountingStoragePass=$HOME_DIR/munge/socket
 AccountingStorageTRES=gres/gpu
-NodeName=$NODE NodeAddr=127.0.0.1 Port=16818 CPUs=$CPUS RealMemory=4000 Gres=gpu:a800:$GPUS State=UNKNOWN
+NodeName=$NODE NodeAddr=127.0.0.1 Port=16818 CPUs=$CPUS RealMemory=600000 Gres=gpu:a800:$GPUS State=UNKNOWN
 PartitionName=gpu Nodes=$NODE Default=YES MaxTime=1-00:00:00 State=UP PriorityTier=1 GraceTime=20
 PartitionName=urgent Nodes=$NODE MaxTime=1-00:00:00 State=UP PriorityTier=10 PreemptMode=OFF
 CONF

@@ -11,13 +11,13 @@ from rich.table import Table
 from scpo.progress import about
 from scpo.schema import Experiment, LocalLauncher, RunConfig
 from scpo.tracking import State
-from sweeps.compose.gpu_hours import PAPER_GPUS, gpu_hours, hours
+from sweeps.compose.gpu_hours import duration
 from sweeps.compose.matrix import Matrix
-from sweeps.local.slot_pool import slots_for
+from sweeps.compose.resources import cost_lines, resources
+from sweeps.local.slot_pool import refused_here, slots_for
 from sweeps.records.past_times import PastTimes
 from sweeps.records.reconcile import Action, Decision, Observed
 from sweeps.records.run_process import Outcome, tail
-from sweeps.slurm.submission import Submission
 from sweeps.terminal import coloured, say, say_markup, wide
 
 
@@ -42,48 +42,34 @@ def show_matrix(
     """The run matrix of a dry run: row, axes, id, state, what would be done."""
     title = f"{matrix.experiment.title}, scale={matrix.scale}: {len(matrix.runs)} runs"
     past = PastTimes(Path(next(iter(matrix.runs.values())).machine.runs_dir))
-    cost_of = "GPU-h" if matrix.scale == "paper" else "min"
-    table = Table(
-        "row",
-        "env",
-        "model",
-        "seed",
-        "run",
-        "state",
-        cost_of,
-        "would",
-        title=escape(title),
-        title_justify="left",
-        box=None,
-    )
+    time = "hours" if matrix.scale == "paper" else "min"
+    columns = ("row", "env", "model", "seed", "run", "state", "GPUs", time, "would")
+    table = Table(*columns, title=escape(title), title_justify="left", box=None)
     for cell in matrix.cells:
         config, decision = cell.config, decisions[cell.run_id]
         axes = (config.env.benchmark, config.model.name, str(config.seed))
-        cost = _cost(config, past)
+        needs = (str(resources(config).all_gpus), _time(config, past))
         would = f"{decision.action} ({decision.why})"
-        table.add_row(escape(cell.row.label), *axes, cell.run_id, coloured(seen[cell.run_id].state), cost, would)
+        table.add_row(escape(cell.row.label), *axes, cell.run_id, coloured(seen[cell.run_id].state), *needs, would)
     wide(console).print(table)
     todo = [config for run_id, config in matrix.runs.items() if decisions[run_id].action is Action.START]
-    total, unknown = gpu_hours(matrix.runs.values())
-    if total:
-        rest = f"; {unknown} runs without a figure" if unknown else ""
-        say(
-            console,
-            f"about {total:,.0f} GPU-hours, of which {gpu_hours(todo)[0]:,.0f} still to start{rest} "
-            "(4 x A800, from the paper's SCPO runs: appendix A.2)",
-        )
-    if matrix.scale != "paper" and todo:
+    for line in cost_lines(list(matrix.runs.values()), todo):
+        say(console, line)
+    if matrix.scale != "paper" and todo and not _refused(todo):
         say(console, _time_here(todo, past))
     show_notes(console, matrix.notes)
 
 
-def _cost(config: RunConfig, past: PastTimes) -> str:
-    """GPU-hours of the paper's machine, or minutes of this one; empty where neither is known."""
-    known = hours(config)
-    if known is not None:
-        return f"{known * PAPER_GPUS:g}"
-    seconds = None if config.scale == "paper" else past.seconds(config)
+def _time(config: RunConfig, past: PastTimes) -> str:
+    """Hours by the paper or an estimate, or minutes of this machine; empty where nothing is known."""
+    if config.scale == "paper":
+        return str(duration(config) or "")
+    seconds = past.seconds(config)
     return "" if seconds is None else f"{seconds / 60:.1f}"
+
+
+def _refused(todo: Sequence[RunConfig]) -> bool:
+    return isinstance(todo[0].launcher, LocalLauncher) and refused_here(todo) is not None
 
 
 def _time_here(todo: Sequence[RunConfig], past: PastTimes) -> str:
@@ -96,13 +82,6 @@ def _time_here(todo: Sequence[RunConfig], past: PastTimes) -> str:
         return f"{count}; how long is unknown: none of this kind and size was finished on this machine yet"
     rest = f"; {unknown} more without a figure" if unknown else ""
     return f"{count}: {about(seconds)} in {slots} slots, as runs of their kind took on this machine{rest}"
-
-
-def show_sbatch(console: Console, submission: Submission, text: str) -> None:
-    """What sbatch would be given for an array of runs."""
-    count = len(submission.runs)
-    console.print(f"\n{count} jobs of at most {submission.limit_min / 60:g} h; sbatch would read:", highlight=False)
-    say(console, text)
 
 
 def show_submitted(console: Console, ids: Sequence[str], experiment: str) -> None:

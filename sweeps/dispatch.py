@@ -16,16 +16,18 @@ from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
 from sweeps.compose.overrides import Request, options
 from sweeps.local.progress_board import ProgressBoard
-from sweeps.local.slot_pool import Pool, slots_for
+from sweeps.local.slot_pool import Pool, refused_here, slots_for
 from sweeps.records import manifest
 from sweeps.records import run_folders as store
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, Observed, reconcile
 from sweeps.records.run_process import Outcome
+from sweeps.slurm.cluster_settings import read_site
 from sweeps.slurm.launcher import Cluster
 from sweeps.slurm.observer import Observer
+from sweeps.slurm.preview import show_submissions
 from sweeps.slurm.scheduler import Scheduler, Slurm
-from sweeps.slurm.submission import Sbatch, call_sbatch, sbatch_text
+from sweeps.slurm.submission import Sbatch, by_request, call_sbatch
 
 
 @dataclass
@@ -61,8 +63,10 @@ def preview(console: Console, request: Request) -> int:
     show.show_matrix(console, matrix, seen, plan)
     starts = {run_id: config for run_id, config in matrix.runs.items() if plan[run_id].action is Action.START}
     if isinstance(launcher, SlurmLauncher) and starts:
-        for submission in Cluster(launcher, runs_dir(matrix), observer.scheduler, call_sbatch).planned(starts):
-            show.show_sbatch(console, submission, sbatch_text(submission))
+        cluster = Cluster(launcher, runs_dir(matrix), observer.scheduler, call_sbatch)
+        show_submissions(console, list(cluster.planned(starts)))
+    elif starts and (reason := refused_here(list(starts.values()))):
+        show.show_notes(console, [f"would be refused on this machine: {reason}"])
     return EXIT_DONE
 
 
@@ -71,6 +75,7 @@ def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
     show.show_notes(console, matrix.notes)
     if isinstance(launcher_of(matrix), SlurmLauncher):
         return submit(console, matrix, Slurm(), call_sbatch)
+    slots_for(list(matrix.runs.values()))  # refuses what this machine cannot run, before a folder is made
     with store.driver_lock(runs_dir(matrix)):
         found = _open(console, matrix, Observer(Slurm()))
     starts = found.planned(Action.START)
@@ -95,6 +100,7 @@ def submit(console: Console, matrix: Matrix, scheduler: Scheduler, sbatch: Sbatc
     """
     launcher = launcher_of(matrix)
     assert isinstance(launcher, SlurmLauncher)  # noqa: S101 (for mypy; `dispatch` chose by it)
+    by_request(matrix.runs, launcher, read_site(launcher.site))  # refuses what fits no job, before a folder is made
     observer = Observer(scheduler)
     with store.driver_lock(runs_dir(matrix)):
         found = _open(console, matrix, observer)

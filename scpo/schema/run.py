@@ -56,24 +56,31 @@ class MachineConfig(Strict):
 
 
 class LocalLauncher(Strict):
-    """A slot pool. ``slots`` None: one for each ``gpus_per_run`` GPUs or, without any, ``machine.threads`` cores."""
+    """A slot pool. ``gpus_per_run`` None: as many as the run that needs most of them.
+
+    ``slots`` None: one for each ``gpus_per_run`` GPUs or, where runs use none, for each ``machine.threads`` cores.
+    """
 
     name: Literal["local"]
     slots: PositiveInt | None
-    gpus_per_run: PositiveInt
+    gpus_per_run: PositiveInt | None
     max_failures: PositiveInt
 
 
 class SlurmLauncher(Strict):
-    """One Slurm job a run, in arrays. ``time_h`` None: from what the paper's run of that kind took.
+    """One Slurm job a run, in arrays of jobs that ask for the same.
 
+    ``gpus`` (of a node), ``cpus``: None: what the run needs. ``gpu_gb``: memory of one of the cluster's GPUs; a run
+    that needs more is refused. ``time_h`` None: from what the paper's run of that kind took, or an estimate.
     ``warn_s``: how long before its time limit a job is told to checkpoint. ``site``: the file with the cluster's own
-    settings. ``max_timeouts``: a run that was cut off by its limit this often is requeued, then it has failed.
+    settings, or the name of a preset. ``max_timeouts``: a run that was cut off by its limit this often *without getting
+    on* is requeued, then it has failed.
     """
 
     name: Literal["slurm"]
-    gpus: NonNegativeInt
-    cpus: PositiveInt
+    gpus: NonNegativeInt | None
+    cpus: PositiveInt | None
+    gpu_gb: PositiveFloat
     parallelism: PositiveInt
     time_h: PositiveFloat | None
     warn_s: PositiveInt

@@ -68,9 +68,13 @@ class VerlSettings(Strict):
     """How verl spreads the work over a machine. It is part of what a run is: verl's order of rows depends on it.
 
     ``gpus`` are those of a node, data-parallel ranks of the update; ``tensor_parallel`` of them share a rollout
-    engine, which may fill ``engine_memory`` of each. ``engine`` hf is Hugging Face generate, on the CPU and for tests.
-    ``agent_workers`` processes hold the environments. When nothing of a rollout arrives for ``stall_s`` seconds, the
-    run stops. ``overrides`` are words of verl's own command line; they come last.
+    engine, which may fill ``engine_memory`` of each and, with ``free_cache``, gives it back during the update.
+    ``engine`` hf is Hugging Face generate, on the CPU and for tests. ``attention`` of the update: flash needs the
+    package flash-attn; sdpa goes without and takes the logits in pieces (verl's fused kernels); auto: flash where it is
+    installed. ``offload_training``: weights and optimizer wait in the host's memory while they are not needed.
+    ``agent_workers`` processes hold the environments. When nothing of a rollout arrives for ``stall_s`` seconds, or
+    the engine does not take new weights for so long, the run stops. ``overrides`` are words of verl's own command line;
+    they come last.
     """
 
     gpus: PositiveInt
@@ -82,9 +86,22 @@ class VerlSettings(Strict):
     free_cache: bool
     offload_reference: bool
     gradient_checkpointing: bool
+    attention: Literal["auto", "flash", "sdpa"] = Field(default="auto", exclude_if=lambda one: one == "auto")
+    offload_training: bool = Field(default=False, exclude_if=lambda one: not one)
     agent_workers: PositiveInt
     stall_s: PositiveInt
     overrides: tuple[str, ...]
+
+    @model_validator(mode="after")
+    def _engines_share_the_gpus_evenly(self) -> Self:
+        ranks = self.gpus * self.nodes
+        if ranks % self.tensor_parallel or (self.nodes > 1 and self.gpus % self.tensor_parallel):
+            allowed = [one for one in range(1, self.gpus + 1) if self.gpus % one == 0]
+            raise ValueError(
+                f"trainer.verl.tensor_parallel={self.tensor_parallel} does not divide the {ranks} GPUs "
+                f"(trainer.verl.gpus x nodes); allowed: {', '.join(map(str, allowed))}. For one GPU: trainer=verl_1gpu"
+            )
+        return self
 
 
 class VerlTrainer(TrainerSettings):

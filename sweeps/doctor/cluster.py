@@ -3,15 +3,14 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from scpo.errors import ConfigError
 from scpo.findings import Finding, error, ok, warning
 from scpo.schema import SlurmLauncher
 from sweeps.doctor.subject import Subject
-from sweeps.slurm.cluster_settings import Site, read_site
-from sweeps.slurm.submission import by_limit
+from sweeps.slurm.cluster_settings import read_site
+from sweeps.slurm.submission import Request, by_request
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
 TIMEOUT_S = 20
@@ -29,12 +28,14 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
         return
     yield from _accounting()
     try:
-        site = read_site(Path(launcher.site))
-        limits = by_limit({str(place): config for place, config in enumerate(subject.configs)}, launcher, site)
+        site = read_site(launcher.site)
+        requests = by_request({str(place): config for place, config in enumerate(subject.configs)}, launcher, site)
     except ConfigError as failure:
         yield error("slurm job", str(failure), "launcher.site=<your copy of slurm/site.yaml>, launcher.time_h=<hours>")
         return
-    yield from _partition(launcher, site, max(limits) / 60)
+    for partition in dict.fromkeys(request.partition for request in requests):
+        asked = [request for request in requests if request.partition == partition]
+        yield from _partition(launcher, partition, asked)
 
 
 def _accounting() -> Iterator[Finding]:
@@ -47,8 +48,7 @@ def _accounting() -> Iterator[Finding]:
         yield warning("slurm accounting", f"sacct: {output or f'exit status {code}'}", fix)
 
 
-def _partition(launcher: SlurmLauncher, site: Site, asked_h: float) -> Iterator[Finding]:
-    name = site.partition
+def _partition(launcher: SlurmLauncher, name: str | None, asked: Sequence[Request]) -> Iterator[Finding]:
     code, output = _call("sinfo", "--noheader", *(["--partition", name] if name else []), "--format", FIELDS)
     rows = [line.split("|") for line in output.splitlines() if line.count("|") == FIELDS.count("|")]
     if code != 0:
@@ -62,27 +62,29 @@ def _partition(launcher: SlurmLauncher, site: Site, asked_h: float) -> Iterator[
             check, "the cluster has no such partition", f"partition: <one that sinfo shows>, in {launcher.site}"
         )
         return
-    yield from _fits(check, launcher, asked_h, rows)
+    yield from _fits(check, asked, rows)
 
 
-def _fits(check: str, launcher: SlurmLauncher, asked_h: float, rows: list[list[str]]) -> Iterator[Finding]:
+def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterator[Finding]:
     if all(available != "up" for _, available, *_ in rows):
         yield error(check, f"is {rows[0][1]}", "another partition, or wait")
         return
     wrong = False
     cores, gpus = max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows), max(_gpus_in(row[4]) for row in rows)
-    if cores < launcher.cpus:
+    asked_cores, asked_gpus = (max(getattr(one.resources, name) for one in asked) for name in ("cpus", "gpus"))
+    if cores < asked_cores:
         wrong = True
-        yield error(check, f"nodes have {cores} cores, a job asks for {launcher.cpus}", f"launcher.cpus={cores}")
-    if gpus < launcher.gpus:
+        yield error(check, f"nodes have {cores} cores, a job asks for {asked_cores}", f"launcher.cpus={cores}")
+    if gpus < asked_gpus:
         wrong = True
-        yield error(
-            check, f"nodes have {gpus} GPUs, a job asks for {launcher.gpus}", "another partition or launcher.gpus"
-        )
-    longest = max(_hours(row[2]) for row in rows)
+        fix = "another partition, or trainer=verl_1gpu" if asked_gpus > 1 else "another partition"
+        yield error(check, f"nodes have {gpus} GPUs, a job asks for {asked_gpus}", fix)
+    longest, asked_h = max(_hours(row[2]) for row in rows), max(one.limit_min for one in asked) / 60
     if asked_h > longest:
         wrong = True
-        yield warning(check, f"allows {longest:g} h, a job asks for {asked_h:g} h", f"launcher.time_h={longest:g}")
+        yield warning(
+            check, f"allows {longest:g} h, a job asks for {asked_h:g} h", f"max_time_h: {longest:g}, in launcher.site"
+        )
     if not wrong:
         yield ok(check, f"up, {cores} cores and {gpus} GPUs a node, {longest:g} h")
 

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from scpo.errors import ScpoError
 from scpo.findings import Finding, Level, error
-from sweeps.doctor import cluster, deep, machine, model_files, packages, services
+from sweeps.doctor import cluster, deep, gpu_path, machine, model_files, packages, services
 from sweeps.doctor.subject import Subject, read_subject
 from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED
 from sweeps.terminal import say, say_markup
@@ -21,6 +21,11 @@ QUICK: dict[str, Check] = {
     "cpus": machine.check_cpus,
     "memory": machine.check_memory,
     "gpus": machine.check_gpus,
+    "gpu memory": gpu_path.check_gpu_memory,
+    "driver": gpu_path.check_driver,
+    "flash-attn": gpu_path.check_attention,
+    "cores for Ray": gpu_path.check_ray_cores,
+    "sockets": gpu_path.check_sockets,
     "disk": machine.check_disk,
     "run folder": machine.check_run_folder,
     "slurm": cluster.check_slurm,

@@ -4,23 +4,23 @@ import contextlib
 import fcntl
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
+from scpo.memory import GIB
 from scpo.schema import HuggingFaceModel, LocalLauncher
 from scpo.tracking.atomic import write_bytes
-from sweeps.doctor.needs import GIB, PROCESS_GIB, disk_gib, rounded, training_gib
+from sweeps.doctor.needs import PROCESS_GIB, disk_gib, rounded, training_gib
+from sweeps.doctor.nvidia import installed_gpus
 from sweeps.doctor.subject import Subject
-from sweeps.local.slot_pool import slots_for
+from sweeps.local.slot_pool import refused_here, slots_for
 
 CGROUP, MEMINFO, MOUNTS = Path("/sys/fs/cgroup"), Path("/proc/meminfo"), Path("/proc/self/mounts")
 NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "cifs", "ceph", "fuse.sshfs", "9p")
 VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
 MIN_INODES = 10_000
-TIMEOUT_S = 20
 
 
 def check_cpus(subject: Subject) -> Iterator[Finding]:
@@ -45,7 +45,7 @@ def check_memory(subject: Subject) -> Iterator[Finding]:
     if not isinstance(subject.first.launcher, LocalLauncher):
         return
     free, slots = _free_memory_gib(), _slots(subject)
-    on_gpu = bool(_gpus()) and subject.first.machine.device != "cpu"
+    on_gpu = bool(installed_gpus()) and subject.first.machine.device != "cpu"
     models = [0.0 if on_gpu else training_gib(config) or 0.0 for config in subject.configs]
     needed = slots * (PROCESS_GIB + max(models))
     text = f"{rounded(free)} free; {slots} at a time need at least {rounded(needed)}"
@@ -97,21 +97,14 @@ def check_gpus(subject: Subject) -> Iterator[Finding]:
     """The GPUs of this machine and their memory against the largest model."""
     if not isinstance(subject.first.launcher, LocalLauncher):
         return
-    gpus = _gpus()
+    gpus = installed_gpus()
     large = any(isinstance(config.model, HuggingFaceModel) for config in subject.configs)
     if not gpus:
         yield _without_gpu(subject, large)
         return
     yield ok("gpus", ", ".join(f"{name} {rounded(gib)}" for name, gib in gpus))
-    smallest = min(gib for _, gib in gpus)
-    for config in subject.configs:
-        needed = training_gib(config)
-        share = config.trainer.verl.gpus if config.trainer.name == "verl" else 1
-        if needed is None:
-            yield warning("gpu memory", f"{config.model.name}: unknown size", "see that it fits")
-        elif needed / share > smallest:
-            text = f"{config.model.name} needs at least {rounded(needed / share)} a GPU, there is {rounded(smallest)}"
-            yield error("gpu memory", text, "a smaller model, larger GPUs, or trainer=verl over more of them")
+    if reason := refused_here(subject.configs):
+        yield error("gpus", reason, "what it says, or a machine with more")
 
 
 def _without_gpu(subject: Subject, large: bool) -> Finding:
@@ -168,14 +161,3 @@ def _free_memory_gib() -> float:
         limit = int((CGROUP / "memory.max").read_text())
         free = min(free, limit - int((CGROUP / "memory.current").read_text()))
     return free / GIB
-
-
-def _gpus() -> list[tuple[str, float]]:
-    """Name and total memory (GiB) of each GPU, as the driver tells them."""
-    command = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    rows = [line.rsplit(",", 1) for line in done.stdout.splitlines() if "," in line]
-    return [(name.strip(), float(mib) / 1024) for name, mib in rows] if done.returncode == 0 else []

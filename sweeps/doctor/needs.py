@@ -1,31 +1,13 @@
 """What a run needs of a machine, estimated from its configuration. Lower bounds: activations come on top."""
 
 import math
-import re
-from pathlib import Path
 
-from scpo.schema import ApiModel, ChoiceModel, HuggingFaceModel, ModelConfig, RunConfig, TinyModel
+from scpo.memory import GIB, parameters
+from scpo.schema import HuggingFaceModel, RunConfig
 
-GIB = 1 << 30
 PROCESS_GIB = 1.4  # peak of a mini run: 0.95 GiB on ALFWorld, 1.3 GiB on WebShop, measured with scale=mini
 LOGS_GIB = 0.05  # logs and diagnostics of a mini run: 16 MB with its checkpoints
 BYTES = {"float32": 4, "bfloat16": 2}
-
-
-def parameters(model: ModelConfig) -> float | None:
-    """How many parameters a model has: from its shape, its files or its name; None if nothing tells."""
-    if isinstance(model, ApiModel):
-        return 0
-    if isinstance(model, ChoiceModel):
-        return model.table_rows * (model.width + 1) + (model.width + 2) * model.hidden_size + model.width + 1
-    if isinstance(model, TinyModel):
-        per_layer = 4 * model.hidden_size**2 + 3 * model.hidden_size * model.intermediate_size
-        return model.layers * per_layer
-    sizes = [path.stat().st_size for path in Path(model.path).glob("*.safetensors")]
-    if sizes:
-        return sum(sizes) / 2  # released in bfloat16
-    named = re.search(r"(\d+(?:\.\d+)?)B\b", f"{model.path} {model.name}")
-    return float(named.group(1)) * 1e9 if named else None
 
 
 def training_gib(config: RunConfig) -> float | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scpo.schema import RunConfig, Search
+from scpo.schema import RunConfig, Search, required
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import parse_all, read_request
@@ -12,7 +12,7 @@ from sweeps.compose.overrides import parse_all, read_request
 
 @dataclass(frozen=True)
 class Subject:
-    """The configurations that are about to run, one for each environment, model and kind of method, and how many runs.
+    """The configurations that are about to run, one for each environment, model and kind of work, and how many runs.
 
     ``search`` is None for a run or an experiment.
     """
@@ -52,8 +52,8 @@ def _distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:
     """Runs that differ in seed or in settings of a method only need the same of a machine."""
     seen = set()
     for config in configs:
-        kind = config.method.kind
-        key = (config.env.model_dump_json(), config.model.model_dump_json(), config.scorer.model_dump_json(), kind)
+        parts = (config.env, config.model, config.scorer, config.trainer)
+        key = (*(part.model_dump_json() for part in parts), config.method.kind, required(config.method))
         if key not in seen:
             seen.add(key)
             yield config

@@ -11,6 +11,7 @@ from typing import Protocol
 from scpo.errors import ConfigError, ScpoError
 from scpo.schema import LocalLauncher, RunConfig
 from scpo.tracking import JsonLines, RunFolder, State
+from sweeps.compose.resources import resources, trains_in_verl
 from sweeps.records.provenance import visible_gpus
 from sweeps.records.run_process import Outcome, RunProcess
 from sweeps.records.stop_signals import CountsSignals
@@ -122,18 +123,52 @@ class Pool(CountsSignals):
 
 
 def slots_for(configs: Sequence[RunConfig]) -> list[Slot]:
-    """A slot for each ``gpus_per_run`` of the visible GPUs or, without any, for each ``machine.threads`` cores.
+    """A slot for each ``gpus_per_run`` of the visible GPUs or, where runs use none, for each ``machine.threads`` cores.
 
-    ``slots`` of the launcher, if given, replaces that number; more slots than GPUs share them in turn.
+    ``gpus_per_run`` None: as many as the run that needs most of them. ``slots`` of the launcher, if given, replaces the
+    number of slots; more slots than GPUs share them in turn.
+
+    Raises:
+        ConfigError: A run needs more GPUs than this machine shows.
     """
     machine, launcher = configs[0].machine, configs[0].launcher
     if not isinstance(launcher, LocalLauncher):
         raise ConfigError(f"launcher.name={launcher.name}: the pool of this machine is launcher=local")
     gpus = visible_gpus() if machine.device != "cpu" else []
-    size = launcher.gpus_per_run
-    if size > len(gpus) > 0:
-        raise ConfigError(f"launcher.gpus_per_run={size}: this machine shows {len(gpus)} GPUs ({', '.join(gpus)})")
+    largest = max(configs, key=lambda config: resources(config).all_gpus)
+    _check_gpus(largest, gpus, launcher.gpus_per_run)
+    size = launcher.gpus_per_run or max(1, resources(largest).all_gpus)
     shares = [",".join(gpus[at : at + size]) for at in range(0, len(gpus) - size + 1, size)]
     cores = len(os.sched_getaffinity(0))
     number = min(len(configs), launcher.slots or len(shares) or max(1, cores // machine.threads))
     return [Slot(index, shares[index % len(shares)] if shares else None) for index in range(number)]
+
+
+def refused_here(configs: Sequence[RunConfig]) -> str | None:
+    """Why this machine cannot run these, for who only looks; None: it can."""
+    try:
+        slots_for(configs)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> None:
+    """A run gets all its GPUs, or the command that fits is told before anything starts."""
+    needed, shown = resources(config).all_gpus, f"this machine shows {len(gpus)} GPUs ({', '.join(gpus)})"
+    if given is not None and given > len(gpus) > 0:
+        raise ConfigError(f"launcher.gpus_per_run={given}: {shown}")
+    if not trains_in_verl(config):
+        return
+    if gpus and given is not None and given < needed:
+        raise ConfigError(
+            f"launcher.gpus_per_run={given}, and a run with trainer.verl.gpus={needed} needs {needed}: leave "
+            "launcher.gpus_per_run out, or trainer=verl_1gpu"
+        )
+    if needed > max(1, len(gpus)) or (needed and config.machine.device == "cpu"):
+        fitting = "trainer=verl_1gpu (one 80 GB card), " if gpus else ""
+        raise ConfigError(
+            f"{config.model.name} with method={config.method.name} wants {needed} GPUs (trainer.verl.gpus x nodes), "
+            f"{shown if gpus else 'this machine shows none'}; here: {fitting}trainer=verl_cpu (for tests); on a "
+            "cluster: launcher=slurm_a800x4"
+        )

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from sweeps.compose.gpu_hours import gpu_hours
+from scpo.schema import SlurmLauncher
+from sweeps.compose.identity import run_id
+from sweeps.compose.resources import cost_lines
+from sweeps.local.slot_pool import refused_here
 from sweeps.search.plan import Plan
 from sweeps.search.proposals import first
 from sweeps.search.space import Params, describe
+from sweeps.slurm.launcher import Cluster
+from sweeps.slurm.preview import show_submissions
+from sweeps.slurm.scheduler import Slurm
+from sweeps.slurm.submission import call_sbatch
 from sweeps.terminal import say, wide
 
 if TYPE_CHECKING:
@@ -31,6 +38,12 @@ def preview(console: Console, plan: Plan) -> None:
     for number, params in enumerate(first(plan, PREVIEWED)):
         say(console, f"trial {number}: {shown(params)}")
     say(console, f"folder: {plan.folder}" + (" (there already)" if plan.folder.exists() else ""))
+    launcher, runs_dir = plan.base.launcher, Path(plan.base.machine.runs_dir)
+    if isinstance(launcher, SlurmLauncher):  # every trial is submitted by itself, and asks for the same
+        cluster = Cluster(launcher, runs_dir, Slurm(), call_sbatch)
+        show_submissions(console, list(cluster.planned({run_id(plan.base): plan.base})))
+    elif reason := refused_here([plan.base]):
+        say(console, f"note: would be refused on this machine: {reason}")
 
 
 def opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> None:
@@ -38,9 +51,9 @@ def opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> No
     seeds = ", ".join(map(str, plan.seeds))
     say(console, f"{plan.search.title}, scale={plan.scale}: {plan.trials} settings x seeds {seeds}")
     say(console, f"maximised: mean of {plan.metric} at the last step; sampler: {plan.search.sampler.name}")
-    total, _ = gpu_hours([plan.base] * plan.trials * len(plan.seeds))
-    if total:
-        say(console, f"at most {total:,.0f} GPU-hours (4 x A800, from the paper's SCPO runs: appendix A.2)")
+    runs = [plan.base] * plan.trials * len(plan.seeds)
+    for line in cost_lines(runs, runs):
+        say(console, line)
     if trials:
         say(console, f"so far: {counts(trials)}")
 

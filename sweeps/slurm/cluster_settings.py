@@ -1,37 +1,93 @@
-"""``slurm/site.yaml``: what differs between clusters."""
+"""``slurm/site.yaml``: what differs between clusters. Only that needs to stand in it; presets hold common cases."""
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
-from pydantic import PositiveFloat, ValidationError
+from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError
 
 from scpo.errors import ConfigError
 from scpo.strict import Strict
 from sweeps.compose.explanations import explain_validation
 
+PRESETS = Path(__file__).resolve().parents[2] / "slurm" / "presets"
+
 
 class Site(Strict):
-    """Settings of a cluster; None leaves one to the cluster's default. ``more`` holds further sbatch options."""
+    """Settings of a cluster; None leaves one to the cluster's default.
 
-    partition: str | None
-    account: str | None
-    qos: str | None
-    constraint: str | None
-    gres: str | None
-    memory_gb: PositiveFloat | None
-    max_time_h: PositiveFloat
-    setup: tuple[str, ...]
-    more: dict[str, Any]
+    ``cpu_partition``: of jobs without a GPU (None: ``partition``). ``gres``: the name of its GPUs where it does not
+    know --gpus-per-node, or of a type; each job's number is added. ``memory_gb``: auto is what the run needs by
+    estimate, 0 the whole node. ``max_time_h``: the longest limit that the partition allows. ``more`` holds further
+    sbatch options.
+    """
+
+    partition: str | None = None
+    cpu_partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    gres: str | None = None
+    memory_gb: NonNegativeFloat | Literal["auto"] | None = "auto"
+    max_time_h: PositiveFloat = 24.0
+    setup: tuple[str, ...] = ()
+    more: dict[str, Any] = Field(default_factory=dict)
+
+    def partition_for(self, gpus: int) -> str | None:
+        """Where a job with so many GPUs goes."""
+        return self.partition if gpus else self.cpu_partition or self.partition
+
+    def gpu_flags(self, gpus: int) -> dict[str, Any]:
+        """How a job asks for so many GPUs."""
+        if not gpus:
+            return {}
+        if self.gres is None:
+            return {"gpus_per_node": gpus}
+        kind = re.sub(r":\d+$", "", self.gres)  # gpu:a800:4 is gpu:a800 with a number that is the job's own
+        return {"gres": f"{kind}:{gpus}"}
+
+    def memory_flag(self, needed_gb: int) -> str | None:
+        """``--mem`` of a job; None: the partition's default."""
+        gb = needed_gb if self.memory_gb == "auto" else self.memory_gb
+        if gb is None:
+            return None
+        return "0" if gb == 0 else f"{round(gb * 1024)}M"
 
 
-def read_site(path: Path) -> Site:
-    """Read the settings; ConfigError that names the file and what is wrong with it."""
+def site_path(name: str) -> Path:
+    """The file that ``launcher.site`` names: a path, or a preset by its name."""
+    preset = PRESETS / f"{name}.yaml"
+    return preset if re.fullmatch(r"\w+", name) and preset.is_file() else Path(name).expanduser()
+
+
+def read_site(name: str | Path) -> Site:
+    """Read the settings, over those of its preset; ConfigError that names the file and what is wrong with it."""
+    path = site_path(str(name))
+    data = _read(path)
+    chosen = data.pop("preset", None)
+    if chosen is not None:
+        known = sorted(one.stem for one in PRESETS.glob("*.yaml"))
+        if chosen not in known:
+            raise ConfigError(f"{path}: preset: got {chosen!r}; allowed: {', '.join(known)}")
+        data = _read(PRESETS / f"{chosen}.yaml") | data
     try:
-        return Site.model_validate(yaml.safe_load(path.read_text()))
-    except OSError as error:
-        raise ConfigError(f"launcher.site={path}: {error.strerror}; slurm/site.yaml is one to copy") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no YAML: {str(error).splitlines()[0]}") from error
+        return Site.model_validate(data)
     except ValidationError as error:
         raise ConfigError(f"{path}:\n{explain_validation(error, Site)}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(path.read_text())
+    except OSError as error:
+        known = ", ".join(sorted(one.stem for one in PRESETS.glob("*.yaml")))
+        raise ConfigError(
+            f"launcher.site={path}: {error.strerror}; slurm/site.yaml is one to copy (SCPO_SITE=<your copy>), presets "
+            f"by name: {known}"
+        ) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is no YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(data, dict | None):
+        raise ConfigError(f"{path}: key: value lines are expected, got {data!r}")
+    return data or {}

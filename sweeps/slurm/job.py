@@ -1,5 +1,6 @@
 """What a Slurm job does: run one run, and when Slurm wants the node back, checkpoint and queue up again."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -88,7 +89,7 @@ class Supervisor:
         outcome = self.process.outcome(code, interrupted=self.cause is not None)
         if outcome.state is not State.INTERRUPTED:
             return outcome.state
-        if self.cause is Cause.TIMEOUT and self.job.timeouts > self.job.max_timeouts:
+        if self.cause is Cause.TIMEOUT and self._is_stuck():
             return self._give_up()
         if self.cause is Cause.TERMINATION:
             self._wait_for_slurm()
@@ -123,11 +124,22 @@ class Supervisor:
             self.process.terminate()
         logger.warning("%s: %s; it checkpoints after its present step", self.folder.run_id, cause)
 
+    def _is_stuck(self) -> bool:
+        """Note how far the run came; whether it was cut off too often without getting further than the time before."""
+        done = self.folder.complete_checkpoints()
+        step = done[-1] if done else -1
+        fruitless = self.job.fruitless + (step <= self.job.last_step)
+        self.job = self.job.model_copy(update={"fruitless": fruitless, "last_step": max(step, self.job.last_step)})
+        with contextlib.suppress(RecordWriteError):  # a full disk: counted the next time
+            write_job(self.folder, self.job)
+        return fruitless > self.job.max_timeouts
+
     def _give_up(self) -> State:
         hours = self.job.limit_s / 3600
         reason = (
-            f"cut off by its time limit of {hours:g} h {self.job.timeouts} times, launcher.max_timeouts is "
-            f"{self.job.max_timeouts}; a longer launcher.time_h or more timeouts, then `python -m sweeps retry`"
+            f"cut off by its time limit of {hours:g} h {self.job.fruitless} times without a step more, "
+            f"launcher.max_timeouts is {self.job.max_timeouts}; a longer launcher.time_h or a shorter launcher.warn_s, "
+            "then `python -m sweeps retry`"
         )
         with store.run_lock(self.folder) as free:
             if free:

@@ -19,7 +19,7 @@ class Job(BaseModel):
     """A run's job. ``name`` is its submission's, which the scheduler knows it by; ``job_id`` None: not known yet.
 
     ``index`` is its place in the submission's array; None if it was submitted alone. ``timeouts`` and ``preemptions``
-    count how often it was cut off.
+    count how often it was cut off, ``fruitless`` how often by its limit without a step more than the time before.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,6 +32,8 @@ class Job(BaseModel):
     max_timeouts: NonNegativeInt
     timeouts: NonNegativeInt = 0
     preemptions: NonNegativeInt = 0
+    fruitless: NonNegativeInt = 0
+    last_step: int = -1
 
     def found_in(self, seen: Mapping[str, Seen]) -> str | None:
         """The id of this job among those that the scheduler has, None if it is not there. Ids alone can be reused."""
@@ -64,6 +66,14 @@ def write_job(folder: RunFolder, job: Job) -> Job:
     """Store the job."""
     write_json(job_path(folder), job.model_dump(mode="json"))
     return job
+
+
+def restore_job(folder: RunFolder, job: Job | None) -> None:
+    """As it was before a submission that the scheduler did not take; None: there was none."""
+    if job is None:
+        job_path(folder).unlink(missing_ok=True)
+    else:
+        write_job(folder, job)
 
 
 def job_path(folder: RunFolder) -> Path:

@@ -13,9 +13,10 @@ from sweeps.records.stop_signals import CountsSignals
 from sweeps.slurm.cluster_settings import Site, read_site
 from sweeps.slurm.job_records import read_job
 from sweeps.slurm.observer import Observer
+from sweeps.slurm.refusal import RefusedError
 from sweeps.slurm.scheduler import Scheduler
 from sweeps.slurm.snapshot import freeze, locate
-from sweeps.slurm.submission import SUBMISSIONS, Sbatch, Submission, by_limit, new_folder, submit
+from sweeps.slurm.submission import SUBMISSIONS, Request, Sbatch, Submission, by_request, new_folder, submit
 
 
 @dataclass
@@ -37,30 +38,39 @@ class Cluster(CountsSignals):
     @property
     def site(self) -> Site:
         """The cluster's own settings."""
-        return read_site(Path(self.launcher.site))
+        return read_site(self.launcher.site)
 
     def submit_all(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], title: str) -> list[str]:
-        """One array for each time limit; returns the ids of the jobs."""
+        """One array for all that ask for the same; returns the ids of the jobs.
+
+        Raises:
+            RefusedError: The scheduler did not take one; it says what of the others was submitted before.
+        """
+        requests = self._by_request({run_id: config for run_id, (_, config) in runs.items()})
         snapshot, ids = freeze(self.runs_dir), []
-        for limit_min, names in self._by_limit({run_id: config for run_id, (_, config) in runs.items()}).items():
+        for request, names in requests.items():
             folder = new_folder(self.runs_dir, title)
-            ids += submit(self._submission(folder, [runs[name][0] for name in names], limit_min, snapshot), self.sbatch)
+            try:
+                ids += submit(
+                    self._submission(folder, [runs[name][0] for name in names], request, snapshot), self.sbatch
+                )
+            except RefusedError as error:
+                rest = f"; {len(ids)} runs were submitted before that" if ids else ""
+                raise RefusedError(f"{error}. {len(runs) - len(ids)} runs stay PENDING{rest}") from None
         return ids
 
     def planned(self, configs: Mapping[str, RunConfig]) -> Iterator[Submission]:
         """The submissions that these runs would make. Writes nothing: their folders are not there."""
         snapshot = locate(self.runs_dir)
-        for limit_min, names in self._by_limit(configs).items():
+        for request, names in self._by_request(configs).items():
             folders = [RunFolder(self.runs_dir / name) for name in names]
-            yield self._submission(
-                (self.runs_dir / SUBMISSIONS / "to-be-made").absolute(), folders, limit_min, snapshot
-            )
+            yield self._submission((self.runs_dir / SUBMISSIONS / "to-be-made").absolute(), folders, request, snapshot)
 
-    def _by_limit(self, configs: Mapping[str, RunConfig]) -> dict[int, list[str]]:
-        return by_limit(configs, self.launcher, self.site)
+    def _by_request(self, configs: Mapping[str, RunConfig]) -> dict[Request, list[str]]:
+        return by_request(configs, self.launcher, self.site)
 
-    def _submission(self, folder: Path, runs: Sequence[RunFolder], limit_min: int, snapshot: Path) -> Submission:
-        return Submission(folder, tuple(runs), limit_min, self.launcher, self.site, snapshot)
+    def _submission(self, folder: Path, runs: Sequence[RunFolder], request: Request, snapshot: Path) -> Submission:
+        return Submission(folder, tuple(runs), request, self.launcher, self.site, snapshot)
 
     @property
     def free(self) -> int:

@@ -1,5 +1,7 @@
-"""Runs become Slurm jobs: one array for all that have the same time limit, through submitit."""
+"""Runs become Slurm jobs: one array for all that ask for the same, through submitit."""
 
+import contextlib
+import io
 import math
 import os
 import re
@@ -17,8 +19,11 @@ from scpo.errors import ConfigError
 from scpo.schema import RunConfig, SlurmLauncher
 from scpo.tracking import RunFolder
 from sweeps.compose.gpu_hours import hours
+from sweeps.compose.resources import Resources, check_fits, resources
 from sweeps.slurm.cluster_settings import Site
-from sweeps.slurm.job_records import STARTED, Job, write_job
+from sweeps.slurm.job_records import STARTED, Job, read_job, restore_job, write_job
+from sweeps.slurm.refusal import UNSURE, RefusedError, explain_refusal
+from sweeps.slurm.scheduler import SchedulerError
 from sweeps.slurm.snapshot import check_private
 
 if TYPE_CHECKING:
@@ -26,16 +31,25 @@ if TYPE_CHECKING:
 
 SUBMISSIONS = ".submissions"
 MARGIN = 1.5  # the paper: "wall-clock times vary with cluster load"
-S_PER_H = 3600
+NEEDS_SUBMITIT = "launcher=slurm_a800x4 needs submitit; to get it: pip install 'scpo[slurm]'"
+
+
+@dataclass(frozen=True, order=True)
+class Request:
+    """What the jobs of an array ask for: of each node, and for how long."""
+
+    limit_min: int
+    resources: Resources
+    partition: str | None
 
 
 @dataclass(frozen=True)
 class Submission:
-    """An array of runs with one time limit. Its folder is new, private, and named as the scheduler knows its jobs."""
+    """An array of runs that ask for the same. Its folder is new, private, and named as the scheduler knows its jobs."""
 
     folder: Path
     runs: tuple[RunFolder, ...]
-    limit_min: int
+    request: Request
     launcher: SlurmLauncher
     site: Site
     snapshot: Path
@@ -52,31 +66,57 @@ class Sbatch(Protocol):
     def __call__(self, submission: Submission) -> Sequence[str]: ...
 
 
-def by_limit(configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: Site) -> dict[int, list[str]]:
-    """Time limit in minutes -> the runs that get it."""
+def by_request(configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: Site) -> dict[Request, list[str]]:
+    """What jobs ask for -> the runs that ask for it; those with the most GPUs first.
+
+    Raises:
+        ConfigError: A run fits no job: its model no GPU, its time limit no warning, its nodes are several.
+    """
     groups = defaultdict(list)
     for run_id, config in configs.items():
-        groups[_limit_min(config, launcher, site)].append(run_id)
-    return dict(sorted(groups.items()))
+        groups[request_of(config, launcher, site)].append(run_id)
+    return dict(sorted(groups.items(), key=lambda one: (-one[0].resources.gpus, one[0].limit_min)))
+
+
+def request_of(config: RunConfig, launcher: SlurmLauncher, site: Site) -> Request:
+    """What the job of a run asks for."""
+    needed = resources(config)
+    if needed.nodes > 1:
+        raise ConfigError(
+            f"trainer.verl.nodes={needed.nodes}: launcher={launcher.name} submits jobs of one node; Ray must run on "
+            'each of several. docs/verl.md, "Two nodes", has the script; here: trainer.verl.nodes=1'
+        )
+    check_fits(config, launcher.gpu_gb)
+    return Request(_limit_min(config, launcher, site), needed, site.partition_for(needed.gpus))
 
 
 def submit(submission: Submission, sbatch: Sbatch) -> list[str]:
-    """Submit; the intent is on disk before the scheduler hears of it, the job ids after."""
+    """Submit; the intent is on disk before the scheduler hears of it, the job ids after.
+
+    Raises:
+        RefusedError: The scheduler did not take it: the runs are as they were before.
+    """
     several = len(submission.runs) > 1
     jobs = [
         Job(
             name=submission.name,
             index=index if several else None,
             job_id=None,
-            limit_s=60 * submission.limit_min,
+            limit_s=60 * submission.request.limit_min,
             warn_s=submission.launcher.warn_s,
             max_timeouts=submission.launcher.max_timeouts,
         )
         for index in range(len(submission.runs))
     ]
+    before = [read_job(folder) for folder in submission.runs]
     for folder, job in zip(submission.runs, jobs, strict=True):
         write_job(folder, job)
-    ids = list(sbatch(submission))
+    try:
+        ids = list(sbatch(submission))
+    except RefusedError:
+        for folder, previous in zip(submission.runs, before, strict=True):
+            restore_job(folder, previous)
+        raise
     for folder, job, job_id in zip(submission.runs, jobs, ids, strict=True):
         write_job(folder, job.model_copy(update={"job_id": job_id}))
     return ids
@@ -93,8 +133,36 @@ def new_folder(runs_dir: Path, title: str) -> Path:
 
 
 def call_sbatch(submission: Submission) -> list[str]:
-    """Submit with submitit and sbatch."""
-    return [job.job_id for job in _submit(submission, submission.folder)]
+    """Submit with submitit and sbatch.
+
+    Raises:
+        RefusedError: sbatch did not take it; nothing is queued.
+    """
+    try:
+        from submitit.core.utils import FailedJobError
+    except ImportError as error:
+        raise ConfigError(NEEDS_SUBMITIT) from error
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it raises
+            return [job.job_id for job in _submit(submission, submission.folder)]
+    except FailedJobError as error:
+        words = str(error)
+        if UNSURE.search(words):
+            raise SchedulerError(f"sbatch: {words}; what it queued is found by the next call") from None
+        raise RefusedError(explain_refusal(words, _asked(submission), submission.launcher.site)) from None
+
+
+def _asked(submission: Submission) -> str:
+    request, needed = submission.request, submission.request.resources
+    parts = {
+        "partition": request.partition,
+        "account": submission.site.account,
+        "qos": submission.site.qos,
+        "constraint": submission.site.constraint,
+        "gres": submission.site.gres,
+    }
+    given = [f"{name} {value}" for name, value in parts.items() if value is not None]
+    return ", ".join([*given, f"{needed.gpus} GPUs, {needed.cpus} CPUs, {request.limit_min / 60:g} h"])
 
 
 def sbatch_text(submission: Submission) -> str:
@@ -118,7 +186,7 @@ def _submit(submission: Submission, folder: Path) -> "list[SubmittedJob[str]]":
     try:
         from submitit import SlurmExecutor
     except ImportError as error:
-        raise ConfigError("launcher=slurm_a800x4 needs submitit; to get it: pip install 'scpo[slurm]'") from error
+        raise ConfigError(NEEDS_SUBMITIT) from error
     from sweeps.slurm.job import RunJob
 
     # -P: the code comes from the snapshot on PYTHONPATH, not from the folder that sbatch was called in
@@ -129,25 +197,25 @@ def _submit(submission: Submission, folder: Path) -> "list[SubmittedJob[str]]":
 
 
 def _parameters(submission: Submission) -> dict[str, Any]:
-    launcher, site = submission.launcher, submission.site
-    gpus = {"gpus_per_node": launcher.gpus} if site.gres is None and launcher.gpus else {"gres": site.gres}
+    launcher, site, request = submission.launcher, submission.site, submission.request
+    needed = request.resources
     parameters = {
         "job_name": submission.name,
-        "time": submission.limit_min,
-        "nodes": 1,
+        "time": request.limit_min,
+        "nodes": needed.nodes,
         "ntasks_per_node": 1,
-        "cpus_per_task": launcher.cpus,
-        "srun_args": [f"--cpus-per-task={launcher.cpus}"],  # since Slurm 22.05 srun does not take it from sbatch
+        "cpus_per_task": needed.cpus,
+        "srun_args": [f"--cpus-per-task={needed.cpus}"],  # since Slurm 22.05 srun does not take it from sbatch
         "array_parallelism": launcher.parallelism,
         "signal_delay_s": launcher.warn_s,
-        "partition": site.partition,
+        "partition": request.partition,
         "account": site.account,
         "qos": site.qos,
         "constraint": site.constraint,
-        "mem": None if site.memory_gb is None else f"{round(site.memory_gb * 1024)}M",
+        "mem": site.memory_flag(needed.memory_gb),
         "setup": [*_guard(submission), *site.setup],
         "additional_parameters": {"requeue": True, **site.more},
-        **gpus,
+        **site.gpu_flags(needed.gpus),
     }
     return {key: value for key, value in parameters.items() if value is not None}
 
@@ -167,8 +235,9 @@ def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
     known = hours(config)
     if launcher.time_h is None and known is None:
         raise ConfigError(
-            f"launcher.time_h is null, and for {config.env.name} with {config.model.name} at scale={config.scale} the "
-            "paper gives no hours to take it from; say how long a job may run: launcher.time_h=2"
+            f"launcher.time_h is null, and for {config.env.name} with {config.model.name} at scale={config.scale} "
+            "there are no hours to take it from; say how long a job may run: launcher.time_h=4 (one that needs longer "
+            "is requeued from its checkpoint)"
         )
     wanted = launcher.time_h if launcher.time_h is not None else math.ceil(MARGIN * (known or 0))
     limit_min = math.ceil(60 * min(wanted, site.max_time_h))

@@ -34,9 +34,11 @@ REFUSED_AT_STUDY = {  # what a choice policy cannot do, or nobody has set up for
     "env=webshop": "no settings for env=webshop;",
     "method=hcapo": "needs hindsight_logprob, which model=choice does not provide",
     "model=tiny": "env.prompt=memory is read by model=choice alone",
+    "model=qwen2_5_0_5b": "env.prompt=memory is read by model=choice alone",
     "model=qwen2_5_1_5b": "env.prompt=memory is read by model=choice alone",
     "model=qwen2_5_7b": "env.prompt=memory is read by model=choice alone",
     "trainer=verl": "model=choice trains on trainer=local only",
+    "trainer=verl_1gpu": "model=choice trains on trainer=local only",
     "trainer=verl_agent": "model=choice trains on trainer=local only",
     "trainer=verl_cpu": "model=choice trains on trainer=local only",
 }

@@ -145,12 +145,22 @@ def test_a_preempted_run_checkpoints_is_requeued_and_goes_on(matrix, slurm):
     assert slurm.submitted.count(folder.run_id) == 1
 
 
-def test_timeouts_are_counted_apart_and_beyond_their_limit_the_run_has_failed(matrix, slurm):
+def test_a_run_that_gets_on_between_its_time_limits_is_requeued_until_it_is_done(matrix, slurm):
     slurm.step_s = 0.8 * HOUR  # a step and a half in each hour
     sweep(matrix, slurm)
     job_id = next(iter(slurm.queue))
     folder = slurm.queue[job_id].folder
-    preemptions = iter([True, False, False, False])
+    states = [slurm.run(job_id, lambda job, step, supervisor: supervisor.warn()) for _ in range(5)]
+    assert states == [State.INTERRUPTED] * 4 + [State.DONE]  # max_timeouts is 2
+    assert (read_job(folder).timeouts, read_job(folder).fruitless) == (5, 0)
+
+
+def test_timeouts_are_counted_apart_and_where_none_got_further_the_run_has_failed(matrix, slurm):
+    slurm.step_s = 1.1 * HOUR  # no step ends within the limit
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+    preemptions = iter([True, False, False, False, False])
     states = []
     for preempted in preemptions:
 
@@ -159,10 +169,13 @@ def test_timeouts_are_counted_apart_and_beyond_their_limit_the_run_has_failed(ma
             supervisor.warn()
 
         states.append(slurm.run(job_id, warned))
-    assert states == [State.INTERRUPTED] * 3 + [State.FAILED]
-    assert (read_job(folder).preemptions, read_job(folder).timeouts) == (1, 3)
-    assert "cut off by its time limit of 1 h 3 times, launcher.max_timeouts is 2" in folder.read_status().reason
-    assert steps(folder) == [0, 1, 2, 3]
+    assert states == [State.INTERRUPTED] * 4 + [State.FAILED]
+    assert (read_job(folder).preemptions, read_job(folder).timeouts) == (1, 4)
+    assert (
+        "cut off by its time limit of 1 h 3 times without a step more, launcher.max_timeouts is 2"
+        in folder.read_status().reason
+    )
+    assert steps(folder) == [0]
     assert job_id not in slurm.queue
 
 

@@ -14,7 +14,7 @@ from tests.support.fake_runs import FAULTS, starts, steps
 pytestmark = real.pytestmark
 checkout = real.checkout
 WORDS = ("+search=scpo_theta_lambda", "search.trials=3", "seeds=[0]", "trainer.steps=4", "trainer.checkpoint_every=2",
-         "wandb.mode=disabled", "launcher.time_h=0.05", "launcher.warn_s=60")  # fmt: skip
+         "wandb.mode=disabled", "launcher.gpus=4", "launcher.time_h=0.05", "launcher.warn_s=60")  # fmt: skip
 
 
 @pytest.mark.timeout(300)

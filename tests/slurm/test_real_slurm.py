@@ -35,21 +35,25 @@ class Cluster:
     def __init__(self, home: Path, checkout: Path, *words: str) -> None:
         self.home, self.checkout, self.words = home, checkout, words
         self.runs = home / "runs"
-        site = yaml.safe_load((ROOT / "slurm" / "site.yaml").read_text())
-        (home / "site.yaml").write_text(yaml.safe_dump(site))
+        self.site()
 
-    def call(self, *words: str) -> str:
+    def site(self, **settings: str) -> None:
+        """What the cluster's own file says, the shipped one's lines aside."""
+        shipped = yaml.safe_load((ROOT / "slurm" / "site.yaml").read_text())
+        (self.home / "site.yaml").write_text(yaml.safe_dump(shipped | settings))
+
+    def call(self, *words: str, code: int = 0) -> str:
         env = {**os.environ, **SECRETS, "STEP_S": json.dumps(PACE), "PYTHONPATH": ""}
         command = [sys.executable, *words]
         done = subprocess.run(command, cwd=self.checkout, env=env, capture_output=True, text=True, check=False)
         print(f"$ {' '.join(words[:4])}\n{done.stdout}{done.stderr}", flush=True)  # noqa: T201 (shown on failure)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + (done.stderr if code else "")
 
-    def sweep(self, *words: str) -> str:
+    def sweep(self, *words: str, code: int = 0) -> str:
         machine = [f"machine.runs_dir={self.runs}", f"machine.cache_dir={self.home / 'cache'}"]
         launcher = ["launcher=slurm_a800x4", f"launcher.site={self.home / 'site.yaml'}"]
-        return self.call("sweep.py", *self.words, *machine, *launcher, *words)
+        return self.call("sweep.py", *self.words, *machine, *launcher, *words, code=code)
 
     def sweeps(self, command: str, *words: str) -> str:
         return self.call("-m", "sweeps", command, *words, "--runs-dir", str(self.runs))
@@ -108,7 +112,8 @@ def checkout(tmp_path):
 @pytest.mark.timeout(480)
 def test_preempted_killed_timed_out_and_cancelled_jobs_leave_one_done_for_each_run(tmp_path, checkout):
     words = ("+experiment=ablation_order", f"trainer.steps={STEPS}", "trainer.checkpoint_every=2")
-    cluster = Cluster(tmp_path, checkout, *words, "wandb.mode=disabled", "launcher.time_h=0.033", "launcher.warn_s=30")
+    limits = ("launcher.gpus=4", "launcher.time_h=0.033", "launcher.warn_s=30")
+    cluster = Cluster(tmp_path, checkout, *words, "wandb.mode=disabled", *limits)
     assert "submitted 6 runs" in cluster.sweep()
     assert "submitted" not in cluster.sweep()  # whoever calls again finds them queued
 
@@ -141,6 +146,32 @@ def test_preempted_killed_timed_out_and_cancelled_jobs_leave_one_done_for_each_r
             assert steps(folder) == list(range(STEPS + 1))
         assert set((folder.path / "starts").read_text().split()) == {"0,1,2,3"}
     assert not found_in(tmp_path, SECRETS.values())
+
+
+@pytest.mark.timeout(240)
+def test_a_wrong_partition_is_one_line_and_a_mixed_table_gets_the_gpus_that_each_row_needs(tmp_path, checkout):
+    """The API row, the evaluations and the methods of the paper's table; train.py is the stand-in."""
+    words = ("+experiment=main_table", "scale=paper", "env=alfworld", "model=qwen2_5_1_5b", "seeds=[0]")
+    cluster = Cluster(tmp_path, checkout, *words, "trainer.steps=5", "wandb.mode=disabled", "launcher.time_h=0.6")
+    cluster.site(partition="gpuu")
+    said = cluster.sweep(code=2)
+    (line,) = (line for line in said.splitlines() if "error" in line)
+    assert "invalid partition specified: gpuu" in line
+    assert f"{tmp_path / 'site.yaml'}: partition; set partition: " in line
+    assert set(cluster.states().values()) == {"PENDING"}
+
+    cluster.site(partition="gpu", gres="gpu:a800:4")
+    assert "submitted 13 runs as jobs" in cluster.sweep()
+    wait_until(lambda: not slurm("squeue", "--noheader").strip(), 200)
+    assert set(cluster.states().values()) == {"DONE"}
+    seen = {
+        one.run_id: set((one.path / "starts").read_text().split("\n")) - {""} for one in store.run_folders(cluster.runs)
+    }
+    counts = {run_id: {len(gpus.split(",")) if gpus != "none" else 0 for gpus in each} for run_id, each in seen.items()}
+    for run_id, found in counts.items():
+        prompted = any(f"-{name}-" in run_id for name in ("plain", "react", "reflexion"))
+        api = "gpt" in run_id or "gemini" in run_id
+        assert found == {0 if api else 1 if prompted or "-hcapo-" in run_id else 4}, (run_id, found)
 
 
 def found_in(home: Path, secrets) -> list[Path]:

@@ -14,8 +14,9 @@ from sweeps.records import attempt as entry
 
 def train(config, folder, should_stop):
     with (folder.path / "starts").open("a") as file:
-        file.write(os.environ["CUDA_VISIBLE_DEVICES"] + "\n")
-    pace = json.loads(os.environ["STEP_S"]).get(f"{config.method.shaper.order}-{config.seed}", 0.1)
+        file.write((os.environ.get("CUDA_VISIBLE_DEVICES") or "none") + "\n")
+    shaper = config.method.shaper if config.method.kind == "trained" else None
+    pace = json.loads(os.environ["STEP_S"]).get(f"{shaper.order if shaper else ''}-{config.seed}", 0.1)
     done = folder.complete_checkpoints()
     with Tracker(folder, config) as tracker:
         tracker.resume_at(done[-1] if done else -1)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from scpo.trainers.verl.launch import is_vllm_for_cpu
+from scpo.trainers.verl.readiness import is_vllm_for_cpu
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")
 pytest.importorskip("alfworld", reason="needs alfworld: make setup")

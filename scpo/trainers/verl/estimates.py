@@ -49,14 +49,21 @@ class Estimate:
     diagnostics: CreditDiagnostics
 
 
-def estimate(rows: Rows, columns: Columns, config: RunConfig, step: int, *, scorer: Scorer | None) -> Estimate:
-    """Ask ``scpo.credit.assign``; see there for what it raises."""
+def estimate(
+    rows: Rows, columns: Columns, config: RunConfig, step: int, *, scorer: Scorer | None, ranks: int
+) -> Estimate:
+    """Ask ``scpo.credit.assign``; see there for what it raises. ``ranks``: over which verl balanced its batch."""
     shaper, seed = config.trained.shaper, (config.seed, step)
     trajectories = rows.trajectories
     batch = step_batch(
         trajectories,
         success_threshold=config.env.success_threshold,
-        position_N=rows.positions(shaper.order if shaper else "balanced", columns.tokens[rows.place_N]),
+        position_N=rows.positions(
+            shaper.order if shaper else "balanced",
+            columns.tokens[rows.place_N],
+            ranks=ranks,
+            order_ranks=shaper.order_ranks if shaper else ranks,
+        ),
         measured=_measured(rows, columns, config),
     )
     if resolve(config.trained).level == "row":

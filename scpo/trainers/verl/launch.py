@@ -9,20 +9,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scpo.diagnostics.episodes import panel_records
 from scpo.envs.base import DemonstratingEnvironment
 from scpo.errors import ConfigError
-from scpo.policies.model import pick_device
-from scpo.schema import TinyModel, VerlTrainer
+from scpo.schema import TinyModel
 from scpo.tracking import RunFolder
 from scpo.tracking.atomic import write_bytes, write_yaml
 from scpo.trainers.verl.checkpoints import newest, verl_folder
 from scpo.trainers.verl.cpu.cpu_settings import cpu_environment, cpu_settings
 from scpo.trainers.verl.data import training_rows, validation_rows, write_parquet
+from scpo.trainers.verl.readiness import attention, check_machine, gpu_settings, trainer_of
+from scpo.trainers.verl.sockets import MODULES, environment
 from scpo.trainers.verl.verl_settings import Files, settings
 from scpo.trainers.verl.versions import check_signatures, check_version
 from scpo.trainers.verl.workplace import Workplace
@@ -54,47 +54,22 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     Raises:
         ConfigError: The configuration does not fit the machine.
     """
-    on_cpu = pick_device(config.machine.device).type == "cpu"
-    _check_engine(config, on_cpu=on_cpu)
+    on_cpu = check_machine(config)
     place = Workplace(config, RunFolder(folder.path.resolve()))  # Ray's processes may stand elsewhere
     place.folder.pin_panels(panel_records(place.environment, config))
     files = _files(place, should_stop)
-    chosen = settings(config, files)
+    verl = trainer_of(config).verl
+    chosen = settings(config, files, attention=None if on_cpu else attention(config))
     if on_cpu:
-        engine = _trainer(config).verl.engine
-        os.environ.update(cpu_environment(engine))
-        chosen += cpu_settings(engine)
-    extra = list(_trainer(config).verl.overrides)
+        os.environ.update(cpu_environment(verl.engine))
+        chosen += cpu_settings(verl.engine, verl.gpus)
+    variables = environment(files.run_folder, os.environ[MODULES] if on_cpu else "")
+    os.environ.update(variables)
+    if not on_cpu:
+        chosen += gpu_settings(config, variables)
+    extra = list(verl.overrides)
     _write_down(folder, chosen, extra)
     return [*(setting.override for setting in chosen), *extra]
-
-
-def _trainer(config: RunConfig) -> VerlTrainer:
-    assert isinstance(config.trainer, VerlTrainer)  # noqa: S101 (the registry sends no other here)
-    return config.trainer
-
-
-def _check_engine(config: RunConfig, *, on_cpu: bool) -> None:
-    verl = _trainer(config).verl
-    if verl.engine == "hf" and not on_cpu:
-        raise ConfigError(
-            "trainer.verl.engine=hf is Hugging Face generate, for the CPU only; on a GPU use trainer=verl "
-            "(trainer.verl.engine=vllm), or machine.device=cpu"
-        )
-    if on_cpu and (verl.gpus > 1 or (verl.engine == "vllm" and not is_vllm_for_cpu())):
-        raise ConfigError(
-            f"trainer={config.trainer.name} with trainer.verl.gpus={verl.gpus} trainer.verl.engine={verl.engine}, but "
-            "torch sees no CUDA device here; allowed without one: trainer=verl_cpu, and with the CPU build of vLLM "
-            "also trainer=verl_cpu trainer.verl.engine=vllm (make test-verl-vllm installs one)"
-        )
-
-
-def is_vllm_for_cpu() -> bool:
-    """The installed vLLM is a build for the CPU."""
-    try:
-        return metadata.version("vllm").endswith("+cpu")
-    except metadata.PackageNotFoundError:
-        return False
 
 
 def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:

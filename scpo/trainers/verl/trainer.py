@@ -25,7 +25,9 @@ from scpo.scoring.ray_scorer import open_ray_scorer
 from scpo.tracking import Tracker
 from scpo.trainers.verl.checkpoints import mark_complete
 from scpo.trainers.verl.data import PROBE
+from scpo.trainers.verl.deadline import WithDeadline
 from scpo.trainers.verl.estimates import Columns, Estimate, estimate
+from scpo.trainers.verl.padding import real_rows, spread
 from scpo.trainers.verl.replay import rollout_actors
 from scpo.trainers.verl.verl_metrics import (
     RecordingLogger,
@@ -88,6 +90,29 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.logger: Any = RecordingLogger(self.logger, self._finished)
         super().on_train_begin()
 
+    def _setup(self) -> None:
+        super()._setup()
+        self.checkpoint_manager: Any = WithDeadline(self.checkpoint_manager, self.place.stall_s)
+
+    def _balance_batch(
+        self, batch: Any, metrics: dict[str, Any], logging_prefix: str = "global_seqlen", keep_minibatch: bool = False
+    ) -> Any:
+        """verl's, and then its padding spread over the mini-batches; real rows keep their order."""
+        batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
+        shape = {"ranks": self._ranks, "mini_batch": self._mini_batch}
+        batch.reorder(spread(_padding_of(batch), **shape))
+        metrics["train/smallest_mini_batch"] = float(min(real_rows(_padding_of(batch), **shape)))
+        return batch
+
+    @property
+    def _ranks(self) -> int:
+        return int(self.config.trainer.n_gpus_per_node * self.config.trainer.nnodes)
+
+    @property
+    def _mini_batch(self) -> int:
+        """Rows of a mini-batch over all ranks, as ``_update_actor`` tells the engine."""
+        return int(self.config.actor_rollout_ref.actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n)
+
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         wanted = required(self.place.config.method) & TOKEN_COLUMNS.keys()
         names = {name: TOKEN_COLUMNS[name] for name in wanted}
@@ -101,12 +126,12 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
         rows = read_rows(
             list(data["extra_fields"]),
-            [bool(tag.get("is_padding", False)) for tag in batch.tags],
+            _padding_of(batch),
             episodes=self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n,
         )
         if self.scorer is not None:
             self.scorer.begin_step()
-        estimated = estimate(rows, columns, self.place.config, self.global_steps, scorer=self.scorer)
+        estimated = estimate(rows, columns, self.place.config, self.global_steps, scorer=self.scorer, ranks=self._ranks)
         metrics.update(self.scorer.report() if self.scorer is not None else {})
         metrics.update(self._recorded(rows, estimated))
         estimates = {"advantages": _jagged(estimated.advantage), "returns": _jagged(estimated.target)}
@@ -171,6 +196,10 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             mark_complete(self.place.folder, step, keep=self.place.config.trainer.keep_checkpoints)
         if self.place.stop_file.exists():
             self.total_training_steps = step  # verl's loop ends here
+
+
+def _padding_of(batch: Any) -> list[bool]:
+    return [bool(tag.get("is_padding", False)) for tag in batch.tags]
 
 
 def _jagged(rows: list[Any]) -> torch.Tensor:

@@ -97,12 +97,17 @@ class Rows:
         episodes = groupby(self.steps, key=lambda row: row.episode)
         return [_trajectory(list(episode)) for _, episode in episodes]
 
-    def positions(self, order: Order, length_N: NDArray[np.int64]) -> IntArray:
+    def positions(self, order: Order, length_N: NDArray[np.int64], *, ranks: int, order_ranks: int) -> IntArray:
         """``StepBatch.position_N``: by tokens for the order ``length``, else as verl left its batch.
 
-        verl's order is what ``balanced`` asks for; it depends on the number of data-parallel ranks.
+        verl's order is what ``balanced`` asks for where verl has as many data-parallel ranks as the method counts on;
+        where not (one GPU), the order is computed, as with trainer=local.
         """
-        return positions(length_N, "length", 1) if order == "length" else self.place_N
+        if order == "length":
+            return positions(length_N, "length", 1)
+        if order == "balanced" and ranks != order_ranks:
+            return positions(length_N, "balanced", order_ranks)
+        return self.place_N
 
     def spread(self, value_N: NDArray[Any]) -> NDArray[Any]:
         """Values of the steps as rows of verl's batch, 0 on padding; further axes are kept."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from scpo.advantages.gae import GaeSettings
 from scpo.errors import ConfigError
+from scpo.memory import engine_memory
 from scpo.schema import RunConfig, VerlTrainer, required
 from scpo.trainers.verl.data import prompts_per_step, siblings
 from scpo.verl_config import Setting, micro_batch
@@ -34,16 +36,25 @@ class Files:
     tokenizer: str | None = None
 
 
-def settings(config: RunConfig, files: Files) -> list[Setting]:
+SDPA_ROWS = 8
+"""Rows of a micro-batch without flash-attn, at most: packed rows share one mask of tokens x tokens."""
+
+
+def settings(config: RunConfig, files: Files, attention: Literal["flash", "sdpa"] | None = "flash") -> list[Setting]:
     """Everything that differs from verl's defaults, in the order in which it is written down.
+
+    ``attention`` None: somebody else chooses it.
 
     Raises:
         ConfigError: The mini-batch cannot be expressed in verl's unit.
     """
     trainer = _verl(config)
+    if attention == "sdpa":
+        trainer = trainer.model_copy(update={"micro_batch_rows": min(SDPA_ROWS, trainer.micro_batch_rows)})
     return [
         *_data(config, files),
         *_policy(config, trainer, files),
+        *(_without_flash(config) if attention == "sdpa" else ()),
         *_loss(trainer),
         *_optimizer(config, trainer),
         *(_critic(config, trainer, files) if "value" in required(config.method) else ()),
@@ -80,6 +91,19 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
     yield Setting(f"{actor}.ppo_epochs", trainer.epochs, "trainer.epochs")
     yield Setting(f"{ref}.log_prob_micro_batch_size_per_gpu", *micro_batch(trainer))
     yield Setting(f"{ref}.fsdp_config.param_offload", trainer.verl.offload_reference, "trainer.verl.offload_reference")
+    if trainer.verl.engine != "hf":  # on the CPU all is float32
+        yield Setting(f"{ref}.fsdp_config.model_dtype", "bf16", "verl-agent; float32 takes twice the host's memory")
+    if trainer.verl.offload_training:
+        for what in ("param_offload", "optimizer_offload"):
+            yield Setting(f"{actor}.fsdp_config.{what}", True, "trainer.verl.offload_training")
+
+
+def _without_flash(config: RunConfig) -> Iterator[Setting]:
+    """Torch's attention, and the logits in pieces: verl would else take the log-probabilities token by token."""
+    for part in ("actor_rollout_ref.model", *(["critic.model"] if "value" in required(config.method) else [])):
+        yield Setting(f"{part}.override_config.attn_implementation", "sdpa", "trainer.verl.attention", added=True)
+    yield Setting("actor_rollout_ref.model.use_fused_kernels", True, "trainer.verl.attention: no flash-attn")
+    yield Setting("actor_rollout_ref.model.fused_kernel_options.impl_backend", "torch", "as above")
 
 
 def _mini_batch(config: RunConfig) -> int:
@@ -141,7 +165,8 @@ def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[
     yield Setting(f"{rollout}.val_kwargs.n", 1, "repeats are rows of the validation file")
     yield Setting(f"{rollout}.calculate_log_probs", True, "logs how far rollout and update probabilities are apart")
     yield Setting(f"{rollout}.tensor_model_parallel_size", verl.tensor_parallel, "trainer.verl.tensor_parallel")
-    yield Setting(f"{rollout}.gpu_memory_utilization", verl.engine_memory, "trainer.verl.engine_memory")
+    yield Setting(f"{rollout}.gpu_memory_utilization", *engine_memory(config, trainer))
+    yield Setting(f"{rollout}.seed", config.seed, "seed; each engine adds its number")
     yield Setting(f"{rollout}.enable_chunked_prefill", verl.chunked_prefill, "trainer.verl.chunked_prefill")
     yield Setting(f"{rollout}.free_cache_engine", verl.free_cache, "trainer.verl.free_cache")
     yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(trainer))

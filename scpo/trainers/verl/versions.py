@@ -13,6 +13,8 @@ INSTALL = "pip install 'verl==0.9.1', in a virtual environment of its own; see d
 
 OVERRIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer": {
+        "_setup": ("self",),
+        "_balance_batch": ("self", "batch", "metrics", "logging_prefix", "keep_minibatch"),
         "_build_replay_buffer": ("self",),
         "_load_checkpoint": ("self",),
         "_save_checkpoint": ("self",),

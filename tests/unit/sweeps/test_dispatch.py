@@ -90,8 +90,8 @@ def test_a_dry_run_for_slurm_shows_hours_and_the_sbatch_text_and_writes_nothing(
     words = ("+experiment=ablation", "scale=paper", "launcher=slurm_a800x4", f"launcher.site={ROOT}/slurm/site.yaml")
     done = call("sweep.py", *words, "dry_run=true", cwd=tmp_path, python=("-X", "importtime"))
     assert done.returncode == 0, done.stderr
-    assert "about 624 GPU-hours, of which 624 still to start" in done.stdout
-    assert "12 jobs of at most 20 h; sbatch would read:" in done.stdout
+    assert "about 664 GPU-hours, of which 664 still to start" in done.stdout
+    assert "12 jobs of at most 21 h; sbatch would read:" in done.stdout
     assert "#SBATCH --array=0-11%8" in done.stdout
     assert not list(tmp_path.iterdir())
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}

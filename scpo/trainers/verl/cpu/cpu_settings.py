@@ -23,15 +23,15 @@ def cpu_environment(engine: str) -> dict[str, str]:
     return {**verl, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 
 
-def cpu_settings(engine: str) -> list[Setting]:
-    """Verl's words, after those of the run."""
-    return [*_machine(), *_model(), *_rollout(), *(_vllm() if engine == "vllm" else _hf())]
+def cpu_settings(engine: str, ranks: int = 1) -> list[Setting]:
+    """Verl's words, after those of the run; ``ranks``: data-parallel ones, each on a logical GPU."""
+    return [*_machine(ranks), *_model(), *_rollout(), *(_vllm() if engine == "vllm" else _hf())]
 
 
-def _machine() -> Iterator[Setting]:
+def _machine(ranks: int) -> Iterator[Setting]:
     yield Setting("trainer.device", "cpu", "no GPU")
-    yield Setting("ray_kwargs.ray_init.num_cpus", LOGICAL_CPUS, "logical cores")
-    yield Setting("ray_kwargs.ray_init.num_gpus", 1, "a logical GPU, for verl places its workers on one", added=True)
+    yield Setting("ray_kwargs.ray_init.num_cpus", LOGICAL_CPUS + 3 * ranks, "logical cores")
+    yield Setting("ray_kwargs.ray_init.num_gpus", ranks, "logical GPUs: verl places each worker on one", added=True)
     yield Setting("ray_kwargs.ray_init.include_dashboard", False, "nobody looks at it", added=True)
     yield Setting("ray_kwargs.ray_init.object_store_memory", STORE_BYTES, "a laptop's memory", added=True)
     yield Setting("transfer_queue.backend.SimpleStorage.num_data_storage_units", 1, "one process is enough")

@@ -66,6 +66,30 @@ def test_visible_gpus_are_handed_out(monkeypatch):
         slots(9, "launcher.gpus_per_run=5")
 
 
+def test_a_run_gets_all_its_gpus_or_is_told_which_command_fits(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    assert slots(9, "scale=paper") == ["0,1,2,3"]
+    assert slots(9, "scale=paper", "trainer=verl_1gpu") == ["0", "1", "2", "3"]
+    assert slots(9, "scale=paper", "trainer.verl.gpus=2") == ["0,1", "2,3"]
+    with pytest.raises(ConfigError, match=r"gpus_per_run=1, and a run with trainer\.verl\.gpus=4 needs 4"):
+        slots(9, "scale=paper", "launcher.gpus_per_run=1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pytest.raises(
+        ConfigError, match=r"wants 4 GPUs .*, this machine shows 2 GPUs \(0, 1\); here: trainer=verl_1gpu"
+    ):
+        slots(9, "scale=paper")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ConfigError, match="this machine shows none; here: trainer=verl_cpu"):
+        slots(1, "scale=paper")
+    assert slots(1, "trainer=verl_cpu") == [None]
+
+
+def test_rows_that_need_fewer_gpus_share_a_table_with_those_that_need_most(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    rows = [fake.compose_run(["scale=paper", *words]) for words in (["method=plain"], ["method=scpo"])]
+    assert [slot.gpus for slot in slots_for(rows)] == ["0,1,2,3"]
+
+
 def test_each_run_sees_the_gpus_of_its_slot(tmp_path):
     made = [fake.make_run(tmp_path / "runs", f"seed={seed}") for seed in (0, 1)]
     path = script(tmp_path, "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep(0.3)")

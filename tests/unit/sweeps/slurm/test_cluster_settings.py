@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 
 from scpo.errors import ConfigError
+from sweeps.compose.configuration import compose_files, compose_run
+from sweeps.compose.identity import run_id
 from sweeps.slurm.cluster_settings import read_site
 
 SHIPPED = Path(__file__).parents[4] / "slurm" / "site.yaml"
@@ -11,12 +13,14 @@ SHIPPED = Path(__file__).parents[4] / "slurm" / "site.yaml"
 def test_the_shipped_settings_leave_all_to_the_cluster():
     site = read_site(SHIPPED)
     assert (site.partition, site.setup, site.more, site.max_time_h) == (None, (), {}, 24)
+    assert (site.memory_flag(128), site.gpu_flags(4)) == ("131072M", {"gpus_per_node": 4})
 
 
 BAD = {
-    "misspelt": ("partition", "partitoin", "unknown key partitoin"),
+    "misspelt": ("max_time_h: 24", "partitoin: gpu", "unknown key partitoin"),
     "wrong type": ("max_time_h: 24", "max_time_h: long", "max_time_h: got 'long'"),
-    "no YAML": ("partition: null", "partition: [", "is no YAML"),
+    "no YAML": ("max_time_h: 24", "partition: [", "is no YAML"),
+    "no such preset": ("max_time_h: 24", "preset: grse", "preset: got 'grse'; allowed: gpu_and_cpu, gres, short_jobs"),
 }
 
 
@@ -28,6 +32,30 @@ def test_a_mistake_is_named_with_the_file(tmp_path, old, new, message):
         read_site(path)
     assert str(path) in str(caught.value)
     assert message in str(caught.value)
+
+
+def test_only_what_differs_needs_to_stand_in_it_and_a_preset_may_come_first(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("preset: gpu_and_cpu\npartition: a100\n")
+    site = read_site(path)
+    assert (site.partition_for(4), site.partition_for(0), site.max_time_h) == ("a100", "cpu", 24)
+    path.write_text("")
+    assert read_site(path).partition_for(4) is None
+
+
+def test_a_preset_is_chosen_by_its_name():
+    assert read_site("gres").gpu_flags(2) == {"gres": "gpu:2"}
+    assert read_site("whole_nodes").memory_flag(128) == "0"
+
+
+def test_your_own_file_is_named_by_a_variable_and_does_not_change_the_run(tmp_path, monkeypatch):
+    before = compose_run(["launcher=slurm_a800x4"])
+    monkeypatch.setenv("SCPO_SITE", str(tmp_path / "mine.yaml"))
+    compose_files.cache_clear()
+    mine = compose_run(["launcher=slurm_a800x4"])
+    compose_files.cache_clear()
+    assert (before.launcher.site, mine.launcher.site) == ("slurm/site.yaml", str(tmp_path / "mine.yaml"))
+    assert run_id(before) == run_id(mine)
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -1,5 +1,7 @@
+import os
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,25 +10,29 @@ from scpo.errors import ConfigError
 from scpo.schema import SlurmLauncher
 from scpo.tracking import RunFolder
 from sweeps.compose.configuration import compose_run
+from sweeps.compose.resources import Resources
 from sweeps.slurm import submission
 from sweeps.slurm.cluster_settings import read_site
 from sweeps.slurm.job_records import read_job
+from sweeps.slurm.scheduler import SchedulerError
 from tests.support import fake_runs as fake
 
 pytest.importorskip("submitit", reason="needs submitit: make setup")
 
 SITE = read_site(Path(__file__).parents[4] / "slurm" / "site.yaml")
 SLURM = "launcher=slurm_a800x4"
+PAPER = Resources(nodes=1, gpus=4, cpus=32, memory_gb=128)
 
 
 def launcher(*words) -> SlurmLauncher:
     return compose_run([SLURM, *words]).launcher
 
 
-def made(folder, runs=("a", "b", "c"), site=SITE, limit_min=90, **changes):
+def made(folder, runs=("a", "b", "c"), site=SITE, limit_min=90, needed=PAPER, **changes):
     folders = tuple(RunFolder(folder / name) for name in runs)
     settings = launcher().model_copy(update=changes)
-    return submission.Submission(folder / "ablation-0a", folders, limit_min, settings, site, folder / "snap shot")
+    request = submission.Request(limit_min, needed, site.partition_for(needed.gpus))
+    return submission.Submission(folder / "ablation-0a", folders, request, settings, site, folder / "snap shot")
 
 
 def flags(text):
@@ -37,7 +43,8 @@ def test_the_jobs_are_an_array_on_one_node_of_the_papers_size(tmp_path):
     text = submission.sbatch_text(made(tmp_path))
     expected = {
         "array": "0-2%3", "nodes": "1", "gpus-per-node": "4", "cpus-per-task": "32", "time": "90", "requeue": "",
-        "signal": "USR2@1800", "job-name": "ablation-0a", "ntasks-per-node": "1", "open-mode": "append",
+        "signal": "USR2@1800", "mem": "131072M", "job-name": "ablation-0a", "ntasks-per-node": "1",
+        "open-mode": "append",
     }  # fmt: skip
     assert expected.items() <= flags(text).items()
     (command,) = (line for line in text.splitlines() if line.startswith("srun"))
@@ -94,25 +101,86 @@ def test_each_row_gets_the_time_that_the_papers_run_took_and_a_margin():
     small, large = compose_run([SLURM, "scale=paper"]), compose_run([SLURM, "scale=paper", "model=qwen2_5_7b"])
     shop = compose_run([SLURM, "scale=paper", "env=webshop"])
     configs = {"small": small, "large": large, "shop": shop}
-    assert submission.by_limit(configs, small.launcher, SITE) == {
-        11 * 60: ["shop"],
-        20 * 60: ["small"],
-        24 * 60: ["large"],
+    hours = {
+        tuple(names): one.limit_min / 60 for one, names in submission.by_request(configs, launcher(), SITE).items()
     }
-    assert submission.by_limit(configs, launcher("launcher.time_h=2"), SITE) == {120: ["small", "large", "shop"]}
+    assert hours == {("shop",): 13, ("small",): 21, ("large",): 24}
+    limits = submission.by_request(configs, launcher("launcher.time_h=2"), SITE)
+    assert {one.limit_min for one in limits} == {120}
+
+
+def test_a_mixed_table_becomes_arrays_of_jobs_that_ask_for_the_same():
+    rows = {"api": ["method=plain", "model=gpt_4o"], "one": ["method=react"], "four": ["method=scpo"]}
+    configs = {name: compose_run([SLURM, "scale=paper", *words]) for name, words in rows.items()}
+    site = SITE.model_copy(update={"partition": "a800", "cpu_partition": "cpu", "gres": "gpu:a800:4"})
+    found = {names[0]: one for one, names in submission.by_request(configs, launcher(), site).items()}
+    assert {name: (one.resources.gpus, one.partition) for name, one in found.items()} == {
+        "four": (4, "a800"), "one": (1, "a800"), "api": (0, "cpu"),
+    }  # fmt: skip
+    assert site.gpu_flags(1) == {"gres": "gpu:a800:1"}
+    assert site.gpu_flags(0) == {}
+
+
+def test_a_job_without_a_gpu_asks_for_none(tmp_path):
+    text = submission.sbatch_text(made(tmp_path, needed=Resources(1, 0, 2, 8)))
+    assert not {"gpus-per-node", "gres"} & flags(text).keys()
+    assert flags(text)["cpus-per-task"] == "2"
+
+
+def test_several_nodes_and_what_fits_no_gpu_are_refused_before_anything_is_queued():
+    nodes = compose_run([SLURM, "scale=paper", "trainer.verl.nodes=2"])
+    with pytest.raises(ConfigError, match=r"nodes=2: .* jobs of one node"):
+        submission.by_request({"a": nodes}, launcher(), SITE)
+    large = compose_run([SLURM, "scale=paper", "model=qwen2_5_7b", "trainer=verl_1gpu"])
+    with pytest.raises(ConfigError, match=r"7B with trainer=verl needs about \d+ GiB of each GPU"):
+        submission.by_request({"a": large}, launcher(), SITE)
 
 
 def test_a_run_without_a_figure_needs_a_time_limit():
-    with pytest.raises(ConfigError, match=r"say how long a job may run: launcher\.time_h=2"):
-        submission.by_limit({"a": compose_run([SLURM])}, launcher(), SITE)
+    with pytest.raises(ConfigError, match=r"say how long a job may run: launcher\.time_h=4"):
+        submission.by_request({"a": compose_run([SLURM])}, launcher(), SITE)
     with pytest.raises(ConfigError, match="warn_s=1800 is no less than the time limit of 600 s"):
-        submission.by_limit({"a": compose_run([SLURM])}, launcher("launcher.time_h=0.1666"), SITE)
+        submission.by_request({"a": compose_run([SLURM])}, launcher("launcher.time_h=0.1666"), SITE)
+
+
+def test_what_sbatch_refuses_is_one_line_with_its_words_and_the_runs_are_as_they_were(tmp_path, monkeypatch):
+    script = tmp_path / "bin" / "sbatch"
+    script.parent.mkdir()
+    script.write_text(
+        "#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpuu' >&2\n"
+        "echo 'sbatch: error: Batch job submission failed: Invalid partition name specified' >&2\nexit 1\n"
+    )
+    script.chmod(0o700)
+    (tmp_path / "bin" / "srun").symlink_to(script)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    folders = tuple(fake.make_run(tmp_path, f"seed={seed}") for seed in (0, 1))
+    one = made(tmp_path, site=SITE.model_copy(update={"partition": "gpuu"}))
+    one = replace(one, folder=submission.new_folder(tmp_path, "table"), runs=folders)
+    with pytest.raises(ConfigError) as refused:
+        submission.submit(one, submission.call_sbatch)
+    message = str(refused.value)
+    assert "\n" not in message
+    assert "invalid partition specified: gpuu; Batch job submission failed" in message
+    assert "slurm/site.yaml: partition; set partition: <one that `sinfo` shows>" in message
+    assert [read_job(folder) for folder in folders] == [None, None]
+
+
+def test_where_slurm_gave_no_answer_the_intent_stays_so_that_the_job_is_found(tmp_path):
+    folder = fake.make_run(tmp_path)
+    one = replace(made(tmp_path), runs=(folder,))
+
+    def unsure(_):
+        raise SchedulerError("sbatch: Socket timed out on send/recv operation")
+
+    with pytest.raises(SchedulerError):
+        submission.submit(one, unsure)
+    assert read_job(folder).job_id is None
 
 
 def test_the_intent_is_on_disk_before_the_scheduler_hears_of_it(tmp_path):
     folders = tuple(fake.make_run(tmp_path, f"seed={seed}") for seed in (0, 1))
     one = made(tmp_path)
-    one = submission.Submission(one.folder, folders, 90, one.launcher, SITE, one.snapshot)
+    one = replace(one, runs=folders)
 
     def sbatch(_):
         intents = [read_job(folder) for folder in folders]

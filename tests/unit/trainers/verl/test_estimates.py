@@ -26,7 +26,7 @@ def run(*words):
 def estimated(config, **columns):
     extra_fields, is_padding = verl_batch(step_rows(BATCH), BATCH.position_N, PADDING)
     rows = read_rows(extra_fields, is_padding, episodes=4)
-    return rows, estimate(rows, Columns(LENGTHS + 10, LENGTHS, **columns), config, 7, scorer=EqualityScorer())
+    return rows, estimate(rows, Columns(LENGTHS + 10, LENGTHS, **columns), config, 7, scorer=EqualityScorer(), ranks=4)
 
 
 def tokens(seed=0):

@@ -3,15 +3,18 @@
 import threading
 import time
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 
 from scpo.errors import ConfigError
 from scpo.tracking import RunFolder
-from scpo.trainers.verl.launch import _check_engine, _stop_file, prepare
+from scpo.trainers.verl import readiness, sockets
+from scpo.trainers.verl.launch import _stop_file, prepare
+from scpo.trainers.verl.readiness import check_engine
 from sweeps.compose.configuration import compose_run
 
-pytest.importorskip("torch", reason="needs torch: make setup")
+torch = pytest.importorskip("torch", reason="needs torch: make setup")
 
 
 def test_without_a_gpu_only_the_cpu_trainer_is_allowed(tmp_path):
@@ -24,15 +27,90 @@ def test_without_a_gpu_only_the_cpu_trainer_is_allowed(tmp_path):
 def test_the_cpu_build_of_vllm_is_allowed_and_no_other(monkeypatch):
     config = compose_run(["trainer=verl_cpu", "trainer.verl.engine=vllm"])
     monkeypatch.setattr(metadata, "version", lambda _: "0.31.0+cpu")
-    _check_engine(config, on_cpu=True)
+    check_engine(config, on_cpu=True)
     monkeypatch.setattr(metadata, "version", lambda _: "0.31.0")
     with pytest.raises(ConfigError, match="with the CPU build of vLLM also trainer=verl_cpu"):
-        _check_engine(config, on_cpu=True)
+        check_engine(config, on_cpu=True)
 
 
 def test_on_a_gpu_the_engine_for_the_cpu_is_refused():
     with pytest.raises(ConfigError, match=r"engine=hf is Hugging Face generate, for the CPU only"):
-        _check_engine(compose_run(["trainer=verl_cpu"]), on_cpu=False)
+        check_engine(compose_run(["trainer=verl_cpu"]), on_cpu=False)
+
+
+PAPER = ("scale=paper",)
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """A machine as torch and the system tell it: so many GPUs of so many GiB, so many cores, such packages."""
+
+    def make(count=4, gib=79.0, cores=32, packages=("vllm",)):
+        monkeypatch.setattr(readiness, "pick_device", lambda _: torch.device("cuda"))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        card = SimpleNamespace(total_memory=int(gib * 2**30))
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
+        monkeypatch.setattr(readiness, "cores", lambda: cores)
+        find = lambda name: object() if name in packages else None  # noqa: E731
+        monkeypatch.setattr(readiness.importlib.util, "find_spec", find)
+
+    return make
+
+
+def test_the_papers_node_is_enough(gpus):
+    gpus()
+    for words in (PAPER, (*PAPER, "model=qwen2_5_7b"), (*PAPER, "method=ppo", "model=qwen2_5_7b")):
+        assert readiness.check_machine(compose_run(list(words))) is False
+
+
+BAD = {
+    "one GPU for four": (dict(count=1), [], r"gpus=4, torch sees 1 .*; here: trainer=verl_1gpu"),
+    "small GPUs": (dict(gib=23.5), [], r"1\.5B with trainer=verl needs about \d+ GiB of each GPU"),
+    "a 7B on one card": (dict(count=1), ["trainer=verl_1gpu", "model=qwen2_5_7b"], r"7B .* of each GPU"),
+    "an engine that never sleeps": (
+        {}, ["trainer.verl.free_cache=false", "model=qwen2_5_7b"], "free_cache=true lets",
+    ),
+    "few cores": (dict(cores=8), [], r"needs 15 CPU cores for 4 GPUs, this process may use 8.*launcher\.cpus=15"),
+    "no flash-attn": (dict(), ["trainer.verl.attention=flash"], "attention=flash needs the package flash-attn"),
+    "no engine": (dict(packages=()), [], r"vLLM, which is not installed: pip install -c constraints-verl-gpu"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("machine", "words", "message"), BAD.values(), ids=BAD)
+def test_what_a_run_needs_and_the_machine_lacks_is_one_line_before_ray_starts(gpus, machine, words, message):
+    gpus(**machine)
+    with pytest.raises(ConfigError, match=message) as refused:
+        readiness.check_machine(compose_run([*PAPER, *words]))
+    assert "\n" not in str(refused.value)
+
+
+def test_flash_attn_is_used_where_it_is_installed_and_gone_without_where_not(gpus):
+    gpus(packages=("vllm", "flash_attn"))
+    assert readiness.attention(compose_run(["scale=paper"])) == "flash"
+    assert readiness.attention(compose_run(["scale=paper", "trainer.verl.attention=sdpa"])) == "sdpa"
+    gpus()
+    assert readiness.attention(compose_run(["scale=paper"])) == "sdpa"
+
+
+def test_ray_counts_the_jobs_cores_and_another_cluster_its_own(gpus, monkeypatch, tmp_path):
+    gpus(cores=20)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    variables = sockets.environment(tmp_path)
+    found = {one.key: one.value for one in readiness.gpu_settings(compose_run(["scale=paper"]), variables)}
+    assert found["ray_kwargs.ray_init.num_cpus"] == 20
+    assert found[f"{readiness.ENV_VARS}.SCPO_SOCKETS"] == variables["SCPO_SOCKETS"]
+    two = {
+        one.key: one.value
+        for one in readiness.gpu_settings(compose_run(["scale=paper", "trainer.verl.nodes=2"]), variables)
+    }
+    assert two["ray_kwargs.ray_init.address"] == "auto"
+    assert "ray_kwargs.ray_init.num_cpus" not in two
+
+
+def test_every_attempt_names_its_sockets_differently(tmp_path):
+    names = {sockets.new_name(tmp_path / run) for run in ("a", "a", "b")}
+    assert len(names) == 3
+    assert sockets.environment(tmp_path, "verl.platform")[sockets.MODULES] == f"verl.platform,{sockets.MODULE}"
 
 
 def test_a_wish_to_stop_becomes_a_file_while_the_process_waits_and_is_gone_after(tmp_path):

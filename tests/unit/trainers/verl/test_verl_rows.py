@@ -11,6 +11,7 @@ from scpo.errors import RolloutError
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer
 from scpo.scoring.exact import Exact
+from scpo.shaping.order import positions
 from scpo.trainers.verl.verl_rows import read_rows
 from tests.support.step_batches import make_batch, method, shaper_config
 from tests.support.verl_rows import same_batch, step_rows, verl_batch
@@ -23,12 +24,12 @@ def two_groups_of_two():
     return make_batch(*EPISODES, position_N=[8, 0, 5, 3, 1, 7, 2, 6, 4])
 
 
-def back(batch, *, order="balanced", padding=(), length_N=None):
+def back(batch, *, order="balanced", padding=(), length_N=None, ranks=4):
     extra_fields, is_padding = verl_batch(step_rows(batch), batch.position_N, padding)
     episodes = len(set(batch.trajectory_N.tolist()))
     rows = read_rows(extra_fields, is_padding, episodes=episodes)
     lengths = np.arange(len(batch)) if length_N is None else length_N
-    position_N = rows.positions(order, lengths)
+    position_N = rows.positions(order, lengths, ranks=ranks, order_ranks=4)
     return rows, step_batch(rows.trajectories, success_threshold=0.0, position_N=position_N)
 
 
@@ -107,3 +108,10 @@ def test_recorded_rollouts_get_the_same_advantages_bit_for_bit():
         theirs, _ = assign(again, scorer, SCPO, seed=(0, step))
         assert (ours == theirs).all()
         assert (rows.spread(theirs)[rows.place_N] == ours).all()
+
+
+def test_with_other_ranks_than_the_method_counts_on_the_order_is_computed_as_in_the_local_trainer():
+    batch, lengths = two_groups_of_two(), np.array([5, 9, 2, 7, 7, 1, 3, 8, 4])
+    _, one_gpu = back(batch, length_N=lengths, ranks=1)
+    assert one_gpu.position_N.tolist() == positions(lengths, "balanced", 4).tolist()
+    assert one_gpu.position_N.tolist() != batch.position_N.tolist()

@@ -43,8 +43,9 @@ PAPER = {  # Table 3 and appendix A of the paper; where it is silent, verl-agent
     f"{ROLLOUT}.name": "vllm",
     f"{ROLLOUT}.tensor_model_parallel_size": 2,
     f"{ROLLOUT}.gpu_memory_utilization": 0.6,
-    f"{ROLLOUT}.enable_chunked_prefill": False,
-    f"{ROLLOUT}.free_cache_engine": False,
+    f"{ROLLOUT}.enable_chunked_prefill": True,  # its script has False, for vLLM's first engine
+    f"{ROLLOUT}.free_cache_engine": True,  # its script has False, and its engine sleeps all the same
+    "actor_rollout_ref.ref.fsdp_config.model_dtype": "bf16",
     "actor_rollout_ref.ref.fsdp_config.param_offload": True,
     "actor_rollout_ref.model.enable_gradient_checkpointing": True,
 }
@@ -79,7 +80,34 @@ def test_micro_batches_divide_what_a_rank_has_of_a_mini_batch():
     assert values("env=webshop")[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] == 16  # 64 rows over 4 GPUs
     assert values("trainer.mini_batch_rows=96")[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] == 8
     with pytest.raises(ConfigError, match="mini_batch_rows=256 cannot be shared by 3 GPUs"):
-        values("trainer.verl.gpus=3")
+        values("trainer.verl.gpus=3", "trainer.verl.tensor_parallel=1")
+
+
+def test_engines_must_share_the_gpus_evenly_and_one_card_has_its_own_settings():
+    with pytest.raises(ConfigError, match=r"tensor_parallel=2 does not divide the 1 GPUs .*trainer=verl_1gpu"):
+        values("trainer.verl.gpus=1")
+    found = values("trainer=verl_1gpu")
+    assert (found["trainer.n_gpus_per_node"], found[f"{ROLLOUT}.tensor_model_parallel_size"]) == (1, 1)
+    assert found[f"{ROLLOUT}.free_cache_engine"]
+    assert found[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] == 8
+
+
+def test_the_engine_draws_from_the_runs_seed():
+    assert (values()[f"{ROLLOUT}.seed"], values("seed=3")[f"{ROLLOUT}.seed"]) == (0, 3)
+
+
+def test_without_flash_attn_the_logits_are_fused_and_micro_batches_small():
+    config = compose_run(["scale=paper", "method=ppo"])
+    found = {one.key: one.value for one in settings(config, FILES, attention="sdpa")}
+    assert found["actor_rollout_ref.model.override_config.attn_implementation"] == "sdpa"
+    assert found["critic.model.override_config.attn_implementation"] == "sdpa"
+    assert found["actor_rollout_ref.model.use_fused_kernels"] is True
+    assert found[f"{ACTOR}.ppo_micro_batch_size_per_gpu"] == 8
+    assert not [key for key in values("method=ppo") if "attn_implementation" in key]
+
+
+def test_a_critic_leaves_the_engine_less():
+    assert values("method=ppo")[f"{ROLLOUT}.gpu_memory_utilization"] == 0.4
 
 
 def test_ppo_plays_128_tasks_once_and_trains_a_critic():

@@ -1,0 +1,45 @@
+"""A deadline around the weights' way to the rollout engine, for one that does not take them would hold the run."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from scpo.errors import RolloutError
+
+
+class WithDeadline:
+    """verl's checkpoint manager, whose ``update_weights`` may take ``seconds``.
+
+    Raises:
+        RolloutError: It took longer, or what it died of.
+    """
+
+    def __init__(self, manager: Any, seconds: float) -> None:
+        self._manager = manager
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._manager, name)
+
+    def update_weights(self, *args: Any, **kwargs: Any) -> Any:
+        """As the manager's, in a thread of its own, which is left behind when it hangs."""
+        done: dict[str, Any] = {}
+
+        def send() -> None:
+            try:
+                done["result"] = self._manager.update_weights(*args, **kwargs)
+            except BaseException as error:  # noqa: BLE001 (raised by the caller's thread)
+                done["error"] = error
+
+        thread = threading.Thread(target=send, name="weights", daemon=True)
+        thread.start()
+        thread.join(None if self._seconds == float("inf") else self._seconds)
+        if thread.is_alive():
+            raise RolloutError(
+                f"the rollout engine did not take the new weights within {self._seconds:g} s (trainer.verl.stall_s): "
+                "it hangs or is gone. The run goes on from its last checkpoint"
+            )
+        if "error" in done:
+            raise done["error"]
+        return done.get("result")

@@ -1,0 +1,48 @@
+"""Where verl's padding rows stand: spread over the mini-batches, so that the last update is as large as the others.
+
+verl fills a batch with rows that nothing is learned from and leaves them at the end of each rank's part. All of them
+then fall into the last mini-batch: of 4,100 rows in mini-batches of 256, that had four real ones, and with a mean over
+tokens and Adam made nearly a whole step. verl-agent fills with copies instead, 128 real rows at least.
+"""
+
+from collections.abc import Sequence
+
+
+def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[int]:
+    """The order in which every mini-batch has as much padding as the others, give or take one row a rank.
+
+    Rank r holds rows r * N / ranks and on, and gives each mini-batch the next ``mini_batch / ranks`` of them. Real rows
+    keep their order.
+
+    Args:
+        is_padding: Of each of N rows, N a multiple of ``mini_batch``.
+        ranks: Data-parallel ranks.
+        mini_batch: Rows of a mini-batch, over all ranks.
+    """
+    share, order = len(is_padding) // ranks, []
+    batches = len(is_padding) // mini_batch
+    given = 0  # padding rows beyond the even share go to the next mini-batches in turn, over all ranks
+    for rank in range(ranks):
+        rows = range(rank * share, (rank + 1) * share)
+        real, padding = ([row for row in rows if is_padding[row] is one] for one in (False, True))
+        even, more = divmod(len(padding), batches)
+        extra = {(given + turn) % batches for turn in range(more)}
+        given += more
+        for number in range(batches):
+            here = even + (number in extra)
+            order += [real.pop(0) for _ in range(mini_batch // ranks - here)] + [padding.pop(0) for _ in range(here)]
+    return order
+
+
+def real_rows(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[int]:
+    """How many rows of each mini-batch are real."""
+    share, part = len(is_padding) // ranks, mini_batch // ranks
+    batches = len(is_padding) // mini_batch
+    return [
+        sum(
+            not is_padding[row]
+            for rank in range(ranks)
+            for row in range(rank * share + number * part, rank * share + (number + 1) * part)
+        )
+        for number in range(batches)
+    ]

@@ -1,0 +1,133 @@
+"""Whether this machine can run verl as configured, and what verl is told of it; all before Ray starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Literal
+
+from scpo.errors import ConfigError
+from scpo.memory import GIB, shortage
+from scpo.policies.model import pick_device
+from scpo.schema import RunConfig, VerlTrainer
+from scpo.trainers.verl.sockets import MODULES, VARIABLE
+from scpo.verl_config import Setting
+
+Attention = Literal["flash", "sdpa"]
+CPUS_A_GPU = 3  # verl's placement groups reserve three of Ray's CPUs with each GPU
+STORAGE_UNITS = 2  # of TransferQueue, each with a CPU of its own; verl's default is 8
+CONTROLLER_CPUS = 1
+ENV_VARS = "ray_kwargs.ray_init.runtime_env.env_vars"
+
+
+def trainer_of(config: RunConfig) -> VerlTrainer:
+    """The trainer's settings; the registry sends no other trainer here."""
+    assert isinstance(config.trainer, VerlTrainer)  # noqa: S101
+    return config.trainer
+
+
+def check_machine(config: RunConfig) -> bool:
+    """Whether the run is on the CPU.
+
+    Raises:
+        ConfigError: Something that it needs is not here: GPUs, their memory, cores, or a package.
+    """
+    on_cpu = pick_device(config.machine.device).type == "cpu"
+    check_engine(config, on_cpu=on_cpu)
+    if not on_cpu:
+        _check_gpus(config)
+        _check_cores(config)
+        attention(config)
+    return on_cpu
+
+
+def check_engine(config: RunConfig, *, on_cpu: bool) -> None:
+    """The rollout engine against the device, and whether it is installed."""
+    verl = trainer_of(config).verl
+    if verl.engine == "hf" and not on_cpu:
+        raise ConfigError(
+            "trainer.verl.engine=hf is Hugging Face generate, for the CPU only; on a GPU use trainer=verl "
+            "(trainer.verl.engine=vllm), or machine.device=cpu"
+        )
+    if on_cpu and (verl.engine == "vllm" and (verl.gpus > 1 or not is_vllm_for_cpu())):
+        raise ConfigError(
+            f"trainer={config.trainer.name} with trainer.verl.gpus={verl.gpus} trainer.verl.engine={verl.engine}, but "
+            "torch sees no CUDA device here; allowed without one: trainer=verl_cpu, and with the CPU build of vLLM "
+            "also trainer=verl_cpu trainer.verl.engine=vllm (make test-verl-vllm installs one)"
+        )
+    if not on_cpu and importlib.util.find_spec("vllm") is None:
+        raise ConfigError(
+            "trainer=verl plays with vLLM, which is not installed: pip install -c constraints-verl-gpu.txt "
+            "'scpo[verl-gpu]' (docs/verl.md)"
+        )
+
+
+def is_vllm_for_cpu() -> bool:
+    """The installed vLLM is a build for the CPU."""
+    try:
+        return metadata.version("vllm").endswith("+cpu")
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def _check_gpus(config: RunConfig) -> None:
+    import torch
+
+    verl, visible = trainer_of(config).verl, torch.cuda.device_count()
+    if verl.gpus > visible and verl.nodes == 1:
+        fitting = "trainer=verl_1gpu" if visible == 1 else f"trainer.verl.gpus={visible}"
+        raise ConfigError(
+            f"trainer.verl.gpus={verl.gpus}, torch sees {visible} (CUDA_VISIBLE_DEVICES="
+            f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}); here: {fitting}"
+        )
+    smallest = min(torch.cuda.get_device_properties(one).total_memory for one in range(visible)) / GIB
+    if reason := shortage(config, smallest):
+        raise ConfigError(reason)
+
+
+def cores() -> int:
+    """Cores that this process may use: those of the job, not of the node."""
+    return len(os.sched_getaffinity(0))
+
+
+def cores_needed(config: RunConfig) -> int:
+    """With fewer, Ray places TransferQueue or the workers never, and verl waits for ever."""
+    return CONTROLLER_CPUS + STORAGE_UNITS + CPUS_A_GPU * trainer_of(config).verl.gpus
+
+
+def _check_cores(config: RunConfig) -> None:
+    if cores() < cores_needed(config) and trainer_of(config).verl.nodes == 1:
+        raise ConfigError(
+            f"verl needs {cores_needed(config)} CPU cores for {trainer_of(config).verl.gpus} GPUs, this process may "
+            f"use {cores()}: with fewer it waits for ever. On Slurm: launcher.cpus={cores_needed(config)} or more"
+        )
+
+
+def attention(config: RunConfig) -> Attention:
+    """Which attention the update uses: flash-attn, or torch's own with verl's fused kernels.
+
+    Raises:
+        ConfigError: flash was asked for, and the package is not there.
+    """
+    wanted, installed = trainer_of(config).verl.attention, importlib.util.find_spec("flash_attn") is not None
+    if wanted == "flash" and not installed:
+        raise ConfigError(
+            "trainer.verl.attention=flash needs the package flash-attn, which is not installed: pip install -c "
+            "constraints-verl-gpu.txt 'scpo[verl-gpu]' (docs/verl.md), or trainer.verl.attention=sdpa"
+        )
+    return "flash" if installed and wanted != "sdpa" else "sdpa"
+
+
+def gpu_settings(config: RunConfig, variables: dict[str, str]) -> Iterator[Setting]:
+    """What verl is told of this machine: its cores, and the variables of every process."""
+    if trainer_of(config).verl.nodes > 1:
+        yield Setting("ray_kwargs.ray_init.address", "auto", "trainer.verl.nodes: Ray runs on each node", added=True)
+    elif "RAY_ADDRESS" not in os.environ:
+        yield Setting("ray_kwargs.ray_init.num_cpus", cores(), "the cores of this process; Ray would count the node's")
+    yield Setting(
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units", STORAGE_UNITS, "each holds a CPU of Ray's"
+    )
+    for name in (MODULES, VARIABLE):
+        yield Setting(f"{ENV_VARS}.{name}", variables[name], "sockets named by this attempt", added=True)

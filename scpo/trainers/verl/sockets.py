@@ -1,0 +1,40 @@
+"""Names of a run's sockets, so that two runs on one node never share one; verl imports this module with itself.
+
+verl names the sockets through which the engine gets new weights by Ray's job id, in the node's temporary folder. Every
+local Ray cluster calls its first job 01000000: the engine of one run took the weights of the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+VARIABLE = "SCPO_SOCKETS"
+"""The environment variable that holds the name, in every process of the run."""
+MODULE = __name__
+MODULES = "VERL_USE_EXTERNAL_MODULES"
+"""verl's environment variable: modules that it imports, with commas."""
+
+
+def new_name(run_folder: Path) -> str:
+    """A name for one attempt at a run: the folder's hash, and what no other attempt has."""
+    return hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:8] + secrets.token_hex(4)
+
+
+def environment(run_folder: Path, modules: str = "") -> dict[str, str]:
+    """Variables of every process of an attempt; ``modules``: what verl shall import beside this one."""
+    return {VARIABLE: new_name(run_folder), MODULES: ",".join(filter(None, (modules, MODULE)))}
+
+
+def name_by_run() -> None:
+    """Make Ray's job id, which verl asks for its sockets alone, the name of this attempt."""
+    from ray.runtime_context import RuntimeContext
+
+    given = os.environ[VARIABLE]
+    RuntimeContext.get_job_id = lambda self: given
+
+
+if VARIABLE in os.environ:  # not in the process that prepares an attempt, which may have no Ray
+    name_by_run()

@@ -1,0 +1,40 @@
+"""What a dry run shows of the jobs that would be submitted."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from sweeps.slurm.submission import Submission, sbatch_text
+from sweeps.terminal import say, wide
+
+
+def show_submissions(console: Console, submissions: Sequence[Submission]) -> None:
+    """An array of jobs for each kind of request, and what sbatch would be given for the first of them."""
+    if not submissions:
+        return
+    columns = ("jobs", "nodes", "GPUs", "CPUs", "memory", "limit", "partition", "runs")
+    table = Table(*columns, title="arrays of jobs, each of which asks for", title_justify="left", box=None)
+    for one in submissions:
+        table.add_row(*_row(one))
+    console.print()
+    wide(console).print(table)
+    others = "; the other arrays differ in what the table shows" if len(submissions) > 1 else ""
+    first = submissions[0]
+    limit = first.request.limit_min / 60
+    say(console, f"\n{len(first.runs)} jobs of at most {limit:g} h; sbatch would read{others}:")
+    say(console, sbatch_text(first))
+
+
+def _row(one: Submission) -> list[str]:
+    needed, request = one.request.resources, one.request
+    first, others = one.runs[0].run_id, len(one.runs) - 1
+    asked = (len(one.runs), needed.nodes, needed.gpus, needed.cpus, _memory(one), f"{request.limit_min / 60:g} h")
+    return [*map(str, asked), request.partition or "(default)", first + (f" and {others} more" if others else "")]
+
+
+def _memory(one: Submission) -> str:
+    flag = one.site.memory_flag(one.request.resources.memory_gb)
+    if flag is None:
+        return "(default)"
+    return "whole node" if flag == "0" else f"{int(flag[:-1]) / 1024:g} GB"

@@ -1,0 +1,32 @@
+"""What sbatch said when it did not take a job, as one line with the key that it is about."""
+
+import re
+
+from scpo.errors import ConfigError
+
+KEYS = (  # sbatch's words -> the key of the site's file, what to do
+    ("account|association", "account", "account: <one of `sacctmgr show associations user=$USER`>"),
+    ("qos", "qos", "qos: <one that your account has>"),
+    ("partition", "partition", "partition: <one that `sinfo` shows>"),
+    ("gres|generic resource|gpus", "gres", "gres: <as `sinfo -o %G` names the GPUs>, for example gpu:a800"),
+    ("feature|constraint", "constraint", "constraint: <one that `sinfo -o %f` shows>"),
+    ("time limit|timelimit", "max_time_h", "max_time_h: <the partition's limit, `sinfo -o %l`>"),
+    ("memory", "memory_gb", "memory_gb: null (the partition's default) or 0 (the whole node)"),
+    ("node configuration|node count|cpu count", "partition", "partition: <one whose nodes have that much>"),
+)
+UNSURE = re.compile(r"timed out|unable to contact|connection refused|communication|slurm_persist", re.IGNORECASE)
+"""No answer of slurmctld: the job may be queued all the same."""
+
+
+class RefusedError(ConfigError):
+    """Slurm did not take a submission; nothing of it is queued."""
+
+
+def explain_refusal(words: str, asked: str, site: str) -> str:
+    """One line: sbatch's own words, what was asked for, and the key of the site's file that they are about."""
+    said = [line.removeprefix("sbatch:").removeprefix(" error:").strip() for line in words.splitlines() if line.strip()]
+    text = "; ".join(dict.fromkeys(said)) or "no reason given"
+    for pattern, key, fix in KEYS:
+        if re.search(pattern, text, re.IGNORECASE):
+            return f"sbatch: {text} ({asked}). {site}: {key}; set {fix}, and give the same command again"
+    return f"sbatch: {text} ({asked}). See {site} and launcher.*, and give the same command again"

@@ -1,0 +1,32 @@
+import pytest
+
+from sweeps.compose.configuration import compose_run
+from sweeps.compose.matrix import expand
+from sweeps.compose.resources import Resources, check_fits, resources
+
+WANTED = {
+    "a method that verl trains": (["scale=paper"], Resources(1, 4, 32, 128)),
+    "the large model": (["scale=paper", "model=qwen2_5_7b"], Resources(1, 4, 32, 304)),
+    "one card": (["scale=paper", "trainer=verl_1gpu"], Resources(1, 1, 16, 128)),
+    "two nodes": (["scale=paper", "trainer.verl.nodes=2"], Resources(2, 4, 32, 104)),
+    "an evaluation": (["scale=paper", "method=react"], Resources(1, 1, 8, 32)),
+    "a model behind an API": (["scale=paper", "method=plain", "model=gpt_4o"], Resources(1, 0, 2, 8)),
+    "a language model in one process": (["scale=paper", "trainer=local"], Resources(1, 1, 8, 32)),
+    "a small policy": ([], Resources(1, 0, 2, 4)),
+    "verl for the CPU": (["trainer=verl_cpu"], Resources(1, 0, 16, 88)),
+}
+
+
+@pytest.mark.parametrize(("words", "needed"), WANTED.values(), ids=WANTED)
+def test_what_a_run_asks_for_follows_from_method_model_and_trainer(words, needed):
+    assert resources(compose_run(words)) == needed
+
+
+def test_the_launcher_may_say_otherwise():
+    given = compose_run(["scale=paper", "launcher=slurm_a800x4", "launcher.gpus=8", "launcher.cpus=4"])
+    assert (resources(given).gpus, resources(given).cpus) == (8, 4)
+
+
+def test_every_row_of_the_main_table_fits_the_papers_gpus():
+    for cell in expand("main_table", ["scale=paper"]).cells:
+        check_fits(cell.config, 80.0)
