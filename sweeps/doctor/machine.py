@@ -143,6 +143,8 @@ def _existing(path: Path) -> Path:
 
 
 def _slots(subject: Subject) -> int:
+    if refused_here([subject.first]):  # which check_gpus says
+        return 1
     return min(subject.runs, len(slots_for([subject.first] * subject.runs)))
 
 
