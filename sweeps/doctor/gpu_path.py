@@ -13,7 +13,7 @@ from sweeps.compose.resources import resources, trains_in_verl
 from sweeps.doctor.nvidia import driver_version, installed_gpus
 from sweeps.doctor.subject import Subject
 
-CUDA_OF_TORCH = {(2, 10): "13", (2, 11): "13", (2, 13): "13"}  # PyPI's default builds
+CUDA_OF_TORCH: dict[tuple[int, ...], str] = {(2, 10): "13", (2, 11): "13", (2, 13): "13"}  # PyPI's default builds
 DRIVER_OF_CUDA = {"12": 525, "13": 580}  # NVIDIA's release notes: the oldest driver of each major version
 SOCKETS = "rl-colocate-zmq-*.sock"
 CPUS_OF_QUEUE, CPUS_A_GPU = 3, 3  # as scpo.trainers.verl.readiness counts them
@@ -63,7 +63,7 @@ def check_driver(subject: Subject) -> Iterator[Finding]:
         return
     release = tuple(int(part) for part in torch.split("+")[0].split(".")[:2])
     build = torch.partition("+cu")[2]
-    cuda = build[:2] if build else CUDA_OF_TORCH.get(release)  # type: ignore[call-overload]
+    cuda = build[:2] if build else CUDA_OF_TORCH.get(release)
     oldest = DRIVER_OF_CUDA.get(cuda or "")
     if oldest is not None and int(driver.split(".")[0]) < oldest:
         fix = f"a driver of {oldest} or newer, or torch built for an older CUDA (pytorch.org, --index-url)"
