@@ -101,6 +101,11 @@ def looks(rows: Iterable[Row]) -> dict[str, Look]:
     return found
 
 
+def line_styles(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
+    """The same as matplotlib's ``plot`` takes them."""
+    return {name: one.line() for name, one in looks(rows).items()}
+
+
 _KINDS = tuple(
     (shade, MARKERS[(3 * at + shade) % len(MARKERS)], dashes) for at, dashes in enumerate(DASHES) for shade in range(3)
 )

@@ -1,7 +1,7 @@
 """The rows of the main table and of the ablation: what each is called in print, and whether it was trained."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analysis.rows import DEFAULT, Row
 from scpo.schema import AGENT_LABELS, METHOD_LABELS
@@ -55,15 +55,16 @@ def compared(rows: Sequence[Row]) -> tuple[Row, ...]:
 
     A section holds everything that may be compared, a sweep's values among it; those have a figure of their own.
     """
-    methods = tuple(row for row in rows if is_method(row))
-    return methods if len(methods) > 1 else tuple(rows)
+    methods = {row.name: replace(row, label=method_of(row).label) for row in rows if is_method(row)}
+    return tuple(methods[name] for name in in_order(methods.values())) if len(methods) > 1 else tuple(rows)
 
 
 def left_out(rows: Sequence[Row], drawn: Iterable[Row]) -> str:
     """A sentence that names the rows which are not drawn; empty if all are."""
     shown = {row.name for row in drawn}
-    names = list(dict.fromkeys(row.label for row in rows if row.name not in shown))
+    rest = (row for row in rows if row.name not in shown)
+    names = list(dict.fromkeys(METHODS[row.name].label if row.name in METHODS else row.label for row in rest))
     if not names:
         return ""
     few = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    return f" Not drawn here, as variants of these methods: {few}."
+    return f" Not drawn here: {few}."

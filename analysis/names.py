@@ -2,7 +2,7 @@
 
 import re
 
-from scpo.schema import FAMILIES
+from scpo.schema import FAMILIES, method_label
 
 BENCHMARKS = {"alfworld": "ALFWorld", "webshop": "WebShop", "webshop_paper": "WebShop (the paper's text)"}
 MODELS = {
@@ -44,9 +44,12 @@ def place(scale: str, env: str, model_name: str) -> str:
 
 
 def run(run_id: str) -> str:
-    """A run as a reader tells it: its seed. Its id stands in ``sources.json``."""
-    found = re.search(r"-s(\d+)-[0-9a-f]+$", run_id)
-    return f"seed {found[1]}" if found else run_id
+    """A run as a reader tells it: method, choices and seed. Its whole id stands in ``sources.json``."""
+    found = re.fullmatch(r"[^-]+-[^-]+-([^-]+)((?:-[^-]+)*)-s(\d+)-[0-9a-f]+", run_id)
+    if not found:
+        return run_id
+    method, choices, seed = found.groups()
+    return ", ".join([method_label(method), *choices.replace("_", " ").split("-")[1:], f"seed {seed}"])
 
 
 class Footnotes:

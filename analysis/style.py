@@ -16,19 +16,8 @@ COLUMN_WIDTH = 3.25  # inches, one column of the paper
 PAGE_WIDTH = 6.75  # inches, both columns
 PNG_DPI = 300
 
-# Okabe and Ito's palette, told apart with any colour vision; grey for yellow, which vanishes on white.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
-DASHES = (
-    *("-", (0, (4, 1.2)), (0, (1, 1)), (0, (4, 1, 1, 1))),
-    *((0, (6, 1)), (0, (2, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 1, 2, 1))),
-)
-ACCENT = "#D55E00"
-SUCCESS, CREDITED, FAILED = (
-    "#009E73",
-    "#0072B2",
-    "#D55E00",
-)  # steps of successes, and of failures with and without credit
+ACCENT = "#D55E00"  # what SCPO credits; its lines have this colour too (analysis/looks.py)
+SUCCESS, CREDITED, FAILED = "#009E73", ACCENT, "#7F7F7F"  # steps of successes, of failures with and without credit
 REMARK = "#444444"  # lines that say what the numbers are
 SEQUENTIAL = "Blues"  # one hue, monotone in lightness; the accent stands out on every shade
 
@@ -74,22 +63,6 @@ def house_style() -> Iterator[None]:
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
         yield
-
-
-def line_styles(names: list[str]) -> dict[str, dict[str, Any]]:
-    """Colour, marker and dashes for each name: told apart in grey print too.
-
-    From the ninth name on a colour comes again, with another marker and other dashes.
-    """
-    n = len(PALETTE)
-    return {
-        name: {
-            "color": PALETTE[i % n],
-            "marker": MARKERS[(i + 3 * (i // n)) % n],
-            "linestyle": DASHES[(i + i // n) % n],
-        }
-        for i, name in enumerate(names)
-    }
 
 
 def figure_files(figure: Figure) -> dict[str, bytes]:

@@ -9,6 +9,8 @@ from analysis.rows import Row
 from analysis.seed_statistics import Summary, moving_average, summarise
 from analysis.sources.collect import Collected
 
+FEW = 6  # lines whose bands can be told apart
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -37,8 +39,16 @@ def curve(data: Collected, row: Row, metric: str, *, window: int = 1, first: int
     return Curve(steps, [summarise(one[step] for one in smooth) for step in steps])
 
 
-def draw(axis: Axes, made: Curve, style: dict[str, Any], *, factor: float = 1, marks: int = 6) -> None:
-    """Mean as a line with about ``marks`` markers, ± one standard deviation as a band."""
+def is_trained(data: Collected, row: Row) -> bool:
+    """Whether its finished runs train anything; a method that only prompts logs one number at both ends."""
+    methods = (data.by_id[run].config.get("method") for run in row.finished)
+    return any(not isinstance(method, dict) or method.get("kind") != "prompted" for method in methods)
+
+
+def draw(axis: Axes, made: Curve, style: dict[str, Any], *, factor: float = 1, marks: int = 6, crowd: int = 1) -> None:
+    """Mean as a line with about ``marks`` markers, ± one standard deviation as a band, fainter among a ``crowd``."""
     mean, low, high = made.band(factor)
     axis.plot(made.steps, mean, markevery=max(1, len(made.steps) // max(1, marks)), **style)
-    axis.fill_between(made.steps, low, high, color=str(style["color"]), alpha=0.15, linewidth=0)
+    axis.fill_between(
+        made.steps, low, high, color=str(style["color"]), alpha=0.15 if crowd <= FEW else 0.06, linewidth=0
+    )

@@ -12,9 +12,12 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
+from analysis import names
+from analysis.families import with_note
 from analysis.missing import missing_runs
 from analysis.sources.collect import Collected
-from analysis.style import ACCENT, PAGE_WIDTH, SEQUENTIAL, house_style
+from analysis.style import ACCENT, PAGE_WIDTH, REMARK, SEQUENTIAL, Drawing, house_style
+from analysis.table import NONE, Block, Number, Table
 from scpo.diagnostics.probe import PATTERN, Pair, Probe, read_probe
 
 HEIGHT = 2.6  # inches
@@ -22,7 +25,15 @@ WALK = "#1a1a1a"
 HALO = [withStroke(linewidth=1.8, foreground="white")]  # the walk stays visible on dark cells
 
 
-def build(data: Collected) -> Figure:
+CAPTION = (
+    "Similarity of every step of a reference (rows) to every step of a failed sibling (columns) of one fixed game "
+    "(task: {task}), {run}, at {count} probes of its training. Credited cells are framed; the walk of j is drawn in "
+    "processing order, dotted where that goes back to an earlier step; θ is marked on the scale. The probe is played "
+    "for this picture alone, outside of training."
+)
+
+
+def build(data: Collected) -> Drawing:
     """Three probes of one run of one scale; MissingRunsError if no finished run has found a pair."""
     run, probes = _choose(data)
     with house_style():
@@ -37,8 +48,31 @@ def build(data: Collected) -> Figure:
         bar.outline.set_linewidth(0.6)
         _mark_threshold(bar.ax, probes)
         figure.legend(handles=_keys(), loc="outside lower center", ncols=3, handlelength=2.2, columnspacing=1.6)
-        figure.suptitle(f"{data.sections[0].scale} scale · {run} · task: {probes[0].task}", fontsize=7, color="#444444")
-    return figure
+        part = data.sections[0]
+        title = f"{names.place(part.scale, part.env, part.model)}, {names.run(run)}, task: {names.task(probes[0].task)}"
+        figure.suptitle(title, fontsize=6.5, color=REMARK)
+    return Drawing(figure, _numbers(data, run, probes))
+
+
+def _numbers(data: Collected, run: str, probes: list[Probe]) -> Table:
+    scale = data.by_id[run].head.scale
+    rows: list[tuple[str | Number, ...]] = []
+    for probe in probes:
+        if probe.pair is None:
+            rows.append((str(probe.step), "no group with a success and a failure", NONE, NONE, NONE))
+        else:
+            matched_l, similarity_ml = probe.pair.matched_l, probe.pair.similarity_ml
+            above = 100 * float((similarity_ml >= probe.pair.theta).mean())
+            counts = (Number(str(int((matched_l >= 0).sum()))), Number(str(len(matched_l))), Number(f"{above:.1f}"))
+            rows.append((str(probe.step), f"{len(similarity_ml)} × {len(matched_l)}", *counts))
+    said = CAPTION.format(task=names.task(probes[0].task), run=names.run(run), count=len(probes))
+    return Table(
+        words=("Training step", "Reference × failed steps"),
+        numbers=("Credited", "Failed steps", "Cells at or above θ (%)"),
+        blocks=(Block(f"Measured, {scale} scale, {names.run(run)}", tuple(rows)),),
+        caption=with_note(said, scale),
+        label=f"tab:credit-heatmap-{scale}",
+    )
 
 
 def _choose(data: Collected) -> tuple[str, list[Probe]]:
@@ -104,7 +138,17 @@ def _say_nothing_found(axis: Axes) -> None:
 def _mark_threshold(axis: Axes, probes: list[Probe]) -> None:
     theta = next(probe.pair.theta for probe in probes if probe.pair)
     axis.axhline(theta, color=ACCENT, linewidth=1.2)
-    axis.text(-0.25, theta, "θ", color=ACCENT, ha="right", va="center", transform=axis.get_yaxis_transform())
+    axis.text(
+        -0.25,
+        theta,
+        f"θ = {theta:g}",
+        fontsize=6,
+        rotation=90,
+        color=ACCENT,
+        ha="right",
+        va="center",
+        transform=axis.get_yaxis_transform(),
+    )
 
 
 def _keys() -> list[Rectangle | Line2D]:

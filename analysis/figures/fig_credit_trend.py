@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from analysis import names
 from analysis.families import with_note
 from analysis.figures.curves import curve, draw
+from analysis.looks import line_styles
 from analysis.missing import missing_runs
 from analysis.published import credit
 from analysis.rows import Row, Section
 from analysis.seed_statistics import Series, summarise
 from analysis.sources.collect import Collected
-from analysis.style import COLUMN_WIDTH, REMARK, Drawing, house_style, line_styles
+from analysis.style import COLUMN_WIDTH, REMARK, Drawing, house_style
 from analysis.table import NONE, Block, Number, Table, number
 
 HEIGHT = 1.9  # inches
@@ -33,7 +35,7 @@ def build(data: Collected) -> Drawing:
     """One pair of panels; MissingRunsError if no run with credit has finished."""
     part = _choose(data)
     rows = [row for name in ROWS for row in part.rows if row.name == name and row.finished]
-    styles = line_styles([row.name for row in rows])
+    styles = line_styles(rows)
     with house_style():
         figure = Figure(figsize=(COLUMN_WIDTH, HEIGHT))
         axes = figure.subplots(1, len(METRICS))
@@ -47,7 +49,7 @@ def build(data: Collected) -> Drawing:
         handles = [axes[0].plot([], [], **styles[row.name] | {"marker": ""})[0] for row in rows]
         texts = [f"{ROWS[row.name]}, {row.count}" for row in rows]
         figure.legend(handles, texts, loc="outside lower center", ncols=2, handlelength=2.2, columnspacing=1.2)
-        figure.suptitle(f"{part.scale} scale, {part.env}, {part.model}", fontsize=7, color=REMARK)
+        figure.suptitle(names.place(part.scale, part.env, part.model), fontsize=7, color=REMARK)
     return Drawing(figure, _numbers(data, part, rows))
 
 
@@ -78,7 +80,7 @@ def _numbers(data: Collected, part: Section, rows: list[Row]) -> Table:
 
 
 def _title(part: Section) -> str:
-    return f"Measured, {part.scale} scale, {part.env}, {part.model}"
+    return f"Measured, {names.place(part.scale, part.env, part.model)}"
 
 
 def _published() -> Iterator[tuple[str | Number, ...]]:

@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from analysis.figures.neighbourhood import neighbourhood_table
-from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish
+from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish, remark
 from analysis.sources.collect import Collected
 from analysis.style import COLUMN_WIDTH, CREDITED, FAILED, SUCCESS, Drawing, house_style
 
@@ -24,5 +24,5 @@ def build(data: Collected) -> Drawing:
         axis = figure.subplots()
         draw_density(axis, point_n2[success_n])
         draw_clouds(axis, point_n2, clouds)
-        finish(figure, axis, f"{scale} scale · {run} · {steps.batches} batches")
+        finish(figure, axis, remark(data, run, steps, shown))
     return Drawing(figure, neighbourhood_table(steps, scale=scale, run=run))

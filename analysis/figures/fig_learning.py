@@ -1,22 +1,33 @@
 """Learning curves: training rollouts and every validation panel, one line a row, mean and ± std band over seeds."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from analysis.families import PANELS, panel_order, success_metric
-from analysis.figures.curves import curve, draw
-from analysis.methods import compared
+from analysis import names
+from analysis.families import PANELS, panel_order, success_metric, with_note
+from analysis.figures.curves import curve, draw, is_trained
+from analysis.looks import line_styles
+from analysis.methods import compared, left_out
 from analysis.missing import missing_runs
+from analysis.names import Footnotes
 from analysis.rows import Row, Section
+from analysis.seed_statistics import summarise
 from analysis.sources.collect import Collected
-from analysis.style import PAGE_WIDTH, REMARK, house_style, line_styles
+from analysis.style import PAGE_WIDTH, REMARK, Drawing, house_style
+from analysis.table import Block, Number, Table, percent
 
 TRAINING = "train/success_rate"
-ROW_HEIGHT, MARGIN = 1.45, 0.75  # inches
+ROW_HEIGHT, MARGIN = 1.4, 0.55  # inches
+KEY_HEIGHT = 0.16  # inches a line of keys
+MOST = 5  # benchmarks and models that fit on a page
+REMARK_CHARACTERS = 125  # that fit into the page width above the panels
 LEGEND_CHARACTERS = 122  # that fit into the page width at the legend's font size, keys included
 HEADLINE = "Mean ± std over seeds (finished/planned{counts})."
 HEADLINES = {
@@ -24,6 +35,13 @@ HEADLINES = {
     "study": f"Study scale (a choice policy after a short imitation start), not comparable with the paper. {HEADLINE}",
     "paper": HEADLINE,
 }
+CAPTION = (
+    "Learning curves: success rate, on WebShop the score too, over training. Lines are means over the finished seeds "
+    "at the steps that all of them have, bands ± one standard deviation; each benchmark and model has a line of "
+    "panels. Methods that only prompt have no curve. "
+    "The table gives the value before training, at the last checkpoint and at each run's best, which is optimistic."
+)
+Styles = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -35,33 +53,46 @@ class Panel:
     label: str = "success (%)"
 
 
-def build(data: Collected) -> Figure:
-    """One row of panels for each benchmark and model of one scale; MissingRunsError if no run has been trained."""
-    parts = [part for part in data.sections if _trained(data, part)]
-    if not parts:
+@dataclass(frozen=True)
+class Strip:
+    """A line of panels: one benchmark and model under one setting."""
+
+    part: Section
+    rows: tuple[Row, ...]
+    panels: tuple[Panel, ...]
+
+
+def build(data: Collected) -> Drawing:
+    """One line of panels for each benchmark and model of one scale; MissingRunsError if no run has been trained."""
+    strips = sorted(_strips(data), key=lambda strip: bool(strip.part.differs))
+    if not strips:
         raise missing_runs("finished training runs", data.sections)
-    panels = [_panels(data, part) for part in parts]
-    names = list(dict.fromkeys(row.name for part in parts for row in _trained(data, part)))
-    styles = line_styles(names)
+    drawn, notes = strips[:MOST], Footnotes()
+    styles = line_styles(row for strip in drawn for row in strip.rows)
+    keys = _keys(drawn, notes)
     with house_style():
-        figure = Figure(figsize=(PAGE_WIDTH, ROW_HEIGHT * len(parts) + MARGIN))
-        axes = figure.subplots(len(parts), max(map(len, panels)), sharex="row", sharey=True, squeeze=False)
-        for part, shown, line in zip(parts, panels, axes, strict=True):
-            for panel, axis in zip(shown, line, strict=False):
-                for row in _trained(data, part):
-                    look = styles[row.name] | ({"marker": "", "linewidth": 1.0} if _every_step(panel) else {})
-                    draw(axis, curve(data, row, panel.metric), look, factor=100)
-                _dress(axis, panel)
-            for axis in line[len(shown) :]:
-                axis.set_visible(False)
-            line[0].set_ylabel(f"{part.env}, {_model(data, part)}\n{shown[0].label}")
-        _legend(figure, axes[0][0], [(part, _trained(data, part)) for part in parts], styles)
-    return figure
+        lines = -(-len(keys.texts) // keys.columns)
+        figure = Figure(figsize=(PAGE_WIDTH, ROW_HEIGHT * len(drawn) + MARGIN + KEY_HEIGHT * lines))
+        widest = max(len(strip.panels) for strip in drawn)
+        axes = figure.subplots(len(drawn), widest, sharex="row", sharey=True, squeeze=False)
+        for strip, line in zip(drawn, axes, strict=True):
+            _draw_strip(data, strip, line, styles)
+        _legend(figure, keys, styles)
+        headline = HEADLINES[drawn[0].part.scale].format(counts=f": {keys.common}" if keys.common else "")
+        remark = f"{headline}{notes.text}{_not_drawn(strips[MOST:])}"
+        figure.suptitle(fill(remark, REMARK_CHARACTERS), fontsize=6.5, color=REMARK)
+    return Drawing(figure, _numbers(data, strips, notes))
+
+
+def _strips(data: Collected) -> Iterator[Strip]:
+    for part in data.sections:
+        if rows := _trained(data, part):
+            yield Strip(part, rows, tuple(_panels(data, part, rows)))
 
 
 def _trained(data: Collected, part: Section) -> tuple[Row, ...]:
     """What is compared, of the rows with finished runs that were trained; prompting agents have no curve."""
-    return compared([row for row in part.rows if any(_has_curve(data, run) for run in row.finished)])
+    return compared([row for row in part.rows if _curves(data, row)])
 
 
 def _has_curve(data: Collected, run: str) -> bool:
@@ -69,19 +100,17 @@ def _has_curve(data: Collected, run: str) -> bool:
     return any(len(data.series(run, metric).steps) > 1 for metric in metrics)
 
 
-def _panels(data: Collected, part: Section) -> list[Panel]:
-    runs = {run for row in part.rows for run in row.finished}
+def _panels(data: Collected, part: Section, rows: Sequence[Row]) -> Iterator[Panel]:
+    runs = {run for row in rows for run in row.finished}
     known = panel_order({panel for run in runs for panel in data.panels(run)})
     logged = {metric for run in runs for metric in data.metric_names(run)}
-    success = [Panel(success_metric(panel), f"validation:\n{_panel_title(part, panel)}") for panel in known]
-    scores = [
-        Panel(f"val/{panel}/score", f"validation, score:\n{_panel_title(part, panel)}", "score (%)") for panel in known
-    ]
-    return [
-        Panel(TRAINING, "training:\nrollouts as sampled"),
-        *success,
-        *(one for one in scores if one.metric in logged),
-    ]
+    if TRAINING in logged:
+        yield Panel(TRAINING, "training:\nrollouts as sampled")
+    for panel in known:
+        yield Panel(success_metric(panel), f"validation:\n{_panel_title(part, panel)}")
+    for panel in known:
+        if f"val/{panel}/score" in logged:
+            yield Panel(f"val/{panel}/score", f"validation, score:\n{_panel_title(part, panel)}", "score (%)")
 
 
 def _panel_title(part: Section, panel: str) -> str:
@@ -90,8 +119,23 @@ def _panel_title(part: Section, panel: str) -> str:
     return PANELS.get(panel, panel)
 
 
-def _every_step(panel: Panel) -> bool:
-    return panel.metric == TRAINING
+def _draw_strip(data: Collected, strip: Strip, line: Sequence[Axes], styles: Styles) -> None:
+    for panel, axis in zip(strip.panels, line, strict=False):
+        every_step = panel.metric == TRAINING
+        for row in strip.rows:
+            look = styles[row.name] | ({"marker": ""} if every_step else {})
+            made = curve(data, row, panel.metric)
+            if made.steps:
+                draw(axis, made, look, factor=100, crowd=len(strip.rows))
+        _dress(axis, panel)
+    for axis in line[len(strip.panels) :]:
+        axis.set_visible(False)
+    line[0].set_ylabel(f"{fill(_place(strip.part), 24)}\n{strip.panels[0].label}", fontsize=6.5)
+
+
+def _place(part: Section) -> str:
+    """Benchmark and model, with what sets this setting apart where there are several."""
+    return f"{names.benchmark(part.env)}, {names.model(part.model)}{f'; {part.differs}' if part.differs else ''}"
 
 
 def _dress(axis: Axes, panel: Panel) -> None:
@@ -102,26 +146,64 @@ def _dress(axis: Axes, panel: Panel) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
 
 
-def _model(data: Collected, part: Section) -> str:
-    """The model, with the setting where one benchmark has several (they differ in more than the method)."""
-    same = [one for one in data.sections if (one.env, one.model) == (part.env, part.model)]
-    return part.model if len(same) == 1 else f"{part.model} [{part.setting}]"
+@dataclass(frozen=True)
+class Keys:
+    """Texts by row, how many of them stand in a line, and the number of seeds where all rows have the same."""
+
+    texts: dict[str, str]
+    columns: int
+    common: str
 
 
-def _legend(
-    figure: Figure, axis: Axes, parts: list[tuple[Section, tuple[Row, ...]]], styles: dict[str, dict[str, Any]]
-) -> None:
+def _keys(strips: Sequence[Strip], notes: Footnotes) -> Keys:
     """One key a row. Numbers of seeds stand in the headline if all rows have the same, else beside each row."""
-    counts = {name: _counts(parts, name) for name in styles}
-    labels = {row.name: row.label for _, rows in parts for row in rows}
+    rows = [row for strip in strips for row in strip.rows]
+    counts = {row.name: ", ".join(dict.fromkeys(one.count for one in rows if one.name == row.name)) for row in rows}
+    marks = {row.name: notes.mark(row.differs) for row in rows if row.differs}
+    labels = {row.name: f"{row.label}{marks.get(row.name, '')}" for row in rows}
     common = set(counts.values()).pop() if len(set(counts.values())) == 1 else ""
-    handles = [axis.plot([], [], **style)[0] for style in styles.values()]
-    texts = [labels[name] if common else f"{labels[name]}, {counts[name]}" for name in styles]
-    columns = max(1, min(len(texts), LEGEND_CHARACTERS // (max(map(len, texts)) + 9)))
-    figure.legend(handles, texts, loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.4)
-    headline = HEADLINES[parts[0][0].scale]
-    figure.suptitle(headline.format(counts=f": {common}" if common else ""), fontsize=6.5, color=REMARK)
+    texts = labels if common else {name: f"{label}, {counts[name]}" for name, label in labels.items()}
+    columns = max(1, min(len(texts), LEGEND_CHARACTERS // (max(map(len, texts.values())) + 9)))
+    return Keys(texts, columns, common)
 
 
-def _counts(parts: list[tuple[Section, tuple[Row, ...]]], name: str) -> str:
-    return ", ".join(dict.fromkeys(row.count for _, rows in parts for row in rows if row.name == name))
+def _legend(figure: Figure, keys: Keys, styles: Styles) -> None:
+    handles = [Line2D([], [], **styles[name]) for name in keys.texts]
+    texts = list(keys.texts.values())
+    figure.legend(
+        handles, texts, loc="outside lower center", ncols=keys.columns, handlelength=3.2, columnspacing=1.4, fontsize=7
+    )
+
+
+def _not_drawn(strips: Sequence[Strip]) -> str:
+    return f" Not drawn, in the table: {'; '.join(_place(strip.part) for strip in strips)}." if strips else ""
+
+
+def _numbers(data: Collected, strips: Sequence[Strip], notes: Footnotes) -> Table:
+    scale = strips[0].part.scale
+    rows = [row for strip in strips for row in strip.part.rows if row.finished and _curves(data, row)]
+    rest = left_out(rows, (row for strip in strips for row in strip.rows))
+    return Table(
+        words=("Panel", "Row", "Seeds"),
+        numbers=("Before", "Last", "Best"),
+        blocks=tuple(
+            Block(f"{_place(strip.part)}, {scale} scale", tuple(_values(data, strip, notes))) for strip in strips
+        ),
+        caption=with_note(f"{CAPTION}{notes.text}{_not_drawn(strips[MOST:])}{rest}", scale),
+        label=f"tab:learning-{scale}",
+    )
+
+
+def _curves(data: Collected, row: Row) -> bool:
+    return is_trained(data, row) and any(_has_curve(data, run) for run in row.finished)
+
+
+def _values(data: Collected, strip: Strip, notes: Footnotes) -> Iterator[tuple[str | Number, ...]]:
+    for panel in strip.panels:
+        for row in strip.rows:
+            series = [data.series(run, panel.metric) for run in row.finished]
+            before = summarise(one.at(0) for one in series)
+            last, best = summarise(one.last for one in series), summarise(one.best for one in series)
+            title = panel.title.replace("\n", " ")
+            label = f"{row.label}{notes.mark(row.differs)}"
+            yield (title, label, row.count, percent(before), percent(last), percent(best))

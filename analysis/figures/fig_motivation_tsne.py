@@ -1,15 +1,25 @@
 """Why outcomes mislead: steps of failed rollouts lie where steps of successful ones do, in one t-SNE plane."""
 
+import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish
+from analysis import names
+from analysis.families import with_note
+from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish, remark
 from analysis.sources.collect import Collected
-from analysis.style import COLUMN_WIDTH, FAILED, SUCCESS, house_style
+from analysis.style import COLUMN_WIDTH, FAILED, SUCCESS, Drawing, house_style
+from analysis.table import Block, Number, Table
+from scpo.diagnostics.step_texts import StepTexts
 
 HEIGHT = 2.8  # inches
+CAPTION = (
+    "Step texts (action and observation) of successful and failed rollouts, embedded with all-MiniLM-L6-v2 and "
+    "projected with t-SNE; shaded: where steps of successes are dense. Equal texts lie on one point. The table says "
+    "how many texts of failed rollouts are also texts of successes."
+)
 
 
-def build(data: Collected) -> Figure:
+def build(data: Collected) -> Drawing:
     """One run of one scale; MissingRunsError if no finished run has sampled step texts."""
     run, scale, steps, shown, point_n2 = chosen_run(data)
     success_n = steps.success_N[shown]
@@ -19,5 +29,23 @@ def build(data: Collected) -> Figure:
         axis = figure.subplots()
         draw_density(axis, point_n2[success_n])
         draw_clouds(axis, point_n2, clouds)
-        finish(figure, axis, f"{scale} scale · {run} · {steps.batches} batches")
-    return figure
+        finish(figure, axis, remark(data, run, steps, shown))
+    return Drawing(figure, _numbers(steps, shown, scale, run))
+
+
+def _numbers(steps: StepTexts, shown: np.ndarray, scale: str, run: str) -> Table:
+    won = steps.success_N
+    known = np.unique(steps.text_N[won])
+    rows: list[tuple[str | Number, ...]] = []
+    for label, of_N in (("successful rollouts", won), ("failed rollouts", ~won)):
+        texts = steps.text_N[of_N]
+        share = 100 * float(np.isin(texts, known).mean())
+        counts = (len(texts), int(of_N[shown].sum()), len(np.unique(texts)))
+        rows.append((label, *(Number(str(count)) for count in counts), Number(f"{share:.1f}")))
+    return Table(
+        words=("Steps of",),
+        numbers=("Recorded", "Shown", "Different texts", "Texts that successes have too (%)"),
+        blocks=(Block(f"Measured, {scale} scale, {names.run(run)}, {steps.batches} batches", tuple(rows)),),
+        caption=with_note(CAPTION, scale),
+        label=f"tab:motivation-tsne-{scale}",
+    )

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
+from analysis import names
 from analysis.families import with_note
 from analysis.missing import missing_runs
 from analysis.rows import Section
@@ -20,17 +23,20 @@ from analysis.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, SEQUENT
 from analysis.table import Block, Number, Table
 from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
-HEIGHT = 2.2  # inches
+HEIGHT = 2.75  # inches
 DEFAULT = "scpo"
 WIDEST = 30  # steps that are legible in a quarter of the page; as many as an episode has at scale=study
 WALK = "#1a1a1a"
+ABOVE = 4  # the shade of a cell at or above θ is one of so many parts of the scale
 HALO = [withStroke(linewidth=1.8, foreground="white")]
 CAPTION = (
-    "SCPO on a rollout group of training step {step} (task: {task}), as logged. (1) The siblings' steps in time order; "
-    "the reference is framed, steps that the filter leaves out are faint. (2) Similarity of every reference step to "
-    "every step of one failed sibling. (3) Its matching: cells at or above θ = {theta:g} are shaded, the walk of j is "
-    "drawn in processing order, credited cells are framed. (4) What the credit adds to the returns of its steps "
-    "(α = {alpha:g}), and their advantages without and with it. Steps of failed rollouts have no reward of their own."
+    "SCPO on a rollout group of training step {step} (task: {task}), {run}, as logged. (1) The siblings' steps in time "
+    "order; the reference and one failed sibling are framed, steps that the filter leaves out (invalid, without "
+    "effect) are faint. Of the framed ones it keeps {kept_r} of {all_r} steps of the reference and {kept_f} of {all_f} "
+    "of the failed one: the sides of the matrices. (2) Similarity of every kept reference step to every kept failed "
+    "step. (3) Its matching: cells at or above θ = {theta:g} are shaded, the walk of j is drawn in processing order, "
+    "credited cells are framed. (4) What the credit adds to the returns of its steps (α = {alpha:g}), and their "
+    "advantages without and with it. Steps of failed rollouts have no reward of their own."
 )
 
 
@@ -45,6 +51,17 @@ class Example:
     match: dict[str, Any]
     theta: float
     alpha: float
+
+    @property
+    def task(self) -> str:
+        """The group's task."""
+        return str(self.group["task"])
+
+    def kept(self, trajectory: int) -> tuple[int, int]:
+        """Steps of a sibling that the filter keeps, of all that it has."""
+        steps = self.group["steps"]
+        mine = [kept for at, kept in zip(steps["trajectory"], steps["kept"], strict=True) if at == trajectory]
+        return sum(mine), len(mine)
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
@@ -67,8 +84,10 @@ def build(data: Collected) -> Drawing:
         _draw_matching(matching, example)
         _draw_bonus(bonus, example)
         _draw_advantages(advantage, example)
-        title = f"{example.part.scale} scale · {example.run} · training step {example.step} · {example.group['task']}"
+        place = names.place(example.part.scale, example.part.env, example.part.model)
+        title = f"{place}, {names.run(example.run)}, training step {example.step}, task: {names.task(example.task)}"
         figure.suptitle(title, fontsize=6.5, color=REMARK)
+        figure.legend(handles=_keys(), loc="outside lower center", ncols=5, fontsize=6.3, handlelength=1.6)
     return Drawing(figure, _pairs(example))
 
 
@@ -125,8 +144,14 @@ def _draw_group(axis: Axes, example: Example) -> None:
         )
     axis.set_xlim(-1, max(sibling["steps"] for sibling in siblings))
     axis.set_ylim(len(siblings) - 0.4, -0.6)
-    names = {example.group["reference"]["trajectory"]: "reference", example.match["trajectory"]: "failure"}
-    axis.set_yticks(range(len(siblings)), [names.get(sibling["trajectory"], "") for sibling in siblings])
+    texts = {
+        trajectory: "{}\n{} of {}".format(word, *example.kept(trajectory))
+        for word, trajectory in (
+            ("reference", example.group["reference"]["trajectory"]),
+            ("failed", example.match["trajectory"]),
+        )
+    }
+    axis.set_yticks(range(len(siblings)), [texts.get(one["trajectory"], "") for one in siblings], fontsize=6)
     axis.tick_params(axis="y", length=0)
     axis.grid(visible=False)
     axis.set_xlabel("step")
@@ -138,23 +163,24 @@ def _draw_similarity(axis: Axes, example: Example) -> None:
     image = axis.imshow(
         np.array(example.match["similarity"]), cmap=SEQUENTIAL, vmin=0, vmax=1, origin="lower", aspect="auto"
     )
-    axis.figure.colorbar(
-        image, ax=axis, location="bottom", aspect=14, pad=0.02, ticks=[0, 0.5, 1]
-    ).outline.set_linewidth(0.6)
+    bar = axis.figure.colorbar(image, ax=axis, location="bottom", aspect=14, pad=0.02, ticks=[0, 1])
+    bar.outline.set_linewidth(0.6)
+    bar.ax.axvline(example.theta, color=ACCENT, linewidth=1.4)
+    bar.ax.text(example.theta, -0.35, f"θ = {example.theta:g}", color=ACCENT, ha="center", va="top", fontsize=6.5)
     axis.set_title("(2) similarity M")
     _dress_matrix(axis)
 
 
 def _draw_matching(axis: Axes, example: Example) -> None:
     similarity = np.array(example.match["similarity"])
-    axis.imshow(similarity >= example.theta, cmap=SEQUENTIAL, vmin=0, vmax=4, origin="lower", aspect="auto")
+    axis.imshow(similarity >= example.theta, cmap=SEQUENTIAL, vmin=0, vmax=ABOVE, origin="lower", aspect="auto")
     points = [(failed, j) for failed, j in example.match["walk"] if j >= 0]
     for (left, low), (right, high) in pairwise(points):
         dash, width = ("-", 0.8) if right > left else (":", 0.6)
         axis.plot([left, right], [low, high], color=WALK, linestyle=dash, linewidth=width, path_effects=HALO, zorder=2)
     for u, v, _, _ in example.match["credited"]:
         axis.add_patch(Rectangle((v - 0.5, u - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=1.3, zorder=3))
-    axis.set_title("(3) matching and credit")
+    axis.set_title(f"(3) {len(example.match['credited'])} of {similarity.shape[1]} credited")
     _dress_matrix(axis)
 
 
@@ -185,17 +211,36 @@ def _draw_advantages(axis: Axes, example: Example) -> None:
         places,
         columns["unshaped_advantage"],
         "o",
-        color=CREDITED,
+        color=WALK,
         fillstyle="none",
         markersize=2.6,
         markeredgewidth=0.7,
     )
     axis.plot(places, columns["advantage"], "o", color=CREDITED, markersize=2.4)
-    axis.set_xlabel("failed step\n○ before, ● after")
+    axis.set_xlabel("failed step")
     axis.set_ylabel("advantage")
     axis.margins(y=0.15)
     axis.yaxis.set_major_locator(MaxNLocator(4))
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def _keys() -> list[Rectangle | Line2D]:
+    """What every colour and mark stands for."""
+    shade = mpl.colormaps[SEQUENTIAL](1 / ABOVE)
+    frame = {"fill": False, "linewidth": 1.2}
+    mark = {"linestyle": "", "marker": "o", "markersize": 3}
+    return [
+        Rectangle((0, 0), 1, 1, color=SUCCESS, alpha=0.75, linewidth=0, label="step of a success"),
+        Rectangle((0, 0), 1, 1, color=FAILED, alpha=0.75, linewidth=0, label="step of a failure"),
+        Rectangle((0, 0), 1, 1, color=FAILED, alpha=0.2, linewidth=0, label="left out by the filter"),
+        Rectangle((0, 0), 1, 1, edgecolor=WALK, label="reference", **frame),
+        Rectangle((0, 0), 1, 1, edgecolor=ACCENT, label="failed sibling; credited cell", **frame),
+        Rectangle((0, 0), 1, 1, color=shade, linewidth=0, label="similarity ≥ θ"),
+        Line2D([], [], color=WALK, linewidth=0.8, label="walk of j, forward"),
+        Line2D([], [], color=WALK, linewidth=0.8, linestyle=":", label="back to an earlier step"),
+        Line2D([], [], color=WALK, fillstyle="none", label="advantage without credit", **mark),
+        Line2D([], [], color=CREDITED, label="advantage with credit", **mark),
+    ]
 
 
 def _pairs(example: Example) -> Table:
@@ -220,11 +265,14 @@ def _pairs(example: Example) -> Table:
         )
         for u, v, similarity, credit in sorted(match["credited"])
     )
-    caption = CAPTION.format(step=example.step, task=group["task"], theta=example.theta, alpha=example.alpha)
+    (kept_r, all_r), (kept_f, all_f) = map(example.kept, (group["reference"]["trajectory"], match["trajectory"]))
+    counts = {"kept_r": kept_r, "all_r": all_r, "kept_f": kept_f, "all_f": all_f}
+    task, run = names.task(example.task), names.run(example.run)
+    caption = CAPTION.format(step=example.step, task=task, run=run, theta=example.theta, alpha=example.alpha, **counts)
     return Table(
         words=("Reference step", "Failed step"),
         numbers=("Similarity", "Credit"),
-        blocks=(Block(f"Credited pairs, {example.run}", rows),),
+        blocks=(Block(f"Credited pairs, {run}", rows),),
         caption=with_note(caption, example.part.scale),
         label=f"tab:pipeline-{example.part.scale}",
         widths=(0.4, 0.4),

@@ -2,32 +2,40 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from analysis import names
 from analysis.families import JUDGED, PANELS, success_metric, with_note
-from analysis.methods import compared
+from analysis.figures.curves import FEW, is_trained
+from analysis.looks import line_styles
+from analysis.methods import compared, left_out
 from analysis.missing import missing_runs
+from analysis.names import Footnotes
 from analysis.rows import Row, Section
 from analysis.seed_statistics import Summary, interquartile_mean, summarise
 from analysis.sources.collect import Collected
-from analysis.style import PAGE_WIDTH, REMARK, Drawing, house_style, line_styles
+from analysis.style import PAGE_WIDTH, REMARK, Drawing, house_style
 from analysis.table import Block, Number, Table, number, percent
 from scpo.schema import FAMILIES
 
 HEIGHT, LINE = 1.35, 0.13  # inches: the figure without rows, and what each row adds
+KEY_HEIGHT = 0.17  # inches a line of keys
+MOST = 2  # models on a page
 TAUS = np.linspace(0, 1, 101)
 LEVELS = (0.5, 0.8)
 FEWEST = 3  # seeds for a band: of two it is as wide as the panel
 CAPTION = (
     "Over seeds and task families of {panel}, at the last checkpoint. Left: interquartile mean of the success rates, "
     "with the 95 % Student-t interval over the seeds' own interquartile means where there are several. Middle: share "
-    "of (seed, family) pairs above τ, colours as on the left, with the same kind of interval from three seeds on. "
-    "Right: training steps until the overall success rate first reaches 50 and 80 %, mean over the seeds that reach "
-    "it. A bootstrap over seeds is not used: at three seeds its 95 % intervals cover about 71 %."
+    "of (seed, family) pairs above τ, one line a method (key below), with the same kind of interval from three seeds "
+    "on. Right: training steps until the overall success rate first reaches 50 and 80 %, mean over the seeds that "
+    "reach it. A bootstrap over seeds is not used: at three seeds its 95 % intervals cover about 71 %."
 )
 
 
@@ -56,31 +64,41 @@ class Line:
 
 
 def build(data: Collected) -> Drawing:
-    """Three panels for the section with most rows; MissingRunsError if no run with families has finished."""
-    part, lines = _choose(data)
-    styles = line_styles([line.row.name for line in lines])
+    """Three panels for each model on ALFWorld; MissingRunsError if no run with families has finished."""
+    found = _found(data)
+    drawn, notes = found[:MOST], Footnotes()
+    styles = line_styles(line.row for _, lines in drawn for line in lines)
+    heights = [HEIGHT + LINE * max(4, len(lines)) for _, lines in drawn]
+    labels = {line.row.name: line.row.label for _, lines in drawn for line in lines}
+    columns = min(6, len(labels))
     with house_style():
-        figure = Figure(figsize=(PAGE_WIDTH, HEIGHT + LINE * max(4, len(lines))))
-        left, middle, right = figure.subplots(1, 3, width_ratios=(1.25, 1.2, 1))
-        _draw_means(left, lines, styles)
-        _draw_profiles(middle, lines, styles)
-        _draw_steps(right, lines, styles)
-        title = f"{part.scale} scale, {part.env}, {part.model}: {PANELS[JUDGED[part.scale]]}"
-        figure.suptitle(title, fontsize=7, color=REMARK)
-    return Drawing(figure, _numbers(part, lines))
+        keys = KEY_HEIGHT * -(-len(labels) // columns)
+        figure = Figure(figsize=(PAGE_WIDTH, sum(heights) + keys))
+        axes = figure.subplots(len(drawn), 3, squeeze=False, width_ratios=(1.25, 1.2, 1), height_ratios=heights)
+        for (part, lines), (left, middle, right) in zip(drawn, axes, strict=True):
+            _draw_means(left, lines, styles, notes)
+            _draw_profiles(middle, lines, styles)
+            _draw_steps(right, lines, styles)
+            middle.set_title(names.place(part.scale, part.env, part.model), fontsize=7, color=REMARK)
+        handles = [Line2D([], [], **styles[name]) for name in labels]
+        figure.legend(handles, list(labels.values()), loc="outside lower center", ncols=columns, handlelength=3.2)
+        remark = f"ALFWorld, {PANELS[JUDGED[drawn[0][0].scale]]}, last checkpoint; seeds: finished/planned.{notes.text}"
+        figure.suptitle(fill(remark, 125), fontsize=6.5, color=REMARK)
+    return Drawing(figure, _numbers(data, found, notes))
 
 
-def _choose(data: Collected) -> tuple[Section, list[Line]]:
+def _found(data: Collected) -> list[tuple[Section, list[Line]]]:
+    """The sections with families, the usual setting of each model first."""
     found = [(part, list(_lines(data, part))) for part in data.sections if part.env == "alfworld"]
     ready = [(part, lines) for part, lines in found if lines]
     if not ready:
         raise missing_runs("finished ALFWorld runs with families", data.sections, "main_table")
-    return max(ready, key=lambda item: len(item[1]))
+    return sorted(ready, key=lambda item: (bool(item[0].differs), -len(item[1])))
 
 
 def _lines(data: Collected, part: Section) -> Iterator[Line]:
     panel = JUDGED[part.scale]
-    for row in compared([row for row in part.rows if row.finished]):
+    for row in compared([row for row in part.rows if row.finished and is_trained(data, row)]):
         rates: list[list[float | None]] = []
         reached: dict[float, list[int | None]] = {level: [] for level in LEVELS}
         for run in row.finished:
@@ -95,14 +113,14 @@ def _lines(data: Collected, part: Section) -> Iterator[Line]:
             yield Line(row, np.array(rates, dtype=float), reached)
 
 
-def _draw_means(axis: Axes, lines: Sequence[Line], styles: dict[str, dict[str, Any]]) -> None:
+def _draw_means(axis: Axes, lines: Sequence[Line], styles: dict[str, dict[str, Any]], notes: Footnotes) -> None:
     for place, line in enumerate(lines):
         low, high = line.iqm_of_seeds.interval()
         color = styles[line.row.name]["color"]
         if line.iqm_of_seeds.n > 1:
             axis.plot([100 * max(0, low), 100 * min(1, high)], [place, place], color=color, linewidth=2.5, alpha=0.35)
         axis.plot(100 * line.iqm, place, color=color, marker=styles[line.row.name]["marker"], markersize=4)
-    _name_rows(axis, lines)
+    _name_rows(axis, lines, notes)
     axis.set_xlabel("interquartile mean (%)")
     axis.set_xlim(0, 100)
 
@@ -111,10 +129,18 @@ def _draw_profiles(axis: Axes, lines: Sequence[Line], styles: dict[str, dict[str
     for line in lines:
         style = {name: value for name, value in styles[line.row.name].items() if name != "marker"}
         profile = line.profile()
-        axis.plot(100 * TAUS, [100 * one.mean for one in profile], **style | {"linewidth": 1})
+        axis.plot(100 * TAUS, [100 * one.mean for one in profile], **style | {"linewidth": 0.7 * style["linewidth"]})
+        alpha = 0.12 if len(lines) <= FEW else 0.04
         if line.rate_SF.shape[0] >= FEWEST:
             low, high = np.clip(np.array([one.interval() for one in profile]).T, 0, 1)
-            axis.fill_between(100 * TAUS, 100 * low, 100 * high, color=style["color"], alpha=0.12, linewidth=0)
+            axis.fill_between(
+                100 * TAUS,
+                100 * low,
+                100 * high,
+                color=style["color"],
+                alpha=alpha,
+                linewidth=0,
+            )
     axis.set_xlabel("success rate τ (%)")
     axis.set_ylabel("pairs above τ (%)")
     axis.set_xlim(0, 100)
@@ -132,7 +158,7 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: dict[str, dict[str, A
                 note = "" if reached.n == len(line.reached[level]) else f" {reached.n}/{len(line.reached[level])}"
                 axis.annotate(note, (reached.mean, place), (3, -1), textcoords="offset points", fontsize=5.5)
                 last = max(last, reached.mean)
-    _name_rows(axis, lines)
+    _name_rows(axis, lines, Footnotes())
     axis.set_yticklabels([])
     axis.set_xlabel("training steps to reach")
     axis.set_xlim(0, 1.15 * last or 1)
@@ -145,24 +171,47 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: dict[str, dict[str, A
     axis.legend(keys, texts, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, handletextpad=0.1, columnspacing=1)
 
 
-def _name_rows(axis: Axes, lines: Sequence[Line]) -> None:
-    axis.set_yticks(range(len(lines)), [f"{line.row.label}, {line.row.count}" for line in lines])
+def _name_rows(axis: Axes, lines: Sequence[Line], notes: Footnotes) -> None:
+    labels = [f"{line.row.label}{notes.mark(line.row.differs)}, {line.row.count}" for line in lines]
+    axis.set_yticks(range(len(lines)), labels)
     axis.set_ylim(len(lines) - 0.5, -0.5)
 
 
-def _numbers(part: Section, lines: Sequence[Line]) -> Table:
-    rows: list[tuple[str | Number, ...]] = []
+def _numbers(data: Collected, found: Sequence[tuple[Section, list[Line]]], notes: Footnotes) -> Table:
+    scale = found[0][0].scale
+    blocks = (
+        Block(f"{names.place(scale, part.env, part.model)}{_setting(part)}", tuple(_rows(lines, notes)))
+        for part, lines in found
+    )
+    said = CAPTION.format(panel=PANELS[JUDGED[scale]])
+    return Table(
+        words=("Method", "Seeds", "95 % interval", "Seeds that reach 50 %, 80 %"),
+        numbers=("IQM (%)", "Steps to 50 %", "Steps to 80 %"),
+        blocks=tuple(blocks),
+        caption=with_note(f"{said}{notes.text}{_not_drawn(data, found)}", scale),
+        label=f"tab:profiles-{scale}",
+    )
+
+
+def _rows(lines: Sequence[Line], notes: Footnotes) -> Iterator[tuple[str | Number, ...]]:
     for line in lines:
         low, high = line.iqm_of_seeds.interval()
         interval = f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−") if line.iqm_of_seeds.n > 1 else "–"
         steps = (number(summarise(line.reached[level]), 1, 0) for level in LEVELS)
         counts = ", ".join(f"{summarise(line.reached[level]).n}/{len(line.reached[level])}" for level in LEVELS)
-        rows.append((line.row.label, line.row.count, interval, counts, percent(Summary(line.iqm, 0.0, 1)), *steps))
-    panel = JUDGED[part.scale]
-    return Table(
-        words=("Method", "Seeds", "95 % interval", "Seeds that reach 50 %, 80 %"),
-        numbers=("IQM (%)", "Steps to 50 %", "Steps to 80 %"),
-        blocks=(Block(f"Measured, {part.scale} scale, {part.env}, {part.model}, {panel}", tuple(rows)),),
-        caption=with_note(CAPTION.format(panel=panel), part.scale),
-        label=f"tab:profiles-{part.scale}",
-    )
+        label = f"{line.row.label}{notes.mark(line.row.differs)}"
+        yield (label, line.row.count, interval, counts, percent(Summary(line.iqm, 0.0, 1)), *steps)
+
+
+def _setting(part: Section) -> str:
+    return f"; {part.differs}" if part.differs else ""
+
+
+def _not_drawn(data: Collected, found: Sequence[tuple[Section, list[Line]]]) -> str:
+    """What is in the table or in the records alone."""
+    rest = [f"{names.model(part.model)}{_setting(part)}" for part, _ in found[MOST:]]
+    shops = [part for part in data.sections if part.env != "alfworld" and any(row.finished for row in part.rows)]
+    said = f" Not drawn, in the table: {', '.join(rest)}." if rest else ""
+    said += " WebShop has no task families: it is not drawn here." if shops else ""
+    rows = [row for part, _ in found for row in part.rows if row.finished and is_trained(data, row)]
+    return said + left_out(rows, (line.row for _, lines in found for line in lines))

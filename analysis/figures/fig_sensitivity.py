@@ -7,13 +7,15 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis import names
 from analysis.families import JUDGED, PANELS, success_metric, with_note
+from analysis.looks import SHADES
 from analysis.missing import missing_runs
 from analysis.published import main_table
 from analysis.rows import Row, Section
 from analysis.seed_statistics import Summary, best_of_bias, summarise
 from analysis.sources.collect import Collected
-from analysis.style import ACCENT, COLUMN_WIDTH, PALETTE, REMARK, Drawing, house_style
+from analysis.style import ACCENT, COLUMN_WIDTH, REMARK, Drawing, house_style
 from analysis.table import NONE, Block, Table, percent
 
 HEIGHT = 1.95  # inches
@@ -52,13 +54,13 @@ def build(data: Collected) -> Drawing:
             axis.set_xlabel(label)
         axes[0].set_ylabel(f"success (%),\n{PANELS[JUDGED[part.scale]]}")
         handles = [
-            axes[0].plot([], [], color=PALETTE[0], linestyle=dash, marker=mark)[0]
-            for dash, mark in CHECKPOINTS.values()
+            axes[0].plot([], [], color=SHADES[0], linestyle=dash, marker=mark)[0] for dash, mark in CHECKPOINTS.values()
         ]
         handles.append(axes[0].plot([], [], color=ACCENT, linestyle="", marker="o")[0])
         texts = ["last checkpoint", "best checkpoint", "default"]
         figure.legend(handles, texts, loc="outside lower center", ncols=3, handlelength=2, columnspacing=1)
-        figure.suptitle(f"{part.scale} scale, {part.env}, {part.model}", fontsize=7, color=REMARK)
+        place = names.place(part.scale, part.env, part.model)
+        figure.suptitle(f"{place}\nseeds finished/planned: {_seeds(points)}", fontsize=6.5, color=REMARK)
     return Drawing(figure, _numbers(data, part, points))
 
 
@@ -106,15 +108,23 @@ def _draw(axis: Axes, points: list[Point]) -> None:
         summaries = [point.last if which == "last" else point.best for point in points]
         shift = 0 if which == "last" else DODGE  # error bars of the two would cover each other
         values = [point.value + shift for point in points]
-        axis.plot(values, [100 * one.mean for one in summaries], color=PALETTE[0], linestyle=dash, linewidth=1)
+        axis.plot(values, [100 * one.mean for one in summaries], color=SHADES[0], linestyle=dash, linewidth=1)
         for point, value, one in zip(points, values, summaries, strict=True):
-            color = ACCENT if point.row.name == DEFAULT else PALETTE[0]
+            color = ACCENT if point.row.name == DEFAULT else SHADES[0]
             spread = 100 * one.std if one.n > 1 else None
             axis.errorbar(
                 value, 100 * one.mean, yerr=spread, color=color, marker=mark, capsize=2, linewidth=1, zorder=3
             )
     axis.set_xticks([point.value for point in points], [f"{point.value:g}" for point in points])
     axis.margins(x=MARGIN)
+
+
+def _seeds(points: dict[str, list[Point]]) -> str:
+    """Of the default and of the other points, e.g. ``default 3/3, others 1/1``."""
+    every = [point for line in points.values() for point in line]
+    default = dict.fromkeys(point.row.count for point in every if point.row.name == DEFAULT)
+    others = dict.fromkeys(point.row.count for point in every if point.row.name != DEFAULT)
+    return f"default {', '.join(default)}; others {', '.join(others)}"
 
 
 def _span(points: list[Point]) -> float:
@@ -133,8 +143,11 @@ def _numbers(data: Collected, part: Section, points: dict[str, list[Point]]) -> 
     return Table(
         words=("Knob", "Value", "Seeds"),
         numbers=("Last", "Best"),
-        blocks=(*_published(part), Block(f"Measured, {part.scale} scale, {part.env}, {part.model}, {panel}", rows)),
-        caption=with_note(CAPTION.format(panel=panel, bias=_bias(data, part, points)), part.scale),
+        blocks=(
+            *_published(part),
+            Block(f"Measured, {names.place(part.scale, part.env, part.model)}, {PANELS[panel]}", rows),
+        ),
+        caption=with_note(CAPTION.format(panel=PANELS[panel], bias=_bias(data, part, points)), part.scale),
         label=f"tab:sensitivity-{part.scale}",
     )
 

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.comparisons import MAIN, distinct
 from analysis.families import with_note
-from analysis.looks import looks
+from analysis.looks import line_styles
 from analysis.measures import MEASURES, by_seed, held_out, success_at
 from analysis.missing import missing_runs
 from analysis.paired import difference
@@ -58,7 +58,7 @@ def build(data: Collected) -> Drawing:
         figure = Figure(figsize=(PAGE_WIDTH, ROW_HEIGHT * len(groups) + MARGIN))
         axes = figure.subplots(len(groups), 3, squeeze=False, width_ratios=(1, 1.25, 0.72))
         for group, (left, right, key) in zip(groups, axes, strict=True):
-            styles = {name: look.line() for name, look in looks(group.rows).items()}
+            styles = line_styles(group.rows)
             _draw(data, group, left, styles)
             _draw_differences(data, group, right, styles)
             left.set_ylabel(f"{group.family.title}\nsuccess (%)")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis import names
 from analysis.figures.embedding import embed
 from analysis.published import credit
 from analysis.table import NONE, Block, Number, Table
@@ -19,7 +20,8 @@ from scpo.diagnostics.step_texts import StepTexts
 CAPTION = (
     "Median distance of failed steps to the nearest step of a success, in the embedding of all-MiniLM-L6-v2; exact: "
     "the same action and observation text. Own group: among the successful siblings of the step's group; all batches: "
-    "among the successes of all sampled batches. {counts}"
+    "among the successes of all sampled batches. {counts} "
+    "The plane may show fewer of these steps, drawn at random: its keys count what is drawn."
 )
 KINDS = (("credited", True), ("uncredited", False))
 STATISTICS = ("exact", "median", "median, non-exact")
@@ -62,13 +64,14 @@ def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
     published = [Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published()))] if scale == "paper" else []
     lonely = int((~steps.success_N).sum()) - len(places[0][1].distance_F)
     counts = (
-        f"{len(steps.text_N)} steps of {steps.batches} batches of {run}, {int(steps.success_N.sum())} of successes; "
+        f"{len(steps.text_N)} steps of {steps.batches} batches of {names.run(run)}, "
+        f"{int(steps.success_N.sum())} of successes; "
         f"{lonely} failed steps of groups without a success are left out."
     )
     return Table(
         words=("Failed steps", "Nearest among", "Distance", "Steps"),
         numbers=("Exact (%)", "Median", "Median, non-exact"),
-        blocks=(*published, Block(f"Measured, {scale} scale, {run}", tuple(rows))),
+        blocks=(*published, Block(f"Measured, {scale} scale, {names.run(run)}", tuple(rows))),
         caption=CAPTION.format(counts=counts),
         label=f"tab:neighbourhood-{scale}",
     )

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
+from analysis import names
 from analysis.figures.embedding import plane
 from analysis.missing import missing_runs
 from analysis.sources.collect import Collected
@@ -48,6 +50,14 @@ def chosen_run(data: Collected) -> tuple[str, str, StepTexts, np.ndarray, np.nda
     raise missing_runs("finished run that has sampled step texts", data.sections)
 
 
+def remark(data: Collected, run: str, steps: StepTexts, shown: np.ndarray) -> str:
+    """What stands above the plane: the run, its batches, and how many of their steps are drawn."""
+    head = data.by_id[run].head
+    of = f"of {len(steps.text_N):,} " if len(shown) < len(steps.text_N) else ""
+    place = names.place(head.scale, head.env.name, head.model.name)
+    return f"{place}, {names.run(run)}\n{len(shown):,} {of}steps of {steps.batches} batches"
+
+
 def draw_density(axis: Axes, point_n2: np.ndarray) -> None:
     """Shade where these points are dense."""
     import seaborn
@@ -64,7 +74,7 @@ def draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> No
     for cloud in clouds:
         points = point_n2[cloud.chosen_n]
         look = {"linewidth": 0.5, "s": 5} if cloud.marker == "x" else {"linewidth": 0, "s": 8}
-        label = f"{cloud.label} ({len(points)})"
+        label = f"{cloud.label} ({len(points):,})"
         axis.scatter(*points.T, marker=cloud.marker, color=cloud.color, alpha=cloud.alpha, label=label, **look)
     low, high = point_n2.min(axis=0), point_n2.max(axis=0)
     pad = MARGIN * (high - low)
@@ -72,14 +82,16 @@ def draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> No
     axis.set_ylim(low[1] - pad[1], high[1] + pad[1])
 
 
-def finish(figure: Figure, axis: Axes, remark: str) -> None:
+def finish(figure: Figure, axis: Axes, said: str) -> None:
     """A plane without units: no ticks; keys below."""
     axis.set_xticks([])
     axis.set_yticks([])
     axis.set_xlabel("t-SNE 1")
     axis.set_ylabel("t-SNE 2")
     handles, labels = axis.get_legend_handles_labels()
+    handles.append(Rectangle((0, 0), 1, 1, color=SUCCESS, alpha=0.25, linewidth=0))
+    labels.append("dense in successes")
     figure.legend(
         handles, labels, loc="outside lower center", ncols=2, handletextpad=0.2, columnspacing=1, markerscale=1.8
     )
-    figure.suptitle(remark, fontsize=6.5, color=REMARK)
+    figure.suptitle(said, fontsize=6.5, color=REMARK)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from analysis import names
 from analysis.missing import missing_runs
 from analysis.rows import Row, Section
 from analysis.sources.collect import Collected
@@ -63,14 +64,13 @@ def settings_table(
 ) -> Table:
     """One column for each section; values of its runs that differ stand beside each other."""
     scale = parts[0][0].scale
-    heads = [f"{part.env}, {part.model}" for part, _ in parts]
-    names = [
-        head if heads.count(head) == 1 else f"{head} [{part.setting}]"
-        for head, (part, _) in zip(heads, parts, strict=True)
+    heads = [
+        f"{names.benchmark(part.env)}, {names.model(part.model)}{f'; {part.differs}' if part.differs else ''}"
+        for part, _ in parts
     ]
     rows = tuple((entry.label, entry.paper, *(_value(data, entry, *part) for part in parts)) for entry in entries)
     return Table(
-        words=("Parameter", "Paper", *names),
+        words=("Parameter", "Paper", *heads),
         numbers=(),
         blocks=(Block(f"Finished runs of {scale} scale", rows),),
         caption=caption,

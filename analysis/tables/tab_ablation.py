@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable
 
+from analysis import names, paired
 from analysis.families import ALL, COLUMNS, panel_label, panel_order, success_metric, with_note
 from analysis.methods import ABLATION, CONTROLS
 from analysis.missing import missing_runs
+from analysis.names import Footnotes
 from analysis.published import ablation
 from analysis.rows import Row, Section
-from analysis.seed_statistics import paired_difference, summarise
+from analysis.seed_statistics import summarise
 from analysis.sources.collect import Collected
-from analysis.table import NONE, Block, Number, Table, percent
+from analysis.table import NONE, Block, Number, Table, difference, percent
 
 EXPERIMENT = "ablation"
 DEFAULT = ABLATION[0]
@@ -19,7 +21,8 @@ BEST, DIFFERENCE = "All, best", "Δ All"
 CAPTION = (
     "Ablation on ALFWorld: success rate (%) by task family and overall, mean ± standard deviation over the finished "
     "seeds (seeds: finished/planned). Comparisons use the last checkpoint; the column “All, best” takes each run's "
-    "best checkpoint instead and is optimistic. “Δ All” is the difference to the default, paired by seed."
+    "best checkpoint instead and is optimistic. “Δ All” is the difference to the default, paired by seed, with "
+    "its 95 % Student-t interval."
 )
 
 
@@ -29,13 +32,13 @@ def build(data: Collected) -> Table:
     ready = [part for part in parts if any(row.finished for row in _rows(part))]
     if not ready:
         raise missing_runs("finished ablation runs", parts or data.sections, *(() if parts else ("ablation",)))
-    scale = ready[0].scale
-    measured = [block for part in ready for block in _measured(data, part, distinct=len(ready) > 1)]
+    scale, notes = ready[0].scale, Footnotes()
+    measured = [block for part in ready for block in _measured(data, part, notes)]
     return Table(
         words=("Variant", "Checkpoint", "Seeds"),
         numbers=(*COLUMNS, BEST, DIFFERENCE),
         blocks=(_published(ready, scale), *measured),
-        caption=with_note(CAPTION, scale),
+        caption=with_note(f"{CAPTION}{notes.text}", scale),
         label=f"tab:ablation-{scale}",
     )
 
@@ -69,22 +72,25 @@ def _published(parts: Iterable[Section], scale: str) -> Block:
     return Block(f"Published, Qwen2.5-1.5B at paper scale, valid_seen{remark}", tuple(rows))
 
 
-def _measured(data: Collected, part: Section, *, distinct: bool) -> Iterable[Block]:
+def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterable[Block]:
     runs = [run for row in _rows(part) for run in row.finished]
-    setting = f", setting {part.setting}" if distinct else ""
+    setting = f"; {part.differs}" if part.differs else ""
     for panel in panel_order({panel for run in runs for panel in data.panels(run)}):
-        title = f"Measured, {part.scale} scale, {part.env}, {part.model}{setting}: {panel_label(panel)}"
-        rows = [line for row in _rows(part) for line in _before_and_last(data, part, row, panel)]
+        title = f"Measured, {names.place(part.scale, part.env, part.model)}{setting}: {panel_label(panel)}"
+        rows = [line for row in _rows(part) for line in _before_and_last(data, part, row, panel, notes)]
         yield Block(f"{title}{_episodes(data, runs, panel)}", tuple(rows))
 
 
-def _before_and_last(data: Collected, part: Section, row: Row, panel: str) -> Iterable[tuple[str | Number, ...]]:
+def _before_and_last(
+    data: Collected, part: Section, row: Row, panel: str, notes: Footnotes
+) -> Iterable[tuple[str | Number, ...]]:
     series = {name: [data.series(run, success_metric(panel, name)) for run in row.finished] for name in COLUMNS}
     before = [percent(summarise(one.at(0) for one in series[name])) for name in COLUMNS]
     last = [percent(summarise(one.last for one in series[name])) for name in COLUMNS]
     best = percent(summarise(one.best for one in series[ALL]))
-    yield (row.label, "before training", row.count, *before, NONE, NONE)
-    yield (row.label, "last", row.count, *last, best, _difference(data, part, row, panel))
+    label = f"{row.label}{notes.mark(row.differs)}"
+    yield (label, "before training", row.count, *before, NONE, NONE)
+    yield (label, "last", row.count, *last, best, _difference(data, part, row, panel))
 
 
 def _difference(data: Collected, part: Section, row: Row, panel: str) -> Number:
@@ -95,7 +101,7 @@ def _difference(data: Collected, part: Section, row: Row, panel: str) -> Number:
         {run.seed: data.series(run.id, success_metric(panel)).last for run in one.runs if run.id in one.finished}
         for one in (row, default)
     ]
-    return percent(paired_difference(*last), sign=True)
+    return difference(paired.difference(*last).summary)
 
 
 def _episodes(data: Collected, runs: Iterable[str], panel: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
+from analysis import names
 from analysis.families import with_note
 from analysis.missing import missing_runs
 from analysis.published import cost
@@ -36,7 +37,7 @@ def build(data: Collected) -> Table:
     if not parts:
         raise missing_runs("finished run with a timed shaper", data.sections, "cost")
     scale = parts[0].scale
-    measured = (_measured(data, part, distinct=len(parts) > 1) for part in parts)
+    measured = (_measured(data, part) for part in parts)
     return Table(
         words=("Quantity", "Unit", "Seeds"),
         numbers=("Value", "Share (%)"),
@@ -68,7 +69,7 @@ def _published(scale: str) -> Block:
     return Block(f"Published, Qwen2.5-1.5B on ALFWorld, 4 × A800{remark}", (*stages, total, added, *memory))
 
 
-def _measured(data: Collected, part: Section, *, distinct: bool) -> Block:
+def _measured(data: Collected, part: Section) -> Block:
     shaped, host = _row(part, SHAPED), _row(part, HOST)
     stages = {name: _stage(data, shaped, name) for name in STAGES}
     total = sum(stage.mean for stage in stages.values() if stage.n)
@@ -77,8 +78,8 @@ def _measured(data: Collected, part: Section, *, distinct: bool) -> Block:
         for name, label in STAGES.items()
     ]
     rows.append((SUM, "s", shaped.count, _seconds(Summary(total, float("nan"), 1)), NONE))
-    setting = f", setting {part.setting}" if distinct else ""
-    title = f"Measured, {part.scale} scale, {part.env}, {part.model}{setting}"
+    setting = f"; {part.differs}" if part.differs else ""
+    title = f"Measured, {names.place(part.scale, part.env, part.model)}{setting}"
     return Block(title, (*rows, *_step_rows(data, shaped, host)))
 
 

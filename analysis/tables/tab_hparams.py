@@ -40,6 +40,14 @@ def _validation_episodes(data: Collected, part: Section) -> str:
     return ", ".join(sorted(counts))
 
 
+def _optimizer(config: Config) -> str | None:
+    """Every trainer here and in the paper's stack updates with AdamW; what else it is told stands behind."""
+    decay, warmup = config.at("trainer.optimizer.weight_decay"), config.at("trainer.optimizer.warmup_steps")
+    if config.at("trainer.optimizer") is None:
+        return None
+    return f"AdamW (weight decay {decay}, {warmup} steps of warm-up)"
+
+
 ENTRIES = (
     Entry("Base model", "Qwen2.5-1.5B/7B-Instruct", lambda config: config.at("model.path") or config.at("model.name")),
     Entry("Trainer", "verl-agent", _trainer("name")),
@@ -49,6 +57,7 @@ ENTRIES = (
     Entry("PPO mini-batch size (rows)", "256", _trainer("mini_batch_rows")),
     Entry("PPO micro-batch (rows)", "32 (1.5B) / 8 (7B)", _trainer("micro_batch_rows")),
     Entry("Learning rate", "1e-6", _trainer("optimizer.learning_rate")),
+    Entry("Optimizer", "AdamW", _optimizer),
     Entry("KL coefficient", "0.01", _trainer("loss.kl_coefficient")),
     Entry("Discount γ", "0.95", lambda config: config.at("method.estimator.gamma")),
     Entry("Invalid-action penalty", "0.1", lambda config: config.at("method.estimator.invalid_penalty")),

@@ -34,6 +34,21 @@ def _scorer_batch(config: Config) -> str | None:
     return "1 text" if config.at("scorer.kind") == "bi_encoder" else None
 
 
+def _scope(config: Config) -> str:
+    """Which trajectories may get credit: the shaper has no other scope, here as in the paper."""
+    moved = config.at("method.shaper.allocation") != "matched"
+    return "failed siblings" + (", on other steps than matched" if moved else "")
+
+
+def _precision(config: Config) -> str | None:
+    """Of the scorer's arithmetic; ``auto`` is fp16 on a GPU and fp32 on a CPU. Lexical and exact scorers have none."""
+    words = {"float16": "fp16", "float32": "fp32", "bfloat16": "bf16", "auto": "fp16 (GPU), fp32 (CPU)"}
+    dtype = config.at("scorer.dtype")
+    if dtype is None and config.at("scorer.kind") == "bi_encoder":
+        return "fp32"
+    return words.get(str(dtype))
+
+
 def _filter(config: Config) -> str:
     no_ops = config.at("method.shaper.step_filter.no_op_observations") or []
     unchanged = ["page unchanged"] if config.at("method.shaper.step_filter.no_op_if_unchanged") else []
@@ -46,6 +61,7 @@ ENTRIES = (
     Entry("Auxiliary weight α", "0.5 (ALFWorld) / 1.0 (WebShop)", _shaper("alpha")),
     Entry("Success threshold τ", "0.0 (ALFWorld) / 9.0 (WebShop)", lambda config: config.at("env.success_threshold")),
     Entry("Reference Π", "longest success", _shaper("reference")),
+    Entry("Apply scope", "failed siblings", _scope),
     Entry("Matcher", "monotonic semantic credit", _shaper("matcher")),
     Entry("Monotonic", "yes; disabled in one ablation", _shaper("monotonic")),
     Entry("Processing order π", "reordered; temporal in one ablation", _shaper("order")),
@@ -54,6 +70,7 @@ ENTRIES = (
     Entry("Filtered steps", "invalid, no-op and empty observations", _filter),
     Entry("Step text", "action ‖ observation", _shaper("step_text")),
     Entry("Scorer", "BGE-Reranker-v2-m3", _scorer),
+    Entry("Precision", "fp16", _precision),
     Entry("Scorer's batch", "64 pairs", _scorer_batch),
     Entry("Host estimator", "GiGPO", lambda config: config.at("method.estimator.name")),
     Entry("Step weight ω", "–", lambda config: config.at("method.estimator.omega")),

@@ -69,12 +69,18 @@ def of_experiment(name, *overrides):
     ]
 
 
-def write_runs(runs_dir, runs, value=None):
-    """Their folders; ``value(run, metric, step)`` is :func:`invented` of the run's id by default."""
+def write_runs(runs_dir, runs, value=None, steps=STEPS, others=()):
+    """Their folders; ``value(run, metric, step)`` is :func:`invented` of the run's id by default.
+
+    ``others``: metrics beside those of validation, which every run logs at these steps too.
+    """
     value = value or (lambda run, metric, step: invented(run.id, metric, step))
     for run in runs:
         if run.state != NOT_STARTED:
-            _write_run(Path(runs_dir) / run.id, run, value)
+            names = [*metrics_of(run), *others]
+            episodes = {f"val/{name}/episodes": EPISODES[name] for name in run.config["env"]["validation_panels"]}
+            lines = ({"step": at} | episodes | {name: value(run, name, at) for name in names} for at in steps)
+            _write_run(Path(runs_dir) / run.id, run, lines)
 
 
 def write_record(runs_dir, experiment, runs):
@@ -99,21 +105,16 @@ def invented(run_id, metric, step):
 def metrics_of(run):
     """The shares that a run of its environment logs."""
     shop = run.config["env"]["name"] == "webshop"
-    names = (
-        ("success_rate", "score") if shop else ("success_rate", *(f"{one}/success_rate" for one in FAMILIES.values()))
-    )
+    names = ("success_rate", *(["score"] if shop else [f"{family}/success_rate" for family in FAMILIES.values()]))
     return [f"val/{panel}/{name}" for panel in run.config["env"]["validation_panels"] for name in names]
 
 
-def _write_run(folder, run, value):
+def _write_run(folder, run, lines):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(yaml.dump(run.config, Dumper=yaml.CSafeDumper))
-    (folder / "status.json").write_text(
-        json.dumps({"state": run.state, "step": STEPS[-1], "commit": "0123456789abcdef"})
-    )
+    status = {"state": run.state, "step": STEPS[-1], "commit": "0123456789abcdef"}
+    (folder / "status.json").write_text(json.dumps(status))
     names = run.config["env"]["validation_panels"]
     panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest()} for name in names}
     (folder / "panels.json").write_text(json.dumps(panels))
-    episodes = {f"val/{name}/episodes": EPISODES[name] for name in names}
-    lines = ({"step": at} | episodes | {metric: value(run, metric, at) for metric in metrics_of(run)} for at in STEPS)
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))

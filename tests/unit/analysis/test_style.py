@@ -1,12 +1,6 @@
 from matplotlib.figure import Figure
 
-from analysis.style import figure_files, line_styles
-
-
-def test_sixteen_lines_are_told_apart():
-    styles = line_styles([str(i) for i in range(16)])
-    assert len({(style["color"], style["marker"], str(style["linestyle"])) for style in styles.values()}) == 16
-    assert len({style["color"] for style in list(styles.values())[:8]}) == 8
+from analysis.style import figure_files
 
 
 def test_the_last_bit_of_a_transform_changes_no_pixel():

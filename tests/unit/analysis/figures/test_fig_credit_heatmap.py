@@ -20,19 +20,19 @@ def one_run(runs_dir, probes=(0, 20, 40), **settings):
 
 
 def test_early_middle_and_late_probe_of_one_run(tmp_path):
-    folder = one_run(tmp_path, probes=(0, 10, 20, 30, 40))
+    one_run(tmp_path, probes=(0, 10, 20, 30, 40))
     data = collect(tmp_path).at_scale("mini")
-    figure = build(data)
+    figure = build(data).figure
     assert [axis.get_title().split(":")[0] for axis in panels(figure)] == [
         f"training step {step}" for step in (0, 20, 40)
     ]
-    assert folder.name in figure.get_suptitle()
+    assert "SCPO, seed 0" in figure.get_suptitle()
     assert {path for _, path in data.used} == {f"diagnostics/probe_step_{step:05d}.npz" for step in (0, 20, 40)}
 
 
 def test_every_credited_cell_is_boxed(tmp_path):
     folder = one_run(tmp_path, probes=(20,))
-    (axis,) = panels(build(collect(tmp_path).at_scale("mini")))
+    (axis,) = panels(build(collect(tmp_path).at_scale("mini")).figure)
     with np.load(folder / "diagnostics" / "probe_step_00020.npz") as file:
         matched = file["matched_l"]
     boxes = {box.get_xy() for box in axis.patches if isinstance(box, Rectangle)}
@@ -41,7 +41,7 @@ def test_every_credited_cell_is_boxed(tmp_path):
 
 def test_the_walk_goes_through_every_processed_step(tmp_path):
     folder = one_run(tmp_path, probes=(20,))
-    (axis,) = panels(build(collect(tmp_path).at_scale("mini")))
+    (axis,) = panels(build(collect(tmp_path).at_scale("mini")).figure)
     with np.load(folder / "diagnostics" / "probe_step_00020.npz") as file:
         walk = {(step, j) for step, j in zip(file["order_l"], file["walk_l"], strict=True) if j >= 0}
     dots = {(line.get_xdata()[0], line.get_ydata()[0]) for line in axis.lines if line.get_marker() == "o"}
@@ -54,14 +54,14 @@ def test_a_walk_that_ended_early_is_drawn(tmp_path):
     with np.load(path) as file:
         arrays = dict(file)
     np.savez(path, **arrays | {"walk_l": arrays["walk_l"][:3]})
-    (axis,) = panels(build(collect(tmp_path).at_scale("mini")))
+    (axis,) = panels(build(collect(tmp_path).at_scale("mini")).figure)
     assert sum(line.get_marker() == "o" for line in axis.lines) <= 3
 
 
 def test_a_step_without_a_pair_says_so(tmp_path):
     folder = one_run(tmp_path, probes=(20,))
     write_probe(folder, 0, found=False)
-    first, second = panels(build(collect(tmp_path).at_scale("mini")))
+    first, second = panels(build(collect(tmp_path).at_scale("mini")).figure)
     assert "no pair found" in first.get_title()
     assert first.texts[0].get_text() == "no group with\na success and a failure"
     assert second.images
@@ -72,7 +72,7 @@ def test_the_run_with_most_pairs_is_drawn(tmp_path):
     write_probe(tmp_path / runs[0]["id"], 0, found=False)
     write_probe(tmp_path / runs[1]["id"], 0)
     write_experiment(tmp_path, {"scpo": runs})
-    assert runs[1]["id"] in build(collect(tmp_path).at_scale("mini")).get_suptitle()
+    assert "SCPO, seed 1, task: heat and place" in build(collect(tmp_path).at_scale("mini")).figure.get_suptitle()
 
 
 @pytest.mark.parametrize("found", [None, False])

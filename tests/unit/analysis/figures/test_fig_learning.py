@@ -19,7 +19,7 @@ def legend(figure):
 
 def test_training_and_every_panel_get_axes_of_equal_range(tmp_path):
     write_ablation(tmp_path)
-    figure = build(collect(tmp_path).at_scale("mini"))
+    figure = build(collect(tmp_path).at_scale("mini")).figure
     assert titles(figure) == [
         "training: rollouts as sampled",
         "validation: games trained on",
@@ -32,7 +32,7 @@ def test_training_and_every_panel_get_axes_of_equal_range(tmp_path):
 
 def test_the_mini_figure_says_what_it_cannot_show(tmp_path):
     write_ablation(tmp_path)
-    assert "do not separate" in build(collect(tmp_path).at_scale("mini")).get_suptitle()
+    assert "do not separate" in build(collect(tmp_path).at_scale("mini")).figure.get_suptitle()
 
 
 def test_lines_are_means_over_seeds_in_percent(tmp_path):
@@ -43,7 +43,7 @@ def test_lines_are_means_over_seeds_in_percent(tmp_path):
         (tmp_path / run["id"] / "metrics.jsonl").write_text("".join(lines))
         runs.append(run)
     write_experiment(tmp_path, {"scpo": runs})
-    axis = build(collect(tmp_path).at_scale("mini")).axes[1]
+    axis = build(collect(tmp_path).at_scale("mini")).figure.axes[0]
     assert list(axis.lines[0].get_xdata()) == [0, 40]
     assert list(axis.lines[0].get_ydata()) == pytest.approx([40, 40])
     low, high = axis.collections[0].get_datalim(axis.transData).intervaly
@@ -64,13 +64,13 @@ def test_different_numbers_of_seeds_stand_beside_the_rows(tmp_path):
     finished = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
     broken = [write_run(tmp_path, "no_monotonicity"), write_run(tmp_path, "no_monotonicity", 1, state="INTERRUPTED")]
     write_experiment(tmp_path, {"scpo": finished, "no_monotonicity": broken})
-    assert legend(build(collect(tmp_path).at_scale("mini"))) == ["SCPO (default), 2/2", "− monotonicity, 1/2"]
+    assert legend(build(collect(tmp_path).at_scale("mini")).figure) == ["SCPO (default), 2/2", "− monotonicity, 1/2"]
 
 
 def test_benchmarks_get_rows_of_their_own(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)]}, name="longer")
-    figure = build(collect(tmp_path).at_scale("mini"))
+    figure = build(collect(tmp_path).at_scale("mini")).figure
     assert len(figure.axes) == 8
     assert len(legend(figure)) == 1
 
@@ -83,9 +83,28 @@ def test_nothing_finished_names_the_command(tmp_path):
 
 def test_the_headline_is_not_cut(tmp_path):
     write_ablation(tmp_path, seeds=(0,))
-    figure = build(collect(tmp_path).at_scale("mini"))
+    figure = build(collect(tmp_path).at_scale("mini")).figure
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     extent = figure._suptitle.get_window_extent(renderer)
     assert extent.x0 > 0.02 * figure.bbox.width
     assert extent.x1 < 0.98 * figure.bbox.width
+
+
+def test_what_does_not_fit_on_a_page_is_named_and_stays_in_the_table(tmp_path):
+    for steps in range(40, 100, 10):
+        write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=steps)]}, name=f"steps_{steps}")
+    drawing = build(collect(tmp_path).at_scale("mini"))
+    assert drawing.figure.get_size_inches()[1] < 9
+    assert len(drawing.numbers.blocks) == 6
+    for said in (drawing.figure.get_suptitle().replace("\n", " "), drawing.numbers.caption):
+        assert said.count("Not drawn, in the table: ALFWorld, tiny language model; trainer.steps=") == 1
+
+
+def test_variants_that_are_not_drawn_are_named(tmp_path):
+    rows = {row: [write_run(tmp_path, row)] for row in ("scpo", "chronological")}
+    rows["gigpo"] = [write_run(tmp_path, "gigpo", overrides=("method=gigpo",))]
+    write_experiment(tmp_path, rows)
+    drawing = build(collect(tmp_path).at_scale("mini"))
+    assert legend(drawing.figure) == ["GiGPO", "SCPO"]
+    assert "Not drawn here: chronological order." in drawing.numbers.caption

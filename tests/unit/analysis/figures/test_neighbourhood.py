@@ -80,10 +80,12 @@ def test_the_real_encoder_draws_both_figures_with_every_step(tmp_path):
     data = collect(tmp_path).at_scale("mini")
     drawing = fig_credit_tsne.build(data)
     labels = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
-    assert labels == ["failure, no credit (40)", "success (40)", "failure, credited (40)"]
+    assert labels == ["failure, no credit (40)", "success (40)", "failure, credited (40)", "dense in successes"]
     row = next(csv.DictReader(io.StringIO(drawing.numbers.csv())))
     assert (row["Failed steps"], row["Exact (%) mean"], row["Median mean"]) == ("credited", "100", "0.00")
-    assert len(fig_motivation_tsne.build(data).legends[0].get_texts()) == 2
+    motivation = fig_motivation_tsne.build(data)
+    assert len(motivation.figure.legends[0].get_texts()) == 3
+    assert [row[0] for row in motivation.numbers.blocks[0].rows] == ["successful rollouts", "failed rollouts"]
     first, second = embed(("go to shelf 1", "open shelf 1"))
     assert np.linalg.norm(first) == pytest.approx(1, abs=1e-6)
     assert 0.3 < first @ second < 0.999

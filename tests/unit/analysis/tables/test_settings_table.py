@@ -72,3 +72,12 @@ def test_the_scorers_batch_is_given_in_its_own_unit(tmp_path):
     data = collect(tmp_path)
     batches = [values(tab_shaper.build(data.at_scale(scale)))["Scorer's batch"] for scale in ("paper", "mini")]
     assert batches == [["64 pairs", "512 tokens"], ["64 pairs", "1 text"]]
+
+
+def test_every_row_of_the_papers_tables_is_there(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, scale="paper", steps=150)]}, scale="paper")
+    data = collect(tmp_path).at_scale("paper")
+    training, shaper = (values(module.build(data)) for module in (tab_hparams, tab_shaper))
+    assert training["Optimizer"] == ["AdamW", "AdamW (weight decay 0.01, 0 steps of warm-up)"]
+    assert shaper["Apply scope"] == ["failed siblings", "failed siblings"]
+    assert shaper["Precision"] == ["fp16", "fp16 (GPU), fp32 (CPU)"]
