@@ -125,7 +125,8 @@ def _start(environment: Environment, slot: Slot, seed: Sequence[int]) -> _Runnin
 
 
 def _step(environment: Environment, run: _Running, prompt: str, generation: Generation, retries: int) -> None:
-    anchor, state = run.episode.observation, state_text(run.episode)
+    anchor, before = run.episode.observation, run.trajectory.results
+    state = before[-1].state if before else state_text(run.episode)
     try:
         result = run.episode.step(generation.text)
     except EnvironmentFailure as failure:
@@ -164,7 +165,8 @@ def step_batch(
     steps = [(index, t) for index, trajectory in enumerate(trajectories) for t in range(len(trajectory))]
     owner = [trajectories[index] for index, _ in steps]
     results = [trajectories[index].results[t] for index, t in steps]
-    returns = np.array([trajectory.episode_return for trajectory in owner], dtype=np.float32)
+    length_T = [len(trajectory) for trajectory in trajectories]
+    returns = np.repeat(np.array([one.episode_return for one in trajectories], dtype=np.float32), length_T)
     columns: dict[str, Any] = {**_states(trajectories), **(measured or {})}
     return StepBatch(
         group_N=np.array([trajectory.slot.group for trajectory in owner]),
@@ -178,7 +180,7 @@ def step_batch(
         valid_N=np.array([result.valid for result in results]),
         episode_return_N=returns,
         success_N=returns > np.float32(success_threshold),
-        won_N=np.array([trajectory.won for trajectory in owner]),
+        won_N=np.repeat([trajectory.won for trajectory in trajectories], length_T),
         position_N=np.arange(len(steps)) if position_N is None else position_N,
         is_copy_N=np.zeros(len(steps), dtype=np.bool_),
         **columns,

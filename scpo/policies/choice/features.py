@@ -133,6 +133,7 @@ class Reader:
         self._states = Rows(len(_STATE))
         self._commands = Rows(len(_COMMAND))
         self._situations = Rows(len(_STATE) + len(_SITUATION))
+        self._texts: dict[str, tuple[int, str]] = {}
         self._lists: dict[tuple[str, ...], tuple[NDArray[np.int64], list[str], dict[str, int]]] = {}
 
     def prompt(self, read: Read) -> Prompt:
@@ -206,15 +207,21 @@ class Reader:
         """Numbers of commands, the names of their receptacles, and the place of each text."""
         known = self._lists.get(commands)
         if known is None:
-            numbers = np.array([self._command(text) for text in commands], dtype=np.int64)
-            names = [parse_command(text).place_name for text in commands]
+            parts = [self._texts.get(text) or self._command(text) for text in commands]
+            numbers = np.array([number for number, _ in parts], dtype=np.int64)
+            names = [name for _, name in parts]
             known = self._lists[commands] = (numbers, names, {text: place for place, text in enumerate(commands)})
         return known
 
-    def _command(self, text: str) -> int:
-        kinds = parse_command(text)[:3]
-        number = self._commands.number(kinds)
-        return self._commands.add(kinds, [text_hash(kind) for kind in kinds]) if number is None else number
+    def _command(self, text: str) -> tuple[int, str]:
+        """Number of a command that was not met, and the name of its receptacle."""
+        *kinds, place_name = parse_command(text)
+        key = tuple(kinds)
+        number = self._commands.number(key)
+        if number is None:
+            number = self._commands.add(key, [text_hash(kind) for kind in kinds])
+        self._texts[text] = number, place_name
+        return self._texts[text]
 
     def _state_code(self, number_N: NDArray[np.int64]) -> Hashes:
         return _joined(list(self._states.columns(_STATE, number_N).values()))

@@ -100,11 +100,9 @@ def read(prompt: str) -> Read:
     placed, known = 0, False
     places: dict[str, Place] = {}
     for line in lines[len(_HEADS) :]:
-        head, _, things = line[len(_SEEN) :].partition(": ")
-        name, _, ago = head.partition(" | ")
-        status, goals = _content(things, words)
-        places[name] = Place(status, min(goals, 2), _age(int(ago)))
-        if goals and name.partition(" ")[0] in words:
+        name, place, goals, wanted = _seen(line, words)
+        places[name] = place
+        if goals and wanted:
             placed += goals
         elif goals:
             known = True
@@ -112,6 +110,15 @@ def read(prompt: str) -> Read:
     hold = "nothing" if not held else "goal" if held.partition(" ")[0] in words else "other"
     state = State(words, hold, treated, min(placed, 2), known)
     return Read(state, places, location, last, int(step), _listed(below))
+
+
+@functools.lru_cache(maxsize=131072)
+def _seen(line: str, words: tuple[str, ...]) -> tuple[str, Place, int, bool]:
+    """A receptacle: name, what is known of it, how many things there the task names, whether it names the place."""
+    head, _, things = line[len(_SEEN) :].partition(": ")
+    name, _, ago = head.partition(" | ")
+    status, goals = _content(things, words)
+    return name, Place(status, min(goals, 2), _age(int(ago))), goals, name.partition(" ")[0] in words
 
 
 @functools.lru_cache(maxsize=65536)

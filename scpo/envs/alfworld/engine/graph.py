@@ -194,7 +194,8 @@ class Graph:
         if offer is None:
             content = self._packed.offers[number]
             commands = [self._packed.commands[command] for command in content[::2]]
-            offer = self._offers[number] = self.offer(dict(zip(commands, content[1::2], strict=True)))
+            operators = dict(zip(commands, content[1::2], strict=True))
+            offer = self._offers[number] = Offer(operators, tuple(sorted(operators)))
         return offer
 
     def to_bytes(self) -> bytes:

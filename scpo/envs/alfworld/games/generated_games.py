@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import random
@@ -57,6 +58,7 @@ class GeneratedGames:
         return generate(parts["split"], int(parts["seed"]), int(parts["index"]))
 
 
+@functools.lru_cache(maxsize=1024)
 def generate(split: str, seed: int, index: int) -> Game:
     """The game of these three numbers, the same in every process and on every platform."""
     constants = assets().constants
