@@ -183,6 +183,7 @@ def step_batch(
         won_N=np.repeat([trajectory.won for trajectory in trajectories], length_T),
         position_N=np.arange(len(steps)) if position_N is None else position_N,
         is_copy_N=np.zeros(len(steps), dtype=np.bool_),
+        task_id_N=np.array([trajectory.slot.task.id for trajectory in owner], dtype=object),
         **columns,
     )
 

@@ -30,7 +30,7 @@ _DTYPES: dict[str, Any] = {
     "group_N": np.int64, "trajectory_N": np.int64, "step_N": np.int32, "task_N": object, "anchor_N": object,
     "action_N": object, "next_observation_N": object, "reward_N": np.float32, "valid_N": np.bool_,
     "episode_return_N": np.float32, "success_N": np.bool_, "won_N": np.bool_, "position_N": np.int64,
-    "is_copy_N": np.bool_, "state_N": object, "next_state_N": object, "entropy_N": np.float32,
+    "is_copy_N": np.bool_, "task_id_N": object, "state_N": object, "next_state_N": object, "entropy_N": np.float32,
     "hindsight_logprob_N": np.float32,
 }  # fmt: skip
 
@@ -54,6 +54,7 @@ class StepBatch:
         won_N: The benchmark's meaning of success.
         position_N: Place of the row in the trainer's (possibly length-balanced) batch: the processing order.
         is_copy_N: A row that the trainer duplicated to make the batch divide.
+        task_id_N: Which task it is, the same in every training step; None where the trainer does not know.
         state_N: All that the agent was shown of its state before the action, as one text; None where the environment
             gives none, and estimators that compare states read ``anchor_N`` alone.
         next_state_N: The same after the action.
@@ -78,6 +79,7 @@ class StepBatch:
     won_N: BoolArray
     position_N: IntArray
     is_copy_N: BoolArray
+    task_id_N: StrArray | None = None
     state_N: StrArray | None = None
     next_state_N: StrArray | None = None
     entropy_N: FloatArray | None = None

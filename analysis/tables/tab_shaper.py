@@ -34,6 +34,13 @@ def _scorer_batch(config: Config) -> str | None:
     return "1 text" if config.at("scorer.kind") == "bi_encoder" else None
 
 
+def _remembered(config: Config) -> str:
+    if config.at("method.shaper.reference_buffer") in (None, "off"):
+        return "none"
+    age = config.at("method.shaper.reference_max_age")
+    return "last success of the task" + (f", at most {age} steps old" if age else "")
+
+
 def _scope(config: Config) -> str:
     """Which trajectories may get credit: the shaper has no other scope, here as in the paper."""
     moved = config.at("method.shaper.allocation") != "matched"
@@ -62,6 +69,7 @@ ENTRIES = (
     Entry("Success threshold τ", "0.0 (ALFWorld) / 9.0 (WebShop)", lambda config: config.at("env.success_threshold")),
     Entry("Reference Π", "longest success", _shaper("reference")),
     Entry("Apply scope", "failed siblings", _scope),
+    Entry("Reference of groups that all fail", "none", _remembered),
     Entry("Matcher", "monotonic semantic credit", _shaper("matcher")),
     Entry("Monotonic", "yes; disabled in one ablation", _shaper("monotonic")),
     Entry("Processing order π", "reordered; temporal in one ablation", _shaper("order")),

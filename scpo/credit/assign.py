@@ -10,19 +10,26 @@ from scpo.advantages.estimator import OPTIONAL_FIELDS, Estimator
 from scpo.advantages.gae import outcome_rewards
 from scpo.advantages.outcomes import row_scores, step_returns
 from scpo.advantages.registry import ESTIMATORS
-from scpo.credit.metrics import CreditDiagnostics, credit_metrics, effect_metrics, stage_timings
+from scpo.credit.metrics import CreditDiagnostics, buffer_metrics, credit_metrics, effect_metrics, stage_timings
 from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import Seed
-from scpo.shaping.shaper import Shaped, shape
+from scpo.shaping.reference_buffer import ReferenceBuffer
+from scpo.shaping.shaper import Shaped, remember, shape
 from scpo.steps import BoolArray, FloatArray, StepBatch
 
 _log = logging.getLogger(__name__)
 
 
 def assign(
-    batch: StepBatch, scorer: Scorer | None, config: TrainedMethod, *, seed: Seed = (0, 0), speculate: bool = False
+    batch: StepBatch,
+    scorer: Scorer | None,
+    config: TrainedMethod,
+    *,
+    seed: Seed = (0, 0),
+    speculate: bool = False,
+    buffer: ReferenceBuffer | None = None,
 ) -> tuple[FloatArray, CreditDiagnostics]:
     """Advantage of every step: returns, credit, bonus, host estimator (paper, section 3.5).
 
@@ -35,6 +42,7 @@ def assign(
         config: The method.
         seed: Run seed and training step, for what is random in the shaper.
         speculate: Score some pairs ahead, for fewer and larger batches; the credit is the same.
+        buffer: Successes of earlier training steps; this one's are kept in it at the end.
 
     Returns:
         ``advantage_N`` (float32) and the diagnostics.
@@ -50,11 +58,14 @@ def assign(
     _check_fields(batch, estimator)
     return_N = step_returns(batch, host.gamma)
     penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
-    shaped = _shape(batch, scorer, config, seed, speculate)
+    shaped = _shape(batch, scorer, config, seed, speculate=speculate, buffer=buffer)
     bonus_N = np.float32(config.shaper.alpha) * shaped.credit_N - penalty_N if config.shaper and shaped else -penalty_N
     advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, host)
     started = time.perf_counter()
     metrics = credit_metrics(batch, config, shaped, seed)
+    if buffer is not None and config.shaper is not None:
+        metrics |= buffer_metrics(batch, shaped, len(buffer))
+        remember(buffer, batch, config.shaper, seed)
     unshaped_N = advantage_N if shaped else None
     if shaped and shaped.credit_N.any():
         unshaped_N = estimator.function(batch, return_N, -penalty_N, host)
@@ -65,7 +76,13 @@ def assign(
 
 
 def _shape(
-    batch: StepBatch, scorer: Scorer | None, config: TrainedMethod, seed: Seed, speculate: bool
+    batch: StepBatch,
+    scorer: Scorer | None,
+    config: TrainedMethod,
+    seed: Seed,
+    *,
+    speculate: bool,
+    buffer: ReferenceBuffer | None,
 ) -> Shaped | None:
     """The shaper's answer; None for a method without a shaper, or when the scorer is gone."""
     if config.shaper is None:
@@ -75,7 +92,7 @@ def _shape(
             f"method {config.name!r} has a shaper, which needs a scorer: got None, pass scpo.load_scorer('exact')"
         )
     try:
-        return shape(batch, scorer, config.shaper, seed, speculate=speculate)
+        return shape(batch, scorer, config.shaper, seed, speculate=speculate, buffer=buffer)
     except ScorerUnavailable as error:
         _log.error("NO SHAPING in this step (scpo/shaping_skipped = 1): %s", error)
         return None

@@ -12,8 +12,8 @@ from scpo.advantages.gigpo import GigpoSettings
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Pairs
 from scpo.shaping.order import Seed, descents, processing_key
-from scpo.shaping.reference import active_groups
-from scpo.shaping.shaper import Shaped
+from scpo.shaping.reference import active_groups, failed_groups
+from scpo.shaping.shaper import FailedMatch, Shaped
 from scpo.shaping.step_text import after_no_op
 from scpo.steps import FloatArray, IntArray, StepBatch
 
@@ -69,20 +69,49 @@ def credit_metrics(batch: StepBatch, config: TrainedMethod, shaped: Shaped | Non
     original_N = batch.original_N
     failed = int((original_N & ~batch.success_N).sum())
     matches = shaped.matches if shaped else ()
+    siblings = [match for match in matches if match.age is None]
     alpha = config.shaper.alpha if config.shaper else 0.0
     credit = sum(float(match.credit_l.sum(dtype=np.float64)) for match in matches)
-    credited = sum(int((match.credit_l > 0).sum()) for match in matches)
+    credited = sum(map(_credited, matches))
     cells = [(match, cell) for match in matches for cell in match.trace.credited if cell.credit > 0]
     exact = sum(match.task.reference[cell.u] == match.task.failed[cell.v] for match, cell in cells)
     return {
         **_batch_metrics(batch, config, seed),
-        **_ratio("credit/steps", credited, len(matches)),
+        **_ratio("credit/steps", sum(map(_credited, siblings)), len(siblings)),
         **_ratio("credit/steps_all", credited, int((~batch.timeline.success_K).sum())),
         **_ratio("credit/aux_mean", alpha * credit, int(original_N.sum())),
         **_ratio("credit/aux_mean_failed", alpha * credit, failed),
         **_ratio("credit/exact", exact, len(cells)),
         **_pair_metrics(shaped.pairs if shaped else Pairs(0, 0, 0, 0, 0)),
         "scpo/shaping_skipped": float(config.shaper is not None and shaped is None),
+    }
+
+
+def _credited(match: FailedMatch) -> int:
+    return int((match.credit_l > 0).sum())
+
+
+def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[str, float]:
+    """What a reference buffer did, before this step's successes come into it.
+
+    ``all_failed``: groups without a success / groups; ``served``: those that had a remembered reference / those;
+    ``age`` of these references in training steps, mean over groups; ``steps``: credited rows / trajectories matched
+    with one; ``share``: of all credit, what came of them; ``tasks`` that it remembers.
+    """
+    line = batch.timeline
+    groups, failed = len(np.unique(line.group_K)), len(list(failed_groups(line)))
+    matches = shaped.matches if shaped else ()
+    remembered = [match for match in matches if match.age is not None]
+    ages = {match.task.group: match.age for match in remembered}
+    amounts = [float(match.credit_l.sum(dtype=np.float64)) for match in matches]
+    amount = sum(part for match, part in zip(matches, amounts, strict=True) if match.age is not None)
+    return {
+        **_ratio("buffer/all_failed", failed, groups),
+        **_ratio("buffer/served", len(ages), failed),
+        **_ratio("buffer/age", sum(age or 0 for age in ages.values()), len(ages)),
+        **_ratio("buffer/steps", sum(map(_credited, remembered)), len(remembered)),
+        **({"buffer/share": amount / sum(amounts)} if any(amounts) else {}),
+        "buffer/tasks": float(tasks),
     }
 
 

@@ -6,14 +6,17 @@ from scpo.advantages.estimator import Requirement
 from scpo.advantages.registry import ESTIMATORS
 from scpo.schema.method import PromptedMethod, TrainedMethod
 
-Need = Requirement | Literal["independent_sampling", "dynamic_sampling"]
+Need = Requirement | Literal["independent_sampling", "dynamic_sampling", "reference_buffer"]
 
 PROVIDES: dict[str, frozenset[Need]] = {
-    "local": frozenset({"entropy", "hindsight_logprob", "value", "independent_sampling", "dynamic_sampling"}),
+    "local": frozenset(
+        {"entropy", "hindsight_logprob", "value", "independent_sampling", "dynamic_sampling", "reference_buffer"}
+    ),
     # Deferred: hindsight_logprob, a second scoring pass over other prompts; dynamic_sampling, verl's replay buffer has
     # one, but it cuts off what is too much and draws single prompts.
-    "verl": frozenset({"entropy", "value", "independent_sampling"}),
-    # The paper's fork: what it has of its own, and the entropies that it measures.
+    "verl": frozenset({"entropy", "value", "independent_sampling", "reference_buffer"}),
+    # The paper's fork: what it has of its own, and the entropies that it measures. Not reference_buffer: its rows do
+    # not say which task they are of, and its checkpoints hold nothing of ours.
     "verl_agent": frozenset({"entropy", "value", "independent_sampling", "dynamic_sampling"}),
 }
 """What each trainer can do beyond plain rollouts of groups; the step bonus needs nothing of a trainer."""
@@ -26,6 +29,8 @@ def required(method: TrainedMethod | PromptedMethod) -> frozenset[Need]:
     needs: set[Need] = set(ESTIMATORS[method.estimator.name].requires)
     if method.sampling:
         needs.add("independent_sampling" if method.sampling.rule == "independent" else "dynamic_sampling")
+    if method.shaper is not None and method.shaper.reference_buffer != "off":
+        needs.add("reference_buffer")
     return frozenset(needs - {"step_bonus"})
 
 

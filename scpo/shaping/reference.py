@@ -20,6 +20,14 @@ def active_groups(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
             yield group, members[success], members[~success]
 
 
+def failed_groups(line: Timeline) -> Iterator[tuple[int, IntArray]]:
+    """``(group, trajectories)`` for the groups in which every sibling failed."""
+    for group in np.unique(line.group_K).tolist():
+        members = np.flatnonzero(line.group_K == group)
+        if not line.success_K[members].any():
+            yield group, members
+
+
 def select(line: Timeline, successful: IntArray, selection: Selection, seed: Seed) -> int:
     """The reference τ* = argmax |τ_i| over the successful siblings: a trajectory of ``line``.
 

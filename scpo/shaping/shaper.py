@@ -3,16 +3,18 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
+from scpo.errors import StepBatchError
 from scpo.shaping.controls import Allocation, allocate
 from scpo.shaping.drive import MatchTask, Pairs, Scorer, credit_batch
 from scpo.shaping.matcher import AfterFullMatch, Matcher, MatchRule, MatchTrace
 from scpo.shaping.order import Order, Seed, processing_key
-from scpo.shaping.reference import Selection, active_groups, select
+from scpo.shaping.reference import Selection, active_groups, failed_groups, select
+from scpo.shaping.reference_buffer import ReferenceBuffer, Remembering
 from scpo.shaping.step_text import StepFilter, StepText, step_texts, surviving
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, StrArray
 from scpo.strict import Strict
@@ -22,7 +24,12 @@ LABEL = "SCPO"
 
 
 class ShaperConfig(Strict):
-    """SCPO's shaper (paper section 3, table 4). ``allocation`` is where the matcher's credit lands."""
+    """SCPO's shaper (paper section 3, table 4). ``allocation`` is where the matcher's credit lands.
+
+    ``reference_buffer``: what groups without a success are matched with; ``reference_max_age`` in training steps, None
+    for any. Both are left out of a run's identity where they are off, so that runs from before they were there keep
+    their names.
+    """
 
     matcher: Matcher
     monotonic: bool
@@ -37,18 +44,34 @@ class ShaperConfig(Strict):
     step_text: StepText
     step_filter: StepFilter
     allocation: Allocation
+    reference_buffer: Remembering = Field(default="off", exclude_if=lambda value: value == "off")
+    reference_max_age: PositiveInt | None = Field(default=None, exclude_if=lambda value: value is None)
+
+    @model_validator(mode="after")
+    def _an_age_needs_a_buffer(self) -> Self:
+        if self.reference_max_age is not None and self.reference_buffer == "off":
+            raise ValueError(
+                f"reference_max_age={self.reference_max_age} is only read with reference_buffer=last_success, which is "
+                "off; allowed: null, or switch the buffer on"
+            )
+        return self
+
+    def make_buffer(self) -> ReferenceBuffer | None:
+        """An empty buffer for a run; None: it keeps none."""
+        return None if self.reference_buffer == "off" else ReferenceBuffer(self.reference_max_age)
 
 
 @dataclass(frozen=True)
 class FailedMatch:
-    """One failed trajectory of an active group and what the matcher made of it.
+    """One failed trajectory and what the matcher made of it: of an active group, or of one with a remembered reference.
 
     Attributes:
         task: Filtered texts of reference (m) and failed steps (l), and the processing order of the latter.
-        reference_row_m: Rows of the reference steps in the batch, in reference order.
+        reference_row_m: Rows of the reference steps in the batch, in reference order; none of a remembered reference.
         failed_row_l: Rows of the failed steps in the batch, in time order.
         trace: The walk and the cells that the matcher credited.
         credit_l: Credit of the failed steps, in time order; a control has moved it away from the matched steps.
+        age: Training steps since the remembered reference was played; None for a sibling.
     """
 
     task: MatchTask
@@ -56,6 +79,7 @@ class FailedMatch:
     failed_row_l: IntArray
     trace: MatchTrace
     credit_l: FloatArray
+    age: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,11 +87,12 @@ class Shaped:
     """What the shaper answers.
 
     Attributes:
-        credit_N: Credit of every row in [0, 1]; 0 outside failed trajectories of active groups. A copy has its
-            original's.
+        credit_N: Credit of every row in [0, 1]; 0 outside failed trajectories of active groups and, with a reference
+            buffer, of groups without a success. A copy has its original's.
         text_N: Step text of every row.
         surviving_N: Rows that the step filter left in.
-        matches: One record per failed trajectory of an active group, by group and trajectory id.
+        matches: One record per failed trajectory of an active group, by group and trajectory id; then the same of the
+            groups with a remembered reference.
         pairs: What the scoring took.
         seconds: Seconds per stage: text, scoring, self_similarity, matching, accumulation.
     """
@@ -81,11 +106,20 @@ class Shaped:
 
 
 def shape(
-    batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed, *, dense: bool = False, speculate: bool = False
+    batch: StepBatch,
+    scorer: Scorer,
+    config: ShaperConfig,
+    seed: Seed,
+    *,
+    dense: bool = False,
+    speculate: bool = False,
+    buffer: ReferenceBuffer | None = None,
 ) -> Shaped:
     """Credit of every step (paper, algorithm 1 up to the addition, which is ``scpo.credit.assign``'s).
 
     Groups without a success, or without a failure, are left alone. A reference with no surviving step credits nobody.
+    With a ``buffer``, a group without a success is matched with the success that is remembered of its task, if there is
+    one; what is remembered does not change here (:func:`remember`).
 
     Args:
         batch: The steps; copies are not read.
@@ -94,54 +128,130 @@ def shape(
         seed: Run seed and training step; read only where something is random.
         dense: Score all pairs first, as in the paper.
         speculate: Score some pairs ahead, for fewer and larger batches; the credit is the same.
+        buffer: Successes of earlier training steps.
 
     Raises:
         ScorerError: The scorer gave something else than similarities in [0, 1].
+        StepBatchError: There is a buffer, and the batch does not say which task a row is of.
     """
     started = time.perf_counter()
     text_N, surviving_N = step_texts(batch, config.step_text), surviving(batch, config.step_filter)
     plans = list(_plan(batch, text_N, surviving_N, config, seed))
+    if buffer is not None:
+        plans += _plan_remembered(batch, text_N, surviving_N, config, seed, buffer=buffer)
     planned = time.perf_counter()
     rule = MatchRule(config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match)
-    matched = credit_batch([task for task, _, _ in plans], scorer, rule, dense=dense, speculate=speculate)
+    matched = credit_batch([plan.task for plan in plans], scorer, rule, dense=dense, speculate=speculate)
     driven = time.perf_counter()
     matches = tuple(
-        FailedMatch(task, reference_row_m, failed_row_l, trace, _credit(batch, failed_row_l, trace, config, seed))
-        for (task, reference_row_m, failed_row_l), trace in zip(plans, matched.traces, strict=True)
+        FailedMatch(
+            plan.task,
+            plan.reference_row_m,
+            plan.failed_row_l,
+            trace,
+            _credit(batch, plan, trace, config, seed),
+            plan.age,
+        )
+        for plan, trace in zip(plans, matched.traces, strict=True)
     )
     credit_N = _accumulate(batch, matches)
     seconds = {"text": planned - started, **matched.seconds, "accumulation": time.perf_counter() - driven}
     return Shaped(credit_N, text_N, surviving_N, matches, matched.pairs, seconds)
 
 
+def remember(buffer: ReferenceBuffer, batch: StepBatch, config: ShaperConfig, seed: Seed) -> None:
+    """Keep the reference of every group with a success, as :func:`shape` would choose it, for later training steps.
+
+    A success of which the step filter leaves nothing is no reference.
+
+    Raises:
+        StepBatchError: The batch does not say which task a row is of.
+    """
+    text_N, surviving_N = step_texts(batch, config.step_text), surviving(batch, config.step_filter)
+    task_N, line = _task_ids(batch), batch.timeline
+    for group in np.unique(line.group_K[line.success_K]):
+        successful = np.flatnonzero((line.group_K == group) & line.success_K)
+        row_m = _reference_rows(batch, successful, surviving_N, config, seed)
+        if len(row_m):
+            buffer.keep(task_N[row_m[0]], seed[1], text_N[row_m])
+
+
+class _Plan(NamedTuple):
+    """What is to be matched for one failed trajectory, and the rows it stands for; ``age`` as in ``FailedMatch``."""
+
+    task: MatchTask
+    reference_row_m: IntArray
+    failed_row_l: IntArray
+    age: int | None = None
+
+
 def _plan(
     batch: StepBatch, text_N: StrArray, surviving_N: BoolArray, config: ShaperConfig, seed: Seed
-) -> Iterator[tuple[MatchTask, IntArray, IntArray]]:
-    """For every failed trajectory of an active group what is to be matched, and the rows it stands for."""
+) -> Iterator[_Plan]:
+    """The failed trajectories of the active groups, against their siblings."""
     line, key_N = batch.timeline, processing_key(batch, config.order, seed)
     for group, successful, failed in active_groups(line):
-        reference_row_m = _filtered(line.rows_of(select(line, successful, config.reference, seed)), surviving_N)
-        if config.reference_order == "batch":
-            reference_row_m = reference_row_m[np.argsort(line.position_N[reference_row_m], kind="stable")]
+        reference_row_m = _reference_rows(batch, successful, surviving_N, config, seed)
         reference = tuple(text_N[reference_row_m])
         for k in failed:
-            failed_row_l = _filtered(line.rows_of(k), surviving_N)
-            order = np.argsort(key_N[failed_row_l], kind="stable").tolist()
-            task = MatchTask(group, reference, tuple(text_N[failed_row_l]), tuple(order))
-            yield task, reference_row_m, failed_row_l
+            row_l = _filtered(line.rows_of(k), surviving_N)
+            yield _Plan(_match_task(group, reference, row_l, text_N, key_N), reference_row_m, row_l)
+
+
+def _plan_remembered(
+    batch: StepBatch,
+    text_N: StrArray,
+    surviving_N: BoolArray,
+    config: ShaperConfig,
+    seed: Seed,
+    *,
+    buffer: ReferenceBuffer,
+) -> Iterator[_Plan]:
+    """The trajectories of the groups without a success, against what is remembered of their task."""
+    line, key_N, task_N = batch.timeline, processing_key(batch, config.order, seed), _task_ids(batch)
+    for group, failed in failed_groups(line):
+        found = buffer.find(task_N[line.rows_of(failed[0])[0]], seed[1])
+        if found is None:
+            continue
+        for k in failed:
+            row_l = _filtered(line.rows_of(k), surviving_N)
+            task = _match_task(group, found.texts, row_l, text_N, key_N)
+            yield _Plan(task, np.empty(0, np.int64), row_l, seed[1] - found.step)
+
+
+def _match_task(
+    group: int, reference: tuple[str, ...], failed_row_l: IntArray, text_N: StrArray, key_N: IntArray
+) -> MatchTask:
+    order = np.argsort(key_N[failed_row_l], kind="stable").tolist()
+    return MatchTask(group, reference, tuple(text_N[failed_row_l]), tuple(order))
+
+
+def _reference_rows(
+    batch: StepBatch, successful: IntArray, surviving_N: BoolArray, config: ShaperConfig, seed: Seed
+) -> IntArray:
+    line = batch.timeline
+    row_m = _filtered(line.rows_of(select(line, successful, config.reference, seed)), surviving_N)
+    return row_m[np.argsort(line.position_N[row_m], kind="stable")] if config.reference_order == "batch" else row_m
+
+
+def _task_ids(batch: StepBatch) -> StrArray:
+    if batch.task_id_N is None:
+        raise StepBatchError(
+            "a reference buffer needs task_id_N, which this batch lacks: the trainer provides it, or set "
+            "method.shaper.reference_buffer=off"
+        )
+    return batch.task_id_N
 
 
 def _filtered(rows: IntArray, surviving_N: BoolArray) -> IntArray:
     return rows[surviving_N[rows]]
 
 
-def _credit(
-    batch: StepBatch, failed_row_l: IntArray, trace: MatchTrace, config: ShaperConfig, seed: Seed
-) -> FloatArray:
-    matched_l = trace.credit_l(len(failed_row_l))
+def _credit(batch: StepBatch, plan: _Plan, trace: MatchTrace, config: ShaperConfig, seed: Seed) -> FloatArray:
+    matched_l = trace.credit_l(len(plan.failed_row_l))
     if not len(matched_l):
         return matched_l
-    return allocate(matched_l, config.allocation, seed, int(batch.trajectory_N[failed_row_l[0]]))
+    return allocate(matched_l, config.allocation, seed, int(batch.trajectory_N[plan.failed_row_l[0]]))
 
 
 def _accumulate(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> FloatArray:

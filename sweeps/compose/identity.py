@@ -21,6 +21,8 @@ SHAPER_CHOICES: tuple[tuple[str, object, str], ...] = (
     ("order", "balanced", "{}"),
     ("step_text", "action_next_observation", "{}"),
     ("allocation", "matched", "{}"),
+    ("reference_buffer", "off", "{}"),
+    ("reference_max_age", None, "age{}"),
 )
 PAPERS_HOST = "gigpo"
 
@@ -52,7 +54,9 @@ def _choices(method: MethodConfig) -> list[str]:
         return []
     values = method.shaper.model_dump(mode="json")
     host = [] if method.estimator.name == PAPERS_HOST else [f"on_{method.estimator.name}"]
-    return host + [word.format(values[name]) for name, paper, word in SHAPER_CHOICES if values[name] != paper]
+    return host + [
+        word.format(values[name]) for name, paper, word in SHAPER_CHOICES if values.get(name, paper) != paper
+    ]
 
 
 def _slug(word: str) -> str:

@@ -60,7 +60,7 @@ def make_batch(*episodes, **columns):
         "anchor_N": anchor, "action_N": action, "next_observation_N": [f"now {letter}" for letter in action],
         "reward_N": reward, "valid_N": [True] * len(rows), "episode_return_N": total,
         "success_N": np.array(total) > 0, "won_N": np.array(total) > 0, "position_N": np.arange(len(rows)),
-        "is_copy_N": [False] * len(rows),
+        "is_copy_N": [False] * len(rows), "task_id_N": [f"game {number}" for number in group],
     }  # fmt: skip
     return StepBatch(**(values | columns))
 

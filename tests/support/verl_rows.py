@@ -18,7 +18,7 @@ def step_rows(batch):
             sibling=int(batch.trajectory_N[row] - first_of_group[int(batch.group_N[row])]),
             step=int(batch.step_N[row]),
             length=int(lengths[batch.trajectory_N[row]]),
-            task="a game",
+            task=batch.task_id_N[row],
             family=batch.task_N[row],
             sha256="",
             anchor=batch.anchor_N[row],

@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING
 import torch
 
 from scpo.errors import RecordError, RecordWriteError
+from scpo.shaping.reference_buffer import FILE as REFERENCES
 from scpo.tracking.folder import CHECKPOINT_MARKER
 from scpo.whole_file import sync
 
 if TYPE_CHECKING:
     from scpo.policies.base import TrainedPolicy
     from scpo.policies.critic import Critic
+    from scpo.shaping.reference_buffer import ReferenceBuffer
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint: the policy as it saves itself, the optimiser's state, and the critic with its own."""
+    """A complete checkpoint: the policy as it saves itself, the optimiser's state, what else the method keeps."""
 
     step: int
     folder: Path
@@ -38,6 +40,7 @@ def save_checkpoint(
     *,
     keep: int,
     critic: Critic | None = None,
+    buffer: ReferenceBuffer | None = None,
 ) -> Checkpoint:
     """Write ``folder/step_<step>`` and drop all but the newest ``keep``.
 
@@ -50,7 +53,7 @@ def save_checkpoint(
     try:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        _write(scratch, step, policy, optimizer, critic=critic)
+        _write(scratch, step, policy, optimizer, critic=critic, buffer=buffer)
         shutil.rmtree(target, ignore_errors=True)
         scratch.rename(target)
         sync(folder)
@@ -74,6 +77,7 @@ def _write(
     optimizer: torch.optim.Optimizer,
     *,
     critic: Critic | None,
+    buffer: ReferenceBuffer | None,
 ) -> None:
     from safetensors.torch import save_file, save_model
 
@@ -82,6 +86,8 @@ def _write(
     if critic is not None:
         save_model(critic.model, str(scratch / "critic.safetensors"))
         save_file(_optimizer_tensors(critic.optimizer), scratch / "critic_optimizer.safetensors")
+    if buffer is not None:
+        (scratch / REFERENCES).write_bytes(buffer.dump())
     sizes = {path.name: path.stat().st_size for path in sorted(scratch.iterdir())}
     for name in sizes:
         sync(scratch / name)
@@ -113,11 +119,12 @@ def load_checkpoint(
     optimizer: torch.optim.Optimizer,
     *,
     critic: Critic | None = None,
+    buffer: ReferenceBuffer | None = None,
 ) -> None:
-    """Put weights and optimiser state back in place, those of the critic too where the method has one.
+    """Put weights and optimiser state back in place, the critic's and the references too where the method has them.
 
     Raises:
-        RecordError: The tensors are not those of this model.
+        RecordError: The tensors are not those of this model, or the references cannot be read.
     """
     from safetensors.torch import load_file, load_model
 
@@ -127,6 +134,8 @@ def load_checkpoint(
         if critic is not None:
             load_model(critic.model, checkpoint.folder / "critic.safetensors", device=str(policy.device))
             _restore_optimizer(critic.optimizer, load_file(checkpoint.folder / "critic_optimizer.safetensors"))
+        if buffer is not None:
+            buffer.load((checkpoint.folder / REFERENCES).read_bytes())
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise RecordError(
             f"checkpoint {checkpoint.folder} does not fit the model of this run ({error}); remove that folder to "

@@ -16,6 +16,7 @@ from scpo.steps import FloatArray, StepBatch
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
     from scpo.shaping.drive import Scorer
+    from scpo.shaping.reference_buffer import ReferenceBuffer
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,13 @@ def estimate(
     *,
     scorer: Scorer,
     critic: Critic | None,
+    buffer: ReferenceBuffer | None = None,
 ) -> Estimate:
     """Ask ``scpo.credit.assign`` for the advantages; ``generations`` are the responses of the batch's rows."""
     seed = (config.seed, step)
     if resolve(config.trained).level == "row" or critic is None:
         speculate = config.machine.scorer.speculate
-        return Estimate(*assign(batch, scorer, config.trained, seed=seed, speculate=speculate))
+        return Estimate(*assign(batch, scorer, config.trained, seed=seed, speculate=speculate, buffer=buffer))
     value_NL = values(critic, generations, config.trainer.micro_batch_rows)
     mask_NL = response_mask(generations)
     advantage_NL, return_NL, diagnostics = assign_tokens(batch, value_NL, mask_NL, config.trained, seed=seed)

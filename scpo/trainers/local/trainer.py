@@ -46,6 +46,7 @@ from scpo.trainers.tasks import training_tasks
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
+    from scpo.shaping.reference_buffer import ReferenceBuffer
     from scpo.tracking import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class Session:
     optimizer: torch.optim.Optimizer
     critic: Critic | None
     scorer: PairCache
+    buffer: ReferenceBuffer | None
 
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
@@ -124,7 +126,9 @@ def _open(config: RunConfig, should_stop: Callable[[], bool]) -> Session:
     if "value" in required(config.method):
         critic = make_critic(policy, config.trained.estimator.critic, config.trainer.optimizer.weight_decay)  # type: ignore[attr-defined]  # whoever requires it has one
     scorer = open_scorer(config.scorer, config.machine.scorer, device=str(policy.device))
-    return Session(config, environment, policy, reference, optimizer, critic, scorer)
+    shaper = config.trained.shaper
+    buffer = shaper.make_buffer() if shaper else None
+    return Session(config, environment, policy, reference, optimizer, critic, scorer, buffer)
 
 
 def _resume(session: Session, folder: RunFolder, tracker: Tracker) -> int | None:
@@ -133,7 +137,7 @@ def _resume(session: Session, folder: RunFolder, tracker: Tracker) -> int | None
     if not checkpoints:
         tracker.resume_at(-1)
         return None
-    load_checkpoint(checkpoints[-1], session.policy, session.optimizer, critic=session.critic)
+    load_checkpoint(checkpoints[-1], session.policy, session.optimizer, critic=session.critic, buffer=session.buffer)
     tracker.resume_at(checkpoints[-1].step)
     logger.info("resumed from %s", checkpoints[-1].folder)
     return checkpoints[-1].step
@@ -147,6 +151,7 @@ def _save(session: Session, folder: RunFolder, step: int) -> None:
         session.optimizer,
         keep=session.config.trainer.keep_checkpoints,
         critic=session.critic,
+        buffer=session.buffer,
     )
 
 
@@ -209,7 +214,15 @@ def _estimate(
 ) -> Estimate:
     """The advantages. When the scorer fails for good, what was learned before this step is kept."""
     try:
-        return estimate(batch, generations, session.config, step, scorer=session.scorer, critic=session.critic)
+        return estimate(
+            batch,
+            generations,
+            session.config,
+            step,
+            scorer=session.scorer,
+            critic=session.critic,
+            buffer=session.buffer,
+        )
     except ScorerError:
         _save(session, folder, step - 1)
         raise

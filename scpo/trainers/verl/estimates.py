@@ -14,6 +14,7 @@ from scpo.credit.metrics import CreditDiagnostics
 from scpo.rollout import Trajectory, step_batch
 from scpo.schema import RunConfig, required
 from scpo.shaping.drive import Scorer
+from scpo.shaping.reference_buffer import ReferenceBuffer
 from scpo.steps import FloatArray, StepBatch
 from scpo.trainers.verl.verl_rows import Rows
 
@@ -50,7 +51,14 @@ class Estimate:
 
 
 def estimate(
-    rows: Rows, columns: Columns, config: RunConfig, step: int, *, scorer: Scorer | None, ranks: int
+    rows: Rows,
+    columns: Columns,
+    config: RunConfig,
+    step: int,
+    *,
+    scorer: Scorer | None,
+    ranks: int,
+    buffer: ReferenceBuffer | None = None,
 ) -> Estimate:
     """Ask ``scpo.credit.assign``; see there for what it raises. ``ranks``: over which verl balanced its batch."""
     shaper, seed = config.trained.shaper, (config.seed, step)
@@ -68,7 +76,7 @@ def estimate(
     )
     if resolve(config.trained).level == "row":
         speculate = config.machine.scorer.speculate
-        advantage_N, diagnostics = assign(batch, scorer, config.trained, seed=seed, speculate=speculate)
+        advantage_N, diagnostics = assign(batch, scorer, config.trained, seed=seed, speculate=speculate, buffer=buffer)
         shared = [
             np.full(length, value, dtype=np.float32)
             for length, value in zip(columns.response_tokens, rows.spread(advantage_N), strict=True)

@@ -22,7 +22,9 @@ from scpo.diagnostics.record import Diagnostics
 from scpo.rollout import step_batch
 from scpo.schema import required
 from scpo.scoring.ray_scorer import open_ray_scorer
+from scpo.shaping.reference_buffer import FILE as REFERENCES
 from scpo.tracking import Tracker
+from scpo.tracking.atomic import write_bytes
 from scpo.trainers.verl.checkpoints import mark_complete
 from scpo.trainers.verl.data import PROBE
 from scpo.trainers.verl.deadline import WithDeadline
@@ -54,6 +56,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.place = workplace_of(config)
         run = self.place.config
         self.scorer = open_ray_scorer(run, on_gpu=config.trainer.device != "cpu") if run.trained.shaper else None
+        self.buffer = run.trained.shaper.make_buffer() if run.trained.shaper else None
         self.tracker = Tracker(self.place.folder, run)
         self._saved_step: int | None = None
         self._validation: dict[str, float] = {}
@@ -70,6 +73,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
+        if self.buffer is not None and self.global_steps:
+            self.buffer.load((self.place.folder.checkpoint(self.global_steps) / REFERENCES).read_bytes())
         self.tracker.resume_at(self.global_steps if self.global_steps else -1)
 
     def fit(self, agent_loop_manager: Any) -> None:
@@ -131,7 +136,15 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
         if self.scorer is not None:
             self.scorer.begin_step()
-        estimated = estimate(rows, columns, self.place.config, self.global_steps, scorer=self.scorer, ranks=self._ranks)
+        estimated = estimate(
+            rows,
+            columns,
+            self.place.config,
+            self.global_steps,
+            scorer=self.scorer,
+            ranks=self._ranks,
+            buffer=self.buffer,
+        )
         metrics.update(self.scorer.report() if self.scorer is not None else {})
         metrics.update(self._recorded(rows, estimated))
         estimates = {"advantages": _jagged(estimated.advantage), "returns": _jagged(estimated.target)}
@@ -143,6 +156,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         with open_dict(self.config):  # each checkpoint in a folder of its own, so that it can be whole or absent
             self.config.trainer.default_local_dir = str(self.place.folder.checkpoint(self.global_steps))
         super()._save_checkpoint()
+        if self.buffer is not None:
+            write_bytes(self.place.folder.checkpoint(self.global_steps) / REFERENCES, self.buffer.dump())
         self._saved_step = self.global_steps
 
     def on_step_end(self) -> None:

@@ -9,7 +9,16 @@ import pytest
 from scpo.credit import metrics as credit
 from scpo.credit.assign import assign
 from scpo.credit.metrics import STAGES
+from scpo.errors import ScorerUnavailable
 from tests.support.step_batches import EqualityScorer, TableScorer, make_batch, method, settings_of, shaper_config, take
+
+
+class GoneScorer:
+    name = "gone"
+
+    def score(self, pairs):
+        raise ScorerUnavailable("gone")
+
 
 SCPO = method(settings_of("gigpo"), shaper_config(order="chronological"))
 GIGPO = method(settings_of("gigpo"), name="gigpo")
@@ -110,3 +119,28 @@ def test_a_method_without_a_shaper_has_amounts_of_zero_and_needs_no_scorer(estim
     assert set(diagnostics.timings) == {f"timing_s/scpo/{stage}" for stage in STAGES}
     assert diagnostics.steps(BATCH) == []
     assert diagnostics.unshaped_advantage_N is None
+
+
+def test_the_metrics_of_a_reference_buffer():
+    config = method(settings_of("gigpo"), shaper_config(order="chronological", reference_buffer="last_success"))
+    buffer = config.shaper.make_buffer()
+    first = assign(BATCH, EqualityScorer(), config, seed=(0, 1), buffer=buffer)[1].metrics
+    assert {key: value for key, value in first.items() if key.startswith("buffer/")} == {
+        "buffer/all_failed": 1 / 2, "buffer/served": 0, "buffer/share": 0, "buffer/tasks": 0,
+    }  # fmt: skip
+    later = make_batch((0, 0, "a b", 0), (0, 1, "y", 0), (1, 2, "a b", 0), (2, 3, "c", 1), (2, 4, "c", 0))
+    second = assign(later, EqualityScorer(), config, seed=(0, 3), buffer=buffer)[1].metrics
+    assert {key: value for key, value in second.items() if key.startswith("buffer/")} == {
+        "buffer/all_failed": 2 / 3, "buffer/served": 1 / 2, "buffer/age": 2, "buffer/steps": 2 / 2,
+        "buffer/share": 2 / 3, "buffer/tasks": 1,
+    }  # fmt: skip
+    assert second["credit/steps"] == 1, "of active groups alone"
+    assert second["credit/steps_all"] == 3 / 4
+    assert len(buffer) == 2
+
+
+def test_a_buffer_learns_although_the_scorer_is_gone():
+    config = method(settings_of("gigpo"), shaper_config(reference_buffer="last_success"))
+    buffer = config.shaper.make_buffer()
+    assign(BATCH, GoneScorer(), config, seed=(0, 1), buffer=buffer)
+    assert len(buffer) == 1

@@ -13,8 +13,11 @@ METHODS = [name for name in options("method") if name not in PROMPTING]
 REFUSED = {"verl": {"dapo", "hcapo"}, "verl_agent": {"hcapo"}, "local": set()}
 
 
-def method(name):
-    return compose_run([f"method={name}"]).method
+BUFFER = "method.shaper.reference_buffer=last_success"
+
+
+def method(name, *words):
+    return compose_run([f"method={name}", *words]).method
 
 
 def test_what_a_method_requires_of_its_trainer():
@@ -48,5 +51,21 @@ def test_a_sweep_is_refused_with_the_row_before_anything_is_submitted(tmp_path):
 
 
 def test_trainers_speak_the_words_of_what_methods_require():
-    words = frozenset().union(*(required(method(name)) for name in METHODS))
+    words = frozenset().union(*(required(method(name)) for name in METHODS), required(method("scpo", BUFFER)))
     assert all(provided <= words for provided in PROVIDES.values())
+
+
+@pytest.mark.parametrize("trainer", PROVIDES)
+def test_a_reference_buffer_needs_a_trainer_that_knows_its_tasks(trainer):
+    reason = misfit(method("scpo", BUFFER), trainer)
+    if trainer == "verl_agent":
+        assert reason.endswith(
+            "needs reference_buffer, which trainer=verl_agent does not provide; trainers that do: local, verl"
+        )
+    else:
+        assert reason is None
+
+
+def test_an_age_limit_without_a_buffer_is_refused():
+    with pytest.raises(ConfigError, match=r"reference_max_age=3 is only read with reference_buffer=last_success"):
+        method("scpo", "method.shaper.reference_max_age=3")

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scpo.shaping.shaper import shape
+from scpo.errors import StepBatchError
+from scpo.shaping.shaper import remember, shape
 from tests.support.step_batches import EqualityScorer, TableScorer, make_batch, random_batch, shaper_config, take
 
 
@@ -104,3 +105,57 @@ def test_laws_of_credit(seed, order, matcher, copies):
 @pytest.mark.parametrize("dense", [False, True])
 def test_an_empty_batch_is_shaped_to_nothing(dense):
     assert shape(make_batch(), EqualityScorer(), shaper_config(), (0, 0), dense=dense).credit_N.shape == (0,)
+
+
+def remembering(batch, step=1, **changes):
+    """A shaper with a buffer, and the buffer after a training step with this batch."""
+    config = shaper_config(**({"order": "chronological", "reference_buffer": "last_success"} | changes))
+    buffer = config.make_buffer()
+    remember(buffer, batch, config, (0, step))
+    return config, buffer
+
+
+ALL_FAIL = make_batch((0, 7, "x a", 0), (0, 8, "a b", 0), (1, 9, "c", 0), (2, 3, "a b", 1), (2, 4, "a", 0))
+
+
+def test_siblings_that_all_fail_are_matched_with_what_is_remembered_of_their_task():
+    config, buffer = remembering(GROUP)
+    shaped = shape(ALL_FAIL, EqualityScorer(), config, (0, 4), buffer=buffer)
+    #                                 x  a  a  b  c  a  b  a
+    assert shaped.credit_N.tolist() == [0, 1, 1, 1, 0, 0, 0, 1]
+    matches = [(match.task.group, match.age, len(match.reference_row_m)) for match in shaped.matches]
+    assert matches == [(2, None, 2), (0, 3, 0), (0, 3, 0)], "of game 1 nothing is remembered"
+
+
+def test_without_a_buffer_they_get_nothing():
+    shaped = shape(ALL_FAIL, EqualityScorer(), shaper_config(order="chronological"), (0, 4))
+    assert shaped.credit_N.tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
+
+
+def test_a_reference_that_is_too_old_serves_nobody():
+    config, buffer = remembering(GROUP, reference_max_age=2)
+    assert shape(ALL_FAIL, EqualityScorer(), config, (0, 3), buffer=buffer).credit_N.sum() == 4
+    assert shape(ALL_FAIL, EqualityScorer(), config, (0, 4), buffer=buffer).credit_N.sum() == 1
+
+
+def test_what_is_remembered_is_the_reference_that_the_group_would_choose():
+    batch = make_batch((0, 0, "a b c", 1), (0, 1, "c", 1))
+    assert remembering(batch)[1].find("game 0", 1).texts == ("a || now a", "b || now b", "c || now c")
+    assert remembering(batch, reference="shortest")[1].find("game 0", 1).texts == ("c || now c",)
+    assert remembering(batch, step_text="action")[1].find("game 0", 1).texts == ("a", "b", "c")
+
+
+def test_a_success_of_which_the_filter_leaves_nothing_is_not_remembered():
+    batch = make_batch((0, 0, "a b", 1), valid_N=[False, False])
+    assert len(remembering(batch)[1]) == 0
+
+
+def match_with_remembered(batch):
+    config, buffer = remembering(GROUP)
+    shape(batch, EqualityScorer(), config, (0, 4), buffer=buffer)
+
+
+@pytest.mark.parametrize("use", [remembering, match_with_remembered])
+def test_a_buffer_without_task_ids_is_refused(use):
+    with pytest.raises(StepBatchError, match="needs task_id_N, which this batch lacks"):
+        use(take(ALL_FAIL, np.arange(8), task_id_N=None))

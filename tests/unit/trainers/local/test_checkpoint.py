@@ -8,6 +8,7 @@ import torch
 from scpo.advantages.gae import CriticSettings
 from scpo.errors import RecordError, RecordWriteError
 from scpo.policies.critic import Targets, make_critic, update_critic, values
+from scpo.shaping.reference_buffer import ReferenceBuffer
 from scpo.tracking.folder import CHECKPOINT_MARKER as MARKER
 from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
 from tests.support.tiny import tiny_policy
@@ -135,3 +136,18 @@ def test_a_checkpoint_is_a_hugging_face_folder(tmp_path):
     text = "go to desk 1 > <action> take mug 2 </action>"
     assert tokenizer(text)["input_ids"] == policy.tokenizer(text)["input_ids"]
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+def test_remembered_references_come_back(tmp_path):
+    policy, optimizer = trained()
+    buffer, other = ReferenceBuffer(None), ReferenceBuffer(None)
+    buffer.keep("a game", 3, ("look || a room",))
+    save_checkpoint(tmp_path, 4, policy, optimizer, keep=1, buffer=buffer)
+    load_checkpoint(complete_checkpoints(tmp_path)[0], policy, optimizer, buffer=other)
+    assert other.find("a game", 5) == (3, ("look || a room",))
+
+
+def test_a_checkpoint_without_references_is_refused_by_a_method_that_remembers(tmp_path):
+    policy, optimizer = trained()
+    with pytest.raises(RecordError, match="step_00005 does not fit"):
+        load_checkpoint(save(tmp_path, 5, policy, optimizer), policy, optimizer, buffer=ReferenceBuffer(None))

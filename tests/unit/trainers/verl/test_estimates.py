@@ -93,3 +93,13 @@ def test_ppo_estimates_tokens_from_the_critics_values_without_padding():
 def test_a_column_that_was_not_fetched_is_named(method, name):
     with pytest.raises(ValueError, match=f"requires {name}"):
         estimated(run(f"method={method}"))
+
+
+def test_the_reference_buffer_goes_by_the_tasks_of_verls_rows():
+    config = run("method=scpo", "method.shaper.reference_buffer=last_success")
+    buffer = config.trained.shaper.make_buffer()
+    extra_fields, is_padding = verl_batch(step_rows(BATCH), BATCH.position_N, PADDING)
+    rows = read_rows(extra_fields, is_padding, episodes=4)
+    estimate(rows, Columns(LENGTHS + 10, LENGTHS), config, 7, scorer=EqualityScorer(), buffer=buffer)
+    assert buffer.find("game 0", 8).texts == ("a || now a", "b || now b", "c || now c")
+    assert len(buffer) == 2
