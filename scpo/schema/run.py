@@ -244,7 +244,10 @@ class ExperimentRow(Strict):
 
 
 AxisValues = tuple[str | int, ...] | PositiveInt
-"""Values, or of seeds their number: 0, 1, 2, ..."""
+"""Values, or of seeds their number: 0, 1, 2, ...
+
+A value may bring further overrides with it, after a space: ``webshop env.setting=paper``.
+"""
 
 
 Measure = Literal["validation_area", "training_area", "last_success"]

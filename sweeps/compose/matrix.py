@@ -84,7 +84,7 @@ def _row_runs(
     given = {override.key for override in common}
     kept = [override for override in shared if override.key not in given]  # of the experiment's, what nobody overrode
     for choice in product(*groups.values()):
-        chosen = [f"{axis}={value}" for axis, value in zip(groups, choice, strict=True)]
+        chosen = [word for axis, value in zip(groups, choice, strict=True) for word in f"{axis}={value}".split()]
         try:
             yield from seeded_runs(
                 [*parse_all(chosen), *kept, *own, *common], [None] if "seed" in fixed else axes["seeds"]

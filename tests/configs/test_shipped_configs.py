@@ -90,8 +90,8 @@ def test_the_untrained_models_are_the_same_runs_in_both_experiments_of_the_paper
     table, prompting = (expand(name, ["scale=paper", "seeds=[0]"]) for name in ("main_table", "prompting"))
     ids = {cell.run_id for cell in table.cells if cell.row.name == "plain"}
     assert ids == {cell.run_id for cell in prompting.cells if cell.row.name == "plain"}
-    tokens = {cell.config.env.name: cell.config.trainer.max_prompt_tokens for cell in prompting.cells}
-    assert tokens == {"alfworld": 2048, "webshop": 4096}
+    tokens = {cell.config.env.benchmark: cell.config.trainer.max_prompt_tokens for cell in prompting.cells}
+    assert tokens == {"alfworld": 2048, "webshop": 4096, "webshop_paper": 2048}
 
 
 @pytest.mark.parametrize("name", options("method"))
@@ -130,7 +130,18 @@ def test_the_main_table_has_every_row_that_the_paper_prints_on_both_benchmarks_a
     assert {(cell.row.name, cell.config.env.name) for cell in matrix.cells} == places
     open_cells = [cell for cell in matrix.cells if cell.row.name not in CLOSED]
     assert {cell.config.model.name for cell in open_cells} == {"1.5B", "7B"}
-    assert len(open_cells) == (len(rows) - len(CLOSED)) * 4
+    assert {cell.config.env.benchmark for cell in open_cells} == {"alfworld", "webshop", "webshop_paper"}
+    assert len(open_cells) == (len(rows) - len(CLOSED)) * 6
+
+
+def test_the_papers_own_runs_are_those_of_its_main_table_ablations_and_sweeps():
+    runs = expand("paper_runs", ["scale=paper"]).runs.keys()
+    table = {cell.run_id for cell in expand("main_table", ["scale=paper"]).cells if cell.row.name == "scpo"}
+    table = {run for run in table if not run.startswith("webshop_paper")}
+    ablated = expand("ablation", ["scale=paper"]).runs.keys() - table
+    swept = {run for name in ("sweep_theta", "sweep_lambda") for run in expand(name, ["scale=paper", "seeds=[0]"]).runs}
+    assert (len(table), len(ablated), len(swept - table)) == (12, 9, 9)
+    assert runs == table | ablated | swept
 
 
 def test_at_mini_scale_the_main_table_runs_what_the_tiny_policy_can():

@@ -53,15 +53,15 @@ def test_a_run_killed_between_checkpoints_and_resumed_ends_with_the_same_bytes(f
 
 
 def test_remembered_references_are_part_of_what_a_resumed_run_goes_on_with(cache, tmp_path):
-    words = ["method.shaper.reference_buffer=last_success", "trainer.group_size=2", "trainer.steps=8"]
+    words = ["method.shaper.reference_buffer=last_success", "trainer.groups=6", "trainer.group_size=2"]
     undisturbed = run(tmp_path / "a", cache, *words)
     with pytest.raises(Killed):
-        run(tmp_path / "b", cache, *words, killed_after=5)
+        run(tmp_path / "b", cache, *words, killed_after=3)
     resumed = run(tmp_path / "b", cache, *words)
     assert resumed.metrics.read_bytes() == undisturbed.metrics.read_bytes()
     served = [line["step"] for line in logged(resumed) if line.get("buffer/share", 0) > 0]
-    assert max(served) > 5, "a reference from before the kill gave credit after it"
-    kept = [folder.checkpoints / "step_00008" / "references.json.gz" for folder in (undisturbed, resumed)]
+    assert max(served) >= 3, "a reference from before the kill gave credit after it"
+    kept = [folder.checkpoints / "step_00004" / "references.json.gz" for folder in (undisturbed, resumed)]
     assert kept[0].read_bytes() == kept[1].read_bytes()
 
 

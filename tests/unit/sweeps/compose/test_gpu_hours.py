@@ -6,7 +6,7 @@ from sweeps.compose.matrix import expand
 
 
 def test_the_papers_twelve_scpo_runs_come_to_about_a_thousand_gpu_hours():
-    runs = [cell.config for cell in expand("main_table", ["scale=paper"]).cells if cell.row.name == "scpo"]
+    runs = [cell.config for cell in expand("paper_runs", ["scale=paper"]).cells if cell.row.name == "scpo"]
     assert len(runs) == 12
     papers = [run.model_copy(update={"env": run.env.model_copy(update={"validation_panels": {}})}) for run in runs]
     total, unknown = gpu_hours(papers, [4] * 12)

@@ -101,3 +101,9 @@ def test_a_wrong_override_is_refused_with_its_reason(words, message):
 def test_a_word_that_a_row_says_itself_contradicts_nothing():
     words = ["seeds=[0]", "env=alfworld", "trainer=local", "scale=paper", "model=qwen2_5_1_5b"]
     assert {cell.config.trainer.name for cell in expand("main_table", words).cells} == {"local"}
+
+
+def test_a_value_of_an_axis_may_bring_further_overrides_with_it():
+    words = ["scale=paper", "seeds=[0]", "env=[webshop,'webshop env.setting=paper']"]
+    shops = [cell.config.env for cell in expand("cost", words).cells if cell.row.name == "scpo"]
+    assert [(shop.benchmark, shop.reward) for shop in shops] == [("webshop", "won"), ("webshop_paper", "score")]
