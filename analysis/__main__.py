@@ -1,4 +1,7 @@
-"""``python -m analysis figures|report|study``: tables, figures, the report page, the study's, from records of runs."""
+"""``python -m analysis figures|report|study``: tables, figures, the report page, the study's, from records of runs.
+
+``python -m analysis precision FILE...``: where the credit of each rule falls on recorded rollouts, without training.
+"""
 
 import argparse
 import logging
@@ -10,6 +13,7 @@ from rich.markup import escape
 from analysis.answers import study_command as study
 from analysis.build import Report, build_from, builders
 from analysis.command_line import add_places, collected, tell_result
+from analysis.recorded_precision import add_precision, make_precision
 from analysis.report import command as report
 from scpo.errors import ConfigError, ScpoError
 
@@ -53,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     answers = commands.add_parser("study", help="rebuild docs/study.md from its archive and the runs made since")
     study.add_options(answers)
     answers.set_defaults(run=study.run)
+    rules = commands.add_parser("precision", help="where the credit of each rule falls on recorded rollouts")
+    add_precision(rules)
+    rules.set_defaults(run=make_precision)
     return parser
 
 

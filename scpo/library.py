@@ -13,8 +13,10 @@ import hydra
 from omegaconf import OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
+from scpo.envs import make_environment
+from scpo.envs.base import Environment
 from scpo.errors import ConfigError
-from scpo.schema import HOSTS, ScorerConfig, TrainedMethod, configuration_folders
+from scpo.schema import HOSTS, EnvConfig, ScorerConfig, TrainedMethod, configuration_folders
 from scpo.scoring import make_scorer
 from scpo.shaping.drive import Scorer
 
@@ -73,6 +75,28 @@ def load_scorer(name: str, /, *, device: str = "cpu", **settings: Any) -> Scorer
     for key, value in settings.items():
         _set(name, [data], key, value)
     return make_scorer(_validated(TypeAdapter(ScorerConfig), data, f"scorer {name!r}"), device=device)
+
+
+def load_environment(name: str, /, *, cache_dir: str | None, data: str | None = None, **settings: Any) -> Environment:
+    """An environment as ``conf/env/<name>.yaml`` has it.
+
+    Args:
+        name: ``alfworld`` or ``webshop``.
+        cache_dir: Folder for what is expensive to make and can be made again; None: nothing is kept.
+        data: Folder of its official files.
+        settings: Values in place of the YAML's, such as ``games="official"``.
+
+    Raises:
+        ConfigError: A name, setting or value that there is not; says which there are.
+        GameError: Official games are asked for and not there.
+    """
+    _check_name(name, "env")
+    section = _composed(f"env={name}")["env"]
+    for key, value in settings.items():
+        _set(name, [section], key, value)
+    return make_environment(
+        _validated(TypeAdapter(EnvConfig), section, f"environment {name!r}"), cache_dir=cache_dir, data=data
+    )
 
 
 def _composed(*overrides: str) -> dict[str, Any]:

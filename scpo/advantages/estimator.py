@@ -56,6 +56,8 @@ class Estimator:
         requires: What it reads beyond the plain batch. ``step_bonus``: the bonus, so it can host SCPO; ``entropy``,
             ``hindsight_logprob``: the batch's optional columns; ``value``: a critic.
         labels: What tables and figures call the methods that it trains, by their names in ``conf/method``.
+        step_term: Row level, same arguments: the part of the advantage that tells the steps of one trajectory apart,
+            float64, its weight included; None where every step gets its trajectory's outcome.
         level: ``row`` (called by ``scpo.credit.assign.assign``) or ``token`` (``scpo.credit.assign.assign_tokens``).
     """
 
@@ -64,6 +66,7 @@ class Estimator:
     requires: frozenset[Requirement]
     labels: Mapping[str, str]
     level: Literal["row", "token"] = "row"
+    step_term: Callable[..., Any] | None = None
 
     @property
     def name(self) -> str:

@@ -29,11 +29,17 @@ def g2po(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     three terms share ``normalisation`` (the paper's z-scores: ``mean_std_norm``). Copies take part in all statistics.
     Step returns are not read.
     """
+    episode_N = episode_advantage(batch, config, config.normalisation)
+    return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
+
+
+def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: G2poSettings) -> Float64Array:
+    """ω (A_node + A_edge)."""
     node_N = anchor_groups(batch, key=config.state_key)
     value_N, next_value_N = graph_values(batch, node_N, config)
     group_N = group_ids(batch.group_N)
     step_N = _normalised(next_value_N + bonus_N, node_N, config) + _normalised(next_value_N - value_N, group_N, config)
-    return as_advantage(episode_advantage(batch, config, config.normalisation) + config.omega * step_N)
+    return config.omega * step_N
 
 
 def graph_values(batch: StepBatch, node_N: IntArray, config: G2poSettings) -> tuple[Float64Array, Float64Array]:
@@ -54,4 +60,4 @@ def _normalised(value_N: Float64Array, id_N: IntArray, config: G2poSettings) -> 
     return normalise(value_N, id_N, moments(value_N, id_N), config.normalisation, config.std_floor)
 
 
-G2PO = Estimator(G2poSettings, g2po, requires=frozenset({"step_bonus"}), labels={"g2po": "G2PO"})
+G2PO = Estimator(G2poSettings, g2po, requires=frozenset({"step_bonus"}), labels={"g2po": "G2PO"}, step_term=step_term)

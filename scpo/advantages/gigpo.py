@@ -27,9 +27,13 @@ def gigpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, conf
     A_E is GRPO's advantage of the unshaped outcome. A_S normalises q = R + bonus (R the discounted step return) among
     the rows that share an anchor state; a group of one row gets 0. Copies take part in all statistics, as in the stack.
     """
-    q_N = step_return_N.astype(np.float64) + bonus_N
     episode_N = episode_advantage(batch, config, config.normalisation)
-    return as_advantage(episode_N + config.omega * step_advantage(batch, q_N, config))
+    return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
+
+
+def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GigpoSettings) -> Float64Array:
+    """ω A_S."""
+    return config.omega * step_advantage(batch, step_return_N.astype(np.float64) + bonus_N, config)
 
 
 def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -> Float64Array:
@@ -49,4 +53,6 @@ def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -
     return np.where(alone_N, by_step_N, advantage_N)
 
 
-GIGPO = Estimator(GigpoSettings, gigpo, requires=frozenset({"step_bonus"}), labels={"gigpo": "GiGPO"})
+GIGPO = Estimator(
+    GigpoSettings, gigpo, requires=frozenset({"step_bonus"}), labels={"gigpo": "GiGPO"}, step_term=step_term
+)

@@ -8,7 +8,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.estimator import Estimator, StateKey, StateSettings
-from scpo.advantages.groups import EPSILON, Normalisation, as_advantage, group_ids, moments, normalise
+from scpo.advantages.groups import EPSILON, Float64Array, Normalisation, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
 from scpo.steps import FloatArray, IntArray, StepBatch
 
@@ -62,4 +62,10 @@ def history_groups(batch: StepBatch, context: int, key: StateKey = "anchor") -> 
         yield id_N
 
 
-HGPO = Estimator(HgpoSettings, hgpo, requires=frozenset({"step_bonus"}), labels={"hgpo": "HGPO"})
+def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HgpoSettings) -> Float64Array:
+    """All of the advantage but the outcome of ``base_group``."""
+    without_outcome = config.model_copy(update={"base_group": False})
+    return hgpo(batch, step_return_N, bonus_N, without_outcome).astype(np.float64)
+
+
+HGPO = Estimator(HgpoSettings, hgpo, requires=frozenset({"step_bonus"}), labels={"hgpo": "HGPO"}, step_term=step_term)

@@ -45,6 +45,9 @@ ESTIMATORS: dict[str, Estimator] = {entry.name: entry for entry in (*OURS, *INST
 HOSTS = tuple(name for name, entry in ESTIMATORS.items() if "step_bonus" in entry.requires)
 """The estimators that read a step's bonus and so can host SCPO's shaper."""
 
+WITH_STEP_TERM = tuple(name for name, entry in ESTIMATORS.items() if entry.step_term is not None)
+"""The estimators whose advantages tell the steps of one trajectory apart."""
+
 
 def configuration_folders() -> tuple[Path, ...]:
     """Folders laid out like ``conf/`` that installed estimators bring: ``conf`` beside the file of the function."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.envs.base import PlanningEnvironment
+from scpo.envs.base import PlanningEnvironment, Task
 from scpo.errors import EnvironmentFailure
 from scpo.rollout import Trajectory
 from scpo.steps import BoolArray, FloatArray, StepBatch
@@ -43,7 +43,7 @@ def credit_precision(
     @functools.cache
     def remaining(trajectory: int, taken: int) -> int | None:
         played = trajectories[trajectory]
-        return _remaining(environment, played, [result.action for result in played.results[:taken]])
+        return remaining_plan(environment, played.slot.task, [result.action for result in played.results[:taken]])
 
     def shortens(row: int) -> bool | None:
         trajectory, taken = int(batch.trajectory_N[row]), int(batch.step_N[row])
@@ -74,10 +74,10 @@ def _sample(rows: NDArray[np.int64], steps: int, rng: np.random.Generator) -> li
     return sorted(rng.choice(rows, min(steps, len(rows)), replace=False).tolist())
 
 
-def _remaining(environment: PlanningEnvironment, played: Trajectory, actions: Sequence[str]) -> int | None:
-    """None as well where the environment broke: a diagnostic does not stop a run."""
+def remaining_plan(environment: PlanningEnvironment, task: Task, actions: Sequence[str]) -> int | None:
+    """Steps of a shortest plan; None as well where the environment broke: a diagnostic does not stop a run."""
     try:
-        return environment.remaining_plan(played.slot.task, actions)
+        return environment.remaining_plan(task, actions)
     except EnvironmentFailure as failure:
         logger.warning("credit/precision leaves a step out: %s", failure)
         return None

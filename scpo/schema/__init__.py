@@ -1,6 +1,6 @@
 """The whole configuration as pydantic models, extra keys forbidden; imports nothing heavy."""
 
-from scpo.advantages.registry import HOSTS, configuration_folders
+from scpo.advantages.registry import HOSTS, WITH_STEP_TERM, configuration_folders
 from scpo.schema.agent import AGENT_LABELS, AgentConfig, PlainAgent, ReactAgent, ReflexionAgent
 from scpo.schema.env import (
     FAMILIES,
@@ -82,6 +82,7 @@ __all__ = [
     "METHOD_LABELS",
     "PROVIDES",
     "TUNING",
+    "WITH_STEP_TERM",
     "AgentConfig",
     "AlfworldConfig",
     "ApiLimits",

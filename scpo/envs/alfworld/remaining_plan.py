@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from scpo.bounded import Bounded
 from scpo.envs.alfworld.engine.engine import Engine, OpenGame
+from scpo.envs.alfworld.engine.world import Key
 from scpo.envs.alfworld.planning.pddl import read_problem
 from scpo.envs.alfworld.planning.planner import Planner
 from scpo.envs.alfworld.planning.translation import make_task
 
+_STATES = 16384  # lengths remembered, below 1 kB each: most of a rollout's states are a sibling's too
 _GAMES = 64  # planners kept, below 1 MB each; a new one takes the 0.01 to 0.2 s of grounding its game
 _MAX_STATES = 1000  # thirty-step random walks in 24 games needed fewer than 300
 
@@ -20,6 +22,7 @@ class Plans:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._planners: Bounded[str, Planner] = Bounded(_GAMES)
+        self._lengths: Bounded[tuple[str, Key], tuple[int | None]] = Bounded(_STATES)
 
     def remaining(self, game_id: str, actions: Sequence[str]) -> int | None:
         """Steps of a shortest plan after these actions from the start; None if none was found."""
@@ -27,7 +30,11 @@ class Plans:
         state = opened.start
         for action in actions:
             state, _ = self._engine.step(opened, state, action)
-        return self._planner(opened).length(opened.world.atoms(state), _MAX_STATES)
+        known = self._lengths.get((game_id, state.key))
+        if known is None:
+            known = (self._planner(opened).length(opened.world.atoms(state), _MAX_STATES),)
+            self._lengths.put((game_id, state.key), known)
+        return known[0]
 
     def _planner(self, opened: OpenGame) -> Planner:
         planner = self._planners.get(opened.game.id)

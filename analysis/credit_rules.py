@@ -1,0 +1,138 @@
+"""The credit rules of the precision table, and what each makes of recorded rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.diagnostics.rollout_file import Recorded, read_rollouts
+from scpo.diagnostics.step_credit import Helping, StepCredit, What, credited_rows, helping_steps, step_credit, tally
+from scpo.library import load_environment, load_method, load_scorer
+from scpo.schema import WITH_STEP_TERM, TrainedMethod, method_label
+
+MATCHERS = {"kmp": "Algorithm 2", "forward": "forward"}
+ORDERS = ("balanced", "chronological", "length", "random")
+SCORERS = {"exact": "equal texts", "lexical": "lexical", "minilm": "MiniLM"}
+"""Those that need no download; ``--scorer bge_reranker_v2_m3`` adds the paper's."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row: a method, its scorer, and what of its credit is looked at."""
+
+    block: str
+    label: str
+    what: What
+    method: TrainedMethod
+    scorer: str | None = None
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A rule and how its credit fell."""
+
+    rule: Rule
+    found: StepCredit
+
+
+@dataclass
+class Remembering:
+    """A scorer that is asked for a pair once, however many rules want it."""
+
+    name: str
+    scorer: Any = None
+    known: dict[tuple[str, str], np.float32] = field(default_factory=dict)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """As the scorer's, which is loaded when the first pair comes."""
+        self.scorer = self.scorer or load_scorer(self.name)
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self.known]
+        if new:
+            self.known.update(zip(new, self.scorer.score(new), strict=True))
+        return np.array([self.known[pair] for pair in pairs], dtype=np.float32)
+
+
+def rules(scorers: Sequence[str] = tuple(SCORERS)) -> Iterator[Rule]:
+    """Every row, in the order of the table."""
+    for matcher, order, scorer in product(MATCHERS, ORDERS, scorers):
+        label = f"{MATCHERS[matcher]}, {order}, {SCORERS.get(scorer, scorer)}"
+        yield Rule("SCPO's credit", label, "credit", load_method("scpo", matcher=matcher, order=order), scorer)
+    for matcher, order, scorer in product(MATCHERS, ORDERS[:2], scorers):
+        label = f"{MATCHERS[matcher]}, {order}, {SCORERS.get(scorer, scorer)}"
+        yield Rule(
+            "Raised by SCPO's credit", label, "raised", load_method("scpo", matcher=matcher, order=order), scorer
+        )
+    block = "Step term of the advantage"
+    for name in WITH_STEP_TERM:
+        yield Rule(block, method_label(name), "step_term", load_method(name))
+        if name == "hgpo":
+            yield Rule(block, "HGPO, K = 4", "step_term", load_method(name, context=4))
+    for matcher, order, scorer in product(MATCHERS, ORDERS[:2], scorers):
+        label = f"SCPO on GiGPO: {MATCHERS[matcher]}, {order}, {SCORERS.get(scorer, scorer)}"
+        yield Rule(block, label, "step_term", load_method("scpo", matcher=matcher, order=order), scorer)
+
+
+def judge(
+    files: Sequence[Path],
+    chosen: Sequence[Rule],
+    *,
+    games: str | None,
+    cache_dir: str | None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> tuple[StepCredit, list[Precision]]:
+    """How the credit of each rule falls on the failed steps of recorded rollouts.
+
+    Args:
+        files: As ``scpo.diagnostics.rollout_file`` describes them.
+        chosen: The rules.
+        games: Folder of the official games that were played; None: they are generated ones.
+        cache_dir: Where the games' translations are kept.
+        tell: Is given a line for each batch and rule that is done.
+
+    Returns:
+        What crediting every step would give, and each rule's.
+
+    Raises:
+        RecordError: A file holds no rollouts.
+        GameError: A game is not there.
+    """
+    source = "official" if games else "generated"
+    environment = load_environment("alfworld", cache_dir=cache_dir, data=games, games=source)
+    judged: list[tuple[Recorded, Helping]] = []
+    seen: set[int] = set()
+    for path in files:
+        for recorded in read_rollouts(path):
+            played = hash((recorded.step, _texts(recorded.batch.task_id_N), _texts(recorded.batch.action_N)))
+            if played in seen:  # runs of one seed begin alike
+                tell(f"{path.name}, step {recorded.step}: the same as of an earlier file, left out")
+                continue
+            seen.add(played)
+            helping = helping_steps(environment, recorded.batch)
+            judged.append((recorded, helping))
+            known, unknown = len(helping.row_S), helping.unknown
+            tell(f"{path.name}, step {recorded.step}: {known} failed steps beside a success, {unknown} without a plan")
+    scorers = {rule.scorer: Remembering(rule.scorer) for rule in chosen if rule.scorer}
+    found = []
+    for rule in chosen:
+        counts = [tally(helping, _credited(recorded, rule, scorers)) for recorded, helping in judged]
+        found.append(Precision(rule, step_credit(counts)))
+        tell(f"{rule.label}: {found[-1].found.credited} of {found[-1].found.steps} steps credited")
+    everything = [tally(helping, np.ones(len(recorded.batch), dtype=np.bool_)) for recorded, helping in judged]
+    return step_credit(everything), found
+
+
+def _texts(column: NDArray[Any] | None) -> tuple[str, ...]:
+    return () if column is None else tuple(column.tolist())
+
+
+def _credited(recorded: Recorded, rule: Rule, scorers: dict[str, Remembering]) -> NDArray[np.bool_]:
+    shaper = rule.method.shaper
+    batch = recorded.ordered(shaper.order, shaper.order_ranks) if shaper else recorded.batch
+    scorer = scorers[rule.scorer] if rule.scorer else None
+    return credited_rows(batch, rule.method, scorer, (0, recorded.step), rule.what)
