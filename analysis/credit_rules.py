@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.diagnostics.rollout_file import Recorded, read_rollouts
-from scpo.diagnostics.step_credit import Helping, StepCredit, What, credited_rows, helping_steps, step_credit, tally
+from scpo.diagnostics.step_credit import (
+    StepCredit,
+    What,
+    credited_rows,
+    helping_steps,
+    judge_of,
+    step_credit,
+    tally,
+    with_states,
+)
 from scpo.library import load_environment, load_method, load_scorer
 from scpo.schema import WITH_STEP_TERM, TrainedMethod, method_label
 
@@ -103,20 +112,14 @@ def judge(
         GameError: A game is not there.
     """
     source = "official" if games else "generated"
-    environment = load_environment("alfworld", cache_dir=cache_dir, data=games, games=source)
-    judged: list[tuple[Recorded, Helping]] = []
-    seen: set[int] = set()
-    for path in files:
-        for recorded in read_rollouts(path):
-            played = hash((recorded.step, _texts(recorded.batch.task_id_N), _texts(recorded.batch.action_N)))
-            if played in seen:  # runs of one seed begin alike
-                tell(f"{path.name}, step {recorded.step}: the same as of an earlier file, left out")
-                continue
-            seen.add(played)
-            helping = helping_steps(environment, recorded.batch)
-            judged.append((recorded, helping))
-            known, unknown = len(helping.row_S), helping.unknown
-            tell(f"{path.name}, step {recorded.step}: {known} failed steps beside a success, {unknown} without a plan")
+    environment = judge_of(load_environment("alfworld", cache_dir=cache_dir, data=games, games=source))
+    judged = []
+    for recorded in _distinct(files, tell):
+        batch = with_states(environment, recorded.batch)
+        helping = helping_steps(environment, batch)
+        judged.append((replace(recorded, batch=batch), helping))
+        known, unknown = len(helping.row_S), helping.unknown
+        tell(f"step {recorded.step}: {known} failed steps beside a success, {unknown} without a plan")
     scorers = {rule.scorer: Remembering(rule.scorer) for rule in chosen if rule.scorer}
     found = []
     for rule in chosen:
@@ -125,6 +128,20 @@ def judge(
         tell(f"{rule.label}: {found[-1].found.credited} of {found[-1].found.steps} steps credited")
     everything = [tally(helping, np.ones(len(recorded.batch), dtype=np.bool_)) for recorded, helping in judged]
     return step_credit(everything), found
+
+
+def _distinct(files: Sequence[Path], tell: Callable[[str], None]) -> Iterator[Recorded]:
+    """Every batch once: runs of one seed begin alike."""
+    seen: set[int] = set()
+    for path in files:
+        for recorded in read_rollouts(path):
+            batch = recorded.batch
+            played = hash((recorded.step, _texts(batch.task_id_N), _texts(batch.action_N)))
+            if played in seen:
+                tell(f"{path.name}, step {recorded.step}: as in an earlier file, left out")
+            else:
+                seen.add(played)
+                yield recorded
 
 
 def _texts(column: NDArray[Any] | None) -> tuple[str, ...]:

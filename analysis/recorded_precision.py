@@ -30,7 +30,7 @@ def make_precision(options: argparse.Namespace, console: Console) -> int:
     """Judge the steps, try every rule, write the table and print it.
 
     Returns:
-        How many tables were built: one.
+        The exit code 0.
 
     Raises:
         ScpoError: A file holds no rollouts, a game or a scorer is not there, or nothing can be judged.
@@ -47,4 +47,4 @@ def make_precision(options: argparse.Namespace, console: Console) -> int:
         write_bytes(options.out / f"{NAME}.{ending}", content, readable=True)
     console.print(table.md(), markup=False)
     console.print(f"written: {options.out / NAME}.tex, .md, .csv", markup=False)
-    return 1
+    return 0

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scpo.envs.base import PlanningEnvironment, Task
 from scpo.errors import EnvironmentFailure
 from scpo.rollout import Trajectory
-from scpo.steps import BoolArray, FloatArray, StepBatch
+from scpo.steps import BoolArray, StepBatch
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ def credit_precision(
     environment: PlanningEnvironment,
     trajectories: Sequence[Trajectory],
     batch: StepBatch,
-    credit_N: FloatArray,
+    credited_N: BoolArray,
     *,
     steps: int,
     rng: np.random.Generator,
@@ -29,13 +29,14 @@ def credit_precision(
     """Shares of steps after which a shortest plan to win is shorter than before, on a sample.
 
     ``credit/precision`` is of credited steps, ``_uncredited`` of the others of the trajectories that got credit, and
-    ``_random`` of all steps of failed trajectories: what a step is worth by chance. A share of no steps is left out.
+    ``_random`` of all steps of failed trajectories: what a step is worth by chance. ``credit/share`` is the share of
+    all these that is credited. A share of no steps is left out.
 
     Args:
         environment: Knows the plans.
         trajectories: By ``batch.trajectory_N``.
         batch: The steps.
-        credit_N: Their credit, as it reached the step returns.
+        credited_N: Which of them got credit.
         steps: At most so many of each of the three kinds are looked at.
         rng: Draws them.
     """
@@ -50,8 +51,10 @@ def credit_precision(
         before, after = remaining(trajectory, taken), remaining(trajectory, taken + 1)
         return None if before is None or after is None else after < before
 
-    metrics = {}
-    for name, chosen_N in _kinds(batch, credit_N).items():
+    kinds, metrics = _kinds(batch, credited_N), {}
+    if kinds["credit/precision_random"].any():
+        metrics["credit/share"] = float(kinds["credit/precision"].sum() / kinds["credit/precision_random"].sum())
+    for name, chosen_N in kinds.items():
         sample = _sample(np.flatnonzero(chosen_N), steps, rng)
         known = [answer for answer in map(shortens, sample) if answer is not None]
         if known:
@@ -59,9 +62,9 @@ def credit_precision(
     return metrics
 
 
-def _kinds(batch: StepBatch, credit_N: FloatArray) -> dict[str, BoolArray]:
+def _kinds(batch: StepBatch, credited_N: BoolArray) -> dict[str, BoolArray]:
     failed_N = batch.original_N & ~batch.success_N
-    credited_N = failed_N & (credit_N > 0)
+    credited_N = failed_N & credited_N
     beside_N = failed_N & ~credited_N & np.isin(batch.trajectory_N, batch.trajectory_N[credited_N])
     return {
         "credit/precision": credited_N,

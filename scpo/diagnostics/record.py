@@ -13,6 +13,7 @@ import numpy as np
 from scpo.diagnostics.precision import credit_precision
 from scpo.diagnostics.probe import save_probe
 from scpo.diagnostics.sampled_groups import save_groups
+from scpo.diagnostics.step_credit import step_credited
 from scpo.diagnostics.step_texts import save_step_texts
 from scpo.envs.base import Environment, PlanningEnvironment
 from scpo.errors import ScorerUnavailable
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """The samples of one run; methods without a shaper have none.
+    """The samples of one run; methods without a shaper have none but that of how well their credit hits.
 
     Attributes:
         config: Says which steps are sampled.
@@ -63,16 +64,17 @@ class Diagnostics:
         with _left_out_without_scorer("groups", step):
             save_groups(self.folder, step, batch, credit, config=self.config, scorer=self.scorer)
         trainer = self.config.trainer
-        if credit.shaped is None or self.environment is None or step % trainer.precision_every:
+        if self.environment is None or step % trainer.precision_every:
             return {}
+        credited_N = step_credited(batch, credit, self.config.trained)
         environment = self.environment()
-        if not isinstance(environment, PlanningEnvironment):
+        if credited_N is None or not isinstance(environment, PlanningEnvironment):
             return {}
         return credit_precision(
             environment,
             trajectories,
             batch,
-            credit.shaped.credit_N,
+            credited_N,
             steps=trainer.precision_steps,
             rng=np.random.default_rng((self.config.seed, step, PRECISION)),
         )

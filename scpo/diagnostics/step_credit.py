@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scpo.advantages.registry import WITH_STEP_TERM
 from scpo.credit.assign import assign, resolve
+from scpo.credit.metrics import CreditDiagnostics
 from scpo.diagnostics.precision import remaining_plan
-from scpo.envs.base import PlanningEnvironment, Task
-from scpo.errors import ConfigError, StepBatchError
+from scpo.envs.base import Environment, PlanningEnvironment, ReplayingEnvironment, Task
+from scpo.errors import ConfigError, RecordError, StepBatchError
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import Seed
@@ -81,26 +83,71 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
     Raises:
         StepBatchError: The batch does not say which task a row is of.
     """
-    line, task_id_N = batch.timeline, batch.task_id_N
-    if task_id_N is None:
-        raise StepBatchError("judging steps needs task_id_N, which this batch lacks: record the rollouts with task ids")
+    active = {group for group, _, _ in active_groups(batch.timeline)}
     rows: list[int] = []
     answers: list[bool | None] = []
-    for _, _, failed in active_groups(line):
-        for k in failed:
-            row_T = line.rows_of(k)
-            task = Task(str(task_id_N[row_T[0]]), str(batch.task_N[row_T[0]]), "")
-            actions = [str(action) for action in batch.action_N[row_T]]
-            left = [remaining_plan(environment, task, actions[:taken]) for taken in range(len(actions) + 1)]
-            rows += row_T.tolist()
-            answers += [
-                None if before is None or after is None else after < before
-                for before, after in itertools.pairwise(left)
-            ]
+    for row_T, task in _episodes(batch):
+        if batch.success_N[row_T[0]] or int(batch.group_N[row_T[0]]) not in active:
+            continue
+        actions = batch.action_N[row_T].tolist()
+        left = [remaining_plan(environment, task, actions[:taken]) for taken in range(len(actions) + 1)]
+        rows += row_T.tolist()
+        answers += [
+            None if before is None or after is None else after < before for before, after in itertools.pairwise(left)
+        ]
     known = np.array([answer is not None for answer in answers], dtype=np.bool_)
     row_S = np.array(rows, dtype=np.int64)[known]
     helps_S = np.array([bool(answer) for answer in answers], dtype=np.bool_)[known]
     return Helping(row_S, batch.group_N[row_S], helps_S, int((~known).sum()))
+
+
+def judge_of(environment: Environment) -> ReplayingEnvironment:
+    """The environment as one that judges steps.
+
+    Raises:
+        ConfigError: It knows no plans.
+    """
+    if not isinstance(environment, ReplayingEnvironment):
+        raise ConfigError(f"{type(environment).__name__} knows no plans: only ALFWorld says which steps help")
+    return environment
+
+
+def with_states(environment: ReplayingEnvironment, batch: StepBatch) -> StepBatch:
+    """The batch with the columns of states, from playing its actions again; one that has them stays as it is.
+
+    Raises:
+        RecordError: A game answers otherwise than it did when the rollouts were recorded.
+    """
+    if batch.state_N is not None:
+        return batch
+    state_N, next_state_N = np.empty(len(batch), dtype=object), np.empty(len(batch), dtype=object)
+    for row_T, task in _episodes(batch):
+        answers, states = environment.replay(task, batch.action_N[row_T].tolist())
+        for row, answer in zip(row_T, answers, strict=True):
+            if answer != batch.next_observation_N[row]:
+                raise RecordError(
+                    f"game {task.id}, step {batch.step_N[row]}: {batch.action_N[row]!r} was answered "
+                    f"{batch.next_observation_N[row]!r} when it was recorded, now {answer!r}: these are not the games "
+                    "that were played; name their folder"
+                )
+        state_N[row_T], next_state_N[row_T] = states[:-1], states[1:]
+    return replace(batch, state_N=state_N, next_state_N=next_state_N)
+
+
+def _episodes(batch: StepBatch) -> Iterator[tuple[IntArray, Task]]:
+    """Rows in time order, and task, of every trajectory."""
+    if batch.task_id_N is None:
+        raise StepBatchError("judging steps needs task_id_N, which this batch lacks: record the rollouts with task ids")
+    for k in range(len(batch.timeline.id_K)):
+        row_T = batch.timeline.rows_of(k)
+        yield row_T, Task(str(batch.task_id_N[row_T[0]]), str(batch.task_N[row_T[0]]), "")
+
+
+def step_credited(batch: StepBatch, diagnostics: CreditDiagnostics, method: TrainedMethod) -> BoolArray | None:
+    """Rows that a method credited: by its shaper, or by a positive step term; None where it has neither."""
+    if method.shaper is not None:
+        return None if diagnostics.shaped is None else diagnostics.shaped.credit_N > 0
+    return _positive_step_term(batch, diagnostics, method)
 
 
 def credited_rows(batch: StepBatch, method: TrainedMethod, scorer: Scorer | None, seed: Seed, what: What) -> BoolArray:
@@ -118,14 +165,25 @@ def credited_rows(batch: StepBatch, method: TrainedMethod, scorer: Scorer | None
         ConfigError: The method has none of the kind.
     """
     _, diagnostics = assign(batch, scorer, method, seed=seed)
-    if what != "step_term":
-        shaped, unshaped_N, advantage_N = diagnostics.shaped, diagnostics.unshaped_advantage_N, diagnostics.advantage_N
-        if shaped is None or unshaped_N is None or advantage_N is None:
-            raise ConfigError(f"method {method.name!r} has no shaper and so no {what}; allowed for it: step_term")
-        return shaped.credit_N > 0 if what == "credit" else advantage_N - unshaped_N > POSITIVE
+    answer: BoolArray | None = None
+    if what == "step_term":
+        answer = _positive_step_term(batch, diagnostics, method)
+    elif what == "credit":
+        answer = None if diagnostics.shaped is None else diagnostics.shaped.credit_N > 0
+    elif diagnostics.advantage_N is not None and diagnostics.unshaped_advantage_N is not None:
+        answer = diagnostics.advantage_N - diagnostics.unshaped_advantage_N > POSITIVE
+    if answer is None:
+        raise ConfigError(
+            f"method {method.name!r} has no {what}: credit and raised are of methods with a shaper, step_term is of "
+            f"{', '.join(WITH_STEP_TERM)}"
+        )
+    return answer
+
+
+def _positive_step_term(batch: StepBatch, diagnostics: CreditDiagnostics, method: TrainedMethod) -> BoolArray | None:
     step_term = resolve(method).step_term
     if step_term is None:
-        raise ConfigError(f"estimator {method.estimator.name!r} gives every step its trajectory's outcome")
+        return None
     term_N = step_term(batch, diagnostics.step_return_N, diagnostics.bonus_N, method.estimator)
     positive_N: BoolArray = np.asarray(term_N) > POSITIVE
     return positive_N
@@ -160,11 +218,11 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
     draws = np.random.default_rng(seed).multinomial(len(counts_G4), np.full(len(counts_G4), 1 / len(counts_G4)), DRAWS)
     drawn = _shares(draws @ counts_G4)
     steps, _, credited, _ = (int(total) for total in counts_G4.sum(axis=0))
-    rates = (
-        Rate(float(value), *_interval(sample))
-        for value, sample in zip(_shares(counts_G4.sum(axis=0)), drawn, strict=True)
+    whole = _shares(counts_G4.sum(axis=0))
+    precision, recall, share, gain = (
+        Rate(float(value), *_interval(sample)) for value, sample in zip(whole, drawn, strict=True)
     )
-    return StepCredit(*rates, credited, steps, len(counts_G4))
+    return StepCredit(precision, recall, share, gain, credited, steps, len(counts_G4))
 
 
 def _shares(total: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:

@@ -112,6 +112,14 @@ class PlanningEnvironment(Environment, Protocol):
         """Steps of a shortest way to win after these actions from the task's start; None if none was found."""
 
 
+@runtime_checkable
+class ReplayingEnvironment(PlanningEnvironment, Protocol):
+    """A planning environment that can say what an agent was shown in an episode that it did not play."""
+
+    def replay(self, task: Task, actions: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The answers to these actions, and the texts of the states before each of them and after the last."""
+
+
 @dataclass(frozen=True)
 class Demonstration:
     """A successful episode as text pairs to imitate: what the policy read, what it should answer."""

@@ -173,7 +173,7 @@ def remember(buffer: ReferenceBuffer, batch: StepBatch, config: ShaperConfig, se
         successful = np.flatnonzero((line.group_K == group) & line.success_K)
         row_m = _reference_rows(batch, successful, surviving_N, config, seed)
         if len(row_m):
-            buffer.keep(task_N[row_m[0]], seed[1], text_N[row_m])
+            buffer.keep(task_N[row_m[0]], seed[1], text_N[row_m].tolist())
 
 
 class _Plan(NamedTuple):

@@ -10,6 +10,7 @@ from scpo.envs.alfworld.demonstrations import demonstrations
 from scpo.envs.alfworld.engine.engine import Limits, open_engine
 from scpo.envs.alfworld.episode import AlfworldEpisode, task_of
 from scpo.envs.alfworld.remaining_plan import Plans
+from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.alfworld.vocabulary import vocabulary
 from scpo.envs.base import Demonstration, Panel, Task
 from scpo.envs.panel import draw
@@ -109,6 +110,19 @@ class AlfworldEnvironment:
         except Exception as error:
             self.engine.drop(task.id)
             raise EnvironmentFailure(f"game {task.id} failed on its way to a plan: {error}") from error
+
+    def replay(self, task: Task, actions: Sequence[str]) -> tuple[list[str], list[str]]:
+        """See ``scpo.envs.base.ReplayingEnvironment``."""
+        opened = self.engine.open(task.id)
+        state, transcript = opened.start, Transcript(opened.opening, opened.start.admissible)
+        answers, states = [], [transcript.state_text]
+        for action in actions:
+            executed = action.strip() in state.operators
+            state, answer = self.engine.step(opened, state, action)
+            transcript.record(action, answer, state.admissible, executed=executed)
+            answers.append(answer)
+            states.append(transcript.state_text)
+        return answers, states
 
     def demonstrations(self, config: Imitation, processes: int | None = None) -> list[Demonstration]:
         """See ``scpo.envs.alfworld.demonstrations``."""

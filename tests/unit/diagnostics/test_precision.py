@@ -32,14 +32,15 @@ def play(*episodes):
 
 def precision(trajectories, batch, credit, steps=100, environment=None):
     rng = np.random.default_rng(0)
-    credit_N = np.array(credit, dtype=np.float32)
-    return credit_precision(environment or Countdown(), trajectories, batch, credit_N, steps=steps, rng=rng)
+    credited_N = np.array(credit) > 0
+    return credit_precision(environment or Countdown(), trajectories, batch, credited_N, steps=steps, rng=rng)
 
 
 def test_shares_by_hand():
     trajectories, batch = play(("on on", True), ("on back wait on", False), ("wait on", False))
     found = precision(trajectories, batch, [0, 0, 0.5, 0.5, 0, 0, 0, 0])
     assert found == {
+        "credit/share": 2 / 6,
         "credit/precision": 1 / 2,  # on, back
         "credit/precision_uncredited": 1 / 2,  # wait, on: of the trajectory that got credit
         "credit/precision_random": 3 / 6,  # of both failures
@@ -48,7 +49,7 @@ def test_shares_by_hand():
 
 def test_without_credit_only_chance_is_measured():
     trajectories, batch = play(("on on", True), ("on wait", False))
-    assert precision(trajectories, batch, [0, 0, 0, 0]) == {"credit/precision_random": 1 / 2}
+    assert precision(trajectories, batch, [0, 0, 0, 0]) == {"credit/share": 0, "credit/precision_random": 1 / 2}
 
 
 def test_without_failures_there_is_nothing_to_measure():
@@ -59,7 +60,7 @@ def test_without_failures_there_is_nothing_to_measure():
 @pytest.mark.parametrize("word", ["lost", "broken"])
 def test_steps_without_a_known_plan_are_left_out(word):
     trajectories, batch = play((f"on wait {word} on", False))
-    assert precision(trajectories, batch, [0, 0, 0, 0]) == {"credit/precision_random": 1 / 2}
+    assert precision(trajectories, batch, [0, 0, 0, 0]) == {"credit/share": 0, "credit/precision_random": 1 / 2}
 
 
 def test_no_more_steps_than_asked_for_are_looked_at():

@@ -1,0 +1,39 @@
+import csv
+import io
+import json
+
+import pytest
+
+from analysis.missing import MissingRunsError
+from analysis.sources.collect import collect
+from analysis.tables.tab_precision import build
+from tests.support.run_records import write_experiment, write_run
+
+
+def measured(runs_dir, seed, *shares):
+    """A run that measured (precision, random, share) at each of its steps."""
+    run = write_run(runs_dir, seed=seed, steps=len(shares))
+    with (runs_dir / run["id"] / "metrics.jsonl").open("a") as file:
+        for step, (hit, chance, share) in enumerate(shares, start=1):
+            values = {"credit/precision": hit, "credit/precision_random": chance, "credit/share": share}
+            file.write(json.dumps({"step": step, **values}) + "\n")
+    return run
+
+
+def test_shares_over_the_training_of_each_seed(tmp_path):
+    runs = [
+        measured(tmp_path, 0, (0.5, 0.1, 0.1), (0.3, 0.3, 0.1)),
+        measured(tmp_path, 1, (0.2, 0.1, 0.2), (0.2, 0.1, 0.2)),
+    ]
+    write_experiment(tmp_path, {"scpo": runs})
+    (row,) = csv.DictReader(io.StringIO(build(collect(tmp_path).at_scale("mini")).csv()))
+    assert (row["Row"], row["Seeds"]) == ("SCPO (default)", "2/2")
+    assert (row["Precision mean"], row["Chance mean"], row["Share credited mean"]) == ("30.0", "15.0", "15.0")
+    assert row["Over chance mean"] == "+15.0"
+    assert row["Recall mean"] == "30.0"  # 0.4 * 0.1 / 0.2 and 0.2 * 0.2 / 0.1
+
+
+def test_runs_that_measured_nothing_make_no_table(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
+    with pytest.raises(MissingRunsError, match="measured where its credit falls"):
+        build(collect(tmp_path).at_scale("mini"))
