@@ -1,4 +1,4 @@
-"""The last success of each task: a reference for groups in which every sibling fails (ours; the paper's next step).
+"""The last success of each task: a reference for groups in which every sibling fails, which the paper leaves alone.
 
 A reference from an earlier training step was played by an earlier policy, so it may be older than ``max_age`` allows.
 Where no task is played twice it serves nobody: the paper's 150 steps of 16 tasks go through 2,400 of 3,553 games once.

@@ -2,6 +2,7 @@ import pytest
 
 import scpo
 from scpo.errors import ConfigError
+from scpo.library import load_environment
 
 
 def test_methods_have_the_values_of_their_files():
@@ -61,3 +62,9 @@ def test_assign_says_what_to_pass(arguments, message):
 def test_a_name_that_scpo_does_not_offer_is_answered_with_those_it_does():
     with pytest.raises(AttributeError, match=r"it offers .*load_scorer"):
         scpo.load_scorers  # noqa: B018
+
+
+def test_an_environment_by_name_with_a_value_of_ones_own():
+    assert load_environment("alfworld", cache_dir=None, horizon=7).config.horizon == 7
+    with pytest.raises(ConfigError, match="alfworld has no setting 'horizn', did you mean 'horizon'"):
+        load_environment("alfworld", cache_dir=None, horizn=7)

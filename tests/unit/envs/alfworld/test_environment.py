@@ -182,3 +182,13 @@ def test_official_games_are_played(cache):
 def test_official_games_that_are_not_there_are_missed_at_once(cache):
     with pytest.raises(GameError, match="ALFWORLD_DATA is not set"):
         AlfworldEnvironment(alfworld_config(games="official"), cache_dir=cache)
+
+
+def test_a_replay_tells_what_the_episode_was_shown(environment):
+    task = environment.panel("train").tasks[0]
+    episode = environment.start(task, slot=0)
+    first, commands = episode.state_text, ["look", "fly", *environment.source.read(task.id).walkthrough[:4]]
+    results = play(episode, commands)
+    answers, states = environment.replay(task, commands)
+    assert answers == [result.observation for result in results]
+    assert states == [first, *(result.state for result in results)]
