@@ -58,7 +58,7 @@ def test_states_come_through_verl_and_are_absent_where_the_environment_gives_non
     extra_fields, is_padding = verl_batch(step_rows(stated), stated.position_N, PADDING)
     rows = read_rows(extra_fields, is_padding, episodes=4)
     config = run("method=gigpo", "method.estimator.state_key=state")
-    batch = estimate(rows, Columns(LENGTHS + 10, LENGTHS), config, 7, scorer=EqualityScorer()).batch
+    batch = estimate(rows, Columns(LENGTHS + 10, LENGTHS), config, 7, scorer=EqualityScorer(), ranks=4).batch
     assert (batch.state_N.tolist(), batch.next_state_N.tolist()) == (states["state_N"], states["next_state_N"])
 
 
@@ -100,6 +100,6 @@ def test_the_reference_buffer_goes_by_the_tasks_of_verls_rows():
     buffer = config.trained.shaper.make_buffer()
     extra_fields, is_padding = verl_batch(step_rows(BATCH), BATCH.position_N, PADDING)
     rows = read_rows(extra_fields, is_padding, episodes=4)
-    estimate(rows, Columns(LENGTHS + 10, LENGTHS), config, 7, scorer=EqualityScorer(), buffer=buffer)
+    estimate(rows, Columns(LENGTHS + 10, LENGTHS), config, 7, scorer=EqualityScorer(), ranks=4, buffer=buffer)
     assert buffer.find("game 0", 8).texts == ("a || now a", "b || now b", "c || now c")
     assert len(buffer) == 2
