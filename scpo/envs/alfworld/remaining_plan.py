@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from scpo.bounded import Bounded
 from scpo.envs.alfworld.engine.engine import Engine, OpenGame
-from scpo.envs.alfworld.engine.world import Key
+from scpo.envs.alfworld.engine.graph import Key
 from scpo.envs.alfworld.planning.pddl import read_problem
 from scpo.envs.alfworld.planning.planner import Planner
 from scpo.envs.alfworld.planning.translation import make_task
