@@ -8,7 +8,8 @@
 
     python sweep.py +search=<name>                          tune: Optuna over the same runs (docs/search.md)
 
-env, model and seeds replace an axis of the experiment; any other key=value applies to every row.
+env, model and seeds replace an axis of the experiment; any other key=value applies to every row, and key=a,b adds an
+axis: python sweep.py +experiment=one method.shaper.theta=0.4,0.6
 Exit status: 0 all done (or, on Slurm, submitted), 1 some failed, 2 wrong command, 3 the rest is run by another process
 or was cancelled, 130 interrupted. Later, from any shell: python -m sweeps status
 """
@@ -41,6 +42,7 @@ def main(arguments: list[str]) -> int:
             show.show_searches(console, options("search"))
             return EXIT_DONE
         request = read_request(arguments)
+        show.show_notes(console, request.remarks)
         if request.group == "search":
             from sweeps.search.search_command import command  # Optuna is an extra
 

@@ -3,6 +3,7 @@
     python train.py method=scpo seed=0 [key=value ...]     compose one run, make its folder, run it here
     python train.py runs/<id>                              resume that run (this is what a slot or a job executes)
     python train.py --prepare key=value ...                only make the run's folder (verl, verl-agent)
+    python train.py key=value ... --cfg job                print the whole configuration and stop
 
 A whole experiment: python sweep.py +experiment=<name>
 """
@@ -12,10 +13,14 @@ import logging
 import sys
 from collections.abc import Callable
 
-from scpo.errors import ScpoError
+import yaml
+
+from scpo.errors import ConfigError, ScpoError
 from scpo.schema import RunConfig
 from scpo.tracking import RunFolder
 from sweeps.compose.configuration import compose_run
+from sweeps.compose.overrides import options, parse_all, replaced
+from sweeps.compose.reflexes import explain_flag
 from sweeps.records import attempt as entry
 from sweeps.records import run_folders as store
 
@@ -30,7 +35,15 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 def open_run(what: list[str]) -> RunFolder:
     """The run folder that is named, or that the overrides describe."""
     if len(what) == 1 and "=" not in what[0]:
-        return RunFolder(what[0])
+        folder = RunFolder(what[0])
+        if not folder.status.exists() and what[0] in options("method"):
+            raise ConfigError(
+                f"{what[0]!r} is no run folder; the method of that name: python train.py method={what[0]}"
+            )
+        store.check(folder)
+        return folder
+    for remark in replaced(parse_all(what)):
+        logging.getLogger("train").warning("%s", remark)
     return store.ensure(compose_run(what))
 
 
@@ -40,9 +53,16 @@ def main() -> int:
     parser.add_argument("what", nargs="+", metavar="run folder | key=value", help="what to run")
     parser.add_argument("--attempt", type=int, help="given by a launcher: the attempt whose log has this output")
     parser.add_argument("--prepare", action="store_true", help="make the run's folder, print it and stop")
-    arguments = parser.parse_args()
+    parser.add_argument("--cfg", choices=["job"], help="print the whole configuration, every reference filled in")
+    arguments, unknown = parser.parse_known_intermixed_args()
     logging.basicConfig(level=logging.INFO, format=entry.LOG_FORMAT)
     try:
+        if unknown:
+            raise ConfigError(explain_flag(unknown[0], [*unknown, *arguments.what], "train.py"))
+        if arguments.cfg:
+            config = compose_run(arguments.what).model_dump(mode="json")
+            sys.stdout.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+            return entry.EXIT_DONE
         folder = open_run(arguments.what)
         if arguments.prepare:
             sys.stdout.write(f"{folder.path}\n")

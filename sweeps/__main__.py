@@ -7,6 +7,7 @@
     python -m sweeps retry <pattern>            let runs start again that failed or were cancelled
     python -m sweeps verify ['*']               are the records whole, do they agree
     python -m sweeps search [<search>]          write a search's summary, winner and plots
+    python -m sweeps completion                 shell completion: source <(python -m sweeps completion)
     python -m sweeps doctor [key=value ...]     what would go wrong with these runs, and how to fix it
 
 A pattern matches run ids and names of experiments; * and ? are wildcards, to be quoted.
@@ -122,6 +123,14 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     return EXIT_FAILED if found else EXIT_DONE
 
 
+def complete(console: Console, arguments: argparse.Namespace) -> int:
+    """Shell completion of overrides: source <(python -m sweeps completion)."""
+    from sweeps.compose.completion import SCRIPT, candidates
+
+    sys.stdout.write(SCRIPT if arguments.word is None else "".join(f"{one}\n" for one in candidates(arguments.word)))
+    return EXIT_DONE
+
+
 def _each(console: Console, folders: list[RunFolder], act: Callable[[RunFolder], object], done: str) -> int:
     """Do it to every run, whatever it does to the others."""
     code = EXIT_DONE
@@ -161,6 +170,9 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
     search_command.add_arguments(commands.add_parser("search", help=search_command.summarise.__doc__))
     examination.add_arguments(commands.add_parser("doctor", help=examination.doctor.__doc__))
+    completion = commands.add_parser("completion", help=complete.__doc__)
+    completion.add_argument("--word", help="what was typed so far; without it, the script for the shell")
+    completion.set_defaults(run=complete)
     commands.choices["status"].add_argument("--json", action="store_true", help="for programs")
     commands.choices["status"].add_argument(
         "--watch", type=float, nargs="?", const=5.0, metavar="S", help="look again every S seconds until all has ended"

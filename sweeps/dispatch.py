@@ -14,7 +14,7 @@ from scpo.tracking import RunFolder, State
 from sweeps import console as show
 from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
-from sweeps.compose.overrides import Request, options
+from sweeps.compose.overrides import CONF, Request, options
 from sweeps.local.progress_board import ProgressBoard
 from sweeps.local.slot_pool import Pool, refused_here, slots_for
 from sweeps.records import manifest
@@ -60,6 +60,7 @@ def preview(console: Console, request: Request) -> int:
     observer, launcher = Observer(Slurm()), launcher_of(matrix)
     seen = {run_id: observer.observe(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs}
     plan = reconcile(matrix.runs, seen, launcher.max_failures)
+    show.show_notes(console, _elsewhere(runs_dir(matrix)))
     show.show_matrix(console, matrix, seen, plan)
     starts = {run_id: config for run_id, config in matrix.runs.items() if plan[run_id].action is Action.START}
     if isinstance(launcher, SlurmLauncher) and starts:
@@ -72,7 +73,7 @@ def preview(console: Console, request: Request) -> int:
 
 def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
     """Run what is not finished, in the local pool, or submit it to Slurm; returns the exit status of the command."""
-    show.show_notes(console, matrix.notes)
+    show.show_notes(console, [*matrix.notes, *_elsewhere(runs_dir(matrix))])
     if isinstance(launcher_of(matrix), SlurmLauncher):
         return submit(console, matrix, Slurm(), call_sbatch)
     slots_for(list(matrix.runs.values()))  # refuses what this machine cannot run, before a folder is made
@@ -146,6 +147,17 @@ def launcher_of(matrix: Matrix) -> LauncherConfig:
 def runs_dir(matrix: Matrix) -> Path:
     """Where this matrix's run folders lie."""
     return Path(matrix.cells[0].config.machine.runs_dir)
+
+
+def _elsewhere(folder: Path) -> list[str]:
+    """A remark where this call looks for runs in another folder than the checkout's, which has some."""
+    usual = CONF.parent / folder
+    if folder.is_absolute() or folder.exists() or not store.run_folders(usual):
+        return []
+    return [
+        f"there is no {folder}/ here ({Path.cwd()}), so every run is new; those of {usual} are found from {CONF.parent}, "
+        f"or with machine.runs_dir={usual}"
+    ]
 
 
 def _open(console: Console, matrix: Matrix, observer: Observer) -> Found:

@@ -3,12 +3,14 @@
 import difflib
 import re
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+
+from sweeps.compose.reflexes import another_name, explain_foreign_key
 
 WRITTEN_AS = {"env=webshop_paper": "env=webshop env.setting=paper"}
 """Choices that people look for under another name, and how they are written."""
@@ -86,25 +88,33 @@ def explain_interpolation(error: OmegaConfBaseException, data: Any) -> str:
 
 def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) -> str:
     """An override of a key that the configuration does not have."""
-    key = override.lstrip("+~").partition("=")[0]
-    parent, _, name = key.rpartition(".")
+    key, _, value = override.lstrip("+~").partition("=")
+    parent = key.rpartition(".")[0]
+    if foreign := explain_foreign_key(key, value):
+        return foreign
     if override.startswith("+"):
         return f"{override}: {key} is in the configuration already; leave out the +"
     if key in schema_keys(model):
-        while parent and parent not in dotted_keys(default):  # a section that this choice does not have
-            parent, _, name = parent.rpartition(".")
-        fields = _fields_at(_with_tags(parent, default), model)
-        if name not in fields:
-            keys = ", ".join(fields)
-            return f"{override}: {parent} has no such key here, other choices of it do\nkeys of {parent}: {keys}"
-        if parent and parent not in {one.rpartition(".")[0] for one in dotted_keys(default)}:
-            return f"{override}: {key} is not set in this configuration: its section {parent} is null here"
-        if override.startswith("~"):
-            return f"{override}: {key} is not set in this configuration"
-        return f"{override}: {key} is not set in this configuration; +{override} adds it where its section is not null"
+        return _explain_absent(override, key, default, model)
     present = dotted_keys(default)
     beside = [one for one in present if _within(one, parent)]
     return _unknown(key, "", [*schema_keys(model), *present], beside)
+
+
+def _explain_absent(override: str, key: str, default: dict[str, Any], model: type[BaseModel]) -> str:
+    """A key of the schema that this configuration has no value of."""
+    parent, _, name = key.rpartition(".")
+    while parent and parent not in dotted_keys(default):  # a section that this choice does not have
+        parent, _, name = parent.rpartition(".")
+    fields = _fields_at(_with_tags(parent, default), model)
+    if name not in fields:
+        keys = ", ".join(fields)
+        return f"{override}: {parent} has no such key here, other choices of it do\nkeys of {parent}: {keys}"
+    if parent and parent not in {one.rpartition(".")[0] for one in dotted_keys(default)}:
+        return f"{override}: {key} is not set in this configuration: its section {parent} is null here"
+    if override.startswith("~"):
+        return f"{override}: {key} is not set in this configuration"
+    return f"{override}: {key} is not set in this configuration; +{override} adds it where its section is not null"
 
 
 def _with_tags(key: str, data: Any) -> list[str]:
@@ -122,7 +132,9 @@ def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ())
     parent, _, name = key.rpartition(".")
     siblings = sorted({one[len(parent) :].lstrip(".").split(".")[0] for one in (here or known) if _within(one, parent)})
     others = [one for one in dict.fromkeys(known) if one != key]
-    hint = did_you_mean(key, others, [one for one in others if one.rpartition(".")[2] == name])
+    meant = another_name(key)
+    same = [one for one in others if one.rpartition(".")[2] == name]
+    hint = did_you_mean(key, others, [meant] if meant in others else same)
     keys = f"\nkeys of {parent or 'the configuration'}: {', '.join(siblings)}" if siblings else ""
     return f"unknown key {key}{got}{hint}{keys}"
 
@@ -131,7 +143,7 @@ def schema_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     """All dotted keys that a model's fields can have, over every member of a union."""
     keys = []
     for name, field in model.model_fields.items():
-        below = [key for member in _models_in(field.annotation) for key in schema_keys(member, f"{prefix}{name}.")]
+        below = [key for member in models_in(field.annotation) for key in schema_keys(member, f"{prefix}{name}.")]
         keys += [f"{prefix}{name}", *dict.fromkeys([] if _is_mapping(field.annotation) else below)]
     return keys
 
@@ -142,12 +154,25 @@ def _is_mapping(annotation: Any) -> bool:
 
 def explain_validation(error: ValidationError, model: type[BaseModel]) -> str:
     """One line for each thing that the schema refuses, with what was got and what is allowed."""
-    return "\n".join(_explain_detail(detail, model) for detail in error.errors(include_url=False))
+    details = {tuple(_without_types(detail["loc"])): detail for detail in reversed(error.errors(include_url=False))}
+    told = [{**detail, "loc": place} for place, detail in reversed(details.items())]
+    return "\n".join(_explain_detail(detail, model) for detail in told)  # type: ignore[arg-type]
+
+
+_TYPE = re.compile(r"(constrained-|literal\[|dict\[|tuple\[|list\[).*|int|str|float|bool")
+
+
+def _without_types(location: Sequence[int | str]) -> Iterator[int | str]:
+    """A place without the types that pydantic tried there, of which the first one is what people mean."""
+    yield from (part for part in location if not (isinstance(part, str) and _TYPE.fullmatch(part)))
 
 
 def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> str:
     """`; did you mean x?` for the nearest known name, or nothing."""
-    nearest = list(first) or difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    names, small = list(known), name.lower()
+    nearest = list(first) or [one for one in names if one.lower() == small]
+    nearest = nearest or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    nearest = nearest or [one for one in names if len(small) > 2 and one.lower().startswith(small)]
     return f"; did you mean {' or '.join(nearest[:3])}?" if nearest else ""
 
 
@@ -206,16 +231,17 @@ def _models_at(location: Sequence[int | str], model: type[BaseModel]) -> list[ty
     for part in location:
         fields = [member.model_fields[part] for member in members if part in member.model_fields]
         if fields:
-            members = [found for field in fields for found in _models_in(field.annotation)]
+            members = [found for field in fields for found in models_in(field.annotation)]
         else:
             members = [member for member in members if _has_tag(member, part)] or members
     return members
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models that an annotation names, members of a union included."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for argument in typing.get_args(annotation) for found in _models_in(argument)]
+    return [found for argument in typing.get_args(annotation) for found in models_in(argument)]
 
 
 def _has_tag(member: type[BaseModel], tag: int | str) -> bool:

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from scpo.errors import ConfigError
 from scpo.schema import Experiment, ExperimentRow, RunConfig
+from sweeps.compose.adhoc_axes import split_axes, with_axes
 from sweeps.compose.configuration import compose_experiment, compose_raw, refers_to, resolve, validate_run
 from sweeps.compose.identity import run_id
 from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
@@ -61,10 +62,13 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     """Compose every run of an experiment.
 
     An override of an axis (``env=alfworld``, ``'seeds=[0,1]'``) replaces the axis; any other applies to every row,
-    after the row's own overrides, and may not contradict them.
+    after the row's own overrides, and may not contradict them; with several values (``key=a,b``) it adds an axis.
     """
     chosen, common = _split(parse_all(map(str, overrides)))
     experiment, scale = compose_experiment(name, [override for override in common if override.key == "scale"])
+    added, common = split_axes(experiment, common)
+    _refuse_contradictions(experiment.rows, [axis[0] for axis in added])
+    experiment = with_axes(experiment, added)
     _refuse_contradictions(experiment.rows, common)
     axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale) for axis in AXIS_KEYS}
     matrix = Matrix(experiment, scale, tuple(common))
@@ -116,21 +120,24 @@ def _put(raw: DictConfig, values: Mapping[str, Any]) -> None:
         OmegaConf.update(raw, key, value)
 
 
-def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], list[Override]]:
+def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[Override, ...]]:
     axes: dict[str, list[Any]] = {}
     rest = []
     for override in overrides:
-        if override.key in AXIS_KEYS and override.value is not None:
+        if override.key in AXIS_KEYS and (override.axis or override.value is not None):
             axes[override.key] = _values(override)
         elif override.key in AXIS_KEYS.values():
-            raise ConfigError(f"{override}: the axes of an experiment take values or lists: {AXES_HINT}")
+            values = override.text.partition("=")[2].strip("[]")
+            meant = f"; write 'seeds=[{values}]'" if override.key == "seed" else ""
+            raise ConfigError(f"{override}: the axes of an experiment take values or lists: {AXES_HINT}{meant}")
         else:
             rest.append(override)
-    return axes, rest
+    return axes, tuple(rest)
 
 
 def _values(override: Override) -> list[Any]:
-    values = override.value if isinstance(override.value, list) else [override.value]
+    given = [parse(f"{override.key}={text}").value for text in override.axis] or override.value
+    values = given if isinstance(given, list) else [given]
     if not values:
         raise ConfigError(f"{override}: an axis needs at least one value")
     return [one if isinstance(one, int) else str(one) for one in values]

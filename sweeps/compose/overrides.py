@@ -12,6 +12,7 @@ from hydra.errors import HydraException
 from scpo.errors import ConfigError
 from scpo.schema import HOSTS, MACHINE_SECTIONS, configuration_folders
 from sweeps.compose.explanations import explain_bare_name, explain_host, explain_option, explain_syntax
+from sweeps.compose.reflexes import explain_flag, explain_word
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FOLDERS = (CONF, *configuration_folders())
@@ -26,12 +27,14 @@ class Override:
 
     ``text`` is what was typed, ``target`` the config group or the key that it names. ``sets``: it is a plain
     ``key=value``; others add (``+``), force (``++``), delete (``~``) or put a group elsewhere (``group@package``).
+    ``axis``: the values of ``key=a,b``, which only an experiment takes.
     """
 
     text: str
     target: str = field(compare=False)
     value: Any = field(compare=False)
     sets: bool = field(compare=False)
+    axis: tuple[str, ...] = field(compare=False, default=())
 
     def __str__(self) -> str:
         return self.text
@@ -67,7 +70,11 @@ class Override:
         return f"estimator@method.estimator={self.value}" if self.is_host else self.text
 
     def check(self) -> None:
-        """ConfigError if it chooses a file that its config group does not have."""
+        """ConfigError if it chooses a file that its config group does not have, or is an axis where one value goes."""
+        if self.axis:
+            raise ConfigError(
+                f"{self}: one value a key here; as an axis of an experiment: python sweep.py +experiment=one {self}"
+            )
         if self.is_host and self.value not in HOSTS:
             raise ConfigError(explain_host(self.text, str(self.value), HOSTS))
         if not self.is_group:
@@ -86,13 +93,19 @@ def parse(text: str) -> Override:
     try:
         parsed = OverridesParser.create().parse_override(text)
     except HydraException as error:
+        if meant := explain_word(text):
+            raise ConfigError(meant) from None
         group = next((group for group in ("experiment", "search") if text in options(group)), None)
         raise ConfigError(explain_bare_name(text, group) if group else explain_syntax(text, str(error))) from None
-    if parsed.is_sweep_override():
-        key = parsed.get_key_element()
-        raise ConfigError(f"{text}: one value a key, or a list in quotes: '{key}=[...]'. Axes are {AXES_HINT}")
     sets = parsed.package is None and not (parsed.is_add() or parsed.is_force_add() or parsed.is_delete())
-    return Override(text, str(parsed.key_or_group), parsed.value(), sets)
+    if not parsed.is_sweep_override():
+        return Override(text, str(parsed.key_or_group), parsed.value(), sets)
+    try:
+        axis = tuple(parsed.sweep_string_iterator())
+    except HydraException:
+        key = parsed.get_key_element()
+        raise ConfigError(f"{text}: name the values of an axis one by one: {key}=a,b or '{key}=[a,b]'") from None
+    return Override(text, str(parsed.key_or_group), None, sets, axis)
 
 
 def parse_all(texts: Iterable[str]) -> tuple[Override, ...]:
@@ -113,20 +126,24 @@ class Request:
     name: str
     overrides: tuple[Override, ...]
     dry_run: bool
+    remarks: tuple[str, ...] = ()
 
 
 def read_request(words: Iterable[str]) -> Request:
     """Read the words of sweep.py; ConfigError with a hint for what Hydra would want."""
+    words = list(words)
     flags = [word for word in words if word.startswith("-")]
     if flags:
-        raise ConfigError(f"{flags[0]}: not needed, an experiment's axes are the sweep; `python sweep.py --help`")
+        raise ConfigError(explain_flag(flags[0], words, "sweep.py"))
     overrides = parse_all(words)
+    _refuse_two_askings(overrides)
     last = {override.target: override for override in overrides}  # a key that is given twice: the last one holds
     group = "search" if "search" in last else "experiment"
     chosen, dry_run = last.pop(group, None), last.pop("dry_run", None)
     if chosen is None:
         raise ConfigError(
-            "which experiment? `python sweep.py` lists them; one run alone: `python train.py key=value ...`"
+            "which experiment? `python sweep.py` lists them; your own configuration on several seeds: "
+            "`python sweep.py +experiment=one key=value ...`; one run alone: `python train.py key=value ...`"
         )
     if not chosen.text.startswith("+"):
         article = "an experiment" if group == "experiment" else "a search"
@@ -134,4 +151,24 @@ def read_request(words: Iterable[str]) -> Request:
     if dry_run is not None and not isinstance(dry_run.value, bool):
         raise ConfigError(f"{dry_run}: dry_run is true or false")
     rest = tuple(override for override in overrides if override in last.values())
-    return Request(group, str(chosen.value), rest, dry_run is not None and dry_run.value)
+    return Request(group, str(chosen.value), rest, dry_run is not None and dry_run.value, tuple(replaced(overrides)))
+
+
+def _refuse_two_askings(overrides: Iterable[Override]) -> None:
+    """One call does one experiment or one search: the other would be dropped without a word."""
+    asked = [one for one in overrides if one.target in ("experiment", "search")]
+    if len({one.text for one in asked}) > 1:
+        calls = "; ".join(f"python sweep.py {one}" for one in asked)
+        raise ConfigError(f"{' '.join(map(str, asked))}: one call runs one of them; give one after the other: {calls}")
+
+
+def replaced(overrides: Iterable[Override]) -> list[str]:
+    """A remark for each override that a later one of the same key takes the place of."""
+    last: dict[str, Override] = {}
+    remarks = []
+    for override in overrides:
+        before = last.get(override.target)
+        if before is not None and before != override:
+            remarks.append(f"{before} is replaced by the later {override}")
+        last[override.target] = override
+    return remarks

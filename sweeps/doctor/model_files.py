@@ -12,12 +12,14 @@ from sweeps.doctor.subject import Subject
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 PACKAGE = "package:"
+LEAST_TOKENS = 64  # ours: of a response with a thought and an action
 
 
 def check_models(subject: Subject) -> Iterator[Finding]:
     """Weights and tokenizer of each policy."""
     for config in _by_name(subject, "model"):
         if isinstance(config.model, HuggingFaceModel):
+            yield from _room_to_think(config)
             yield from _weights(f"model {config.model.name}", config.model.path, "model.path")
         elif not isinstance(config.model, ApiModel):
             yield ok(f"model {config.model.name}", "built from its configuration, warm-started and cached")
@@ -37,6 +39,18 @@ def check_scorers(subject: Subject) -> Iterator[Finding]:
             yield ok(check, f"package {name}") if there else error(check, f"package {name} is not installed", fix)
         else:
             yield from _weights(check, path, "scorer.path")
+
+
+def _room_to_think(config: RunConfig) -> Iterator[Finding]:
+    """A language model at a scale that is made for the tiny policy."""
+    trainer = config.trainer
+    if trainer.max_response_tokens < LEAST_TOKENS or config.env.prompt == "compact":
+        text = (
+            f"at scale={config.scale} it gets {trainer.max_prompt_tokens} + {trainer.max_response_tokens} tokens and the "
+            f"prompt {config.env.prompt!r}, which are the tiny policy's: it can neither read the task nor think"
+        )
+        fix = "scale=paper trainer=local, which gives it instructions, 2,048 + 512 tokens and a learning rate of 1e-6"
+        yield warning(f"model {config.model.name}", text, fix)
 
 
 def _by_name(subject: Subject, section: str) -> list[RunConfig]:

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from scpo.errors import ConfigError
-from scpo.schema import RunConfig, Scale, Search
+from scpo.schema import Choice, RunConfig, Scale, Search
 from sweeps.compose.configuration import compose_raw, resolve
 from sweeps.compose.explanations import explain_validation
 from sweeps.compose.identity import HASH_LENGTH, digest, identity, run_id
 from sweeps.compose.matrix import seeded_runs
 from sweeps.compose.overrides import Override, parse, parse_all
-from sweeps.search.space import Params, key_of_params, point_of
+from sweeps.search.space import Params, key_of_params, point_of, values
 
 SEARCHES = "searches"  # beside the run folders
 FREE = ("title", "fresh_seeds", "trials", "parallel", "retries", "storage")  # may change while a search goes on
@@ -115,7 +115,19 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
     plan.base.check_started_here()
     _check_panel(plan)
     _check_seeds(plan)
+    _check_space(plan)
     return plan
+
+
+def _check_space(plan: Plan) -> None:
+    """Every dimension's ends (of a choice: every value) must make a run that can start, the others as they are."""
+    for name, dimension in plan.search.space.items():
+        points = values(dimension)
+        for value in points if isinstance(dimension, Choice) else (points[0], points[-1]):
+            try:
+                next(seeded_runs(plan.overrides, plan.seeds[:1], {dimension.key: value}))
+            except ConfigError as error:
+                raise ConfigError(f"search.space.{name}: {value} cannot run: {error}") from None
 
 
 def _axes(overrides: Iterable[Override]) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from scpo.progress import about
 from scpo.schema import SlurmLauncher
 from sweeps.compose.identity import run_id
 from sweeps.compose.resources import cost_lines
 from sweeps.local.slot_pool import refused_here
+from sweeps.records.past_times import PastTimes
 from sweeps.search.plan import Plan
 from sweeps.search.proposals import first
 from sweeps.search.space import Params, describe
@@ -54,6 +56,10 @@ def opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> No
     runs = [plan.base] * plan.trials * len(plan.seeds)
     for line in cost_lines(runs, runs):
         say(console, line)
+    if plan.scale != "paper":
+        seconds = PastTimes(Path(plan.base.machine.runs_dir)).seconds(plan.base)
+        told = f"{about(seconds * len(runs))} of one slot, as runs of their kind took on this machine" if seconds else ""
+        say(console, f"time of all {len(runs)} runs: {told or 'unknown, none of their kind was finished here yet'}")
     if trials:
         say(console, f"so far: {counts(trials)}")
 

@@ -9,6 +9,7 @@ generated from it and shown; those that are typed come after them. Run it where 
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import sys
 from collections.abc import Sequence
@@ -49,6 +50,7 @@ def main(run_folder: str, typed: Sequence[str]) -> None:
     """Generate the fork's overrides, start it, and let it train."""
     folder = RunFolder(Path(run_folder).resolve())
     run = folder.read_config()
+    check_packages()
     chosen = settings(run, folder.path)
     for setting in chosen:
         logger.info("%s    (%s)", setting.override, setting.source)
@@ -58,6 +60,20 @@ def main(run_folder: str, typed: Sequence[str]) -> None:
     main_ppo.TaskRunner = hooked_runner(main_ppo.TaskRunner)
     remember_gpus()
     main_ppo.run_ppo(config)
+
+
+def check_packages() -> None:
+    """Make sure that it is the fork's environment, before anything is written or loaded.
+
+    Raises:
+        ConfigError: Something is not there; says what to do.
+    """
+    missing = [name for name in ("ray", "verl", "agent_system") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"verl-agent's environment is needed, this one lacks {', '.join(missing)}: activate it and put its checkout on "
+            "PYTHONPATH, as docs/verl.md says under verl-agent"
+        )
 
 
 def compose_fork(folder: Path, overrides: Sequence[str]) -> Any:

@@ -37,6 +37,10 @@ PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor
 """verl asks for a chat template; with this one a policy without a template reads what it always reads."""
 
 
+check_packages = check_version
+"""What ``scpo.trainers`` calls before anything is looked up on the network."""
+
+
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
     """See :func:`scpo.trainers.train`."""
     check_version()

@@ -1,0 +1,75 @@
+"""What a shell may complete an override to: keys, and behind the = what a choice or an enumeration allows."""
+
+import typing
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from scpo.schema import HOSTS, RunConfig
+from sweeps.compose.explanations import models_in, schema_keys
+from sweeps.compose.overrides import CONF, HOST_KEY, options
+
+SCRIPT = r"""# completion of sweep.py, train.py and `python -m sweeps doctor`, for bash, after bashcompinit zsh:
+#     source <(python -m sweeps completion)
+_scpo_complete() {
+    local line="${COMP_LINE:0:COMP_POINT}" word
+    case " $line" in *sweep.py\ *|*train.py\ *|*"-m sweeps doctor "*) ;; *) return 1 ;; esac
+    word="${line##*[[:space:]]}"
+    local IFS=$'\n' prefix=""
+    case "$word" in *=*) prefix="${word%"${word##*=}"}" ;; esac
+    COMPREPLY=()
+    local one
+    for one in $(python -m sweeps completion --word "$word" 2>/dev/null); do COMPREPLY+=("${one#"$prefix"}"); done
+}
+complete -o default -o nospace -F _scpo_complete python python3
+"""
+
+
+def candidates(word: str) -> list[str]:
+    """The overrides, whole, that begin as ``word`` does; up to the = where a value comes next."""
+    key, equals, _ = word.partition("=")
+    if equals:
+        return [f"{key}={value}" for value in values_of(key.lstrip("+~")) if f"{key}={value}".startswith(word)]
+    known = [f"{name}=" for name in (*_groups(), HOST_KEY, "seeds", "dry_run", *schema_keys(RunConfig))]
+    depth = word.count(".") + 1  # one level at a time, as with folders
+    shown = {".".join(name.split(".")[:depth]) + ("." if name.count(".") >= depth else "") for name in known}
+    return sorted({name for name in (*shown, "+experiment=", "+search=") if name.startswith(word)})
+
+
+def values_of(key: str) -> list[str]:
+    """What may stand behind the =; nothing where anything may."""
+    if key == HOST_KEY:
+        return list(HOSTS)
+    if (CONF / key).is_dir():
+        return options(key)
+    if key == "dry_run":
+        return ["true", "false"]
+    return _allowed(_annotations(RunConfig, key.split(".")))
+
+
+def _groups() -> list[str]:
+    return [
+        path.name for path in CONF.iterdir() if path.is_dir() and path.name not in ("experiment", "search", "estimator")
+    ]
+
+
+def _annotations(model: type[BaseModel], parts: list[str]) -> list[Any]:
+    members: list[type[BaseModel]] = [model]
+    found: list[Any] = []
+    for part in parts:
+        found = [member.model_fields[part].annotation for member in members if part in member.model_fields]
+        members = [inner for annotation in found for inner in models_in(annotation)]
+    return found
+
+
+def _allowed(annotations: list[Any]) -> list[str]:
+    """Of the fields of this name in every member of a union."""
+    values: list[str] = []
+    for annotation in annotations:
+        if annotation is bool:
+            values += ["true", "false"]
+        elif typing.get_origin(annotation) is Literal:
+            values += [str(one) for one in typing.get_args(annotation)]
+        else:
+            values += _allowed([one for one in typing.get_args(annotation) if one is not type(None)])
+    return list(dict.fromkeys(values))
