@@ -155,8 +155,8 @@ def _elsewhere(folder: Path) -> list[str]:
     if folder.is_absolute() or folder.exists() or not store.run_folders(usual):
         return []
     return [
-        f"there is no {folder}/ here ({Path.cwd()}), so every run is new; those of {usual} are found from {CONF.parent}, "
-        f"or with machine.runs_dir={usual}"
+        f"there is no {folder}/ here ({Path.cwd()}), so every run is new; those of {usual} are found from "
+        f"{CONF.parent}, or with machine.runs_dir={usual}"
     ]
 
 

@@ -31,6 +31,7 @@ QUICK: dict[str, Check] = {
     "slurm": cluster.check_slurm,
     "data": deep.check_data,
     "models": model_files.check_models,
+    "tokens": model_files.check_tokens,
     "scorers": model_files.check_scorers,
     "endpoints": services.check_endpoints,
     "wandb": services.check_wandb,

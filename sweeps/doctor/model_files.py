@@ -19,7 +19,6 @@ def check_models(subject: Subject) -> Iterator[Finding]:
     """Weights and tokenizer of each policy."""
     for config in _by_name(subject, "model"):
         if isinstance(config.model, HuggingFaceModel):
-            yield from _room_to_think(config)
             yield from _weights(f"model {config.model.name}", config.model.path, "model.path")
         elif not isinstance(config.model, ApiModel):
             yield ok(f"model {config.model.name}", "built from its configuration, warm-started and cached")
@@ -41,16 +40,17 @@ def check_scorers(subject: Subject) -> Iterator[Finding]:
             yield from _weights(check, path, "scorer.path")
 
 
-def _room_to_think(config: RunConfig) -> Iterator[Finding]:
+def check_tokens(subject: Subject) -> Iterator[Finding]:
     """A language model at a scale that is made for the tiny policy."""
-    trainer = config.trainer
-    if trainer.max_response_tokens < LEAST_TOKENS or config.env.prompt == "compact":
-        text = (
-            f"at scale={config.scale} it gets {trainer.max_prompt_tokens} + {trainer.max_response_tokens} tokens and the "
-            f"prompt {config.env.prompt!r}, which are the tiny policy's: it can neither read the task nor think"
-        )
-        fix = "scale=paper trainer=local, which gives it instructions, 2,048 + 512 tokens and a learning rate of 1e-6"
-        yield warning(f"model {config.model.name}", text, fix)
+    for config in _by_name(subject, "model"):
+        trainer = config.trainer
+        if isinstance(config.model, HuggingFaceModel) and trainer.max_response_tokens < LEAST_TOKENS:
+            yield warning(
+                f"model {config.model.name}",
+                f"at scale={config.scale} it has {trainer.max_prompt_tokens} + {trainer.max_response_tokens} tokens, "
+                "which are the tiny policy's: it can neither read the task nor think",
+                "scale=paper trainer=local: instructions, 2,048 + 512 tokens and a learning rate of 1e-6",
+            )
 
 
 def _by_name(subject: Subject, section: str) -> list[RunConfig]:

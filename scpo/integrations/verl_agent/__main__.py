@@ -71,8 +71,8 @@ def check_packages() -> None:
     missing = [name for name in ("ray", "verl", "agent_system") if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"verl-agent's environment is needed, this one lacks {', '.join(missing)}: activate it and put its checkout on "
-            "PYTHONPATH, as docs/verl.md says under verl-agent"
+            f"verl-agent's environment is needed, this one lacks {', '.join(missing)}: activate it, with its "
+            "checkout on PYTHONPATH, as docs/verl.md says under verl-agent"
         )
 
 

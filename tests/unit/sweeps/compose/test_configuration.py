@@ -172,7 +172,7 @@ BAD = {
         ["method.shaper.alpha=${env.alph}"],
         "method.shaper.alpha: env has no 'alph'\nenv has name, games, ",
     ),
-    "Hydra's own sweep": (["seed=0,1"], "one value a key, or a list in quotes"),
+    "Hydra's own sweep": (["seed=0,1"], "seed=0,1: one value a key here; as an axis of an experiment: python sweep.py"),
     "no value": (["seed"], "'seed' is no override (there is no = in it)"),
     "open bracket": (["seed=[0"], "'seed=[0' is no override"),
 }

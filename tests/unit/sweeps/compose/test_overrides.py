@@ -60,8 +60,8 @@ def test_words_are_experiment_overrides_and_dry_run():
     ("words", "hint"),
     [
         (["experiment=ablation"], r"write \+experiment=ablation"),
-        (["+experiment=ablation", "-m"], "-m: not needed"),
-        (["--multirun", "+experiment=ablation"], "--multirun: not needed"),
+        (["+experiment=ablation", "-m"], "-m: .*: python sweep.py .experiment=ablation$"),
+        (["--multirun", "+experiment=ablation"], "--multirun: .*: python sweep.py .experiment=ablation$"),
         (["method=scpo"], "which experiment"),
         (["+experiment=ablation", "dry_run=maybe"], "true or false"),
     ],

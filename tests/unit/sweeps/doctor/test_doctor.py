@@ -399,3 +399,8 @@ def test_an_experiment_is_looked_at_once_for_each_environment_and_model():
 def test_the_projects_own_root_has_what_the_doctor_reads():
     assert (REPOSITORY / "pyproject.toml").is_file()
     assert (REPOSITORY / "constraints.txt").is_file()
+
+
+def test_a_language_model_with_the_tiny_policys_tokens_is_warned_of(subject):
+    assert_finds(model_files.check_tokens(subject(*LARGE)), "warning", "256 + 8 tokens", "scale=paper trainer=local")
+    assert not list(model_files.check_tokens(subject()))

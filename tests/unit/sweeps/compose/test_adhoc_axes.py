@@ -1,0 +1,65 @@
+import pytest
+
+from scpo.errors import ConfigError
+from sweeps.compose.matrix import expand
+
+ONE_SEED = "seeds=[0]"
+
+
+def thetas(matrix):
+    return [cell.config.method.shaper.theta for cell in matrix.cells]
+
+
+@pytest.mark.parametrize("word", ["method.shaper.theta=0.4,0.5", "method.shaper.theta=[0.4,0.5]"])
+def test_several_values_of_a_key_are_an_axis_named_in_the_table(word):
+    matrix = expand("ablation_monotonicity", [ONE_SEED, word])
+    assert thetas(matrix) == [0.4, 0.5, 0.4, 0.5]
+    assert [cell.row.label for cell in matrix.cells][:2] == [
+        "SCPO (default), theta = 0.4",
+        "SCPO (default), theta = 0.5",
+    ]
+    assert [cell.row.name for cell in matrix.cells][:2] == ["scpo_theta_0_4", "scpo_theta_0_5"]
+    assert "theta0.4" in matrix.cells[0].run_id
+
+
+def test_its_records_are_its_own_and_replace_none_of_the_experiments():
+    matrix = expand("ablation_monotonicity", [ONE_SEED, "method.shaper.theta=0.4,0.5"])
+    assert matrix.experiment.name == "ablation_monotonicity_by_theta"
+    assert matrix.experiment.title.endswith(", by theta")
+
+
+def test_its_runs_are_those_that_other_experiments_have():
+    matrix = expand("one", [ONE_SEED, "method.shaper.theta=0.4,0.6"])
+    sweep = expand("sweep_theta", [ONE_SEED])
+    assert set(matrix.runs) <= set(sweep.runs)
+
+
+def test_choices_and_two_axes_at_once():
+    matrix = expand("one", [ONE_SEED, "scorer=exact,lexical", "method.shaper.alpha=0.5,1.0"])
+    assert [cell.row.label for cell in matrix.cells] == [
+        "scorer = exact, alpha = 0.5", "scorer = exact, alpha = 1.0",
+        "scorer = lexical, alpha = 0.5", "scorer = lexical, alpha = 1.0",
+    ]  # fmt: skip
+
+
+def test_axes_that_the_experiment_has_take_values_in_the_same_way():
+    assert [cell.config.seed for cell in expand("one", ["seeds=0,1"]).cells] == [0, 1]
+
+
+def test_a_key_that_takes_a_list_gets_its_list():
+    matrix = expand("one", [ONE_SEED, "env.step_filter.no_op_observations=[Nothing happens.,Huh]"])
+    assert len(matrix.cells) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["method.shaper.theta=0.4,2"], "method.shaper.theta: got 2"),
+        (["method.shaper.monotonic=true,false"], "row no_monotonicity sets method.shaper.monotonic=false itself"),
+        (["method.shaper.theta=[]"], "an axis needs at least one value"),
+        (["scorer=exact,exat"], "no scorer is called 'exat'; did you mean exact"),
+    ],
+)
+def test_what_no_axis_can_be_is_refused(words, message):
+    with pytest.raises(ConfigError, match=message):
+        expand("ablation_monotonicity", [ONE_SEED, *words])
