@@ -36,7 +36,9 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
     Raises:
         RecordError: A folder is not there, a W&B project cannot be read at all, or no run was found anywhere.
     """
-    folders = options.runs_dir or ([RUNS] if RUNS.is_dir() or not options.wandb else [])
+    folders = options.runs_dir or ([] if options.wandb else [RUNS])
+    if options.wandb and not options.runs_dir and RUNS.is_dir():
+        console.print(f"only W&B is read; {RUNS}/ is here too: --runs-dir {RUNS} adds it")
     missing = [str(folder) for folder in folders if not folder.is_dir()]
     if missing:
         raise RecordError(f"no runs: there is no folder {', '.join(missing)}; {MEND}")

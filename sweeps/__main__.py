@@ -6,6 +6,8 @@
     python -m sweeps cancel <pattern>           stop runs; no sweep starts them again before `retry`
     python -m sweeps retry <pattern>            let runs start again that failed or were cancelled
     python -m sweeps verify ['*']               are the records whole, do they agree
+    python -m sweeps health ['*']               which runs need a look: collapse, spikes, stalls (conf/health.yaml)
+    python -m sweeps sync ['*']                 push what offline runs wrote for Weights & Biases
     python -m sweeps search [<search>]          write a search's summary, winner and plots
     python -m sweeps completion                 shell completion: source <(python -m sweeps completion)
     python -m sweeps doctor [key=value ...]     what would go wrong with these runs, and how to fix it
@@ -25,6 +27,8 @@ from rich.console import Console
 from scpo.errors import ConfigError, ScpoError
 from scpo.tracking import RunFolder
 from sweeps.doctor import examination
+from sweeps.health import add_arguments as health_arguments
+from sweeps.health import show_health
 from sweeps.records import cancellation, verify
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.log_lines import follow
@@ -36,6 +40,7 @@ from sweeps.slurm.observer import Observer
 from sweeps.slurm.scheduler import Slurm
 from sweeps.status import RunStatus, show_statuses, statuses, watch
 from sweeps.terminal import say, say_error
+from sweeps.wandb_sync import sync
 
 RUNS = Path("runs")
 TOP_S = 2.0
@@ -131,6 +136,16 @@ def complete(console: Console, arguments: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
+def health(console: Console, arguments: argparse.Namespace) -> int:
+    """Which runs need a look: the rules of conf/health.yaml, on live and finished runs."""
+    return EXIT_DONE if show_health(console, _chosen(arguments), arguments) else EXIT_FAILED
+
+
+def push(console: Console, arguments: argparse.Namespace) -> int:
+    """Push what offline runs wrote for Weights & Biases."""
+    return EXIT_DONE if sync(console, _chosen(arguments)) else EXIT_FAILED
+
+
 def _each(console: Console, folders: list[RunFolder], act: Callable[[RunFolder], object], done: str) -> int:
     """Do it to every run, whatever it does to the others."""
     code = EXIT_DONE
@@ -162,6 +177,8 @@ def _parser() -> argparse.ArgumentParser:
         ("cancel", cancel, False),
         ("retry", retry, False),
         ("verify", check, True),
+        ("health", health, True),
+        ("sync", push, True),
     ):
         command = commands.add_parser(name, help=run.__doc__)
         patterns = dict(nargs="*", default=["*"]) if everything else dict(nargs="+")
@@ -170,6 +187,7 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
     search_command.add_arguments(commands.add_parser("search", help=search_command.summarise.__doc__))
     examination.add_arguments(commands.add_parser("doctor", help=examination.doctor.__doc__))
+    health_arguments(commands.choices["health"])
     completion = commands.add_parser("completion", help=complete.__doc__)
     completion.add_argument("--word", help="what was typed so far; without it, the script for the shell")
     completion.set_defaults(run=complete)

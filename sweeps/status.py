@@ -16,6 +16,8 @@ from scpo.errors import RecordError
 from scpo.progress import about
 from scpo.tracking import JsonLines, RunFolder, State
 from scpo.tracking.live import SUCCESS, panels
+from scpo.tracking.wandb_run import url_of
+from sweeps.health import remarks_of
 from sweeps.slurm.observer import Observer
 from sweeps.terminal import coloured, wide
 
@@ -49,8 +51,9 @@ def statuses(folders: Iterable[RunFolder], observer: Observer) -> list[RunStatus
 def _status(folder: RunFolder, observer: Observer) -> RunStatus:
     try:
         seen, status = observer.observe(folder), folder.read_status()
-        remarks = [status.reason or "", observer.remark(folder, seen)]
+        remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]
         success, step_s = _progress_of(folder)
+        remarks += [f"{one.level}: {one}" for one in remarks_of(folder, live=seen.state is State.RUNNING)]
     except RecordError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
     running = seen.state is State.RUNNING and step_s is not None

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scpo.schema import MACHINE_SECTIONS, RunConfig
+from scpo.schema import RunConfig
 from scpo.tracking.folder import RunFolder
+from scpo.tracking.wandb_run import init_settings, keep_url
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,11 @@ class WandbMirror:
         finite = {name: float(value) for name, value in values.items() if math.isfinite(value)}
         if self._thread is not None:
             self._tasks.put(lambda: self._run.log(finite, step=step))
+
+    def alert(self, title: str, text: str) -> None:
+        """Queue an alert, which W&B sends by mail or Slack as its user has set it."""
+        if self._thread is not None:
+            self._tasks.put(lambda: self._run.alert(title=title, text=text))
 
     def finish(self, exit_code: int = 0) -> None:
         """Let W&B write what is queued, for at most ``finish_timeout_s``."""
@@ -71,23 +77,19 @@ class WandbMirror:
 
         config = self._config
         self._run = wandb.init(
-            mode=config.wandb.mode,
-            project=config.wandb.project,
-            entity=config.wandb.entity,
-            group=f"{config.env.benchmark}-{config.model.name}-{config.method.name}",
-            id=self._folder.run_id,
-            name=self._folder.run_id,
-            resume="allow",
-            dir=str(self._folder.path),
-            config=config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS)),
+            **init_settings(self._folder, config),
             settings=wandb.Settings(
                 init_timeout=config.wandb.init_timeout_s,
                 silent=True,
                 console="off",  # stdout stays ours
-                disable_git=True,  # provenance.json holds the code's state; nothing of it leaves the machine
+                disable_git=True,  # the commit is in the config, provenance.json holds the rest of the code's state
                 disable_code=True,
                 x_disable_meta=True,
-                x_disable_machine_info=True,
-                x_disable_stats=True,
+                x_disable_machine_info=True,  # system metrics are sent, the machine's names are not
             ),
         )
+        for metric in ("train/*", "val/*", "credit/*", "actor/*"):
+            self._run.define_metric(metric, summary="max,last")
+        keep_url(self._folder, self._run.url, config.wandb.mode)
+        if self._run.url:
+            logger.info("W&B: %s", self._run.url)

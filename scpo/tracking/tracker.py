@@ -4,14 +4,16 @@ import logging
 import socket
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from scpo.errors import RecordError
 from scpo.schema import RunConfig
-from scpo.tracking.folder import RunFolder, now
+from scpo.tracking.folder import RunFolder, StopRequest, now
+from scpo.tracking.health import examine
 from scpo.tracking.jsonlines import JsonLines
 from scpo.tracking.live import StepLines
 from scpo.tracking.mirror import WandbMirror
+from scpo.tracking.states import State
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +33,7 @@ class Tracker:
         self._lines = StepLines(config.trainer.steps) if config.method.kind == "trained" else None
         last = self._metrics.last()
         self._last_step = -1 if last is None else int(last["step"])
+        self._read()
 
     def log(self, step: int, metrics: Mapping[str, float], timing: Mapping[str, float]) -> None:
         """Record a finished step. On return it is on disk; W&B gets it when it can."""
@@ -45,6 +48,8 @@ class Tracker:
         if self.folder.status.exists():
             self.folder.update_status(step=step)
         self._mirror.log(step, {**metrics, **timing})
+        self._records.append({"step": step, **metrics})
+        self._look_at_health()
         if self._lines:
             logger.info("%s", self._lines.line(step, metrics))
 
@@ -54,6 +59,23 @@ class Tracker:
         self._timing.truncate_after(step)
         last = self._metrics.last()
         self._last_step = -1 if last is None else int(last["step"])
+        self._read()
+
+    def _read(self) -> None:
+        """What the rules of health look at, and what they have said of it before."""
+        self._records: list[Mapping[str, Any]] = list(self._metrics.records())
+        self._said = {(remark.rule, remark.text.partition(" ")[0]) for remark in examine(self._records)}
+
+    def _look_at_health(self) -> None:
+        """Say what the rules of conf/health.yaml find, each once; a rule with ``level: stop`` ends the run."""
+        for remark in examine(self._records):
+            if (remark.rule, remark.text.partition(" ")[0]) in self._said:
+                continue
+            self._said.add((remark.rule, remark.text.partition(" ")[0]))
+            logger.warning("health: %s", remark)
+            self._mirror.alert(f"{self.folder.run_id}: {remark.rule}", str(remark))
+            if remark.level == "stop":
+                self.folder.request_stop(StopRequest(state=State.CANCELLED, reason=f"health rule {remark}"))
 
     def close(self, failed: bool = False) -> None:
         """Close the logs and let W&B finish, within its time limit."""

@@ -19,7 +19,7 @@ from sweeps.search.plan import Plan, make_plan
 from sweeps.search.study import Study, read_trials
 from sweeps.slurm.launcher import Cluster
 from sweeps.slurm.scheduler import Slurm
-from sweeps.slurm.submission import call_sbatch, sbatch_text
+from sweeps.slurm.submission import call_sbatch
 from sweeps.terminal import say
 
 NEEDED = ("optuna", "matplotlib", "sklearn", "scipy")
@@ -31,7 +31,6 @@ def command(console: Console, request: Request, train_script: Path) -> int:
     plan = make_plan(request.name, request.overrides)
     if request.dry_run:
         search_messages.preview(console, plan)
-        _preview_jobs(console, plan)
         return EXIT_DONE
     search_folder.write_plan(plan)
     study = Study(plan)
@@ -49,15 +48,6 @@ def command(console: Console, request: Request, train_script: Path) -> int:
         console.print(f"{len(elsewhere)} trials are another driver's.")
         return EXIT_ELSEWHERE
     return EXIT_DONE if any(trial.state.name == "COMPLETE" for trial in study.trials()) else EXIT_FAILED
-
-
-def _preview_jobs(console: Console, plan: Plan) -> None:
-    """What sbatch would read for the runs of one trial; on this machine nothing."""
-    launcher, default = plan.base.launcher, plan.default()
-    if isinstance(launcher, SlurmLauncher) and default is not None:
-        cluster = Cluster(launcher, Path(plan.base.machine.runs_dir), Slurm(), call_sbatch)
-        for submission in cluster.planned(plan.runs(default)):
-            say(console, f"\neach trial is {len(submission.runs)} jobs; sbatch would read:\n{sbatch_text(submission)}")
 
 
 def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:

@@ -58,7 +58,9 @@ def opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> No
         say(console, line)
     if plan.scale != "paper":
         seconds = PastTimes(Path(plan.base.machine.runs_dir)).seconds(plan.base)
-        told = f"{about(seconds * len(runs))} of one slot, as runs of their kind took on this machine" if seconds else ""
+        told = (
+            f"{about(seconds * len(runs))} of one slot, as runs of their kind took on this machine" if seconds else ""
+        )
         say(console, f"time of all {len(runs)} runs: {told or 'unknown, none of their kind was finished here yet'}")
     if trials:
         say(console, f"so far: {counts(trials)}")

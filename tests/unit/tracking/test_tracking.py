@@ -160,6 +160,13 @@ class FakeRun:
 
     def __init__(self, fail_on=None):
         self.fail_on, self.logged, self.finished = fail_on, [], None
+        self.url, self.summaries, self.alerts = "https://wandb.example/run", {}, []
+
+    def define_metric(self, name, summary):
+        self.summaries[name] = summary
+
+    def alert(self, title, text):
+        self.alerts.append(title)
 
     def log(self, values, step):
         if self.fail_on == "log":
@@ -182,13 +189,14 @@ def fake_wandb(monkeypatch):
 
 def test_the_mirror_sends_steps_id_group_and_config(folder, fake_wandb):
     run, called = FakeRun(), {}
+    folder.path.mkdir(parents=True)
     fake_wandb(lambda **kwargs: called.update(kwargs) or run)
     mirror = WandbMirror(folder, mirrored())
     mirror.log(5, {"a": 1.0, "b": float("nan")})
     mirror.finish()
     assert run.logged == [(5, {"a": 1.0})]
     assert run.finished == 0
-    assert (called["id"], called["resume"], called["group"]) == (folder.run_id, "allow", "alfworld-tiny-scpo")
+    assert (called["id"], called["resume"], called["group"]) == (folder.run_id, "allow", "run")
     assert "machine" not in called["config"]
 
 

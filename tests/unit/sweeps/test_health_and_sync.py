@@ -1,0 +1,49 @@
+import io
+from argparse import Namespace
+
+from rich.console import Console
+
+from scpo.tracking import JsonLines
+from scpo.tracking.health import RULES
+from sweeps import wandb_sync
+from sweeps.health import show_health
+from tests.support import fake_runs as fake
+
+
+def shown(call, *arguments):
+    out = io.StringIO()
+    return call(Console(file=out, width=300), *arguments), out.getvalue()
+
+
+def log(folder, metric, values):
+    for step, value in enumerate(values):
+        JsonLines(folder.metrics).append({"step": step, metric: value})
+
+
+def test_rules_are_replayed_on_finished_runs(tmp_path):
+    ill, well = (fake.make_run(tmp_path, f"seed={seed}") for seed in range(2))
+    log(ill, "actor/entropy", [3.0, 0.01, 0.01, 0.01])
+    log(well, "actor/entropy", [3.0, 2.0, 2.0])
+    fine, said = shown(show_health, [ill, well], Namespace(rules=RULES, json=False))
+    assert not fine
+    assert f"{ill.run_id}: warn: entropy_collapsed at step 3" in said
+    assert "2 runs looked at, 1 with remarks" in said
+    assert shown(show_health, [well], Namespace(rules=RULES, json=False))[0]
+
+
+def test_each_offline_folder_is_pushed_once(tmp_path):
+    folder = fake.make_run(tmp_path)
+    for name in ("1", "2", "3"):
+        (folder.path / "wandb" / f"offline-run-{name}").mkdir(parents=True)
+    (folder.path / "wandb" / "offline-run-1" / "x.wandb.synced").touch()
+    pushed = []
+
+    def push(path):
+        pushed.append(path.name)
+        return path.name != "offline-run-3", "no server" if path.name == "offline-run-3" else "done"
+
+    worked, said = shown(wandb_sync.sync, [folder], push)
+    assert pushed == ["offline-run-2", "offline-run-3"]
+    assert not worked
+    assert "error: " in said
+    assert "3 offline folders, 1 could not be synced" in said
