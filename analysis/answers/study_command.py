@@ -7,6 +7,7 @@ import matplotlib as mpl
 from rich.console import Console
 from rich.markup import escape
 
+from analysis.answers.claims_block import with_claims
 from analysis.answers.document import page, picture_files, summary
 from analysis.build import builders
 from analysis.missing import MissingRunsError
@@ -18,7 +19,7 @@ from scpo.errors import RecordError
 from scpo.tracking.atomic import write_bytes
 
 SCALE = "study"
-RUNS, ARCHIVE, PAGE = Path("runs"), Path("docs/study"), Path("docs/study.md")
+RUNS, ARCHIVE, PAGE, CLAIMS = Path("runs"), Path("docs/study"), Path("docs/study.md"), Path("REPRODUCTION.md")
 NOT_OF_THE_STUDY = ("demo",)  # its panels and steps are smaller
 
 
@@ -29,6 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--archive", type=Path, default=ARCHIVE, help=f"its files and pictures (default: {ARCHIVE})")
     parser.add_argument("--page", type=Path, default=PAGE, help=f"the page (default: {PAGE})")
+    parser.add_argument("--claims", type=Path, help=f"document with the table of claims (with {PAGE}: {CLAIMS})")
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
@@ -41,9 +43,13 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if missing := [str(folder) for folder in folders if not folder.is_dir()]:
         raise RecordError(f"no runs: there is no folder {', '.join(missing)}; make some with `make study-quick`")
     merge([*folders, *([options.archive] if is_archive(options.archive) else [])], options.archive)
-    data = collect(options.archive).at_scale(SCALE)
+    whole = collect(options.archive)
+    data = whole.at_scale(SCALE)
     figures = _draw(data, options.archive)
     write_bytes(options.page, page(data, figures).encode(), readable=True)
+    document = options.claims or (CLAIMS if options.page == PAGE else None)
+    if document:
+        write_bytes(document, with_claims(document.read_text(), whole).encode(), readable=True)
     console.print(f"{len(data.by_id)} runs in {escape(str(options.archive))}; the page is {escape(str(options.page))}")
     console.print(summary(data), markup=False)
     return 0

@@ -1,0 +1,47 @@
+"""The paper's numbered claims with what runs of one scale say of each: agrees, disagrees, undecided, not run."""
+
+from analysis.claims import ELSEWHERE, NOT_RUN, Claim, verdict
+from analysis.families import with_note
+from analysis.missing import missing_runs
+from analysis.paper_claims import claims
+from analysis.seed_statistics import Summary
+from analysis.sources.collect import Collected
+from analysis.table import NONE, Block, Number, Table, difference
+
+CAPTION = (
+    "The paper's numbered claims. “Measured”: mean over seeds, differences paired by seed, with the 95 % Student "
+    "interval{units}. {reading}"
+)
+UNITS = ", after the last training step where nothing else is said"
+READING = {
+    True: "Agrees: the interval includes the printed number and not the null (no difference), or lies on the claimed "
+    "side of both; disagrees: it includes the null and not the number, or lies on the other side; undecided: it "
+    "includes both. The printed numbers' own spread over three seeds is not counted.",
+    False: "At this scale the model is another one, so only the sign can be held against the paper: agrees or "
+    "disagrees where the interval excludes the null, undecided where it includes it; – where only the paper's own "
+    "model or machine can tell.",
+}
+
+
+def build(data: Collected) -> Table:
+    """All claims at one scale; MissingRunsError if no run has finished."""
+    if not any(row.finished for part in data.sections for row in part.rows):
+        raise missing_runs("finished runs", data.sections, "main_table", "ablation")
+    scale = data.scales[0]
+    lines = [_line(claim, claim.summary(data) if claim.tested_at(scale) else None, scale) for claim in claims()]
+    return Table(
+        words=("Claim", "Place", "Printed", "Seeds", "Verdict"),
+        numbers=("Measured",),
+        blocks=(Block(f"{scale} scale", tuple(lines)),),
+        caption=with_note(CAPTION.format(units=UNITS, reading=READING[scale == "paper"]), scale),
+        label=f"tab:claims-{scale}",
+    )
+
+
+def _line(claim: Claim, found: Summary | None, scale: str) -> tuple[str | Number, ...]:
+    if found is None:
+        return (claim.text, claim.place, claim.printed, "", ELSEWHERE, NONE)
+    seeds = str(found.n) if found.n else ""
+    said = verdict(claim, found, scale)
+    shown = NONE if said == NOT_RUN else difference(found, claim.factor, claim.digits)
+    return (claim.text, claim.place, claim.printed, seeds, said, shown)
