@@ -12,6 +12,7 @@ CAPTION = (
     "The paper's numbered claims. “Measured”: mean over seeds, differences paired by seed, with the 95 % Student "
     "interval{units}. {reading}"
 )
+WIDTHS = (0.36, 0.16, 0.14, 0.05, 0.1)
 UNITS = ", after the last training step where nothing else is said"
 READING = {
     True: "Agrees: the interval includes the printed number and not the null (no difference), or lies on the claimed "
@@ -35,6 +36,7 @@ def build(data: Collected) -> Table:
         blocks=(Block(f"{scale} scale", tuple(lines)),),
         caption=with_note(CAPTION.format(units=UNITS, reading=READING[scale == "paper"]), scale),
         label=f"tab:claims-{scale}",
+        widths=WIDTHS,
     )
 
 
