@@ -4,7 +4,7 @@ $(error GNU make 3.81 or newer is needed, this is $(MAKE_VERSION): install a new
 endif
 DEMO ?= +experiment=demo scale=study
 # What `make study` runs, in this order: what was named first, then the rest.
-STUDY ?= main_table ablation controls ablation_scorer singletons sweep_alpha group_size hosts further_methods
+STUDY ?= main_table ablation controls ablation_scorer singletons sweep_alpha group_size hosts reference_buffer further_methods
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
@@ -97,12 +97,14 @@ lint: setup ## style, types and layers
 # Shell: each of the study's experiments, with the overrides $(1); those that are finished take a second.
 run_study = for name in $(STUDY); do $(BIN)/python sweep.py +experiment=$$name scale=study $(1) || exit 1; done
 
+THREE_SEEDS := 'seeds=[0,1,2]'
+
 study: setup ## the laptop study: 20 paired seeds of every row, then docs/study.md (hours; Ctrl-C stops, it goes on from there)
 	@$(call run_study,)
 	$(BIN)/python -m analysis study
 
 study-quick: setup ## the same with three seeds, into paper_figures/study_quick
-	@$(call run_study,'seeds=[0,1,2]')
+	@$(call run_study,$(THREE_SEEDS))
 	$(BIN)/python -m analysis study --archive paper_figures/study_quick --page paper_figures/study_quick/study.md
 
 figures: setup ## every table and figure, from the runs in runs/

@@ -61,6 +61,11 @@ QUESTIONS = (
         "group_size",
     ),
     Question(
+        "Do references from earlier training steps help, where every sibling fails?",
+        (("scpo_buffer", "scpo"), ("scpo_buffer_10", "scpo_buffer")),
+        "reference_buffer",
+    ),
+    Question(
         "Does it help other hosts?",
         (("scpo_gigpo", "gigpo"), ("scpo_hgpo", "hgpo"), ("scpo_g2po", "g2po")),
         "hosts",

@@ -1,14 +1,18 @@
 """``python -m analysis study``: runs become an archive, the archive a page; again from the archive alone."""
 
+import re
 import shutil
+import subprocess
 
 import pytest
 
 from analysis.__main__ import main
 from analysis.answers.document import page
+from analysis.answers.questions import QUESTIONS
 from analysis.answers.study_command import ARCHIVE, PAGE
 from analysis.sources.archive import is_archive
 from analysis.sources.collect import collect
+from sweeps.compose.overrides import options
 from tests.support.run_records import ROOT
 from tests.support.sketches import sketch
 from tests.support.study_runs import rising, write_study, write_study_run
@@ -76,6 +80,20 @@ def test_no_run_of_the_study_is_one_line(tmp_path, capsys):
     assert "make study-quick" in capsys.readouterr().out
     assert command(tmp_path, tmp_path / "nowhere") == 1
     assert "there is no folder" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make: install it")
+def test_make_runs_each_experiment_of_the_study_with_its_seeds():
+    printed = [
+        subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for target in ("study", "study-quick")
+    ]
+    assert all("for name in main_table ablation controls" in text for text in printed)
+    assert "sweep.py +experiment=$name scale=study  || exit 1" in printed[0]
+    assert "sweep.py +experiment=$name scale=study 'seeds=[0,1,2]' || exit 1" in printed[1]
+    experiments = re.search(r"for name in ([a-z_ ]+);", printed[0])[1].split()
+    assert set(experiments) <= set(options("experiment"))
+    assert {question.experiment for question in QUESTIONS} <= set(experiments)
 
 
 @pytest.mark.skipif(not is_archive(ROOT / ARCHIVE), reason="needs docs/study: python -m analysis study")
