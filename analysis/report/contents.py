@@ -2,21 +2,23 @@
 
 import base64
 import csv
+import fnmatch
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from analysis.build import Output, Report
 from analysis.families import NOTES, PANELS, panel_order, success_metric
 from analysis.looks import Look, look, looks
-from analysis.report.groups import GroupSample, sample_groups
+from analysis.report.groups import GroupSample, most_telling, sample_groups
 from analysis.rows import Row, Section
 from analysis.seed_statistics import Series
 from analysis.sources.collect import Collected
 from analysis.style import PNG_DPI
 from analysis.table import NONE, Number, Table
+from scpo.tracking.health import examine, read_rules
 
 MEGABYTE = 1_000_000
 CURVE_BYTES = 4 * MEGABYTE
@@ -51,13 +53,29 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
         "columns": _columns(data),
         "curves": curves,
         "points": points,
-        "tables": [_table(output.name, output.made) for output in built.outputs if isinstance(output.made, Table)],
+        "tables": [_table(output, output.made) for output in built.outputs if isinstance(output.made, Table)],
         "figures": [_figure(output) for output in built.outputs if not isinstance(output.made, Table)],
         "missing": [{"name": one.name, "reason": one.reason, "remedy": one.remedy} for one in built.failures],
         "problems": [{"path": one.path, "reason": one.reason} for one in (*built.problems, *sample.problems)],
         "unfinished": list(built.unfinished),
         "groups": _groups(data, sample),
+        "telling": most_telling(sample),
+        "health": list(_health(data)),
     }
+
+
+def _health(data: Collected) -> Iterator[dict[str, str]]:
+    """What the rules of conf/health.yaml say of each run, from the metrics that they read."""
+    rules = read_rules()
+    patterns = [rule.metric for rule in rules.values() if hasattr(rule, "metric")]
+    for run in data.by_id:
+        lines: dict[int, dict[str, Any]] = {}
+        for name in data.metric_names(run):
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+                series = data.series(run, name)
+                for step, value in zip(series.steps, series.values, strict=True):
+                    lines.setdefault(int(step), {"step": int(step)})[name] = value
+        yield from ({"run": run, "text": str(one)} for one in examine([lines[step] for step in sorted(lines)], rules))
 
 
 def _runs(data: Collected) -> list[dict[str, Any]]:
@@ -145,9 +163,11 @@ def _short(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.4g}")
 
 
-def _table(name: str, table: Table) -> dict[str, Any]:
+def _table(output: Output, table: Table) -> dict[str, Any]:
+    latex = next((path for path in output.files if path.suffix == ".tex"), None)
     return {
-        "name": name,
+        "name": output.name,
+        "latex": latex and latex.read_text(encoding="utf-8"),
         "caption": table.caption,
         "words": list(table.words),
         "numbers": list(table.numbers),

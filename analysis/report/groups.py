@@ -49,6 +49,26 @@ def sample_groups(data: Collected, limit: int) -> GroupSample:
     return GroupSample(ordered, shown, sum(map(len, files.values())), tuple(problems))
 
 
+def most_telling(sample: GroupSample) -> dict[str, str] | None:
+    """The credited step whose advantage its credit moved most, as an address of the inspector; None: none moved."""
+    best, place = 0.0, None
+    for run, record, group in _groups_of(sample):
+        steps = group["steps"]
+        for row, credit in enumerate(steps["credit"]):
+            moved = abs(steps["advantage"][row] - steps["unshaped_advantage"][row])
+            if credit > 0 and moved > best:
+                where = {"run": run, "step": str(record["step"]), "group": str(group["group"])}
+                of_step = {"sibling": str(steps["trajectory"][row]), "at": f"f{steps['step'][row]}"}
+                best, place = moved, where | of_step
+    return place
+
+
+def _groups_of(sample: GroupSample) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    for run, records in sample.steps.items():
+        for record in records:
+            yield from ((run, record, group) for group in record["groups"])
+
+
 def _taking_turns(files: Mapping[str, Sequence[Path]]) -> Iterator[tuple[str, Path]]:
     runs = [list(files)[k] for k in _ends_and_middles(len(files))]
     turns = [[(run, files[run][k]) for k in _ends_and_middles(len(files[run]))] for run in runs]

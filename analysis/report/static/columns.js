@@ -111,5 +111,5 @@ function stepCard(step, side, click) {
 function returnLine(step) {
   const change =
     step.credit > 0 ? `return ${fixed(step.before)} → ${fixed(step.after)}` : `return ${fixed(step.after)}`;
-  return isMoved(step) ? `${change} · advantage ${signed(step.advantage - step.unshaped)}` : change;
+  return isMoved(step) ? `${change} · advantage changed by ${signed(step.advantage - step.unshaped)}` : change;
 }

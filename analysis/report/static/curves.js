@@ -19,6 +19,10 @@ class CurvesView {
       this.first,
     );
     this.legend = element('div', { class: 'legend', role: 'group', 'aria-label': 'Rows shown' });
+    this.names = []; // of the rows that there are now
+    const all = element('button', { type: 'button', click: () => this.tick(this.names) }, 'all');
+    const none = element('button', { type: 'button', click: () => this.tick([]) }, 'none');
+    this.ticks = element('div', { class: 'buttons ticks' }, all, none);
     this.chart = new Chart();
     const bar = element('div', { class: 'bar' }, labelled('Metric', this.metric));
     const explained = element(
@@ -27,7 +31,7 @@ class CurvesView {
       "Thin lines are runs, thick ones the mean over a row's seeds at the steps that all of them have, bands ± one " +
         `standard deviation. At most ${data.points} points of a curve are kept.`,
     );
-    const parts = [this.filters.node, bar, notes(data), this.legend, this.chart.node, explained];
+    const parts = [this.filters.node, bar, notes(data), this.ticks, this.legend, this.chart.node, explained];
     this.node = element('section', {}, parts);
   }
 
@@ -37,12 +41,18 @@ class CurvesView {
     const metric = this.metrics.includes(state.metric) ? state.metric : this.first;
     this.metric.value = metric;
     const rows = curveRows(this.data, filteredRuns(this.data, state), metric);
+    this.names = rows.map((row) => row.name);
     refill(
       this.legend,
       rows.map((row) => this.legendEntry(row)),
     );
     const visible = rows.filter((row) => !this.hidden.has(row.name));
     this.chart.show(visible, metric);
+  }
+
+  tick(names) {
+    this.hidden = new Set(this.names.filter((name) => !names.includes(name)));
+    this.update(this.state);
   }
 
   legendEntry(row) {
@@ -56,7 +66,9 @@ class CurvesView {
     const look = { stroke: colour, style: { stroke: paint }, 'stroke-width': 2.5, 'stroke-dasharray': dash };
     const line = drawn('line', { x1: 0, x2: 30, y1: 5, y2: 5, ...look });
     const sample = drawn('svg', { width: 30, height: 10, 'aria-hidden': 'true' }, line);
-    return element('label', {}, box, sample, `${row.name} (${row.runs.length})`);
+    const label = element('label', {}, box, sample, `${row.name} (${row.runs.length})`);
+    const only = { type: 'button', class: 'only', title: `only ${row.name}`, click: () => this.tick([row.name]) };
+    return element('span', { class: 'entry' }, label, element('button', only, 'only'));
   }
 }
 

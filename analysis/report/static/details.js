@@ -70,7 +70,8 @@ function peersTable(step) {
     change(one.before, one.after),
     change(one.unshaped, one.advantage),
   ];
-  const shown = step.peers.slice(0, MOST_PEERS);
+  const first = step.peers.slice(0, MOST_PEERS);
+  const shown = first.includes(step) ? first : [...first.slice(0, -1), step]; // the chosen one is never hidden
   const rest = step.peers.length - shown.length;
   const head = ['sibling', 'step', 'return', 'advantage'];
   const table = simpleTable(head, shown.map(row), { class: 'peers', words: 2, self: shown.indexOf(step) });

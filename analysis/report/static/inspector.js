@@ -25,9 +25,11 @@ class Inspector {
     this.heatmap = new Heatmap((time) => go({ at: `f${time}` }, true));
     this.details = new Details();
     this.summary = element('div', { class: 'summary' });
+    this.amiss = element('div', { class: 'amiss', role: 'status' });
+    this.telling = data.telling;
     this.split = element('div', { class: 'split' }, this.columns.node, this.heatmap.node, this.details.node);
     this.help = keyHelp();
-    const parts = this.runs.length ? [this.bar(), this.summary, this.split, this.help] : withoutGroups();
+    const parts = this.runs.length ? [this.bar(), this.amiss, this.summary, this.split, this.help] : withoutGroups();
     this.node = element('section', { class: 'inspector' }, parts, sampledNote(data.groups));
   }
 
@@ -63,10 +65,18 @@ class Inspector {
 
   update(state) {
     if (!this.runs.length) return;
+    const telling = state.run ? {} : this.telling || {};
+    state = { ...telling, ...state };
     const run = this.runs.includes(state.run) ? state.run : this.runs[0];
     const steps = this.groups.runs[run];
     const step = steps.find((one) => String(one.step) === state.step) || firstWithGroups(steps);
     const record = step.groups.find((one) => String(one.group) === state.group) || step.groups[0];
+    const unknown = [
+      ['run', run],
+      ['step', String(step.step)],
+      ['group', String(record?.group)],
+    ].filter(([name, shown]) => state[name] && state[name] !== shown);
+    refill(this.amiss, unknown.map(([name, shown]) => notHere(name, state[name], shown)));
     const { selects } = this;
     const runs = this.runs.map((one) => [one, one]);
     choose(selects.run, runs, run);
@@ -101,10 +111,19 @@ class Inspector {
       this.heatmap.show(group, match);
     }
     const at = state.at ? readPlace(state.at, group, match) : firstCredited(match);
+    if (!this.node.hidden) this.keepAddress({ run, step: step.step, group: record.group, sibling: match.trajectory });
     this.now.at = at;
     this.columns.choose(at, Boolean(state.at));
     this.heatmap.choose(at);
     this.details.show(group, match, at);
+  }
+
+  // The address names what is shown, so that it can be sent to somebody, whatever this page opens on.
+  keepAddress(shown) {
+    const next = link({ view: 'inspector', ...readState(), ...shown });
+    if (next === location.hash) return;
+    history.replaceState(history.state, '', next);
+    drawnHash = next;
   }
 
   // Whether the key meant something.
@@ -192,6 +211,11 @@ function readPlace(text, group, match) {
   const [, side, digits] = /^([rf])(\d+)$/.exec(text) || [];
   const time = Number(digits);
   return side && time < stepsOf({ group, match }, side).length ? { side, time } : null;
+}
+
+function notHere(name, wanted, shown) {
+  const text = `The address asks for ${name} ${wanted}, which this page does not have; shown is ${name} ${shown}.`;
+  return element('p', { class: 'note' }, text);
 }
 
 function stepLine(step) {

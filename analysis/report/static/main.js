@@ -22,6 +22,7 @@ function go(changes, small = false) {
 }
 
 const views = {
+  overview: overviewView(data),
   inspector: new Inspector(data, go),
   runs: new RunsView(data, go),
   curves: new CurvesView(data, go),
@@ -32,7 +33,7 @@ const views = {
 function shownView() {
   const { view } = readState();
   if (Object.hasOwn(views, view)) return view;
-  return data.groups.shown ? 'inspector' : 'runs';
+  return 'overview';
 }
 
 let drawnHash = null;

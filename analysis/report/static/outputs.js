@@ -37,7 +37,24 @@ function outputTable(table) {
       element('table', {}, element('thead', {}, element('tr', {}, head)), bodies),
     ),
     element('figcaption', {}, table.caption),
+    table.latex ? copyButton(table.latex) : null,
   );
+}
+
+// Where the clipboard is refused, the text is shown to be copied by hand.
+function copyButton(latex) {
+  const text = element('textarea', { readonly: true, hidden: true, rows: 8, 'aria-label': 'LaTeX of the table' }, latex);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(latex);
+      button.textContent = 'copied';
+    } catch {
+      text.hidden = false;
+      text.select();
+    }
+  };
+  const button = element('button', { type: 'button', class: 'copy', click: copy }, 'Copy LaTeX');
+  return [button, text];
 }
 
 function tableCell(cell) {
