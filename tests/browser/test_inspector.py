@@ -140,7 +140,7 @@ def test_the_help_opens_lists_the_keys_and_closes(group):
 
 
 def test_braces_go_through_the_sampled_groups_of_all_steps_and_runs(open_page, reports):
-    page = open_page()
+    page = open_page(f"view=inspector&run={reports.runs[0]}")
     seen = []
     while (
         place := tuple(page.locator(f"[name={name}]").input_value() for name in ("run", "step", "group"))
@@ -164,7 +164,8 @@ def test_choosing_a_run_step_group_or_sibling_shows_it_and_writes_the_address(op
     assert f"sibling {last}" in page.locator(".columns h3").nth(1).inner_text()
     page.locator("[name=run]").select_option(reports.runs[1])
     page.wait_for_function("document.querySelector('[name=step]').options.length === 1")
-    assert not state(page).get("sibling")
+    shown = page.locator("[name=sibling]").input_value()
+    assert state(page)["sibling"] == shown  # of the new run: the address names what is shown
 
 
 def test_buttons_move_between_siblings(group):
@@ -188,10 +189,31 @@ def test_a_link_leads_to_the_step_and_back_leads_away_from_the_group(open_page, 
 
 
 @pytest.mark.parametrize(
-    "hash_", ["view=inspector&run=gone&step=77&group=x&sibling=9&at=f99", "view=nowhere", "%%%", "at=r"]
+    "hash_", ["view=inspector&run=gone&step=77&group=x&sibling=9&at=f99", "view=inspector", "view=inspector&at=r"]
 )
 def test_a_link_to_what_is_not_there_shows_something_that_is(hash_, open_page):
-    assert open_page(hash_).locator(".columns .step").count() > 2
+    page = open_page(hash_)
+    assert page.locator(".columns .step").count() > 2
+    if "gone" in hash_:
+        assert "asks for run gone, which this page does not have" in page.locator(".amiss").inner_text()
+
+
+@pytest.mark.parametrize("hash_", ["", "view=nowhere", "%%%"])
+def test_an_address_without_a_view_opens_the_overview(hash_, open_page):
+    page = open_page(hash_)
+    assert page.locator("[aria-current=page]").inner_text() == "Overview"
+    assert page.locator(".overview figure table").count() == 1
+
+
+def test_the_inspector_opens_on_the_most_telling_step_and_its_address_names_it(open_page, reports):
+    page = open_page()
+    page.get_by_role("link", name="The most telling step here").click()
+    assert state(page).keys() == {"view", "run", "step", "group", "sibling", "at"}
+    direct = open_page("view=inspector")
+    assert {name: state(direct)[name] for name in ("run", "step", "group", "sibling")} == {
+        name: state(page)[name] for name in ("run", "step", "group", "sibling")
+    }
+    assert "advantage changed by" in page.locator(".step.credited, .step.chosen").first.inner_text()
 
 
 def test_clicking_a_step_chooses_it_and_lights_its_partner(group):
@@ -226,9 +248,10 @@ def test_a_page_too_small_for_all_groups_says_so(open_page):
     )
 
 
-def test_without_groups_the_page_opens_on_its_runs_and_says_where_groups_come_from(open_page):
+def test_without_groups_the_overview_names_no_step_and_the_inspector_says_where_groups_come_from(open_page):
     page = open_page(name="bare")
-    assert page.locator("[aria-current=page]").inner_text() == "Runs"
+    assert page.locator("[aria-current=page]").inner_text() == "Overview"
+    assert page.get_by_role("link", name="The most telling step here").count() == 0
     page.get_by_role("link", name="Credit inspector").click()
     assert "No run here has recorded groups" in page.inner_text("main")
     page.keyboard.press("ArrowDown")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-VIEWS = ("inspector", "runs", "curves", "tables", "figures")
+VIEWS = ("overview", "inspector", "runs", "curves", "tables", "figures")
 SIZES = {"laptop": (1366, 768), "phone": (390, 844)}
 
 
@@ -135,7 +135,7 @@ def test_dark_mode_is_dark_and_its_text_light(open_page):
 
 
 def test_print_shows_the_group_and_no_controls_even_in_dark_mode(open_page, reports):
-    page = open_page(color_scheme="dark")
+    page = open_page(f"view=inspector&run={reports.runs[0]}", color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     assert page.locator("select:visible, button:visible, input:visible").count() == 0
     assert page.locator(".printed").inner_text().startswith(f"Run {reports.runs[0]}, training step 1")
@@ -201,3 +201,26 @@ def test_screenshots(view, open_page, tmp_path):
     page = open_page(f"view={view}", width=794, height=1123)
     page.emulate_media(media="print")
     page.screenshot(path=folder / f"{view}_print.png", full_page=True)
+
+
+def test_curves_are_ticked_all_none_or_one_alone(open_page):
+    page = open_page("view=curves")
+    ticked = page.locator(".legend input:checked")
+    assert ticked.count() == 2
+    page.get_by_role("button", name="none", exact=True).click()
+    assert ticked.count() == 0
+    page.locator(".legend .only").nth(1).click()
+    assert ticked.count() == 1
+    assert page.locator(".legend input").nth(1).is_checked()
+    page.get_by_role("button", name="all", exact=True).click()
+    assert ticked.count() == 2
+
+
+def test_a_tables_latex_is_copied_or_shown(open_page):
+    page = open_page("view=tables")
+    page.get_by_role("button", name="Copy LaTeX").first.click()
+    page.wait_for_function(
+        "() => document.querySelector('#tab_ablation_mini .copy').textContent === 'copied'"
+        " || !document.querySelector('#tab_ablation_mini textarea').hidden"
+    )
+    assert "\\begin{tabular" in page.locator("#tab_ablation_mini textarea").text_content()

@@ -3,12 +3,12 @@
 function tablesView(data) {
   return {
     title: 'Tables',
-    node: element('section', {}, data.tables.map(outputTable), missing(data, 'tab_', data.tables)),
+    node: element('section', {}, data.tables.map((table) => outputTable(table)), missing(data, 'tab_', data.tables)),
     update() {},
   };
 }
 
-function outputTable(table) {
+function outputTable(table, id = table.name) {
   const head = [
     ...table.words.map((name) => element('th', { scope: 'col' }, name)),
     ...table.numbers.map((name) => element('th', { scope: 'col', class: 'number' }, name)),
@@ -29,8 +29,8 @@ function outputTable(table) {
   );
   return element(
     'figure',
-    { id: table.name },
-    element('h2', {}, table.name),
+    { id: id || null },
+    heading(table.caption, table.name),
     element(
       'div',
       { class: 'wide', tabindex: '0' },
@@ -57,6 +57,12 @@ function copyButton(latex) {
   return [button, text];
 }
 
+// What it shows, and the name that its files have.
+function heading(caption, name) {
+  const title = /^[^.:;]{4,90}(?=[.:;])/.exec(caption || '');
+  return element('h2', {}, title ? title[0] : name, title ? element('code', { class: 'name' }, name) : null);
+}
+
 function tableCell(cell) {
   return cell?.best ? element('b', {}, cell.best) : (cell ?? '–');
 }
@@ -74,7 +80,7 @@ function outputFigure({ name, runs, source, width, caption, numbers }) {
   return element(
     'figure',
     { id: name },
-    element('h2', {}, name),
+    heading(caption, name),
     element('img', { src: source, alt: `Figure ${name}, drawn from ${runs} runs`, loading: 'lazy', width }),
     element('figcaption', {}, caption ? `${caption} ${drawnFrom}` : drawnFrom),
     numbers ? captionNumbers(numbers) : null,

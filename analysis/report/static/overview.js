@@ -17,7 +17,7 @@ function overviewView(data) {
       ? element('p', {}, element('a', { href: link({ view: 'inspector', ...data.telling }) }, 'The most telling step here'))
       : null,
     element('h2', {}, 'Headline'),
-    table ? outputTable(table) : element('p', {}, 'No table could be built from these runs yet.'),
+    table ? outputTable(table, '') : element('p', {}, 'No table could be built from these runs yet.'),
     notes(data),
     element('h2', {}, 'Who ran what'),
     element('div', { class: 'wide', tabindex: '0' }, whoRan(data)),
