@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,9 +58,9 @@ class TrainedPolicy(Protocol):
         """Write the weights to ``folder/model.safetensors``, and beside them what is needed to use them."""
 
 
-class ValueModel(torch.nn.Module):
+class ValueModel(torch.nn.Module, ABC):
     """A critic's model; called with prompts and responses."""
 
+    @abstractmethod
     def forward(self, prompts: Sequence[Ids], responses: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
         """Values before the response tokens and the mask of those, both (N, L), L the longest response."""
-        raise NotImplementedError
