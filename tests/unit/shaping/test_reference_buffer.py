@@ -51,10 +51,13 @@ def test_a_dump_brings_everything_back_and_goes_on_with_the_same_bytes():
     assert again.find("pan", 5) is None, "the order of successes came back too"
 
 
-DAMAGED = [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b"[1]"), gzip.compress(b'{"a": 1}')]
+DAMAGED = {
+    "empty": b"", "no gzip": b"no gzip", "no JSON": gzip.compress(b"{"), "a list": gzip.compress(b"[1]"),
+    "no reference": gzip.compress(b'{"a": 1}'),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("content", DAMAGED)
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED.keys())
 def test_a_damaged_dump_is_refused(content):
     with pytest.raises(RecordError, match=r"references\.json\.gz of the checkpoint holds no references"):
         ReferenceBuffer(None).load(content)
