@@ -25,13 +25,14 @@ from sweeps import dispatch
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import Request, options, read_request
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_INTERRUPTED
-from sweeps.terminal import say, say_error
+from sweeps.terminal import complaint, replace_what_cannot_be_printed, say, say_error
 
 TRAIN_SCRIPT = Path(__file__).resolve().with_name("train.py")
 
 
 def main(arguments: list[str]) -> int:
     """Answer one command line; returns the exit status."""
+    replace_what_cannot_be_printed()
     console = Console()
     if {"-h", "--help"} & set(arguments):
         say(console, str(__doc__))
@@ -48,8 +49,8 @@ def main(arguments: list[str]) -> int:
 
             return command(console, request, TRAIN_SCRIPT)
         return dispatch.preview(console, request) if request.dry_run else sweep(console, request)
-    except ScpoError as error:
-        say_error(Console(stderr=True), str(error))
+    except (ScpoError, OSError) as error:
+        say_error(Console(stderr=True), complaint(error))
         return EXIT_BAD_CONFIG
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

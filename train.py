@@ -23,6 +23,7 @@ from sweeps.compose.overrides import options, parse_all, replaced
 from sweeps.compose.reflexes import explain_flag
 from sweeps.records import attempt as entry
 from sweeps.records import run_folders as store
+from sweeps.terminal import complaint, replace_what_cannot_be_printed
 
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
@@ -55,6 +56,7 @@ def main() -> int:
     parser.add_argument("--prepare", action="store_true", help="make the run's folder, print it and stop")
     parser.add_argument("--cfg", choices=["job"], help="print the whole configuration, every reference filled in")
     arguments, unknown = parser.parse_known_intermixed_args()
+    replace_what_cannot_be_printed()
     logging.basicConfig(level=logging.INFO, format=entry.LOG_FORMAT)
     try:
         if unknown:
@@ -69,8 +71,8 @@ def main() -> int:
             return entry.EXIT_DONE
         store.check(folder).check_started_here()
         return entry.run(folder, train, arguments.attempt)
-    except ScpoError as error:
-        logging.getLogger("train").error("%s", error)
+    except (ScpoError, OSError) as error:
+        logging.getLogger("train").error("%s", complaint(error))
         return entry.EXIT_BAD_CONFIG
 
 

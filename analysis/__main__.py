@@ -6,6 +6,7 @@
 import argparse
 import logging
 import sys
+from io import TextIOWrapper
 
 from rich.console import Console
 from rich.markup import escape
@@ -21,6 +22,9 @@ from scpo.errors import ConfigError, ScpoError
 def main(arguments: list[str] | None = None) -> int:
     """Entry point; 0 when at least one output was built."""
     options = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # where it knows ASCII only, a letter becomes a question mark
+            stream.reconfigure(errors="replace")
     console = Console(soft_wrap=True, highlight=False)
     logging.basicConfig(format="%(message)s")
     logging.getLogger("analysis").setLevel(logging.INFO)  # where a W&B project was read from

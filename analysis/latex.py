@@ -35,7 +35,8 @@ class Grid:
 
 def escape(text: str) -> str:
     """Plain text as ASCII that pdflatex prints as it is, with no package beside its kernel (2020 or newer)."""
-    latex: str = _ENCODER.unicode_to_latex(unicodedata.normalize("NFC", " ".join(text.split())))
+    printable = "".join(one for one in " ".join(text.split()) if unicodedata.category(one) not in ("Cc", "Cs"))
+    latex: str = _ENCODER.unicode_to_latex(unicodedata.normalize("NFC", printable))
     return latex
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.differences import same_games, told_apart
-from analysis.sources.run_records import ExperimentRecord, PlannedRun, PrimaryComparisons, Problem, Run, is_implied
+from analysis.sources.run_records import ExperimentRecord, Problem, Run, is_implied
 from scpo.tracking import State
+from scpo.tracking.records import PlannedRun, PrimaryComparisons
 
 NOT_APPLICABLE = "n/a"
 DEFAULT = "scpo"
@@ -225,12 +226,13 @@ def _settings(record: ExperimentRecord, runs: Mapping[str, Run]) -> dict[str, st
 
     The usual setting of an experiment is that of most of its rows on a benchmark. A row that has no run in it was
     asked for with a setting of its own and stands beside the others all the same, if it played the same games. Runs
-    that no experiment asked for stand with their equals alone. One that has not started takes the usual setting.
+    that no experiment asked for stand with their equals alone. One that has not started, or is damaged, takes the
+    usual setting.
     """
     found: dict[str, str | None] = {}
     for benchmark in benchmarks(record):
         here = [(row.name, run.id) for row in record.rows for run in row.runs if (run.env, run.model) == benchmark]
-        known = [(row, runs[run]) for row, run in here if run in runs]
+        known = [(row, runs[run]) for row, run in here if run in runs and runs[run].state != State.DAMAGED]
         usual = _usual(known)
         found |= dict.fromkeys((run for _, run in here), usual.setting if usual else None)
         for row, run in known:

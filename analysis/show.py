@@ -5,6 +5,7 @@ It imports no pandas and reads only the metrics that it shows, so that a finishe
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich import box
@@ -15,9 +16,11 @@ from analysis.families import COLUMNS, NOTES, PANELS, panel_order, success_metri
 from analysis.published import ablation
 from analysis.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
 from analysis.seed_statistics import Series, Summary, make_series, summarise
-from analysis.sources.logged_lines import read_metrics
-from analysis.sources.run_records import ExperimentRecord, PlannedRow, Run, read_experiments, read_runs
+from analysis.sources.logged_lines import read_lines
+from analysis.sources.run_records import LOGS, ExperimentRecord, Problem, Run, read_experiments, read_runs
 from scpo.errors import RecordError
+from scpo.tracking import State
+from scpo.tracking.records import PlannedRow
 
 WIDTH = 100
 LONGEST_LABEL = 22
@@ -31,29 +34,37 @@ Metrics = dict[str, dict[str, Series]]  # run -> metric -> series
 
 
 def experiment_table(runs_dir: Path, experiment: str) -> str | None:
-    """The table of one experiment as text; None if ``runs_dir`` has no record of it."""
-    records = [record for record in read_experiments(Path(runs_dir))[0] if record.experiment == experiment]
+    """The table of one experiment as text; None if ``runs_dir`` has no record of it.
+
+    A run that is damaged enters no number; it is named below.
+    """
+    known, problems = read_experiments(Path(runs_dir))
+    records = [record for record in known if record.experiment == experiment]
     if not records:
-        return None
-    runs, _ = read_runs(Path(runs_dir))
+        return "".join(f"left out: {one.path}: {one.reason}\n" for one in problems) or None
+    runs, unreadable = read_runs(Path(runs_dir))
+    metrics, damaged = _read_finished(records, runs)
+    runs |= {one.path: replace(runs[one.path], state=State.DAMAGED) for one in damaged}
     buffer = io.StringIO()
     console = Console(file=buffer, width=WIDTH, color_system=None, highlight=False, emoji=False, markup=False)
     for record in records:
         for env, model in benchmarks(record):
-            _print_benchmark(console, record, runs, (env, model))
+            _print_benchmark(console, record, runs, metrics, (env, model))
         if NOTES[record.scale]:
             console.print(NOTES[record.scale])
         if experiment.startswith("ablation") and any(env == "alfworld" for env, _ in benchmarks(record)):
             _print_published(console, record)
+    members = {run.id for record in records for row in record.rows for run in row.runs}
+    for problem in (*problems, *(one for one in (*unreadable, *damaged) if one.path in members)):
+        console.print(f"left out: {problem.path}: {problem.reason}", soft_wrap=True)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip() + "\n"
 
 
 def _print_benchmark(
-    console: Console, record: ExperimentRecord, runs: Mapping[str, Run], benchmark: tuple[str, str]
+    console: Console, record: ExperimentRecord, runs: Mapping[str, Run], metrics: Metrics, benchmark: tuple[str, str]
 ) -> None:
     rows = record_rows(record, runs, *benchmark)
-    metrics = {run: _read(runs[run]) for row in rows for run in row.finished}
-    logged = {key for known in metrics.values() for key in known}
+    logged = {key for row in rows for run in row.finished for key in metrics[run]}
     panels = panel_order({key.split("/")[1] for key in logged if key.startswith("val/")})
     headings = [f"{panel}\n{PANELS.get(panel, '')}" for panel in panels]
     cells = {row.name: [_before_after(row, success_metric(panel), metrics) for panel in panels] for row in rows}
@@ -69,9 +80,22 @@ def _print_benchmark(
             console.print(f"missing: {row.label}, seed {run.seed}: {run.id} is {run.state}")
 
 
+def _read_finished(records: Iterable[ExperimentRecord], runs: Mapping[str, Run]) -> tuple[Metrics, list[Problem]]:
+    """What the finished runs of these experiments logged, and which of them are damaged."""
+    metrics: Metrics = {}
+    damaged = []
+    planned = {run.id: None for record in records for row in record.rows for run in row.runs}
+    for run in (runs[name] for name in planned if name in runs and runs[name].state == State.DONE):
+        try:
+            metrics[run.id] = _read(run)
+        except RecordError as error:
+            damaged.append(Problem(run.id, str(error)))
+    return metrics, damaged
+
+
 def _read(run: Run) -> dict[str, Series]:
     points: dict[str, list[tuple[int, float]]] = {}
-    for entry in read_metrics(run.folder / "metrics.jsonl"):
+    for entry in read_lines(run, LOGS[:1]):
         for key, value in entry.items():
             if isinstance(value, (int, float)) and (key in CREDIT or (key.startswith("val/") and key.count("/") == 2)):
                 points.setdefault(key, []).append((entry["step"], value))

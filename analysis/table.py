@@ -138,7 +138,7 @@ class Table:
         writer.writerow(["block", *self.words, *(f"{name} {part}" for name in self.numbers for part in parts)])
         for block in self.blocks:
             for row in block.rows:
-                writer.writerow([block.title, *_flat(row, len(parts))])
+                writer.writerow(map(_no_formula, [block.title, *_flat(row, len(parts))]))
         return text.getvalue()
 
     def files(self) -> dict[str, bytes]:
@@ -164,6 +164,17 @@ def _tex_number(number: Number) -> str:
         bounds = escape(f"[{', '.join(number.interval)}]")
         return rf"{mean} {{\scriptsize {bounds}}}"
     return rf"{mean}$_{{\pm {number.std}}}$" if number.std else mean
+
+
+def _no_formula(cell: str | float | None) -> str | float | None:
+    """A spreadsheet takes a text that begins like a formula for one, and would run it; a number stays a number."""
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def _md_row(cells: Iterable[str | Number]) -> str:

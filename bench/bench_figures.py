@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from analysis.build import build_from
 from analysis.sources.collect import collect
 from scpo.schema import FAMILIES
+from scpo.tracking.atomic import write_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 SEEDS = 5
@@ -105,7 +105,7 @@ def config(method: str, *, seed: int, steps: int) -> dict[str, Any]:
 def write_run(folder: Path, made: dict[str, Any], steps: int, metrics: int) -> None:
     """One finished run: ``metrics`` values at every step, validation every five."""
     (folder / "diagnostics").mkdir(parents=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(made))
+    write_yaml(folder / "config.yaml", made, checked=True)
     status = {"state": "DONE", "step": steps, "steps": steps, "commit": "0" * 40}
     (folder / "status.json").write_text(json.dumps(status))
     (folder / "panels.json").write_text("{}")

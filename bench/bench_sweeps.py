@@ -1,4 +1,4 @@
-"""How fast a sweep is described: the paper's whole matrix, and a second call on runs that are all finished.
+"""How fast a sweep is described and looked at: the paper's whole matrix, a second call, `status` and `verify` of 300.
 
     python -m bench.bench_sweeps
 
@@ -17,14 +17,21 @@ from typing import Any
 
 from rich.console import Console
 
-from scpo.tracking import State
+from scpo.checksums import file_sum
+from scpo.schema import RunConfig
+from scpo.tracking import RunFolder, State, Tracker
 from sweeps import dispatch
 from sweeps.compose import configuration as compose
 from sweeps.compose.identity import run_id
 from sweeps.compose.matrix import expand
 from sweeps.records import run_folders as store
+from sweeps.records import verify
+from sweeps.slurm.observer import Observer
+from sweeps.slurm.scheduler import Slurm
+from sweeps.status import statuses
 
-MATRIX_GOAL_S, SECOND_CALL_GOAL_S = 6.0, 2.0
+MATRIX_GOAL_S, SECOND_CALL_GOAL_S, LOOK_GOAL_S = 6.0, 2.0, 2.0
+STEPS, METRICS = 40, 60  # lines of a study's run, and numbers in each
 PAPER = ("main_table", "ablation", "sweep_theta", "sweep_lambda", "cost")
 SAMPLE = [
     ["scale=paper", f"env={env}", f"model={model}", f"method={method}"]
@@ -45,6 +52,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         seconds, count = _second_call(Path(folder))
     print(f"a second call on {count} finished runs: {seconds:.2f} s  (goal for 200 runs: {SECOND_CALL_GOAL_S} s)")
+    with tempfile.TemporaryDirectory() as folder:
+        _show_looks(Path(folder))
 
 
 def _forget() -> None:
@@ -73,6 +82,37 @@ def _second_call(runs_dir: Path) -> tuple[float, int]:
     if code != 0:
         raise SystemExit("the second call found something to do: nothing is measured")
     return seconds, len(store.run_folders(runs_dir))
+
+
+def _show_looks(runs_dir: Path) -> None:
+    """`status` and `verify` of 300 finished runs, and what their checksums cost of it."""
+    words = [f"machine.runs_dir={runs_dir}", f"seeds={[*range(75)]}", "scale=study", f"trainer.steps={STEPS}"]
+    folders = [_finished(config) for config in expand("ablation", words).runs.values()]
+    observer = Observer(Slurm())
+    looks: dict[str, Callable[[], Any]] = {
+        "status": lambda: statuses(store.run_folders(runs_dir), observer),
+        "verify": lambda: [problem for folder in store.run_folders(runs_dir) for problem in verify.problems(folder)],
+    }
+    for name, look in looks.items():
+        seconds, found = _timed(look)
+        if name == "verify" and found:
+            raise SystemExit(f"verify finds {found[0]}: nothing is measured")
+        print(f"{name} of {len(folders)} finished runs: {seconds:.2f} s  (goal for 300: {LOOK_GOAL_S} s)")
+    logs = [path for folder in folders for path in (folder.metrics, folder.timing)]
+    seconds, _ = _timed(lambda: [file_sum(path) for path in logs])
+    print(f"  of which checksums of {len(logs)} logs: {seconds:.3f} s")
+
+
+def _finished(config: RunConfig) -> RunFolder:
+    folder = store.ensure(config)
+    folder.pin_panels({name: {"sha256": "0" * 64, "tasks": ["a task"] * 134} for name in ("train", "valid_seen")})
+    with Tracker(
+        folder, config.model_copy(update={"wandb": config.wandb.model_copy(update={"mode": "disabled"})})
+    ) as log:
+        for step in range(config.trainer.steps + 1):
+            log.log(step, {f"of/{k}": step / (k + 7) for k in range(METRICS)}, {"timing_s/step": 1.5 + step})
+    folder.update_status(state=State.DONE)
+    return folder
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, Any]:

@@ -32,14 +32,14 @@ from sweeps.health import show_health
 from sweeps.records import cancellation, verify
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.log_lines import follow
-from sweeps.records.manifest import select
+from sweeps.records.manifest import experiment_members, select
 from sweeps.records.run_process import tail
 from sweeps.search import search_command
 from sweeps.slurm import launcher as cluster
 from sweeps.slurm.observer import Observer
 from sweeps.slurm.scheduler import Slurm
 from sweeps.status import RunStatus, show_statuses, statuses, watch
-from sweeps.terminal import say, say_error
+from sweeps.terminal import complaint, replace_what_cannot_be_printed, say, say_error
 from sweeps.wandb_sync import sync
 
 RUNS = Path("runs")
@@ -48,12 +48,13 @@ TOP_S = 2.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and answer."""
+    replace_what_cannot_be_printed()
     arguments = _parser().parse_args(argv)
     command: Callable[[Console, argparse.Namespace], int] = arguments.run
     try:
         return command(Console(), arguments)
-    except ScpoError as error:
-        say_error(Console(stderr=True), str(error))
+    except (ScpoError, OSError) as error:
+        say_error(Console(stderr=True), complaint(error))
         return EXIT_BAD_CONFIG
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -119,6 +120,7 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     """Look for damage."""
     folders = _chosen(arguments)
     found = [problem for folder in folders for problem in verify.problems(folder)] + verify.panel_conflicts(folders)
+    found += experiment_members(arguments.runs_dir)[1]
     for problem in found:
         say_error(console, problem)
     counted = [

@@ -12,11 +12,12 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from scpo.errors import RecordError
+from scpo.errors import ScpoError
 from scpo.progress import about
-from scpo.tracking import JsonLines, RunFolder, State
+from scpo.tracking import RunFolder, State
 from scpo.tracking.live import SUCCESS, panels
 from scpo.tracking.wandb_run import url_of
+from scpo.tracking.whole_logs import read_whole
 from sweeps.health import remarks_of
 from sweeps.slurm.observer import Observer
 from sweeps.terminal import coloured, wide
@@ -54,7 +55,7 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]
         success, step_s = _progress_of(folder)
         remarks += [f"{one.level}: {one}" for one in remarks_of(folder, live=seen.state is State.RUNNING)]
-    except RecordError as error:
+    except ScpoError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
     running = seen.state is State.RUNNING and step_s is not None
     return RunStatus(
@@ -72,10 +73,10 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
 
 def _progress_of(folder: RunFolder) -> tuple[float | None, float | None]:
     """The last success rate that was logged, on the first validation panel if there is one; and seconds a step."""
-    records = JsonLines(folder.metrics).records()
+    records = read_whole(folder, folder.metrics)
     rates = [next(iter(panels(record).values()), record.get(f"train/{SUCCESS}")) for record in records]
     known = [rate for rate in rates if rate is not None]
-    times = JsonLines(folder.timing).records()[1:]  # without step 0, which only validates
+    times = read_whole(folder, folder.timing)[1:]  # without step 0, which only validates
     spent = [sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS) for line in times]
     return (known[-1] if known else None), (statistics.fmean(spent) if spent else None)
 
@@ -107,6 +108,6 @@ def _table(rows: Iterable[RunStatus]) -> Table:
         step, attempt = (f"{row.step}/{row.steps}", str(row.attempt)) if known else ("", "")
         success = "" if row.success is None else f"{100 * row.success:.0f} %"
         left = "" if row.left_s is None else about(row.left_s).removeprefix("about ")
-        commit = (row.commit or "")[:8]
-        table.add_row(row.run_id, coloured(row.state), step, success, left, attempt, commit, escape(row.remark))
+        commit = escape((row.commit or "")[:8])
+        table.add_row(escape(row.run_id), coloured(row.state), step, success, left, attempt, commit, escape(row.remark))
     return table

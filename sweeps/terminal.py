@@ -1,8 +1,12 @@
 """How commands write on a terminal, or into a pipe or a log in its place."""
 
+import sys
+from io import TextIOWrapper
+
 from rich.console import Console
 from rich.markup import escape
 
+from scpo.errors import ScpoError
 from scpo.tracking import State
 
 COLOURS = {
@@ -15,6 +19,21 @@ COLOURS = {
     State.RUNNING: "cyan",
     State.QUEUED: "blue",
 }
+
+
+def replace_what_cannot_be_printed() -> None:
+    """Where stdout knows ASCII only (LANG=C, some pipes), a letter becomes a question mark and the command goes on."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def complaint(error: ScpoError | OSError) -> str:
+    """One line, also for what the system refused: a folder that cannot be written or read, a name that is too long."""
+    if isinstance(error, ScpoError):
+        return str(error)
+    what = f"{error.filename}: " if error.filename else ""
+    return f"{what}{error.strerror or error}. Check the path and its permissions, or name another one"
 
 
 def say(console: Console, text: str) -> None:

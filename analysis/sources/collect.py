@@ -4,7 +4,6 @@ Every builder reads its numbers through ``Collected``, which notes the files tha
 or figure are known without its builder saying so.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -21,6 +20,7 @@ from analysis.sources.logged_lines import read_lines
 from analysis.sources.run_records import ExperimentRecord, Problem, Run
 from analysis.sources.sources import read_sources
 from analysis.sources.wandb_project import Settings
+from scpo.errors import RecordError
 from scpo.tracking import State
 
 
@@ -120,14 +120,15 @@ def collect(
         RecordError: A project cannot be read at all.
     """
     found = read_sources([folders] if isinstance(folders, Path) else folders, projects, settings)
-    parts, conflicts = sections(found.experiments, found.runs)
-    metrics = _metrics_table(found.runs)
+    metrics, damaged = _metrics_table(found.runs)
+    runs = {name: replace(run, state=State.DAMAGED) if name in damaged else run for name, run in found.runs.items()}
+    parts, conflicts = sections(found.experiments, runs)
     return Collected(
-        by_id=found.runs,
-        runs=_runs_table(found.runs, parts),
+        by_id=runs,
+        runs=_runs_table(runs, parts),
         metrics=metrics,
         sections=parts,
-        problems=found.problems + conflicts,
+        problems=(*found.problems, *damaged.values(), *conflicts),
         index=_Index(metrics),
         experiments=found.experiments,
     )
@@ -143,10 +144,17 @@ def write_parquet(data: Collected, folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def _metrics_table(runs: Mapping[str, Run]) -> pd.DataFrame:
+def _metrics_table(runs: Mapping[str, Run]) -> tuple[pd.DataFrame, dict[str, Problem]]:
+    """The long table, and by id the runs whose logs are damaged: nothing of them is in it."""
     columns: dict[str, list[Any]] = {"run": [], "step": [], "metric": [], "value": []}
+    damaged: dict[str, Problem] = {}
     for run in runs.values():
-        for line in read_lines(run) if run.logs != (METRICS,) else ():
+        try:
+            lines = [] if run.logs == (METRICS,) else list(read_lines(run))
+        except RecordError as error:
+            damaged[run.id] = Problem(run.id, str(error))
+            continue
+        for line in lines:
             numbers = {key: float(value) for key, value in line.items() if key != "step" and _is_number(value)}
             columns["run"] += [run.id] * len(numbers)
             columns["step"] += [line["step"]] * len(numbers)
@@ -157,11 +165,14 @@ def _metrics_table(runs: Mapping[str, Run]) -> pd.DataFrame:
     both = [part for part in (read, archived) if len(part)] or [read]
     table = pd.concat(both).astype({"step": "int64", "value": "float64", "run": "category", "metric": "category"})
     # Stable: of two values at one step the later written stays the later one.
-    return table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True)
+    return table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True), damaged
+
+
+LARGEST_NUMBER = 1e300  # of W&B's JSON, whose whole numbers may be too large for a float
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
+    return isinstance(value, (int, float)) and abs(value) < LARGEST_NUMBER  # NaN is not
 
 
 def _runs_table(runs: Mapping[str, Run], parts: tuple[Section, ...]) -> pd.DataFrame:

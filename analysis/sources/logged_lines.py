@@ -1,38 +1,54 @@
 """What a run logged, one mapping a step: from our ``.jsonl`` files, a W&B transaction log, or a W&B download."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from analysis.sources import verl_agent_logs
 from analysis.sources.run_records import Run
+from scpo.errors import RecordError
+from scpo.tracking import RunFolder
+from scpo.tracking.atomic import read_bytes
+from scpo.tracking.whole_logs import read_whole
 
 
-def read_lines(run: Run) -> Iterator[dict[str, Any]]:
-    """``{"step": n, metric: value, ...}`` under our names, file by file; a value may be anything JSON knows."""
-    for name in run.logs:
-        for line in _lines(run.folder / name):
+def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+    """``{"step": n, metric: value, ...}`` under our names, file by file; a value may be anything JSON knows.
+
+    Args:
+        run: Whose.
+        logs: Some of its ``logs``; None: all.
+
+    Raises:
+        RecordError: A log is damaged, or not the one that the run wrote.
+    """
+    for name in run.logs if logs is None else logs:
+        for line in _lines(run, run.folder / name):
             yield verl_agent_logs.translate(line, run.config) if run.foreign else line
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _lines(run: Run, path: Path) -> list[dict[str, Any]]:
+    if run.damage:
+        return []
     if path.suffix == ".wandb":
         from analysis.sources.transaction_log import read_transaction_log
 
-        return iter(read_transaction_log(path).lines)
-    return read_metrics(path)
+        return read_transaction_log(path).lines
+    return read_whole(RunFolder(run.folder), path) if run.project is None else _downloaded(path)
 
 
-def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a ``.jsonl`` file that carry a step; a line torn by a crash is skipped."""
-    if not path.is_file():
-        return
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(entry, dict) and isinstance(entry.get("step"), int):
-                yield entry
+def _downloaded(path: Path) -> list[dict[str, Any]]:
+    """The lines of W&B's copy, whose values may be anything."""
+    lines = read_bytes(path).split(b"\n")[:-1]
+    return [_entry(path, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+        if not isinstance(entry, dict) or type(entry.get("step")) is not int:
+            raise TypeError("not a JSON object with an integer `step`")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise RecordError(f"{path}, line {number} is damaged: {error}. Delete its folder and --refresh") from error
+    return entry

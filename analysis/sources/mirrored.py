@@ -15,8 +15,6 @@ from analysis.sources.run_records import (
     SINGLE,
     WANDB,
     ExperimentRecord,
-    PlannedRow,
-    PlannedRun,
     Problem,
     Run,
     RunHead,
@@ -25,6 +23,7 @@ from analysis.sources.run_records import (
 from scpo.errors import RecordError
 from scpo.schema import TUNING, method_label
 from scpo.tracking import State
+from scpo.tracking.records import PlannedRow, PlannedRun
 
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",

@@ -1,7 +1,7 @@
 """Reading run folders: what a run is and how far it came. No pandas, so that `sweep.py` may use it.
 
-Readers here are tolerant where a crash may have happened (a torn last line, a status that was never written) and
-lenient about configs of other versions: only the keys that analysis needs are read, so old runs can still be drawn.
+Readers here are lenient about configs of other versions: only the keys that analysis needs are read, so old runs can
+still be drawn. They believe nothing that is damaged: such a run enters no number, and a Problem names it.
 """
 
 import hashlib
@@ -12,15 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from scpo.checksums import change
 from scpo.errors import RecordError
 from scpo.schema import MACHINE_SECTIONS, Scale
-from scpo.tracking import State
+from scpo.tracking import RunFolder, State, Status
+from scpo.tracking.atomic import RUN_AGAIN, read_yaml
+from scpo.tracking.records import Manifest, first_complaint, read_record
 
 EXPERIMENTS = "experiments"
 LOGS = ("metrics.jsonl", "timing.jsonl")
+MOVE_AWAY = "Move the folder elsewhere, or delete it."
+SWEEP_AGAIN = "Delete it: the same sweep writes it again"
 WANDB = "W&B "  # begins the name of an experiment that a W&B project stands for
 SINGLE = "single runs"  # of train.py, or copied here without their experiment
 
@@ -63,39 +67,8 @@ class RunHead(_Lenient):
     model: _Named
 
 
-class PlannedRun(_Lenient):
-    """One run of an experiment's row, whether or not it has started."""
-
-    id: str
-    env: str
-    model: str
-    seed: int
-
-
-class PlannedRow(_Lenient):
-    """One row of an experiment."""
-
-    name: str
-    label: str
-    runs: tuple[PlannedRun, ...]
-
-
-class PrimaryComparisons(_Lenient):
-    """What the experiment was run for: pairs of rows, each the first minus the second, and the measure."""
-
-    measure: str
-    comparisons: tuple[tuple[str, str], ...]
-
-
-class ExperimentRecord(_Lenient):
+class ExperimentRecord(Manifest):
     """``runs/experiments/<name>.json``: which run is which row."""
-
-    experiment: str
-    title: str
-    scale: Scale
-    overrides: tuple[str, ...] = ()
-    rows: tuple[PlannedRow, ...]
-    primary: PrimaryComparisons | None = None
 
     def command(self, seeds: Iterable[int]) -> str | None:
         """What makes its runs of these seeds; None for what cannot be asked again."""
@@ -123,6 +96,8 @@ class Run:
     commit: str | None
     panels: dict[str, dict[str, Any]] = field(default_factory=dict)
     logs: tuple[str, ...] = LOGS  # in ``folder``
+    damage: str | None = None  # why nothing of it is believed, and what to do
+    lost: tuple[Path, ...] = ()  # samples that it wrote and that are not there any more
     foreign: bool = False  # logged by verl-agent, in its own words
     project: str | None = None  # of a run that was read from W&B
     processor: str | None = None  # that its last attempt ran on
@@ -147,38 +122,60 @@ def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
         if any(folder.glob("*.wandb")):  # W&B's: analysis.sources.sources reads it
             continue
         try:
-            runs[folder.name] = read_run(folder)
+            run = runs[folder.name] = read_run(folder)
         except RecordError as error:
             problems.append(Problem(folder.name, str(error)))
+        except Exception as error:  # noqa: BLE001 (one folder, whatever is in it, does not take the others along)
+            problems.append(Problem(folder.name, f"cannot be read ({type(error).__name__}: {error}). {MOVE_AWAY}"))
+        else:
+            problems += [Problem(run.id, run.damage)] if run.damage else []
+            problems += [Problem(run.id, f"{path} is lost: figures are made without it") for path in run.lost]
     return runs, tuple(problems)
 
 
 def read_run(folder: Path) -> Run:
-    """Read one run folder; a folder that is none raises RecordError."""
-    config = _read_config(folder / "config.yaml")
+    """Read one run folder; a folder that is none raises RecordError.
+
+    A run whose status or panels are damaged is DAMAGED, and says why: it is known, and it enters no number.
+    """
+    records = RunFolder(folder)
+    config = _read_config(records)
     try:
         head = RunHead.model_validate(config)
     except ValidationError as error:
-        first = error.errors()[0]
         raise RecordError(
-            f"{folder.name}/config.yaml is not a run's config: {'.'.join(map(str, first['loc']))}: {first['msg']}. "
-            "Move the folder elsewhere, or delete it."
+            f"{folder.name}/config.yaml is not a run's config: {first_complaint(error)}. {MOVE_AWAY}"
         ) from error
-    status, panels = _json_or_empty(folder / "status.json"), _json_or_empty(folder / "panels.json")
-    attempts = list(_json_or_empty(folder / "provenance.json").get("attempts", {}).values())
+    panels: dict[str, dict[str, Any]] = {}
+    attempts: list[dict[str, Any]] = []
+    status, damage = None, None
+    try:
+        status, panels, attempts = records.read_status(), records.read_panels(), records.read_attempts()
+        if known := status.sums.get(records.panels.name):
+            changed = change(records.panels, known, whole=True)
+            damage = f"{records.panels} {changed}. {RUN_AGAIN}" if changed else None
+    except RecordError as error:
+        damage = str(error)
     return Run(
         id=folder.name,
         folder=folder,
         head=head,
         config=config,
         setting=setting_of(config, panels),
-        state=str(status.get("state", State.UNKNOWN)),
-        step=status.get("step"),
-        commit=status.get("commit"),
+        state=State.DAMAGED if damage or status is None else status.state,
+        step=status.step if status else None,
+        commit=status.commit if status else None,
         panels=panels,
         processor=attempts[-1].get("cpu") if attempts else None,
         dirty=any(attempt.get("dirty") for attempt in attempts),
+        damage=damage,
+        lost=_lost_samples(folder, status),
     )
+
+
+def _lost_samples(folder: Path, status: Status | None) -> tuple[Path, ...]:
+    noted = [folder / name for name in (status.sums if status else ()) if "/" in name]
+    return tuple(path for path in noted if not path.exists())
 
 
 def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:
@@ -186,28 +183,17 @@ def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tupl
     records, problems = [], []
     for path in sorted((runs_dir / EXPERIMENTS).glob("*.json")):
         try:
-            records.append(ExperimentRecord.model_validate_json(path.read_bytes()))
-        except (ValidationError, OSError) as error:
+            records.append(read_record(path, ExperimentRecord, "experiment record", SWEEP_AGAIN))
+        except RecordError as error:
             problems.append(Problem(f"{EXPERIMENTS}/{path.name}", f"not an experiment record: {error}"))
     return tuple(sorted(records, key=lambda record: (record.experiment, record.scale))), tuple(problems)
 
 
-def _read_config(path: Path) -> Any:
+def _read_config(records: RunFolder) -> Any:
     try:
-        return yaml.load(path.read_bytes(), Loader=_YAML_LOADER)  # noqa: S506 - CSafeLoader is the safe loader in C
-    except (OSError, yaml.YAMLError) as error:
-        raise RecordError(
-            f"{path.parent.name} is no run folder: config.yaml cannot be read ({type(error).__name__}). "
-            "Move the folder elsewhere, or delete it."
-        ) from error
-
-
-def _json_or_empty(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return read_yaml(records.config)
+    except RecordError as error:
+        raise RecordError(f"{records.run_id} is no run folder: {error}, or move the folder elsewhere") from error
 
 
 def setting_of(config: dict[str, Any], panels: dict[str, Any]) -> str:
@@ -216,6 +202,3 @@ def setting_of(config: dict[str, Any], panels: dict[str, Any]) -> str:
     hashes = {name: panel.get("sha256") for name, panel in panels.items() if isinstance(panel, dict)}
     text = json.dumps([shared, hashes], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

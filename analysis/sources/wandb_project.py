@@ -4,24 +4,31 @@ A copy is a folder a run, ``<cache>/<entity>/<project>/<run>/`` with ``run.json`
 finds a copy asks nobody; ``refresh`` asks W&B again and downloads the runs that went on since.
 """
 
+import contextlib
 import importlib.util
 import json
 import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from analysis.sources.run_records import Problem
 from analysis.sources.transaction_log import flat
+from scpo.checksums import FileSum, RunningSum, change
 from scpo.errors import RecordError, ScpoError
-from scpo.tracking.atomic import write_bytes
+from scpo.tracking.atomic import write_bytes, write_json
+from scpo.tracking.records import first_complaint, read_record
 
 logger = logging.getLogger(__name__)
 
 HEAD, HISTORY = "run.json", "history.jsonl"
+SAFE = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")  # of a name that becomes a folder: a server may say anything
 RUNS_A_PAGE = 50
 LISTED = "project.json"  # written last: a copy without it was broken off
 
@@ -54,6 +61,39 @@ class Download:
     log: str = HISTORY
 
 
+def safe_name(name: str) -> str:
+    """The name as it is; ValueError for one that may not become a folder."""
+    if not SAFE.fullmatch(name):
+        raise ValueError(f"{name[:60]!r} is no name of a run: W&B's have at most 128 letters, digits and _ . -")
+    return name
+
+
+class _Told(BaseModel):
+    """What W&B says of a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    id: Annotated[str, AfterValidator(safe_name)]
+    state: str
+    last_step: Annotated[int, Field(ge=-1, lt=1 << 53)]
+    config: dict[str, Any]
+
+
+class _Copy(_Told):
+    """``run.json``: the same, with the checksum of what was downloaded."""
+
+    history: FileSum
+
+
+class _Listed(BaseModel):
+    """``project.json``: the runs there were."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    project: str
+    runs: list[Annotated[str, AfterValidator(safe_name)]]
+
+
 def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], tuple[Problem, ...]]:
     """The runs of ``entity/project``, and what went wrong on the way.
 
@@ -62,47 +102,67 @@ def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], t
     Raises:
         RecordError: The name is no project, the key is wrong, or W&B cannot be reached and there is no copy.
     """
-    if len(parts := name.split("/")) != 2 or not all(parts):
+    if len(parts := name.split("/")) != 2 or not all(map(SAFE.fullmatch, parts)):
         raise RecordError(f"{name!r} is no W&B project: expected entity/project, e.g. my-team/scpo")
     folder = settings.cache / parts[0] / parts[1]
     copied = (folder / LISTED).is_file()
     if copied and not settings.refresh:
         logger.info("W&B %s: local copy in %s; --refresh asks W&B again", name, folder)
-        return _copies(folder), ()
+        return _copies(folder)
     try:
-        _download(name, folder, settings)
+        refused = _download(name, folder, settings)
     except RecordError as error:
         if not copied:
             raise
-        return _copies(folder), (Problem(name, f"{error} The local copy in {folder} is used."),)
-    return _copies(folder), ()
+        downloads, problems = _copies(folder)
+        return downloads, (*problems, Problem(name, f"{error} The local copy in {folder} is used."))
+    downloads, problems = _copies(folder)
+    return downloads, (*problems, *refused)
 
 
-def _copies(folder: Path) -> tuple[Download, ...]:
-    return tuple(_copy(folder / run) for run in json.loads((folder / LISTED).read_bytes())["runs"])
+def _copies(folder: Path) -> tuple[tuple[Download, ...], tuple[Problem, ...]]:
+    """Every copy that is whole, and what is wrong with the others."""
+    listed = read_record(folder / LISTED, _Listed, "list of a project's runs", _again(folder))
+    downloads, problems = [], []
+    for run in listed.runs:
+        try:
+            downloads.append(_copy(folder / run))
+        except RecordError as error:
+            problems.append(Problem(f"{listed.project}/{run}", str(error)))
+    return tuple(downloads), tuple(problems)
 
 
 def _copy(folder: Path) -> Download:
-    try:
-        return Download(**json.loads((folder / HEAD).read_bytes()), folder=folder)
-    except (OSError, ValueError, TypeError) as error:
-        raise RecordError(
-            f"{folder / HEAD} is damaged ({error}). Delete {folder.parent} to download the project again."
-        ) from error
+    head = read_record(folder / HEAD, _Copy, "copy of a run", _again(folder))
+    if damage := change(folder / HISTORY, head.history, whole=True):
+        raise RecordError(f"{folder / HISTORY} {damage}. {_again(folder)}")
+    return Download(**head.model_dump(exclude={"history"}), folder=folder)
 
 
-def _download(name: str, folder: Path, settings: Settings) -> None:
+def _again(folder: Path) -> str:
+    return f"Delete {folder} and give the command again with --refresh"
+
+
+def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...]:
+    """Download what is not there yet; returns what W&B said that no run can be made of."""
     if importlib.util.find_spec("wandb") is None:
         raise RecordError("reading W&B projects needs wandb: pip install 'scpo[track]'")
     api = _attempt("log in to W&B", lambda: _api(settings), settings)
     runs = _attempt(
         f"list the runs of {name}", lambda: list(api.runs(name, per_page=RUNS_A_PAGE, lazy=False)), settings
     )
+    ids, problems = [], []
     for run in runs:
-        save = partial(_save, run, folder / run.id, settings)
-        _attempt(f"download run {run.id} of {name}", save, settings)
-    listed = {"project": name, "runs": [run.id for run in runs]}
-    write_bytes(folder / LISTED, json.dumps(listed, indent=1).encode(), readable=True)
+        try:
+            told = _Told(id=run.id, state=run.state, last_step=run.lastHistoryStep, config=dict(run.config))
+        except (ValidationError, TypeError, ValueError, AttributeError) as error:
+            what = first_complaint(error) if isinstance(error, ValidationError) else str(error)
+            problems.append(Problem(name, f"W&B lists a run that can be none ({what}); left out"))
+            continue
+        _attempt(f"download run {told.id} of {name}", partial(_save, run, told, folder / told.id, settings), settings)
+        ids.append(told.id)
+    write_json(folder / LISTED, {"project": name, "runs": ids})
+    return tuple(problems)
 
 
 def _api(settings: Settings) -> Any:
@@ -119,16 +179,19 @@ def _api(settings: Settings) -> Any:
     )
 
 
-def _save(run: Any, folder: Path, settings: Settings) -> None:
+def _save(run: Any, told: _Told, folder: Path, settings: Settings) -> None:
     """Nothing to do for a run whose copy has all its steps; ``run.json`` comes last, so that it vouches for both."""
-    head = {"id": run.id, "state": run.state, "last_step": run.lastHistoryStep, "config": dict(run.config)}
-    if (folder / HEAD).is_file() and _copy(folder) == Download(**head, folder=folder):
-        return
-    rows = list(run.scan_history(page_size=settings.page, use_cache=False)) if head["last_step"] >= 0 else []
-    _check_whole([row["_step"] for row in rows], head["last_step"])
+    with contextlib.suppress(RecordError):  # not there, or damaged: it is downloaded again
+        if _copy(folder) == Download(**told.model_dump(), folder=folder):
+            return
+    rows = list(run.scan_history(page_size=settings.page, use_cache=False)) if told.last_step >= 0 else []
+    if not all(isinstance(row, dict) and type(row.get("_step")) is int for row in rows):
+        raise RecordError(f"W&B run {told.id} has a history without steps; nothing was kept of it")
+    _check_whole([row["_step"] for row in rows], told.last_step)
     lines = ({"step": row["_step"], **flat(row)} for row in rows)
-    write_bytes(folder / HISTORY, "".join(f"{json.dumps(line)}\n" for line in lines).encode(), readable=True)
-    write_bytes(folder / HEAD, json.dumps(head).encode(), readable=True)
+    history = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    write_bytes(folder / HISTORY, history, readable=True)
+    write_json(folder / HEAD, {**told.model_dump(), "history": RunningSum.of(history).now().model_dump()})
 
 
 def _check_whole(steps: list[int], last_step: int) -> None:

@@ -5,6 +5,7 @@ httpx and tenacity rather than the official client, whose retries stop short of 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -17,6 +18,7 @@ import httpx
 import tenacity
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
+from scpo.agents.deadline import AbandonedError, within
 from scpo.errors import ChatError, ConfigError
 from scpo.schema import ApiLimits, ApiModel, Prices
 
@@ -25,6 +27,8 @@ logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line for every
 
 _SHORTEST_SECRET = 12  # characters; what is shorter is a stand-in such as EMPTY, which may occur in honest text
 _QUOTED = 300  # characters of an answer that an error repeats
+_LONGEST = 16 << 20  # bytes of an answer; the longest that models give are a hundredth of that
+_KEPT_HEADERS = ("content-type", "retry-after")
 _LATER = frozenset({408, 409, 425, 429})  # and 5xx: the same request may succeed later
 
 
@@ -80,18 +84,19 @@ class _TryAgain(ChatError):
 class _RateLimit:
     """Lets ``per_minute`` requests pass in a minute, evenly spaced, in the order in which they come."""
 
-    def __init__(self, per_minute: float) -> None:
+    def __init__(self, per_minute: float, closed: threading.Event) -> None:
         self.interval_s = 60.0 / per_minute
+        self._closed = closed
         self._lock = threading.Lock()
         self._next = time.monotonic()
 
     def wait(self) -> None:
-        """Return when the next request may be sent."""
+        """Return when the next request may be sent, or when none is wanted any more."""
         with self._lock:
             now = time.monotonic()
             turn = max(now, self._next)
             self._next = turn + self.interval_s
-        time.sleep(turn - now)
+        self._closed.wait(turn - now)
 
 
 class ChatClient:
@@ -112,10 +117,12 @@ class ChatClient:
         self._key = _read_key(model, os.environ if environment is None else environment)
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._http = httpx.Client(headers=headers, timeout=limits.timeout_s)
-        self._rate_limit = _RateLimit(limits.requests_per_minute)
+        self._closed = threading.Event()
+        self._rate_limit = _RateLimit(limits.requests_per_minute, self._closed)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; requests that are under way end at once, with ChatError."""
+        self._closed.set()
         self._http.close()
 
     def complete(self, prompt: str, *, temperature: float, max_tokens: int, seed: int) -> Completion:
@@ -134,6 +141,8 @@ class ChatClient:
             body["seed"] = seed
         try:
             return self._retrying()(self._request, body)
+        except AbandonedError:
+            raise ChatError(f"the request to {self._where()} was given up: the run is ending") from None
         except _TryAgain as error:
             raise ChatError(
                 f"{error}; gave up after {self.limits.attempts} attempts (machine.api.attempts). Finished episodes are "
@@ -143,7 +152,8 @@ class ChatClient:
     def _retrying(self) -> tenacity.Retrying:
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(_TryAgain),
-            stop=tenacity.stop_after_attempt(self.limits.attempts),
+            stop=tenacity.stop_after_attempt(self.limits.attempts) | tenacity.stop_when_event_set(self._closed),
+            sleep=tenacity.sleep_using_event(self._closed),
             wait=self._wait,
             before_sleep=self._log_retry,
             reraise=True,
@@ -163,19 +173,37 @@ class ChatClient:
 
     def _request(self, body: Mapping[str, Any]) -> Completion:
         self._rate_limit.wait()
+        limit_s = self.limits.timeout_s
         try:
-            response = self._http.post(f"{self.model.base_url}/chat/completions", json=body)
-        except httpx.HTTPError as error:  # its request holds the key: neither chained nor quoted whole
+            response = within(limit_s, lambda over: self._send(body, over), self._closed)
+        except TimeoutError:
+            raise _TryAgain(
+                f"{self._where()} did not finish its answer within {limit_s:g} s (machine.api.timeout_s)"
+            ) from None
+        except (httpx.HTTPError, httpx.StreamError) as error:  # its request holds the key: not chained or quoted whole
             raise _TryAgain(
                 f"{self._where()} did not answer: {type(error).__name__}: {self._safe(str(error))}"
             ) from None
-        text = self._safe(response.text)
+        text = self._safe(_plain(response.text))
         if response.is_success:
             return self._read(text)
         message = f"{self._where()} answered {response.status_code}: {_quote(text)}"
         if response.status_code in _LATER or response.is_server_error:
             raise _TryAgain(message, _retry_after(response.headers.get("Retry-After")))
         raise ChatError(f"{message}. {self._remedy(response.status_code)}")
+
+    def _send(self, body: Mapping[str, Any], over: threading.Event) -> httpx.Response:
+        """The answer with all its content, unless that is more than any model says."""
+        with self._http.stream("POST", f"{self.model.base_url}/chat/completions", json=body) as response:
+            content = bytearray()
+            for part in response.iter_bytes():
+                content += part
+                if over.is_set():
+                    raise AbandonedError
+                if len(content) > _LONGEST:
+                    raise _TryAgain(f"{self._where()} sent more than {_LONGEST >> 20} MB, which is no chat completion")
+        headers = {name: value for name, value in response.headers.items() if name.lower() in _KEPT_HEADERS}
+        return httpx.Response(response.status_code, headers=headers, content=bytes(content))
 
     def _read(self, text: str) -> Completion:
         try:
@@ -185,7 +213,10 @@ class ChatClient:
             raise _TryAgain(f"{self._where()} sent what is no chat completion: {_quote(text)}") from None
         usage = answer.usage
         return Completion(
-            choice.message.content or "", usage.prompt_tokens, usage.response_tokens, choice.finish_reason == "length"
+            self._safe(choice.message.content or ""),
+            usage.prompt_tokens,
+            usage.response_tokens,
+            choice.finish_reason == "length",
         )
 
     def _where(self) -> str:
@@ -224,6 +255,14 @@ def _retry_after(value: str | None) -> float | None:
         return max(0.0, float(value)) if value is not None else None
     except ValueError:
         return None
+
+
+def _plain(text: str) -> str:
+    """JSON without its escapes: a key that is echoed with some of its letters as numbers is to be found too."""
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _quote(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from scpo.checksums import RunningSum
 from scpo.errors import RecordError
 from scpo.tracking.atomic import write_bytes
 
@@ -22,7 +24,14 @@ def save_arrays(folder: RunFolder, kind: str, step: int, arrays: Mapping[str, ND
     """Write ``diagnostics/<kind>_step_<n>.npz``, without pickles."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    write_bytes(folder.diagnostics / f"{kind}_step_{step:05d}.npz", buffer.getvalue())
+    keep(folder, f"{kind}_step_{step:05d}.npz", buffer.getvalue())
+
+
+def keep(folder: RunFolder, name: str, content: bytes) -> None:
+    """Write a file of samples and note it in the run's status: one that is lost later is missed."""
+    path = folder.diagnostics / name
+    write_bytes(path, content)
+    folder.note_sums({str(path.relative_to(folder.path)): RunningSum.of(content).now()})
 
 
 def read_arrays(path: Path, what: str) -> dict[str, NDArray[Any]]:
@@ -34,7 +43,7 @@ def read_arrays(path: Path, what: str) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, EOFError, BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         raise damaged(path, what, error) from error
 
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from scpo.credit.metrics import CreditDiagnostics, host_anchor_groups
+from scpo.diagnostics.arrays import keep
 from scpo.diagnostics.probe import dense_similarity
 from scpo.errors import ConfigError, RecordError
 from scpo.shaping.order import generator
 from scpo.shaping.reference import active_groups, select
 from scpo.shaping.shaper import FailedMatch, Shaped
-from scpo.tracking.atomic import write_bytes
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig, TrainedMethod
@@ -57,7 +57,7 @@ def save_groups(
     seed = (config.seed, step)
     sample = sampled_groups(batch, diagnostics, scorer, config.trained, seed=seed, count=trainer.sample_groups)
     content = gzip.compress(json.dumps(sample, ensure_ascii=False, allow_nan=False).encode(), mtime=0)
-    write_bytes(folder.diagnostics / f"groups_step_{step:05d}.json.gz", content)
+    keep(folder, f"groups_step_{step:05d}.json.gz", content)
 
 
 def sampled_groups(

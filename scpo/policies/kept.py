@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import shutil
@@ -12,26 +13,87 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from pydantic import BaseModel, ConfigDict
+
+from scpo.checksums import FileSum, folder_change, folder_sums, sealed, unsealed
+from scpo.errors import RecordWriteError, ScpoError
+from scpo.whole_file import replace_file, sync
+
 logger = logging.getLogger(__name__)
 
+SUMS = "checksums.json"
 _POLL_S = 0.2
 
 
 def made_once(folder: Path, make: Callable[[Path], None], should_stop: Callable[[], bool]) -> Path:
     """``folder``, made by ``make(scratch)`` if nobody has made it yet; whole or absent.
 
+    Every run of a sweep begins with what lies in it. So it holds checksums of its files, they are looked at each time,
+    and a folder that is not what was made is made again.
+
     Raises:
         KeyboardInterrupt: ``should_stop`` said yes before it was there.
+        RecordWriteError: It cannot be written.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock"), should_stop):
-        if not folder.exists():
-            scratch = folder.with_suffix(f".tmp-{os.getpid()}")
-            shutil.rmtree(scratch, ignore_errors=True)
-            scratch.mkdir()
-            make(scratch)
-            scratch.rename(folder)
+    with _naming_the_cache(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(folder.with_suffix(".lock"), should_stop):
+            damage = _damage(folder) if folder.exists() else None
+            if damage is not None:
+                logger.warning("%s is damaged (%s): it is made again", folder, damage)
+                shutil.rmtree(folder)
+            if not folder.exists():
+                _make(folder, make)
     return folder
+
+
+@contextmanager
+def _naming_the_cache(folder: Path) -> Iterator[None]:
+    """A full disk, in the words of whoever was writing."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        if isinstance(error, ScpoError):
+            raise
+        raise RecordWriteError(
+            f"the cache {folder} could not be made ({error}). Free some space or name another folder, "
+            "machine.cache_dir=..., and start the same command again"
+        ) from error
+
+
+def _make(folder: Path, make: Callable[[Path], None]) -> None:
+    for left in folder.parent.glob(f"{folder.name}.tmp-*"):  # by killed processes: we hold the lock
+        shutil.rmtree(left, ignore_errors=True)
+    scratch = folder.with_suffix(f".tmp-{os.getpid()}")
+    scratch.mkdir()
+    try:
+        make(scratch)
+        files = folder_sums(scratch)
+        for name in files:
+            sync(scratch / name)
+        record = {name: known.model_dump() for name, known in files.items()}
+        replace_file(scratch / SUMS, json.dumps(sealed({"files": record})).encode())
+        scratch.rename(folder)
+        sync(folder.parent)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+class _Sums(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    files: dict[str, FileSum]
+
+
+def _damage(folder: Path) -> str | None:
+    try:
+        record = _Sums.model_validate(unsealed(json.loads((folder / SUMS).read_bytes())))
+    except (OSError, ValueError, TypeError, AttributeError) as error:  # ValidationError is a ValueError
+        return f"{SUMS}: {error}"
+    return folder_change(folder, record.files)
 
 
 def heed(should_stop: Callable[[], bool]) -> None:

@@ -56,6 +56,7 @@ def load_pretrained(path: str, dtype: str = "float32") -> tuple[PreTrainedModel,
     Raises:
         ConfigError: Nothing loadable is there.
     """
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
     try:
@@ -63,9 +64,9 @@ def load_pretrained(path: str, dtype: str = "float32") -> tuple[PreTrainedModel,
         loader = PreTrainedTokenizerFast if _has_plain_tokenizer(path) else AutoTokenizer
         tokenizer = loader.from_pretrained(path, padding_side="left")
         return AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype)), tokenizer
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise ConfigError(
-            f"model.path={path!r}: no Hugging Face causal LM could be loaded ({str(error).splitlines()[0]}); "
+            f"model.path={path!r}: no Hugging Face causal LM could be loaded ({str(error).partition(chr(10))[0]}); "
             "give a folder with config.json, weights and tokenizer, or a hub name that this machine can reach"
         ) from error
 

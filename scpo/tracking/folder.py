@@ -2,55 +2,32 @@
 
 import contextlib
 import os
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from pydantic import ValidationError
 
+from scpo.checksums import FileSum, file_sum
 from scpo.errors import PanelError, RecordError
 from scpo.schema import RunConfig
-from scpo.tracking.atomic import naming_write_errors, read_json, read_yaml, write_json, write_yaml
-from scpo.tracking.states import State
+from scpo.tracking.atomic import naming_write_errors, read_yaml, write_json, write_yaml
+from scpo.tracking.records import (
+    CheckpointMarker,
+    Panels,
+    Provenance,
+    Status,
+    StopRequest,
+    first_complaint,
+    read_record,
+)
 from scpo.whole_file import sync
 
 CHECKPOINT_MARKER = "COMPLETE"  # the file that a trainer writes last into a checkpoint
-
-
-def _recorded(state: State) -> State:
-    if not state.recorded:
-        raise ValueError(f"{state} is what others see of a run, never what it records")
-    return state
-
-
-class Status(BaseModel):
-    """status.json: how far a run has come, and which process is or was on it.
-
-    ``failures`` counts the attempts that ended FAILED since the run was made or retried by a person.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    state: Annotated[State, AfterValidator(_recorded)]
-    attempt: NonNegativeInt = 0
-    step: NonNegativeInt = 0
-    steps: NonNegativeInt
-    failures: NonNegativeInt = 0
-    reason: str | None = None
-    pid: int | None = None
-    host: str | None = None
-    started_at: str | None = None
-    updated_at: str | None = None
-    commit: str | None = None
-
-
-class StopRequest(BaseModel):
-    """stop.json: what a run shall end as at its next step. INTERRUPTED holds for one attempt, the others for all."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    state: Literal[State.INTERRUPTED, State.CANCELLED, State.PRUNED]
-    reason: str
+CHECKPOINT = re.compile(r"step_(\d{5,9})")
+ATTEMPT = re.compile(r"attempt_(\d{1,9})")
 
 
 class RunFolder:
@@ -83,22 +60,18 @@ class RunFolder:
             return RunConfig.model_validate(data)
         except ValidationError as error:
             raise RecordError(
-                f"{self.config} is no valid run configuration: {_first(error)}. It was edited, or written by another "
-                f"version of the code (its commit is in {self.provenance.name}): restore one or the other, or move "
-                "the folder away"
+                f"{self.config} is no valid run configuration: {first_complaint(error)}. It was edited, or written by "
+                f"another version of the code (its commit is in {self.provenance.name}): restore one or the other, or "
+                "move the folder away"
             ) from error
 
     def write_config(self, config: RunConfig) -> None:
         """Store the full configuration."""
-        write_yaml(self.config, config.model_dump(mode="json"))
+        write_yaml(self.config, config.model_dump(mode="json"), checked=True)
 
     def read_status(self) -> Status:
         """What status.json says; whether the process behind RUNNING lives is for ``sweeps`` to find out."""
-        data = read_json(self.status)
-        try:
-            return Status.model_validate(data)
-        except ValidationError as error:
-            raise RecordError(f"{self.status} is no valid status: {_first(error)}") from error
+        return read_record(self.status, Status, "status")
 
     def write_status(self, status: Status) -> Status:
         """Store the status with the current time; returns what was stored."""
@@ -110,6 +83,12 @@ class RunFolder:
         """Change some fields of the status. Only the process that holds the run's lock may do so."""
         return self.write_status(self.read_status().model_copy(update=changes))
 
+    def note_sums(self, sums: Mapping[str, FileSum], **changes: Any) -> None:
+        """Put what is known of the run's files into its status, if it has one; the same may do so."""
+        if self.status.exists():
+            before = self.read_status()
+            self.write_status(before.model_copy(update={**changes, "sums": {**before.sums, **sums}}))
+
     def request_stop(self, request: StopRequest) -> None:
         """Ask the run to end at its next step, whichever process on whichever host is on it."""
         write_json(self.stop, request.model_dump(mode="json"))
@@ -118,10 +97,7 @@ class RunFolder:
         """What the run is asked to end as, None if it may go on."""
         if not self.stop.exists():
             return None
-        try:
-            return StopRequest.model_validate(read_json(self.stop))
-        except ValidationError as error:
-            raise RecordError(f"{self.stop} is no valid request: {_first(error)}") from error
+        return read_record(self.stop, StopRequest, "request", "Delete it, or `python -m sweeps cancel` the run again")
 
     def clear_stop(self) -> None:
         """Let the run go on."""
@@ -129,13 +105,24 @@ class RunFolder:
 
     def read_panels(self) -> dict[str, dict[str, Any]]:
         """Name -> {sha256, tasks}; empty before the first attempt got that far."""
-        return dict(read_json(self.panels)) if self.panels.exists() else {}
+        if not self.panels.exists():
+            return {}
+        panels = read_record(self.panels, Panels, "record of panels").root
+        return {name: panel.model_dump(mode="json") for name, panel in panels.items()}
+
+    def read_attempts(self) -> list[dict[str, Any]]:
+        """Code, packages and machine of each attempt, the first one first; empty before there was any."""
+        if not self.provenance.exists():
+            return []
+        attempts = read_record(self.provenance, Provenance, "record of attempts").attempts
+        return [attempts[number] for number in sorted(attempts, key=int)]
 
     def pin_panels(self, panels: dict[str, dict[str, Any]]) -> None:
         """Record the panels of this run; at a later attempt, refuse others than those it was started with."""
         recorded = self.read_panels()
         if not recorded:
             write_json(self.panels, panels)
+            self.note_sums({self.panels.name: file_sum(self.panels)})
             return
         for name in sorted(recorded.keys() | panels.keys()):
             old, new = (of.get(name, {}).get("sha256", "absent") for of in (recorded, panels))
@@ -150,8 +137,14 @@ class RunFolder:
         return self.checkpoints / f"step_{step:05d}"
 
     def complete_checkpoints(self) -> list[int]:
-        """Steps of the checkpoints that were finished, ascending."""
-        return sorted(int(marker.parent.name[5:]) for marker in self.checkpoints.glob(f"step_*/{CHECKPOINT_MARKER}"))
+        """Steps of the checkpoints that were finished, ascending; copies under other names are none."""
+        folders = (marker.parent for marker in self.checkpoints.glob(f"step_*/{CHECKPOINT_MARKER}"))
+        return sorted(step for path in folders if (step := numbered(path, CHECKPOINT)) is not None)
+
+    def mark_complete(self, step: int, files: Mapping[str, FileSum], logs: Mapping[str, FileSum]) -> None:
+        """Write a checkpoint's marker: from now on it counts."""
+        marker = CheckpointMarker(step=step, files=dict(files), logs=dict(logs))
+        write_json(self.checkpoint(step) / CHECKPOINT_MARKER, marker.model_dump(mode="json"))
 
     def attempt(self, number: int) -> Path:
         """The folder of one attempt: stdout.log and the code's uncommitted changes."""
@@ -163,7 +156,8 @@ class RunFolder:
 
     def new_attempt(self) -> int:
         """Make the next attempt's folder; two callers never get the same number."""
-        number = 1 + max((int(path.name[8:]) for path in self.path.glob("attempt_*")), default=0)
+        known = (numbered(path, ATTEMPT) for path in self.path.glob("attempt_*"))
+        number = 1 + max((one for one in known if one is not None), default=0)
         with naming_write_errors(self.attempt(number), 0):
             try:
                 self.attempt(number).mkdir()
@@ -187,6 +181,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _first(error: ValidationError) -> str:
-    detail = error.errors()[0]
-    return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
+def numbered(path: Path, form: re.Pattern[str]) -> int | None:
+    """The number in a folder's name; None for a name of another form, as a copy of the folder has."""
+    found = form.fullmatch(path.name)
+    return int(found[1]) if found else None

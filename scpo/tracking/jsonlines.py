@@ -1,18 +1,20 @@
 """An append-only log of JSON objects, one a line, each on disk before the call returns."""
 
 import contextlib
+import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 from scpo.errors import RecordError
-from scpo.tracking.atomic import naming_write_errors, read_bytes, write_bytes
+from scpo.tracking.atomic import RUN_AGAIN, naming_write_errors, read_bytes, write_bytes
 
 TAIL_BYTES = 1 << 16  # more than any line: one read finds the last one
+LARGEST = 1 << 53  # of whole numbers that every reader takes for what they are
 
 
 def to_line(record: Mapping[str, Any]) -> bytes:
@@ -41,8 +43,8 @@ class JsonLines:
         self.path = path
         self._descriptor: int | None = None
 
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Add one line and wait until it is on disk; a line that does not fit on the disk leaves no trace."""
+    def append(self, record: Mapping[str, Any]) -> bytes:
+        """Add one line, wait until it is on disk and return it; one that does not fit on the disk leaves no trace."""
         line = to_line(record)
         with naming_write_errors(self.path, len(line)):
             descriptor = self._open()
@@ -54,10 +56,31 @@ class JsonLines:
                 with contextlib.suppress(OSError):
                     os.ftruncate(descriptor, size)
                 raise
+        return line
 
     def records(self) -> list[dict[str, Any]]:
         """All whole lines; a line that is no JSON object raises RecordError with its number."""
-        return list(self._parse(read_bytes(self.path))) if self.path.exists() else []
+        return self.parse(self.whole_lines())
+
+    def whole_lines(self) -> bytes:
+        """The bytes up to the last line break; none where there is no file."""
+        data = read_bytes(self.path) if self.path.exists() else b""
+        return data[: data.rfind(b"\n") + 1]
+
+    def parse(self, data: bytes) -> list[dict[str, Any]]:
+        """The lines in what was read of this log; RecordError for one that is damaged."""
+        lines = data.split(b"\n")[:-1]
+        return [self._object(line, f"line {number}") for number, line in enumerate(lines, start=1)]
+
+    def up_to(self, step: int) -> bytes:
+        """The lines up to and including ``step``, as they are on disk; whatever stands behind them is not looked at."""
+        lines = self.whole_lines().split(b"\n")[:-1]
+        kept = list(
+            itertools.takewhile(
+                lambda one: self._object(one[1], f"line {one[0]}")["step"] <= step, enumerate(lines, start=1)
+            )
+        )
+        return b"".join(line + b"\n" for _, line in kept) if step >= 0 else b""
 
     def last(self) -> dict[str, Any] | None:
         """The last whole line, without reading the file's beginning."""
@@ -71,12 +94,11 @@ class JsonLines:
             raise RecordError(f"{self.path}: the last line is longer than {TAIL_BYTES} bytes")
         return self._object(lines[-1], "the last line") if lines else None
 
-    def truncate_after(self, step: int) -> None:
-        """Keep the lines up to and including ``step`` (atomically), as a run that resumes from that step needs."""
+    def replace(self, lines: bytes) -> None:
+        """Put these lines in the place of all (atomically), as a run that resumes from an earlier step needs."""
         self.close()
-        kept = [record for record in self.records() if record["step"] <= step]
         if self.path.exists():
-            write_bytes(self.path, b"".join(map(to_line, kept)))
+            write_bytes(self.path, lines)
 
     def close(self) -> None:
         """Close the file; the next append opens it again."""
@@ -92,18 +114,30 @@ class JsonLines:
             self._descriptor = descriptor
         return self._descriptor
 
-    def _parse(self, data: bytes) -> Iterator[dict[str, Any]]:
-        for number, line in enumerate(data.split(b"\n")[:-1], start=1):
-            yield self._object(line, f"line {number}")
-
     def _object(self, line: bytes, where: str) -> dict[str, Any]:
         try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise RecordError(f"{self.path}, {where} is damaged: {error}") from error
-        if not isinstance(record, dict) or not isinstance(record.get("step"), int):
-            raise RecordError(f"{self.path}, {where} is damaged: not a JSON object with an integer `step`")
+            record = json.loads(line, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise RecordError(f"{self.path}, {where} is damaged: {error}. {RUN_AGAIN}") from error
+        if not isinstance(record, dict) or type(record.get("step")) is not int:
+            raise RecordError(f"{self.path}, {where} is damaged: not a JSON object with an integer `step`. {RUN_AGAIN}")
+        odd = next((key for key, value in record.items() if not _is_plain(value)), None)
+        if odd is not None or record["step"] < 0:
+            key = "step" if odd is None else odd
+            raise RecordError(
+                f"{self.path}, {where} is damaged: {key} is {str(record[key])[:40]!r}, which nothing logs. {RUN_AGAIN}"
+            )
         return record
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is written as null here")
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, int):
+        return abs(value) <= LARGEST
+    return value is None or isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from scpo.checksums import FileSum, RunningSum
 from scpo.errors import RecordError
 from scpo.schema import RunConfig
-from scpo.tracking.folder import RunFolder, StopRequest, now
+from scpo.tracking.atomic import RUN_AGAIN
+from scpo.tracking.folder import RunFolder, now
 from scpo.tracking.health import examine
 from scpo.tracking.jsonlines import JsonLines
 from scpo.tracking.live import StepLines
 from scpo.tracking.mirror import WandbMirror
+from scpo.tracking.records import StopRequest
 from scpo.tracking.states import State
 
 logger = logging.getLogger(__name__)
@@ -34,6 +37,12 @@ class Tracker:
         last = self._metrics.last()
         self._last_step = -1 if last is None else int(last["step"])
         self._read()
+        self._sums = {log: RunningSum.of(log.whole_lines()) for log in (self._metrics, self._timing)}
+
+    @property
+    def sums(self) -> dict[str, FileSum]:
+        """The logs as they are now: a checkpoint keeps them, so that a resumed run knows its own lines again."""
+        return {log.path.name: seen.now() for log, seen in self._sums.items()}
 
     def log(self, step: int, metrics: Mapping[str, float], timing: Mapping[str, float]) -> None:
         """Record a finished step. On return it is on disk; W&B gets it when it can."""
@@ -42,24 +51,53 @@ class Tracker:
                 f"{self.folder.metrics}: step {step} after step {self._last_step}; "
                 "steps ascend, and a resumed run calls resume_at(step of its checkpoint) first"
             )
-        self._timing.append({"step": step, "at": now(), "host": socket.gethostname(), **timing})
-        self._metrics.append({"step": step, **metrics})
+        self._append(self._timing, {"step": step, "at": now(), "host": socket.gethostname(), **timing})
+        self._append(self._metrics, {"step": step, **metrics})
         self._last_step = step
-        if self.folder.status.exists():
-            self.folder.update_status(step=step)
+        self.folder.note_sums(self.sums, step=step)
         self._mirror.log(step, {**metrics, **timing})
         self._records.append({"step": step, **metrics})
         self._look_at_health()
         if self._lines:
             logger.info("%s", self._lines.line(step, metrics))
 
-    def resume_at(self, step: int) -> None:
-        """Forget what was logged after ``step``, the step of the checkpoint that training goes on from (-1: all)."""
-        self._metrics.truncate_after(step)
-        self._timing.truncate_after(step)
-        last = self._metrics.last()
-        self._last_step = -1 if last is None else int(last["step"])
+    def _append(self, log: JsonLines, record: Mapping[str, float | str]) -> None:
+        self._sums[log].add(log.append(record))
+
+    def resume_at(self, step: int, known: Mapping[str, FileSum] | None = None) -> None:
+        """Forget what was logged after ``step``, the step of the checkpoint that training goes on from (-1: all).
+
+        Args:
+            step: The last one to keep.
+            known: The logs as they were when the checkpoint was written, where it says so.
+
+        Raises:
+            RecordError: What was logged up to ``step`` is not all there: the run would end with other numbers.
+        """
+        kept = {log: log.up_to(step) for log in self._sums}
+        seen = {log: RunningSum.of(lines) for log, lines in kept.items()}
+        self._check_lines(step, kept[self._metrics])
+        for log, one in seen.items():
+            if known is not None and known.get(log.path.name, one.now()) != one.now():
+                raise RecordError(
+                    f"{log.path}: the lines up to step {step} are not those that were there when the checkpoint of "
+                    f"that step was written. Restore the file, or d{RUN_AGAIN[1:]}"
+                )
+        self._sums = seen
+        self.folder.note_sums(self.sums, step=max(step, 0))  # first: they hold for the longer logs too
+        for log, lines in kept.items():
+            log.replace(lines)
+        self._last_step = step if kept[self._metrics] else -1
         self._read()
+
+    def _check_lines(self, step: int, lines: bytes) -> None:
+        steps = [record["step"] for record in self._metrics.parse(lines)]
+        if step >= 0 and (not steps or steps[-1] != step or steps != sorted(set(steps))):
+            end = steps[-1] if steps else "nothing"
+            raise RecordError(
+                f"{self._metrics.path} ends with {end}, the checkpoint to go on from is of step {step}: lines were "
+                f"lost. Restore the file, or d{RUN_AGAIN[1:]}"
+            )
 
     def _read(self) -> None:
         """What the rules of health look at, and what they have said of it before."""

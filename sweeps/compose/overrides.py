@@ -90,6 +90,7 @@ class Override:
 @functools.lru_cache(maxsize=1024)
 def parse(text: str) -> Override:
     """Parse one override; ConfigError if it is none, or if it asks for Hydra's own sweep."""
+    text = _quoted(text)
     try:
         parsed = OverridesParser.create().parse_override(text)
     except HydraException as error:
@@ -106,6 +107,15 @@ def parse(text: str) -> Override:
         key = parsed.get_key_element()
         raise ConfigError(f"{text}: name the values of an axis one by one: {key}=a,b or '{key}=[a,b]'") from None
     return Override(text, str(parsed.key_or_group), None, sets, axis)
+
+
+def _quoted(text: str) -> str:
+    """Hydra wants quotes around letters that ASCII lacks, as a path of somebody's name has them."""
+    key, equals, value = text.partition("=")
+    if value.isascii() or not equals or value[0] in "'\"[{":
+        return text
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"{key}='{escaped}'"
 
 
 def parse_all(texts: Iterable[str]) -> tuple[Override, ...]:

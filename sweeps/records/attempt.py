@@ -1,5 +1,6 @@
 """What the process of one run does around its training: lock, status, signals, log, provenance."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -9,12 +10,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 
-from scpo.errors import CatalogueError, ChatError, ConfigError, GameError, ScorerError, ScpoError
+from scpo.errors import (
+    CatalogueError,
+    ChatError,
+    ConfigError,
+    GameError,
+    RecordError,
+    RecordWriteError,
+    ScorerError,
+    ScpoError,
+)
 from scpo.schema import RunConfig
-from scpo.tracking import JsonLines, RunFolder, State, Status
+from scpo.tracking import RunFolder, State, Status
 from scpo.tracking.folder import now
 from scpo.tracking.live import before_after
-from sweeps.records import provenance
+from scpo.tracking.whole_logs import read_whole
+from sweeps.records import code_version, provenance
 from sweeps.records import run_folders as store
 from sweeps.records.stop_signals import stop_signals_go_to
 
@@ -25,7 +36,7 @@ Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 75, 130
 EXIT_ELSEWHERE = 3  # of a sweep: nothing failed, but some runs are another process' or were cancelled
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-USER_ERRORS = (ConfigError, GameError, CatalogueError, ScorerError, ChatError)
+USER_ERRORS = (ConfigError, GameError, CatalogueError, ScorerError, ChatError, RecordError, RecordWriteError)
 """Errors that a user can fix: the message says how, a traceback would only hide it."""
 
 
@@ -125,40 +136,38 @@ def _end_early(folder: RunFolder, how: str) -> int:
 
 def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) -> None:
     commit = provenance.git_commit()
-    _same_code(folder, config, before.commit, commit)
+    across = config.machine.resume_across_versions
+    code_version.check_resume(folder, across=across, commits=(before.commit, commit))
     os.environ.update(thread_environment(config.machine.threads))
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # transformers draws one for every file it reads
     folder.write_status(
-        Status(
-            state=State.RUNNING,
-            attempt=number,
-            step=before.step,
-            steps=config.trainer.steps,
-            failures=before.failures,
-            pid=os.getpid(),
-            host=socket.gethostname(),
-            started_at=now(),
-            commit=commit,
+        before.model_copy(
+            update={
+                "state": State.RUNNING,
+                "attempt": number,
+                "steps": config.trainer.steps,
+                "reason": None,
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "boot": store.boot_id(),
+                "started_at": now(),
+                "commit": commit,
+            }
         )
     )
     folder.point_latest(number)
     provenance.record(folder, config, number)
 
 
-def _same_code(folder: RunFolder, config: RunConfig, before: str | None, commit: str | None) -> None:
-    """Steps of two versions of the code in one curve would be nobody's result."""
-    checkpoints = folder.complete_checkpoints()
-    if checkpoints and before != commit and not config.machine.resume_across_versions:
-        raise ConfigError(
-            f"{folder.run_id} stopped at step {checkpoints[-1]} under commit {before}, the code is now {commit}. "
-            f"Check out {before}, or add machine.resume_across_versions=true, or delete {folder.path} to start again"
-        )
-
-
 def _end(folder: RunFolder, state: State, reason: str | None) -> int:
     try:
-        failures = folder.read_status().failures + (state is State.FAILED)
-        folder.update_status(state=state, reason=reason, failures=failures, step=_last_step(folder), pid=None)
+        before = folder.read_status()
+        failures = before.failures + (state is State.FAILED)
+        with contextlib.suppress(RecordError):  # damaged logs are why it failed: its step stays what it was
+            before = before.model_copy(update={"step": _last_step(folder)})
+        folder.write_status(
+            before.model_copy(update={"state": state, "reason": reason, "failures": failures, "pid": None})
+        )
     except ScpoError as error:
         logger.error("the run ended as %s (%s), which could not be recorded: %s", state, reason, error)
         return EXIT_FAILED
@@ -170,14 +179,16 @@ def _end(folder: RunFolder, state: State, reason: str | None) -> int:
 
 def _say_result(folder: RunFolder) -> None:
     """What the run came to, and where it lies."""
-    for line in before_after(JsonLines(folder.metrics).records()):
+    for line in before_after(read_whole(folder, folder.metrics)):
         logger.info("%s", line)
     logger.info("records: %s; curves and credit: make report", folder.path)
 
 
 def _last_step(folder: RunFolder) -> int:
-    last = JsonLines(folder.metrics).last()
-    return int(last["step"]) if last else 0
+    """Of what is logged, all of which is looked at: a run whose lines changed on disk does not end DONE."""
+    read_whole(folder, folder.timing)
+    lines = read_whole(folder, folder.metrics)
+    return int(lines[-1]["step"]) if lines else 0
 
 
 def _one_line(error: Exception) -> str:
@@ -189,11 +200,19 @@ def _one_line(error: Exception) -> str:
 @contextmanager
 def _copy_of_log(folder: RunFolder, attempt: int) -> Iterator[None]:
     """Log to the attempt's log too, for a run in a terminal, where no launcher does that."""
-    handler = logging.FileHandler(folder.attempt_log(attempt))
+    handler = _LogCopy(folder.attempt_log(attempt))
     handler.setFormatter(logging.Formatter(LOG_FORMAT))
     logging.getLogger().addHandler(handler)
     try:
         yield
     finally:
         logging.getLogger().removeHandler(handler)
-        handler.close()
+        with contextlib.suppress(OSError):  # it writes what is left in its buffer
+            handler.close()
+
+
+class _LogCopy(logging.FileHandler):
+    """The terminal has every line already: a full disk costs the copy, and not a traceback for each of its lines."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass

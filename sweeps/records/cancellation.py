@@ -11,6 +11,11 @@ from scpo.tracking import RunFolder, State, StopRequest
 from sweeps.records import run_folders as store
 
 FINAL = (State.DONE, State.PRUNED)
+_AGAIN = {
+    State.CANCELLED: State.PENDING,
+    State.PRUNED: State.INTERRUPTED,
+    State.RUNNING: State.INTERRUPTED,  # on a machine that is no more, or has another name: the lock is ours now
+}
 
 
 def cancel(
@@ -44,14 +49,18 @@ def settle(folder: RunFolder) -> bool:
 
 
 def retry(folder: RunFolder) -> None:
-    """Let a run that was cancelled or pruned, or failed too often, go on; RecordError if it is done or running."""
+    """Let a run go on that was cancelled or pruned, failed too often, or says RUNNING of a machine that is gone.
+
+    Raises:
+        RecordError: It is done, or a process has it.
+    """
     with store.run_lock(folder) as free:
         status = folder.read_status()
         if not free or status.state is State.DONE:
             what = f"is {status.state}" if free else "is running"
             raise RecordError(f"{folder.run_id} {what}: only runs that failed or were stopped can be tried again")
         folder.clear_stop()
-        state = {State.CANCELLED: State.PENDING, State.PRUNED: State.INTERRUPTED}.get(status.state, status.state)
+        state = _AGAIN.get(status.state, status.state)
         folder.update_status(state=state, failures=0, reason=None, pid=None)
 
 

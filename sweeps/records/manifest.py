@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, RecordError
 from scpo.tracking import RunFolder
-from scpo.tracking.atomic import read_json, write_json
+from scpo.tracking.atomic import write_json
+from scpo.tracking.records import Manifest, PlannedRow, read_record
 from sweeps.compose.identity import settings_digest
 from sweeps.compose.matrix import Cell, Matrix
 from sweeps.records.run_folders import EXPERIMENTS, run_folders
@@ -28,7 +29,7 @@ def update(runs_dir: Path, matrix: Matrix) -> None:
     """
     path = manifest_path(runs_dir, matrix.experiment.name, matrix.scale)
     rows = [_row(row.name, row.label, matrix.cells) for row in matrix.experiment.rows]
-    head = {
+    head: dict[str, Any] = {
         "experiment": matrix.experiment.name,
         "title": matrix.experiment.title,
         "scale": matrix.scale,
@@ -36,9 +37,9 @@ def update(runs_dir: Path, matrix: Matrix) -> None:
         "primary": matrix.experiment.primary and matrix.experiment.primary.model_dump(mode="json"),
     }
     if path.exists():
-        earlier = read_json(path)
-        if earlier.get("overrides") == head["overrides"]:
-            _join(rows, earlier["rows"], runs_dir)
+        earlier = read(path)
+        if list(earlier.overrides) == list(head["overrides"]):
+            _join(rows, earlier.rows, runs_dir)
     write_json(path, {**head, "rows": rows})
 
 
@@ -57,8 +58,14 @@ def _entry(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _join(rows: list[Row], earlier: list[Row], runs_dir: Path) -> None:
-    before = {row["name"]: row["runs"] for row in earlier}
+def read(path: Path) -> Manifest:
+    """One experiment's manifest; RecordError if it is damaged."""
+    remedy = "Delete it: the same sweep writes it again (runs stay; repeat what was swept with other seeds)"
+    return read_record(path, Manifest, "manifest of an experiment", remedy)
+
+
+def _join(rows: list[Row], earlier: Sequence[PlannedRow], runs_dir: Path) -> None:
+    before = {row.name: [run.model_dump() for run in row.runs] for row in earlier}
     for row in rows:
         settings = {(run["env"], run["model"]): run["settings"] for run in row["runs"]}
         present = {(run["env"], run["model"], run["seed"]) for run in row["runs"]}
@@ -76,7 +83,7 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
     A pattern is held against a run's id and against the names of the experiments that it belongs to.
     """
     folders = {folder.run_id: folder for folder in run_folders(runs_dir)}
-    members = experiment_members(runs_dir)
+    members, damaged = experiment_members(runs_dir)
     chosen: set[str] = set()
     for pattern in patterns:
         found = set(fnmatch.filter(folders, pattern))
@@ -84,16 +91,22 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
             found |= members[name] & folders.keys()
         if not found and pattern != "*":
             known = ", ".join(members) or "none"
-            raise ConfigError(f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}")
+            raise ConfigError(
+                "; ".join([f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}", *damaged])
+            )
         chosen |= found
     return [folders[name] for name in sorted(chosen)]
 
 
-def experiment_members(runs_dir: Path) -> dict[str, set[str]]:
-    """Experiment -> ids of its runs, over all scales."""
+def experiment_members(runs_dir: Path) -> tuple[dict[str, set[str]], list[str]]:
+    """Experiment -> ids of its runs, over all scales; and what is wrong with manifests that cannot be read."""
     members: dict[str, set[str]] = {}
+    damaged = []
     for path in sorted((runs_dir / EXPERIMENTS).glob("*.json")):
-        manifest = read_json(path)
-        ids = {run["id"] for row in manifest["rows"] for run in row["runs"]}
-        members.setdefault(manifest["experiment"], set()).update(ids)
-    return members
+        try:
+            manifest = read(path)
+        except RecordError as error:
+            damaged.append(str(error))
+            continue
+        members.setdefault(manifest.experiment, set()).update(run.id for row in manifest.rows for run in row.runs)
+    return members, damaged

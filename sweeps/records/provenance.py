@@ -7,6 +7,7 @@ import platform
 import shutil
 import socket
 import subprocess
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from scpo.schema import RunConfig
 from scpo.tracking import RunFolder
 from scpo.tracking.atomic import read_json, write_bytes, write_json
 from scpo.tracking.folder import now
+from scpo.tracking.records import Provenance, read_record
 from sweeps.records import redaction as secrets
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -30,12 +32,21 @@ def git_commit() -> str | None:
     return printed.decode().strip() if printed else None
 
 
-def code_state() -> dict[str, Any]:
-    """{commit, uncommitted}: the code that runs, its uncommitted changes with their secrets blacked out."""
-    return _frozen() or {
-        "commit": git_commit(),
-        "uncommitted": secrets.redact((output("git", "diff", "HEAD", "--no-ext-diff") or b"").decode(errors="replace")),
-    }
+def code_state(secret_names: Collection[str] = ()) -> dict[str, Any]:
+    """{commit, uncommitted}: the code that runs, its uncommitted changes with their secrets blacked out.
+
+    ``secret_names``: environment variables whose values are secret although their names do not say so.
+    """
+    if frozen := _frozen():
+        return frozen
+    diff = (output("git", "diff", "HEAD", "--no-ext-diff") or b"").decode(errors="replace")
+    return {"commit": git_commit(), "uncommitted": secrets.redact(diff, names=secret_names)}
+
+
+def key_variables(configs: Iterable[RunConfig]) -> set[str]:
+    """The environment variables that hold the keys of these runs' endpoints."""
+    models = [config.model for config in configs]
+    return {model.key_variable for model in models if model.kind == "api" and model.key_variable is not None}
 
 
 def _frozen() -> dict[str, Any]:
@@ -46,11 +57,12 @@ def _frozen() -> dict[str, Any]:
 
 def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
     """Add this attempt to provenance.json, and the code's uncommitted changes to the attempt's folder."""
-    code = code_state()
+    code = code_state(key_variables([config]))
     diff = code["uncommitted"].encode()
     if diff:
         write_bytes(folder.attempt(attempt) / "uncommitted.diff", diff)
-    attempts = read_json(folder.provenance)["attempts"] if folder.provenance.exists() else {}
+    earlier = folder.provenance
+    attempts = read_record(earlier, Provenance, "record of attempts").attempts if earlier.exists() else {}
     attempts[str(attempt)] = {
         "started_at": now(),
         "commit": code["commit"],

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import functools
 import os
 import shutil
 import socket
@@ -13,8 +14,8 @@ from typing import Any
 from scpo.errors import RecordError, RecordWriteError
 from scpo.schema import RunConfig
 from scpo.tracking import RunFolder, State, Status
-from scpo.tracking.atomic import read_yaml, write_yaml
-from sweeps.compose.identity import HASH_LENGTH, digest, identity, run_id
+from scpo.tracking.atomic import naming_write_errors, read_yaml, write_yaml
+from sweeps.compose.identity import identity, run_id
 from sweeps.records.reconcile import JobState, Observed
 
 EXPERIMENTS = "experiments"  # beside the run folders: which run is which row of which experiment
@@ -46,23 +47,25 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
     _same(folder.path, "config.yaml", identity(config), "identity.yaml", hashed)
     if want is not None:
         _same(folder.path, "identity.yaml", hashed, "the configuration asked for", identity(want))
-    if not folder.run_id.endswith(digest(hashed)[:HASH_LENGTH]):
+    if folder.run_id != (name := run_id(config)):
         raise RecordError(
-            f"{folder.identity} hashes to {digest(hashed)[:HASH_LENGTH]}, which is not the end of the folder's name: "
-            "the folder holds another run than it says. Restore its files or delete it"
+            f"{folder.path} holds the run {name}: the folder holds another run than it says, or is a copy of one. "
+            "Restore its name and files, or delete it"
         )
     return config
 
 
 def run_folders(runs_dir: Path) -> list[RunFolder]:
-    """All run folders, by name."""
-    return [RunFolder(path.parent) for path in sorted(runs_dir.glob("*/status.json"))]
+    """All run folders, by name; one that has lost its status is one too, a draft of a killed process is none."""
+    found = {path.parent for name in ("status.json", "identity.yaml") for path in runs_dir.glob(f"*/{name}")}
+    return [RunFolder(path) for path in sorted(found) if not path.name.startswith(".")]
 
 
 @contextlib.contextmanager
 def driver_lock(runs_dir: Path) -> Iterator[None]:
     """Wait for, and hold, the right to decide what is started: two sweeps at once would submit a run twice."""
-    runs_dir.mkdir(parents=True, exist_ok=True)
+    with naming_write_errors(runs_dir, 0):
+        runs_dir.mkdir(parents=True, exist_ok=True)
     descriptor = _open_lock(runs_dir / ".lock")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -94,7 +97,7 @@ def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
     if not folder.path.exists():
         return Observed(State.NEW)
     status, request = folder.read_status(), folder.read_stop()
-    elsewhere = job is None and status.state is State.RUNNING and status.host not in (None, socket.gethostname())
+    elsewhere = job is None and status.state is State.RUNNING and not of_this_machine(status)
     return Observed(
         recorded=status.state,
         alive=status.state is not State.DONE and (elsewhere or is_held(folder)),
@@ -104,12 +107,37 @@ def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
     )
 
 
+def of_this_machine(status: Status) -> bool:
+    """Whether this kernel ran the process: then its lock says if it lives, whatever the machine is called by now."""
+    return status.host in (None, socket.gethostname()) or (status.boot is not None and status.boot == boot_id())
+
+
+@functools.cache
+def boot_id() -> str | None:
+    """Which start of which machine this is; containers on it share it. None where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
 def is_held(folder: RunFolder) -> bool:
     """Whether a process has this run's lock now (on another host: where the file system passes locks on)."""
-    if not folder.lock.exists():
+    try:
+        descriptor = os.open(
+            folder.lock, os.O_RDONLY
+        )  # also where nothing can be written: whoever looks changes nothing
+    except FileNotFoundError:
         return False
-    with run_lock(folder) as free:
-        return not free
+    except OSError:
+        return True  # not ours to look at: as far as we know it may be held
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _open_lock(path: Path) -> int:
@@ -120,8 +148,9 @@ def _open_lock(path: Path) -> int:
 
 
 def _create(folder: RunFolder, config: RunConfig) -> None:
-    folder.path.parent.mkdir(parents=True, exist_ok=True)
-    draft = RunFolder(tempfile.mkdtemp(dir=folder.path.parent, prefix=".new-"))
+    with naming_write_errors(folder.path, 0):
+        folder.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = RunFolder(tempfile.mkdtemp(dir=folder.path.parent, prefix=".new-"))
     try:
         draft.write_config(config)
         write_yaml(draft.identity, identity(config))

@@ -1,23 +1,26 @@
 """Whether what is on disk is whole and agrees with itself."""
 
-import itertools
 from collections.abc import Iterable
 
+from scpo.checksums import change
 from scpo.errors import RecordError, ScpoError
-from scpo.tracking import JsonLines, RunFolder, State
-from scpo.tracking.atomic import read_json
+from scpo.tracking import RunFolder
+from scpo.tracking.atomic import RUN_AGAIN
+from scpo.tracking.folder import CHECKPOINT_MARKER
+from scpo.tracking.records import CheckpointMarker, read_record
+from scpo.tracking.whole_logs import read_whole
 from sweeps.records import run_folders as store
 
 
 def problems(folder: RunFolder) -> list[str]:
     """What is wrong with a run's records, each as one sentence; empty if nothing is."""
     found: list[str] = []
-    for check in (store.check, _status_agrees_with_metrics, _timing, RunFolder.read_panels, _provenance):
+    for check in (store.check, _logs, _checkpoints, _samples, _request, RunFolder.read_panels, _provenance):
         try:
             check(folder)
         except ScpoError as error:
             found.append(str(error))
-    return found
+    return list(dict.fromkeys(found))  # a status that cannot be read is missed by several
 
 
 def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
@@ -37,23 +40,48 @@ def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
     return found
 
 
-def _status_agrees_with_metrics(folder: RunFolder) -> None:
-    status = folder.read_status()
-    steps = [record["step"] for record in JsonLines(folder.metrics).records()]
-    if any(after <= before for before, after in itertools.pairwise(steps)):
-        raise RecordError(f"{folder.metrics}: steps do not ascend")
-    last = steps[-1] if steps else 0
-    if status.state is State.DONE and last != status.steps:
-        raise RecordError(f"{folder.status} says DONE, but {folder.metrics} ends at step {last} of {status.steps}")
+def _logs(folder: RunFolder) -> None:
+    """Lines that were lost, added or changed; and of the trainer that logs every step, gaps between them."""
+    steps = [record["step"] for record in read_whole(folder, folder.metrics)]
+    read_whole(folder, folder.timing)
     kept = folder.complete_checkpoints()
+    last = steps[-1] if steps else 0
     if kept and kept[-1] > last:
         raise RecordError(f"{folder.metrics} ends at step {last}, before checkpoint {kept[-1]}: lines were lost")
+    config = folder.read_config()
+    every = config.trainer.name == "local" and config.method.kind != "prompted"
+    if every and steps != list(range(len(steps))):
+        missing = next(step for step, found in enumerate(steps) if step != found)
+        raise RecordError(
+            f"{folder.metrics} has no line of step {missing}, and later ones: lines were lost. {RUN_AGAIN}"
+        )
 
 
-def _timing(folder: RunFolder) -> None:
-    JsonLines(folder.timing).records()
+def _checkpoints(folder: RunFolder) -> None:
+    """Of the newest: files that are not there or not whole. What is in them is checked when a run goes on from it."""
+    for step in folder.complete_checkpoints()[-1:]:
+        place = folder.checkpoint(step)
+        marker = read_record(place / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint", _PASSED_OVER)
+        for name, known in marker.files.items():
+            size = (place / name).stat().st_size if (place / name).is_file() else None
+            if size != known.bytes or marker.step != step:
+                held = "is missing" if size is None else f"holds {size} bytes of {known.bytes}"
+                raise RecordError(f"{place / name} {held}: this checkpoint is damaged. {_PASSED_OVER}")
+
+
+def _samples(folder: RunFolder) -> None:
+    """Files of diagnostics that were written and are not there, or are others."""
+    for name, known in folder.read_status().sums.items():
+        if "/" in name and (changed := change(folder.path / name, known, whole=True)):
+            raise RecordError(f"{folder.path / name} {changed}: figures are made without it. {RUN_AGAIN}")
+
+
+def _request(folder: RunFolder) -> None:
+    folder.read_stop()
 
 
 def _provenance(folder: RunFolder) -> None:
-    if folder.provenance.exists() and "attempts" not in read_json(folder.provenance):
-        raise RecordError(f"{folder.provenance} is damaged: it has no attempts")
+    folder.read_attempts()
+
+
+_PASSED_OVER = "Delete it: a run that goes on takes the one before"

@@ -1,6 +1,7 @@
 """One search at one scale: which runs a trial stands for."""
 
 import functools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,8 @@ class Plan:
         spec = {key: value for key, value in self.search.model_dump(mode="json").items() if key not in FREE}
         fixed = {key: value for key, value in identity(self.base).items() if key != "seed"}
         whole = digest({"search": spec, "seeds": self.seeds, "metric": self.metric, "config": fixed})
-        return f"{self.search.name}-{self.base.env.benchmark}-{self.base.model.name.lower()}-{whole[:HASH_LENGTH]}"
+        model = re.sub(r"[^a-z0-9._-]+", "_", self.base.model.name.lower())  # a model may be called Qwen/X
+        return f"{self.search.name}-{self.base.env.benchmark}-{model}-{whole[:HASH_LENGTH]}"
 
     @property
     def folder(self) -> Path:

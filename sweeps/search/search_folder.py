@@ -31,7 +31,7 @@ def write_plan(plan: Plan) -> None:
 
 def read_plan(folder: Path) -> Plan:
     """The plan of a search's folder; RecordError if there is none."""
-    record = read_json(folder / PLAN)
+    record = read_json(folder / PLAN, "Start the search again: it writes the file anew")
     try:
         return Plan(Search.model_validate(record["search"]), record["scale"], parse_all(record["words"]))
     except (ValidationError, LookupError, TypeError) as error:

@@ -1,10 +1,11 @@
 """Where a study's records lie: a journal that any file system can hold, or sqlite on one machine."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from scpo.checksums import sealed, unsealed
 from scpo.errors import ConfigError, RecordError
 from scpo.schema import MedianPruning
 from scpo.tracking.jsonlines import cut_torn_line
@@ -73,6 +74,19 @@ def _journal(path: Path) -> "BaseStorage":
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
+    class CheckedJournal(JournalFileBackend):
+        """Each line holds its checksum: a parameter or a value with another bit is refused as it is read."""
+
+        def append_logs(self, logs: list[dict[str, Any]]) -> None:
+            super().append_logs([sealed(log) for log in logs])
+
+        def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+            for number, log in enumerate(super().read_logs(log_number_from), start=log_number_from + 1):
+                try:
+                    yield unsealed(log)
+                except (ValueError, TypeError) as error:
+                    raise ValueError(f"{path.name}, line {number}: {error}") from error
+
     class RepairingLock(JournalFileSymlinkLock):
         """Cuts off what a killed writer left of a line: the next append would make one damaged line of the two."""
 
@@ -81,7 +95,7 @@ def _journal(path: Path) -> "BaseStorage":
             cut_torn_line(path)
             return acquired
 
-    return JournalStorage(JournalFileBackend(str(path), lock_obj=RepairingLock(str(path), LOCK_GRACE_S)))
+    return JournalStorage(CheckedJournal(str(path), lock_obj=RepairingLock(str(path), LOCK_GRACE_S)))
 
 
 def _sqlite(path: Path) -> "BaseStorage":

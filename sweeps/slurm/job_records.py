@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
-from scpo.errors import RecordError
 from scpo.tracking import RunFolder
-from scpo.tracking.atomic import read_json, write_json
+from scpo.tracking.atomic import write_json
+from scpo.tracking.records import read_record
 from sweeps.records.reconcile import JobState
 from sweeps.slurm.scheduler import Seen
 
@@ -56,10 +56,7 @@ def read_job(folder: RunFolder) -> Job | None:
     path = job_path(folder)
     if not path.exists():
         return None
-    try:
-        return Job.model_validate(read_json(path))
-    except ValidationError as error:
-        raise RecordError(f"{path} is no valid job: {error.errors()[0]['msg']}") from error
+    return read_record(path, Job, "job", "Delete it if the scheduler has no such job, then start the sweep again")
 
 
 def write_job(folder: RunFolder, job: Job) -> Job:

@@ -8,6 +8,7 @@ from pathlib import Path
 from scpo.schema import RunConfig, SlurmLauncher
 from scpo.tracking import RunFolder, State
 from sweeps.records import cancellation
+from sweeps.records.provenance import key_variables
 from sweeps.records.run_process import Outcome
 from sweeps.records.stop_signals import CountsSignals
 from sweeps.slurm.cluster_settings import Site, read_site
@@ -46,8 +47,9 @@ class Cluster(CountsSignals):
         Raises:
             RefusedError: The scheduler did not take one; it says what of the others was submitted before.
         """
-        requests = self._by_request({run_id: config for run_id, (_, config) in runs.items()})
-        snapshot, ids = freeze(self.runs_dir), []
+        configs = {run_id: config for run_id, (_, config) in runs.items()}
+        requests = self._by_request(configs)
+        snapshot, ids = freeze(self.runs_dir, key_variables(configs.values())), []
         for request, names in requests.items():
             folder = new_folder(self.runs_dir, title)
             try:

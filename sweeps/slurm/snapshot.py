@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from scpo.errors import ConfigError
@@ -16,15 +17,16 @@ SNAPSHOTS = ".snapshots"
 PARTS = ("scpo", "sweeps", "conf", "train.py")  # what a job needs; the working tree's files, committed or not
 
 
-def freeze(runs_dir: Path) -> Path:
+def freeze(runs_dir: Path, secret_names: Collection[str] = ()) -> Path:
     """The snapshot of the present code, made if there is none: private (0700) and read-only.
 
-    ConfigError if a file holds a secret: it would lie about in as many copies as there are snapshots.
+    ConfigError if a file holds a secret, or the value of one of the variables ``secret_names``: it would lie about in
+    as many copies as there are snapshots.
     """
-    files = _files()
+    files = _files(secret_names)
     target = _place(runs_dir, files)
     if not target.exists():
-        _write(target, files)
+        _write(target, files, secret_names)
     check_private(target)
     return target
 
@@ -51,7 +53,7 @@ def check_private(folder: Path) -> None:
         )
 
 
-def _files() -> dict[str, bytes]:
+def _files(secret_names: Collection[str] = ()) -> dict[str, bytes]:
     """Path -> content of the code: files tracked or new, without what git ignores; elsewhere all but compiled ones."""
     listed = provenance.output("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *PARTS)
     if listed is not None:
@@ -60,7 +62,7 @@ def _files() -> dict[str, bytes]:
         names = [str(path.relative_to(provenance.REPOSITORY)) for path in _walk() if path.suffix != ".pyc"]
     paths = {name: provenance.REPOSITORY / name for name in sorted(set(names)) if name}
     files = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
-    _refuse_secrets(files)
+    _refuse_secrets(files, secret_names)
     return files
 
 
@@ -69,16 +71,16 @@ def _walk() -> list[Path]:
     return [path for top in tops for path in ([top] if top.is_file() else top.rglob("*"))]
 
 
-def _refuse_secrets(files: dict[str, bytes]) -> None:
+def _refuse_secrets(files: dict[str, bytes], secret_names: Collection[str]) -> None:
     for path, data in files.items():
-        for leak in secrets.leaks(data.decode(errors="replace")):
+        for leak in secrets.leaks(data.decode(errors="replace"), names=secret_names):
             raise ConfigError(
                 f"{path}, line {leak.line} holds {leak.what}: it would be copied into every snapshot of the code. "
                 "Take it out, keep it in an environment variable, and start the same command again"
             )
 
 
-def _write(target: Path, files: dict[str, bytes]) -> None:
+def _write(target: Path, files: dict[str, bytes], secret_names: Collection[str]) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))  # 0700
     try:
@@ -86,7 +88,7 @@ def _write(target: Path, files: dict[str, bytes]) -> None:
             (draft / path).parent.mkdir(parents=True, exist_ok=True)
             (draft / path).write_bytes(data)
             (draft / path).chmod(0o400)
-        write_json(draft / provenance.SNAPSHOT_RECORD, provenance.code_state())
+        write_json(draft / provenance.SNAPSHOT_RECORD, provenance.code_state(secret_names))
         if not target.exists():
             draft.rename(target)
     finally:

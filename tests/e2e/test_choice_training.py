@@ -2,26 +2,18 @@
 
 import pytest
 
-from scpo.errors import RecordError
 from tests.support import training_in_process
-from tests.support.training_in_process import Killed, logged
+from tests.support.damage import flip_a_bit
+from tests.support.training_in_process import STUDY, Killed, logged
 
 pytest.importorskip("alfworld", reason="needs alfworld: make setup")
 pytest.importorskip("torch", reason="needs torch: make setup")
 
 pytestmark = pytest.mark.usefixtures("threads")
 
-SMALL = [
-    "scale=study", "wandb.mode=disabled", "machine.device=cpu", "method=scpo", "scorer=exact", "env.horizon=12",
-    "env.generated.train=60", "env.generated.valid_seen=6", "env.generated.valid_unseen=6", "env.train_panel.games=6",
-    "model.imitation.games=12", "model.imitation.steps=60", "trainer.steps=4", "trainer.groups=3",
-    "trainer.group_size=4", "trainer.mini_batch_rows=64", "trainer.validation.every=2", "trainer.checkpoint_every=2",
-    "trainer.probe_every=2", "trainer.sample_every=2", "trainer.precision_every=2",
-]  # fmt: skip
-
 
 def run(runs, cache, *overrides, **killed):
-    return training_in_process.run(runs, cache, *SMALL, *overrides, **killed)
+    return training_in_process.run(runs, cache, *STUDY, *overrides, **killed)
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +79,11 @@ def test_methods_with_needs_of_their_own_train(method, cache, tmp_path):
     assert line["train/episodes"] == 12 * line["train/sampling_rounds"]
 
 
-def test_a_kept_imitation_start_that_cannot_be_read_is_named(cache, tmp_path, finished):
+def test_an_imitation_start_with_another_weight_is_made_again(cache, tmp_path, finished):
     (kept,) = (path for path in (cache / "imitation").iterdir() if path.is_dir())
-    weights = kept / "model.safetensors"
-    content = weights.read_bytes()
-    weights.write_bytes(content[:100])
-    try:
-        with pytest.raises(RecordError, match=r"delete that folder"):
-            run(tmp_path, cache)
-    finally:
-        weights.write_bytes(content)
+    whole = (kept / "model.safetensors").read_bytes()
+    flip_a_bit(kept / "model.safetensors", -9)
+    assert run(tmp_path, cache, "trainer.steps=2").metrics.read_bytes() == b"".join(
+        finished.metrics.read_bytes().splitlines(keepends=True)[:3]
+    )
+    assert (kept / "model.safetensors").read_bytes() == whole

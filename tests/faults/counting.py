@@ -4,7 +4,6 @@ import os
 import time
 
 from scpo.tracking import Tracker
-from scpo.tracking.folder import CHECKPOINT_MARKER
 
 
 def count(config, folder, should_stop, values):
@@ -23,6 +22,6 @@ def count(config, folder, should_stop, values):
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0:
                 folder.checkpoint(step).mkdir(parents=True, exist_ok=True)
-                (folder.checkpoint(step) / CHECKPOINT_MARKER).touch()
+                folder.mark_complete(step, {}, tracker.sums)
             if stop:
                 return

@@ -8,7 +8,6 @@ import sys
 import time
 
 from scpo.tracking import RunFolder, Tracker
-from scpo.tracking.folder import CHECKPOINT_MARKER
 from sweeps.records import attempt as entry
 
 
@@ -26,7 +25,7 @@ def train(config, folder, should_stop):
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0:
                 folder.checkpoint(step).mkdir(parents=True, exist_ok=True)
-                (folder.checkpoint(step) / CHECKPOINT_MARKER).touch()
+                folder.mark_complete(step, {}, tracker.sums)
             if stop:
                 return
 

@@ -23,6 +23,7 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     body: str | None = None
     delay_s: float = 0.0
+    drip_s: float | None = None  # between one byte of the answer and the next
 
 
 @dataclass
@@ -74,7 +75,12 @@ def _handler(state):
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            for byte in data if reply.drip_s is not None else ():
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
+                time.sleep(reply.drip_s)
+            if reply.drip_s is None:
+                self.wfile.write(data)
 
         def log_message(self, *_):
             pass

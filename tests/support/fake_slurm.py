@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 from scpo.schema import RunConfig
 from scpo.tracking import RunFolder, Tracker
-from scpo.tracking.folder import CHECKPOINT_MARKER
 from sweeps.records import attempt as entry
 from sweeps.records import provenance
 from sweeps.records.reconcile import JobState
@@ -164,7 +163,7 @@ class FakeProcess:
                 tracker.log(step, self.slurm.measure(config, step), {"step_s": self.slurm.step_s})
                 if should_stop() or step % config.trainer.checkpoint_every == 0:
                     folder.checkpoint(step).mkdir(parents=True, exist_ok=True)
-                    (folder.checkpoint(step) / CHECKPOINT_MARKER).touch()
+                    folder.mark_complete(step, {}, tracker.sums)
                 if should_stop():
                     return
 

@@ -8,11 +8,13 @@ import json
 from pathlib import Path
 
 import numpy as np
-import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from scpo import schema
+from scpo.checksums import file_sum
+from scpo.tracking import RunFolder
+from scpo.tracking.atomic import write_yaml
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = tuple(schema.FAMILIES.values())
@@ -51,16 +53,17 @@ def config(scale="mini", row="scpo", seed=0, overrides=(), **trainer):
 
 
 def write_run(
-    runs_dir, row="scpo", seed=0, *, scale="mini", state="DONE", steps=40, every=10, probes=(), overrides=(), **trainer
-):
-    """One run folder; returns what the experiment record says of it."""
+    runs_dir, row="scpo", seed=0, *, scale="mini", state="DONE", steps=40, every=10, probes=(), overrides=(),
+    sums=False, **trainer,
+):  # fmt: skip
+    """One run folder; returns what the experiment record says of it. ``sums``: with its files' checksums."""
     made = config(scale, row, seed, overrides, steps=steps, **trainer)
     suffix = hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:8]
     env, model = made["env"]["name"], made["model"]["name"]
     run = {"id": f"{env}-{model}-{row}-s{seed}-{suffix}", "env": env, "model": model, "seed": seed}
     folder = Path(runs_dir) / run["id"]
     (folder / "diagnostics").mkdir(parents=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(made, sort_keys=False))
+    write_yaml(folder / "config.yaml", made, checked=True)
     write_json(folder / "status.json", {"state": state, "step": steps, "steps": steps, "commit": "0123456789abcdef"})
     panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": [name]} for name in PANELS[scale]}
     write_json(folder / "panels.json", panels)
@@ -69,6 +72,9 @@ def write_run(
     write_lines(folder / "timing.jsonl", (_timing(step) for step in range(1, steps + 1)))
     for step in probes:
         write_probe(folder, step, numbers)
+    if sums:
+        names = ("metrics.jsonl", "timing.jsonl", "panels.json")
+        RunFolder(folder).note_sums({name: file_sum(folder / name) for name in names})
     return run
 
 
@@ -122,8 +128,15 @@ def _walk(similarity, numbers, theta=0.6, soft_base=0.4):
 
 
 def log_only(runs_dir, run, metric, values):
-    """Replace what a run logged by one metric: {step: value}."""
-    write_lines(Path(runs_dir) / run["id"] / "metrics.jsonl", ({"step": s, metric: v} for s, v in values.items()))
+    """Replace what a run logged by one metric: {step: value}; the last step is the run's last."""
+    log_lines(Path(runs_dir) / run["id"], [{"step": s, metric: v} for s, v in values.items()])
+
+
+def log_lines(folder, lines):
+    """Replace what a run logged: a finished run has ended with the last of these lines."""
+    write_lines(Path(folder) / "metrics.jsonl", lines)
+    status = json.loads((Path(folder) / "status.json").read_text())
+    write_json(Path(folder) / "status.json", status | {"step": lines[-1]["step"], "steps": lines[-1]["step"]})
 
 
 def write_step_texts(folder, step, success, credited, *, groups=2, per_group=30):

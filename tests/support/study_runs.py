@@ -4,8 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
-import yaml
-
+from scpo.tracking.atomic import write_yaml
 from tests.support.run_records import config, write_json, write_lines
 
 GAMES = {"valid_seen": 140, "valid_unseen": 134}
@@ -34,7 +33,7 @@ def write_study_run(runs_dir, row, seed, curve, *, state="DONE", credit=None):
     if folder.exists():
         return run
     (folder / "diagnostics").mkdir(parents=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(made, sort_keys=False))
+    write_yaml(folder / "config.yaml", made, checked=True)
     write_json(folder / "status.json", {"state": state, "step": 40, "steps": 40, "commit": "0123456789abcdef"})
     panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": [name]} for name in GAMES}
     write_json(folder / "panels.json", panels)

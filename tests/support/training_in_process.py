@@ -6,6 +6,15 @@ from scpo.trainers import train
 from sweeps.compose.configuration import compose_run
 from sweeps.records import run_folders as store
 
+STUDY = [
+    "scale=study", "wandb.mode=disabled", "machine.device=cpu", "method=scpo", "scorer=exact", "env.horizon=12",
+    "env.generated.train=60", "env.generated.valid_seen=6", "env.generated.valid_unseen=6", "env.train_panel.games=6",
+    "model.imitation.games=12", "model.imitation.steps=60", "trainer.steps=4", "trainer.groups=3",
+    "trainer.group_size=4", "trainer.mini_batch_rows=64", "trainer.validation.every=2", "trainer.checkpoint_every=2",
+    "trainer.probe_every=2", "trainer.sample_every=2", "trainer.precision_every=2",
+]  # fmt: skip
+"""A choice policy on real games: seconds a run."""
+
 
 class Killed(Exception):
     """Stands for kill -9 behind a step's record."""

@@ -27,10 +27,16 @@ multiprocessing.set_forkserver_preload(list(HEAVY))
 class WarmStart:
     """``python <script> <words>`` in the checkout's root, with as much of ``subprocess.Popen`` as the tests need."""
 
-    def __init__(self, script: Path, words: list[str]) -> None:
+    def __init__(
+        self, script: Path, words: list[str], variables: dict[str, str | None] | None = None, *,
+        encoding: str = "utf-8", umask: int = 0o022,
+    ) -> None:  # fmt: skip
+        """``variables``: other values of environment variables, None for none; ``encoding``: of its output."""
         context = multiprocessing.get_context("forkserver")
         self._output = tempfile.NamedTemporaryFile("r", prefix="warm-start-", encoding="utf-8")  # noqa: SIM115
-        self._process = context.Process(target=_become, args=(str(script), words, self._output.name))
+        surroundings = {"variables": variables or {}, "encoding": encoding, "umask": umask}
+        what = (str(script), words, self._output.name)
+        self._process = context.Process(target=_become, args=what, kwargs=surroundings)
         self._process.start()
         atexit.register(self._process.kill)  # or Python would wait at its end for what a failed test left
         self.pid = self._process.pid
@@ -59,11 +65,19 @@ class WarmStart:
         os.kill(self.pid, number)
 
 
-def _become(script: str, words: list[str], output: str) -> None:
+def _become(
+    script: str, words: list[str], output: str, *, variables: dict[str, str | None], encoding: str, umask: int
+) -> None:
     """Runs in the new process: stdout and stderr go into the file, the rest is the script's."""
+    os.environ.update({name: value for name, value in variables.items() if value is not None})
+    for name in (name for name, value in variables.items() if value is None):
+        os.environ.pop(name, None)
     with open(output, "ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    os.umask(umask)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding=encoding, errors="strict" if encoding == "ascii" else None)
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
     sys.argv = [script, *words]

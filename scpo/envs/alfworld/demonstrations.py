@@ -10,13 +10,14 @@ import logging
 import os
 import random
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 
 from scpo.envs.alfworld.engine.engine import Engine
 from scpo.envs.alfworld.episode import AlfworldEpisode, task_of
@@ -71,7 +72,8 @@ def demonstrations(
         made = _joined((_demonstrate(engine, job, part) for part in parts), len(parts))
     else:
         work = partial(_demonstrate_apart, open_engine, job)
-        with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+        context = get_context("forkserver")
+        with ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent) as pool:
             made = _joined(pool.map(work, parts), len(parts))
     order = {game_id: place for place, game_id in enumerate(games)}
     return sorted(made, key=lambda demonstration: order[demonstration.task_id])  # stable: repetitions stay in order
@@ -89,6 +91,18 @@ class _Job:
     config: AlfworldConfig
     warm_start: Imitation
     habits: Habits
+
+
+def _end_with_parent() -> None:
+    """In a worker: a parent that is killed cannot tell its workers, which would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+
+        def watch() -> None:
+            connection.wait([parent.sentinel])
+            os._exit(1)
+
+        threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
 def _cores() -> int:

@@ -106,8 +106,8 @@ class Hooks:
         Diagnostics(self.config, self.folder, self.scorer).record(self.step, batch, diagnostics)
         for path, values in ((self.folder.metrics, diagnostics.metrics), (self.folder.timing, diagnostics.timings)):
             if path.name not in self._logs:
-                self._logs[path.name] = JsonLines(path)
-                self._logs[path.name].truncate_after(self.step - 1)
+                log = self._logs[path.name] = JsonLines(path)
+                log.replace(log.up_to(self.step - 1))
             self._logs[path.name].append({"step": self.step, **values})
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
+from scpo.checksums import FileSum, folder_change, folder_sums
 from scpo.errors import RecordError, RecordWriteError
 from scpo.shaping.reference_buffer import FILE as REFERENCES
-from scpo.tracking.folder import CHECKPOINT_MARKER
+from scpo.tracking.atomic import write_json
+from scpo.tracking.folder import CHECKPOINT, CHECKPOINT_MARKER, numbered
+from scpo.tracking.records import CheckpointMarker, read_record
 from scpo.whole_file import sync
 
 if TYPE_CHECKING:
@@ -26,10 +30,23 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint: the policy as it saves itself, the optimiser's state, what else the method keeps."""
+    """A complete checkpoint: the policy as it saves itself, the optimiser's state, what else the method keeps.
+
+    Attributes:
+        step: The training step that it was written after.
+        folder: Where it lies.
+        files: What was written, by name.
+        logs: The run's logs as they were then.
+    """
 
     step: int
     folder: Path
+    files: Mapping[str, FileSum] = field(default_factory=dict)
+    logs: Mapping[str, FileSum] = field(default_factory=dict)
+
+    def damage(self) -> str | None:
+        """What of it is not as it was written; None: it is whole. Reads all of it."""
+        return folder_change(self.folder, self.files)
 
 
 def save_checkpoint(
@@ -41,33 +58,47 @@ def save_checkpoint(
     keep: int,
     critic: Critic | None = None,
     buffer: ReferenceBuffer | None = None,
+    logs: Mapping[str, FileSum] | None = None,
 ) -> Checkpoint:
     """Write ``folder/step_<step>`` and drop all but the newest ``keep``.
 
-    Random state is not stored: every generator of the trainer is seeded by (run seed, step).
+    Random state is not stored: every generator of the trainer is seeded by (run seed, step). ``logs``: what the run has
+    logged up to this step.
 
     Raises:
         RecordWriteError: The disk is full or not writable; earlier checkpoints are intact.
     """
     target, scratch = folder / f"step_{step:05d}", folder / f".step_{step:05d}.tmp"
-    try:
+    with _nothing_left(scratch, target):
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        _write(scratch, step, policy, optimizer, critic=critic, buffer=buffer)
+        marker = _write(scratch, step, policy, optimizer, critic=critic, buffer=buffer, logs=logs or {})
         shutil.rmtree(target, ignore_errors=True)
         scratch.rename(target)
         sync(folder)
-    except (OSError, RuntimeError) as error:
-        # safetensors reports a full disk as its own error, a RuntimeError subclass or OSError by version
+    for old in complete_checkpoints(folder)[:-keep]:
+        (old.folder / CHECKPOINT_MARKER).unlink()  # first: what dies here must not look whole
+        shutil.rmtree(old.folder)
+    return Checkpoint(step, target, marker.files, marker.logs)
+
+
+@contextmanager
+def _nothing_left(scratch: Path, target: Path) -> Iterator[None]:
+    """Of a checkpoint that could not be written, whatever stopped it; one that the disk refused is named."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except BaseException as error:
         shutil.rmtree(scratch, ignore_errors=True)
-        free = shutil.disk_usage(folder).free if folder.exists() else 0
+        # A full disk is an OSError, safetensors' own error or torch's RuntimeError: whoever was writing says it.
+        if not isinstance(error, OSError | RuntimeError | SafetensorError):
+            raise
+        free = shutil.disk_usage(target.parent).free if target.parent.exists() else 0
         raise RecordWriteError(
             f"checkpoint {target} could not be written ({error}); {free} bytes are free there; earlier checkpoints are "
             "intact: free some space and run the same command again"
         ) from error
-    for old in complete_checkpoints(folder)[:-keep]:
-        shutil.rmtree(old.folder)
-    return Checkpoint(step, target)
 
 
 def _write(
@@ -78,7 +109,8 @@ def _write(
     *,
     critic: Critic | None,
     buffer: ReferenceBuffer | None,
-) -> None:
+    logs: Mapping[str, FileSum],
+) -> CheckpointMarker:
     from safetensors.torch import save_file, save_model
 
     policy.save(scratch)
@@ -88,29 +120,62 @@ def _write(
         save_file(_optimizer_tensors(critic.optimizer), scratch / "critic_optimizer.safetensors")
     if buffer is not None:
         (scratch / REFERENCES).write_bytes(buffer.dump())
-    sizes = {path.name: path.stat().st_size for path in sorted(scratch.iterdir())}
-    for name in sizes:
+    marker = CheckpointMarker(step=step, files=folder_sums(scratch), logs=dict(logs))
+    for name in marker.files:
         sync(scratch / name)
-    (scratch / CHECKPOINT_MARKER).write_text(json.dumps({"step": step, "bytes": sizes}))
-    sync(scratch / CHECKPOINT_MARKER)
-    sync(scratch)
+    write_json(scratch / CHECKPOINT_MARKER, marker.model_dump(mode="json"))
+    return marker
 
 
 def complete_checkpoints(folder: Path) -> list[Checkpoint]:
-    """Complete checkpoints, oldest first; incomplete or truncated ones are passed over with a warning."""
+    """Complete checkpoints, oldest first; incomplete or cut ones are passed over with a warning.
+
+    The weights are not read here: see :meth:`Checkpoint.damage`.
+    """
     found = []
     for path in sorted(folder.glob("step_*")):
+        step = numbered(path, CHECKPOINT)
+        if step is None:
+            continue  # somebody's copy
         try:
-            marker = json.loads((path / CHECKPOINT_MARKER).read_text())
-            sizes = {name: (path / name).stat().st_size for name in marker["bytes"]}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            marker = read_record(path / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint")
+            sizes = {name: (path / name).stat().st_size for name in marker.files}
+        except (OSError, RecordError) as error:
             logger.warning("checkpoint %s is incomplete (%s); it is passed over", path, error)
             continue
-        if sizes != marker["bytes"]:
-            logger.warning("checkpoint %s is damaged: sizes %s, expected %s", path, sizes, marker["bytes"])
+        if marker.step != step or any(sizes[name] != known.bytes for name, known in marker.files.items()):
+            logger.warning("checkpoint %s is damaged: it is not what its %s says", path, CHECKPOINT_MARKER)
             continue
-        found.append(Checkpoint(marker["step"], path))
+        found.append(Checkpoint(step, path, marker.files, marker.logs))
     return found
+
+
+def newest_usable(folder: Path, cut_logs: Callable[[Checkpoint], None]) -> Checkpoint | None:
+    """The newest checkpoint that is whole and whose logs are; None: there is no whole one.
+
+    Args:
+        folder: Where they lie.
+        cut_logs: Leaves what was logged up to a checkpoint; RecordError if that is not what was there when it was
+            written.
+
+    Raises:
+        RecordError: There are whole ones, but what was logged before them is damaged.
+    """
+    lost: RecordError | None = None
+    for checkpoint in reversed(complete_checkpoints(folder)):
+        if damage := checkpoint.damage():
+            logger.warning("checkpoint %s is damaged: %s; the one before is tried", checkpoint.folder, damage)
+            continue
+        try:
+            cut_logs(checkpoint)
+        except RecordError as error:
+            logger.warning("%s; an earlier checkpoint is tried", error)
+            lost = lost or error
+            continue
+        return checkpoint
+    if lost is not None:
+        raise lost
+    return None
 
 
 def load_checkpoint(
@@ -126,6 +191,7 @@ def load_checkpoint(
     Raises:
         RecordError: The tensors are not those of this model, or the references cannot be read.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load_file, load_model
 
     try:
@@ -136,7 +202,7 @@ def load_checkpoint(
             _restore_optimizer(critic.optimizer, load_file(checkpoint.folder / "critic_optimizer.safetensors"))
         if buffer is not None:
             buffer.load((checkpoint.folder / REFERENCES).read_bytes())
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, SafetensorError) as error:
         raise RecordError(
             f"checkpoint {checkpoint.folder} does not fit the model of this run ({error}); remove that folder to "
             "continue from the one before"

@@ -36,7 +36,7 @@ from scpo.shaping.order import positions
 from scpo.steps import StepBatch
 from scpo.streams import AGAIN, CRITIC, PROBE, ROLLOUT, SHUFFLE
 from scpo.tracking import Tracker
-from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
+from scpo.trainers.local.checkpoint import load_checkpoint, newest_usable, save_checkpoint
 from scpo.trainers.local.estimates import Estimate, estimate
 from scpo.trainers.local.measurements import measure
 from scpo.trainers.local.sampling import Draw, Sampled, sample
@@ -85,14 +85,14 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     session = _open(config, should_stop)
     folder.pin_panels(panel_records(session.environment, config))
     with Tracker(folder, config) as tracker:
-        done = _resume(session, folder, tracker)
+        done = _resume(session, tracker)
         if done is None:
             metrics, timing = _measure(session)
             _probe(session, 0, folder)
             tracker.log(0, metrics, timing)
             done = 0
         for step in range(done + 1, config.trainer.steps + 1):
-            metrics, timing = _training_step(session, step, folder)
+            metrics, timing = _training_step(session, step, tracker)
             if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
                 validation, seconds = _measure(session)
                 metrics, timing = metrics | validation, timing | seconds
@@ -100,7 +100,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
             tracker.log(step, metrics, timing)
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0 or step == config.trainer.steps:
-                _save(session, folder, step)
+                _save(session, tracker, step)
             if stop:
                 return
 
@@ -131,27 +131,27 @@ def _open(config: RunConfig, should_stop: Callable[[], bool]) -> Session:
     return Session(config, environment, policy, reference, optimizer, critic, scorer, buffer)
 
 
-def _resume(session: Session, folder: RunFolder, tracker: Tracker) -> int | None:
-    """Load the newest complete checkpoint and cut the logs behind it; None: the run starts at the beginning."""
-    checkpoints = complete_checkpoints(folder.checkpoints)
-    if not checkpoints:
+def _resume(session: Session, tracker: Tracker) -> int | None:
+    """Load the newest whole checkpoint and cut the logs behind it; None: the run starts at the beginning."""
+    checkpoint = newest_usable(tracker.folder.checkpoints, lambda one: tracker.resume_at(one.step, one.logs))
+    if checkpoint is None:
         tracker.resume_at(-1)
         return None
-    load_checkpoint(checkpoints[-1], session.policy, session.optimizer, critic=session.critic, buffer=session.buffer)
-    tracker.resume_at(checkpoints[-1].step)
-    logger.info("resumed from %s", checkpoints[-1].folder)
-    return checkpoints[-1].step
+    load_checkpoint(checkpoint, session.policy, session.optimizer, critic=session.critic, buffer=session.buffer)
+    logger.info("resumed from %s", checkpoint.folder)
+    return checkpoint.step
 
 
-def _save(session: Session, folder: RunFolder, step: int) -> None:
+def _save(session: Session, tracker: Tracker, step: int) -> None:
     save_checkpoint(
-        folder.checkpoints,
+        tracker.folder.checkpoints,
         step,
         session.policy,
         session.optimizer,
         keep=session.config.trainer.keep_checkpoints,
         critic=session.critic,
         buffer=session.buffer,
+        logs=tracker.sums,
     )
 
 
@@ -173,7 +173,7 @@ def _measure(session: Session) -> tuple[dict[str, float], dict[str, float]]:
     return metrics, dict(clock.seconds)
 
 
-def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict[str, float], dict[str, float]]:
+def _training_step(session: Session, step: int, tracker: Tracker) -> tuple[dict[str, float], dict[str, float]]:
     config, clock = session.config, Clock()
     with clock("step"):
         with clock("rollout"):
@@ -189,7 +189,7 @@ def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict
                 measured=measured,
             )
             session.scorer.begin_step()
-            estimated = _estimate(session, step, folder, batch, generations)
+            estimated = _estimate(session, step, tracker, batch, generations)
             scored = session.scorer.report()
         with clock("critic"):
             critic = _update_critic(session, generations, estimated, step)
@@ -204,13 +204,13 @@ def _training_step(session: Session, step: int, folder: RunFolder) -> tuple[dict
                 reference=session.reference,
             )
     with clock("diagnostics"):
-        precision = _diagnostics(session, folder).record(step, batch, estimated.diagnostics, sampled.kept)
+        precision = _diagnostics(session, tracker.folder).record(step, batch, estimated.diagnostics, sampled.kept)
     metrics = _rollout_metrics(sampled) | critic | actor | estimated.diagnostics.metrics | precision
     return metrics, dict(clock.seconds) | estimated.diagnostics.timings | scored
 
 
 def _estimate(
-    session: Session, step: int, folder: RunFolder, batch: StepBatch, generations: Sequence[Generation]
+    session: Session, step: int, tracker: Tracker, batch: StepBatch, generations: Sequence[Generation]
 ) -> Estimate:
     """The advantages. When the scorer fails for good, what was learned before this step is kept."""
     try:
@@ -224,7 +224,7 @@ def _estimate(
             buffer=session.buffer,
         )
     except ScorerError:
-        _save(session, folder, step - 1)
+        _save(session, tracker, step - 1)
         raise
 
 

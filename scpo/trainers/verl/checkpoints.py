@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
+from scpo.checksums import FileSum, folder_change, folder_sums
+from scpo.errors import RecordError
 from scpo.tracking import RunFolder
-from scpo.tracking.atomic import write_json
-from scpo.tracking.folder import CHECKPOINT_MARKER
+from scpo.tracking.folder import CHECKPOINT, CHECKPOINT_MARKER, numbered
+from scpo.tracking.records import CheckpointMarker, read_record
 
 logger = logging.getLogger(__name__)
 
@@ -19,10 +21,12 @@ def verl_folder(folder: RunFolder, step: int) -> Path:
     return folder.checkpoint(step) / f"global_step_{step}"
 
 
-def mark_complete(folder: RunFolder, step: int, *, keep: int) -> None:
-    """Say that a checkpoint is whole, once its step is recorded too, and drop all but the newest ``keep``."""
-    target = folder.checkpoint(step)
-    write_json(target / CHECKPOINT_MARKER, {"step": step, "bytes": _sizes(target)})
+def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, keep: int) -> None:
+    """Say that a checkpoint is whole, once its step is recorded too, and drop all but the newest ``keep``.
+
+    ``logs``: the run's logs, this step included.
+    """
+    folder.mark_complete(step, folder_sums(folder.checkpoint(step), leave_out=[CHECKPOINT_MARKER]), logs)
     for old in folder.complete_checkpoints()[:-keep]:
         (folder.checkpoint(old) / CHECKPOINT_MARKER).unlink()  # first: what dies here must not look whole
         shutil.rmtree(folder.checkpoint(old))
@@ -32,17 +36,30 @@ def newest(folder: RunFolder) -> int | None:
     """Step of the newest whole checkpoint; None: there is none. Damaged ones are passed over, half ones removed."""
     complete = folder.complete_checkpoints()
     for path in folder.checkpoints.glob("step_*"):
-        if int(path.name.removeprefix("step_")) not in complete:
+        step = numbered(path, CHECKPOINT)
+        if step is not None and step not in complete:
             logger.warning("checkpoint %s was never completed; it is removed", path)
             shutil.rmtree(path)
     for step in reversed(complete):
-        expected = json.loads((folder.checkpoint(step) / CHECKPOINT_MARKER).read_text())["bytes"]
-        if _sizes(folder.checkpoint(step)) == expected:
+        damage = _damage(folder, step)
+        if damage is None:
             return step
-        logger.warning("checkpoint %s is damaged: its files are not those it was made of", folder.checkpoint(step))
+        logger.warning("checkpoint %s is damaged: %s; the one before is tried", folder.checkpoint(step), damage)
     return None
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKPOINT_MARKER)
-    return {str(path.relative_to(folder)): path.stat().st_size for path in files}
+def logs_at(folder: RunFolder, step: int) -> dict[str, FileSum]:
+    """The run's logs as they were when a checkpoint was written."""
+    return _marker(folder, step).logs
+
+
+def _damage(folder: RunFolder, step: int) -> str | None:
+    try:
+        marker = _marker(folder, step)
+    except RecordError as error:
+        return str(error)
+    return folder_change(folder.checkpoint(step), marker.files) if marker.step == step else "it is of another step"
+
+
+def _marker(folder: RunFolder, step: int) -> CheckpointMarker:
+    return read_record(folder.checkpoint(step) / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint")

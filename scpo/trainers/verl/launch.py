@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scpo.diagnostics.episodes import panel_records
 from scpo.envs.base import DemonstratingEnvironment
 from scpo.errors import ConfigError
+from scpo.policies.kept import made_once
 from scpo.schema import TinyModel
 from scpo.tracking import RunFolder
 from scpo.tracking.atomic import write_bytes, write_yaml
@@ -100,8 +101,7 @@ def _model(place: Workplace, should_stop: Callable[[], bool]) -> tuple[str, str 
     if not isinstance(model, TinyModel):
         raise ConfigError(f"model={model.name} is behind an API: there are no weights of it to train")
     target = place.folder.path / "policy"
-    if not (target / "config.json").exists():
-        _write_tiny(place, model, target, should_stop)
+    made_once(target, lambda scratch: _write_tiny(place, model, scratch, should_stop), should_stop)
     return str(target), str(target / "tokenizer")
 
 
@@ -118,7 +118,7 @@ def _write_tiny(place: Workplace, model: TinyModel, target: Path, should_stop: C
     tokenizer.chat_template = PLAIN_TEMPLATE
     # Beside a config.json, AutoTokenizer would take the model type's own class for our word-level one.
     tokenizer.save_pretrained(target / "tokenizer")
-    policy.save_pretrained(target)  # config.json last: a folder that has it is whole
+    policy.save_pretrained(target)
 
 
 def compose_verl(words: Sequence[str]) -> Any:

@@ -25,7 +25,7 @@ from scpo.scoring.ray_scorer import open_ray_scorer
 from scpo.shaping.reference_buffer import FILE as REFERENCES
 from scpo.tracking import Tracker
 from scpo.tracking.atomic import write_bytes
-from scpo.trainers.verl.checkpoints import mark_complete
+from scpo.trainers.verl.checkpoints import logs_at, mark_complete
 from scpo.trainers.verl.data import PROBE
 from scpo.trainers.verl.deadline import WithDeadline
 from scpo.trainers.verl.estimates import Columns, Estimate, estimate
@@ -75,7 +75,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         super()._load_checkpoint()
         if self.buffer is not None and self.global_steps:
             self.buffer.load((self.place.folder.checkpoint(self.global_steps) / REFERENCES).read_bytes())
-        self.tracker.resume_at(self.global_steps if self.global_steps else -1)
+        step = self.global_steps
+        self.tracker.resume_at(step or -1, logs_at(self.place.folder, step) if step else None)
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; whatever happens, the records are closed."""
@@ -208,7 +209,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         learned, took = split_metrics(metrics)
         self.tracker.log(step, learned, took)
         if self._saved_step == step:
-            mark_complete(self.place.folder, step, keep=self.place.config.trainer.keep_checkpoints)
+            mark_complete(self.place.folder, step, self.tracker.sums, keep=self.place.config.trainer.keep_checkpoints)
         if self.place.stop_file.exists():
             self.total_training_steps = step  # verl's loop ends here
 

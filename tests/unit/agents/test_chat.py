@@ -1,4 +1,5 @@
 import logging
+import threading
 import time
 import traceback
 
@@ -149,3 +150,52 @@ def test_a_rate_limit_spaces_requests():
 def test_a_base_url_holds_no_secret(url):
     with pytest.raises(ValueError, match="a base URL is http"):
         api_model(url)
+
+
+def test_an_endpoint_that_drips_is_given_up_in_time():
+    started = time.monotonic()
+    with (
+        serving(lambda *_: Reply(drip_s=0.05)) as server,
+        pytest.raises(ChatError, match=r"did not finish its answer within 0\.3 s .*gave up after 2 attempts"),
+    ):
+        ask(server, timeout_s=0.3, attempts=2)
+    assert time.monotonic() - started < 5
+
+
+def test_an_endless_answer_is_given_up(monkeypatch):
+    monkeypatch.setattr("scpo.agents.chat._LONGEST", 1 << 20)
+    with (
+        serving(lambda *_: Reply(body="x" * (2 << 20))) as server,
+        pytest.raises(ChatError, match="sent more than 1 MB"),
+    ):
+        ask(server, attempts=1)
+
+
+def test_a_key_that_is_echoed_with_json_escapes_reaches_no_answer_and_no_message():
+    escaped = "".join(f"\\u{ord(letter):04x}" for letter in KEY)
+    body = completion("your key is HERE").replace("HERE", escaped)
+    with serving(in_turn(Reply(body=body), Reply(body=body, status=400))) as server:
+        assert ask(server).text == "your key is [key]"
+        with pytest.raises(ChatError) as refused:
+            ask(server)
+    assert KEY not in str(refused.value)
+    assert escaped not in str(refused.value)
+
+
+def test_closing_ends_what_is_under_way():
+    with serving(lambda *_: Reply(drip_s=0.05)) as server:
+        client = ChatClient(api_model(server.url), limits(timeout_s=60), {"LOOPBACK_KEY": KEY})
+        ended = []
+
+        def call():
+            try:
+                client.complete("hello", temperature=0.4, max_tokens=32, seed=7)
+            except ChatError as error:
+                ended.append(str(error))
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        time.sleep(0.3)
+        client.close()
+        thread.join(5)
+    assert ended == [f"the request to loopback-1 at {server.url} was given up: the run is ending"]

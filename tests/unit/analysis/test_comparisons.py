@@ -38,7 +38,7 @@ def test_held_out_success_is_over_the_games_of_all_panels(tmp_path):
         '{"step": 10, "val/valid_seen/success_rate": 0.5, "val/valid_seen/episodes": 140, '
         '"val/valid_unseen/success_rate": 1.0, "val/valid_unseen/episodes": 60}',
     ]
-    (tmp_path / run / "metrics.jsonl").write_text("\n".join(lines))
+    (tmp_path / run / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
     series = held_out(collect(tmp_path), run)
     assert series.steps == (0, 10)
     assert series.values == pytest.approx((0.35, 0.65))

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from analysis.build import builders
+from analysis.latex import escape
 from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
 from analysis.style import Drawing
@@ -96,6 +97,10 @@ def test_any_text_of_an_environment_is_printed(tmp_path):
     wrapped = Table(("[a]", "b"), ("c",), (Block("[t] | \\", tuple(rows)),), FOREIGN, "tab:x", widths=(0.4, 0.4))
     short = Table(("*a",), ("c",), (Block("t" * 40, (("[b]", Number("1")),)),), PRINTABLE, "tab:y")
     assert faults(tmp_path, "two columns", [wrapped.tex(), short.tex()]) == []
+
+
+def test_control_characters_leave_no_trace_in_the_text():
+    assert escape("a\x00b\x1b[31mc\x7f\ud800d") == escape("ab[31mcd")
 
 
 def test_only_ascii_is_written_and_accents_are_kept():

@@ -29,3 +29,10 @@ def test_texts_of_an_environment_are_escaped_and_wrapped():
     assert r"buy {\textbackslash}\{x\} for \$5 \ensuremath{<}b\ensuremath{>}" in made.tex()
     assert r"{\textasciitilde}{\textasciicircum}\_\#\&\%" in made.tex()
     assert r"\begin{tabular}{@{}p{0.4\textwidth}@{}}" in made.tex()
+
+
+def test_a_text_cannot_be_a_formula_of_a_spreadsheet_and_a_number_stays_one():
+    texts = ("=1+1", "+cmd", "-x", "@sum", "plain", "-0.5")
+    made = Table(("Step",), (), (Block("b", tuple((text,) for text in texts)),), "c", "tab:x")
+    cells = [line.partition(",")[2] for line in made.csv().splitlines()[1:]]
+    assert cells == ["'=1+1", "'+cmd", "'-x", "'@sum", "plain", "-0.5"]

@@ -75,6 +75,7 @@ def test_train_refuses_a_folder_that_is_none(tmp_path):
 
 def test_status_shows_runs_lost_ones_and_damaged_ones(tmp_path):
     lost, damaged = fake.make_run(tmp_path), fake.make_run(tmp_path, "seed=1")
+    lost.metrics.write_text("".join(f'{{"step": {step}}}\n' for step in range(3)))
     lost.update_status(state=State.RUNNING, step=2)
     damaged.status.write_text("{")
     command = [sys.executable, "-m", "sweeps", "status", "*-s?-*", "--runs-dir", str(tmp_path)]

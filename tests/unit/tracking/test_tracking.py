@@ -1,5 +1,4 @@
 import builtins
-import json
 import logging
 import sys
 import threading
@@ -11,7 +10,7 @@ from pydantic import ValidationError
 
 from scpo.errors import PanelError, RecordError
 from scpo.tracking import JsonLines, RunFolder, State, Status, Tracker
-from scpo.tracking.atomic import read_yaml, write_json, write_yaml
+from scpo.tracking.atomic import read_json, read_yaml, write_json, write_yaml
 from scpo.tracking.jsonlines import to_line
 from scpo.tracking.mirror import WandbMirror
 from sweeps.compose.configuration import compose_run
@@ -61,12 +60,12 @@ def test_damage_before_the_last_line_is_named_with_its_line(tmp_path):
         log.records()
 
 
-def test_truncate_after_keeps_earlier_bytes_as_they_were(tmp_path):
+def test_cutting_after_a_step_keeps_earlier_bytes_as_they_were(tmp_path):
     log = JsonLines(tmp_path / "log.jsonl")
     for step in range(4):
         log.append({"step": step, "x": step / 3})
     before = log.path.read_bytes().splitlines(keepends=True)
-    log.truncate_after(1)
+    log.replace(log.up_to(1))
     assert log.path.read_bytes() == b"".join(before[:2])
     log.append({"step": 2, "x": 2 / 3})
     assert log.path.read_bytes() == b"".join(before[:3])
@@ -83,15 +82,15 @@ def test_json_and_yaml_come_back_as_they_were_written(tmp_path):
     write_yaml(tmp_path / "x.yaml", value)
     assert read_yaml(tmp_path / "x.yaml") == value
     write_json(tmp_path / "x.json", value)
-    assert json.loads((tmp_path / "x.json").read_text()) == value
+    assert read_json(tmp_path / "x.json") == value
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.json", "x.yaml"]
 
 
 def test_json_refuses_nan_and_keeps_the_old_file(tmp_path):
-    write_json(tmp_path / "x.json", 1)
+    write_json(tmp_path / "x.json", {"a": 1})
     with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json(tmp_path / "x.json", float("nan"))
-    assert (tmp_path / "x.json").read_text() == "1\n"
+        write_json(tmp_path / "x.json", {"a": float("nan")})
+    assert read_json(tmp_path / "x.json") == {"a": 1}
 
 
 def test_the_status_refuses_unknown_keys_and_names_a_missing_file(folder):

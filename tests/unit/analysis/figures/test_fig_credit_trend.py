@@ -7,14 +7,14 @@ from analysis.figures.fig_credit_trend import build
 from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
 from analysis.style import COLUMN_WIDTH
-from tests.support.run_records import write_ablation, write_experiment, write_lines, write_run
+from tests.support.run_records import log_lines, write_ablation, write_experiment, write_run
 
 
 def run_with(runs_dir, row, seed, logged, **settings):
     """A run whose credited steps are its step number."""
     run = write_run(runs_dir, row, seed, **settings)
-    lines = ({"step": s, "credit/steps": float(s), "credit/aux_mean": 0.01} for s in range(1, logged + 1))
-    write_lines(runs_dir / run["id"] / "metrics.jsonl", lines)
+    lines = [{"step": s, "credit/steps": float(s), "credit/aux_mean": 0.01} for s in range(1, logged + 1)]
+    log_lines(runs_dir / run["id"], lines)
     return run
 
 

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -6,7 +8,7 @@ from analysis.figures.fig_learning import build
 from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
 from analysis.style import PAGE_WIDTH
-from tests.support.run_records import write_ablation, write_experiment, write_run
+from tests.support.run_records import log_lines, write_ablation, write_experiment, write_run
 
 
 def titles(figure):
@@ -53,7 +55,7 @@ def test_lines_are_means_over_seeds_in_percent(tmp_path):
 def test_a_curve_ends_where_a_seed_has_no_value(tmp_path):
     ids = write_ablation(tmp_path, rows=("scpo",), seeds=(0, 1))["scpo"]
     path = tmp_path / ids[1] / "metrics.jsonl"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-5]))
+    log_lines(tmp_path / ids[1], [json.loads(line) for line in path.read_text().splitlines()[:-5]])
     data = collect(tmp_path).at_scale("mini")
     made = curve(data, data.sections[0].rows[0], "val/valid_seen/success_rate")
     assert made.steps == [0, 10, 20, 30]

@@ -9,7 +9,7 @@ from analysis.figures.fig_profiles import Line, build
 from analysis.missing import MissingRunsError
 from analysis.rows import Row
 from analysis.sources.collect import collect
-from tests.support.run_records import FAMILIES, write_ablation, write_experiment, write_lines, write_run
+from tests.support.run_records import FAMILIES, log_lines, write_ablation, write_experiment, write_run
 
 RATES = np.array([[0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.2, 0.2, 0.4, 0.6, 0.8, 0.8]])
 
@@ -34,8 +34,8 @@ def test_steps_to_a_rate_say_how_many_seeds_reach_it(tmp_path):
     for seed, curve in ((0, {0: 0.1, 20: 0.5, 40: 0.9}), (1, {0: 0.1, 20: 0.3, 40: 0.6})):
         run = write_run(tmp_path, "scpo", seed)
         metrics = {f"val/train_games/{family}/success_rate": 0.5 for family in FAMILIES}
-        lines = ({"step": s, "val/train_games/success_rate": v, **metrics} for s, v in curve.items())
-        write_lines(tmp_path / run["id"] / "metrics.jsonl", lines)
+        lines = [{"step": s, "val/train_games/success_rate": v, **metrics} for s, v in curve.items()]
+        log_lines(tmp_path / run["id"], lines)
         runs.append(run)
     write_experiment(tmp_path, {"scpo": runs})
     (row,) = csv.DictReader(io.StringIO(build(collect(tmp_path).at_scale("mini")).numbers.csv()))

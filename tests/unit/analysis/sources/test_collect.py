@@ -1,10 +1,15 @@
 import json
+import re
 import shlex
 
 import pandas as pd
+import pytest
 
 from analysis.sources.collect import collect, write_parquet
-from tests.support.run_records import write_ablation, write_experiment, write_json, write_run
+from scpo.checksums import file_sum
+from scpo.tracking import RunFolder
+from tests.support.damage import flip_a_bit, keep_lines, zero
+from tests.support.run_records import log_lines, write_ablation, write_experiment, write_json, write_run
 
 
 def test_runs_become_long_tables(tmp_path):
@@ -41,14 +46,64 @@ def test_timing_is_collected_too(tmp_path):
 def test_a_torn_last_line_is_skipped(tmp_path):
     run = write_ablation(tmp_path, seeds=(0,))["scpo"][0]
     path = tmp_path / run / "metrics.jsonl"
+    write_json(tmp_path / run / "status.json", {"state": "RUNNING", "step": 39, "steps": 40})
     path.write_text(path.read_text()[:-30])
     assert collect(tmp_path).series(run, "val/valid_seen/success_rate").steps == (0, 10, 20, 30)
 
 
+def lose_the_end(folder):
+    keep_lines(folder / "metrics.jsonl", 35)
+
+
+def change_a_digit(folder):
+    text = (folder / "metrics.jsonl").read_text()
+    (folder / "metrics.jsonl").write_text(text.replace('"step": 30, ', '"step": 30 ,'))
+
+
+DAMAGES = {
+    "a cut log": (lose_the_end, r"status\.json says DONE, but .*metrics\.jsonl ends at step 34 of 40"),
+    "a damaged line": (lambda folder: zero(folder / "metrics.jsonl", 900, 50), r"metrics\.jsonl, line \d+ is damaged"),
+    "an edited line": (change_a_digit, r"metrics\.jsonl does not hold what the run has written"),
+    "another time": (lambda folder: flip_a_bit(folder / "timing.jsonl", 30), r"timing\.jsonl"),
+    "lost panels": (lambda folder: (folder / "panels.json").unlink(), r"panels\.json cannot be read"),
+    "another panel": (
+        lambda folder: flip_a_bit(folder / "panels.json", 40),
+        r"panels\.json does not hold",
+    ),
+    "no status": (lambda folder: (folder / "status.json").unlink(), r"status\.json: No such file"),
+    "an edited status": (lambda folder: flip_a_bit(folder / "status.json", 14), r"status\.json is damaged"),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_run_leaves_every_mean_and_is_named_with_its_file(tmp_path, damage, message):
+    runs = [write_run(tmp_path, seed=seed, sums=True) for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": runs})
+    assert not collect(tmp_path).problems
+    damage(tmp_path / runs[0]["id"])
+    data = collect(tmp_path)
+    (row,) = data.sections[0].rows
+    assert (row.finished, row.missing[0].state) == ((runs[1]["id"],), "DAMAGED")
+    assert data.metric_names(runs[0]["id"]) == ()
+    ((path, reason),) = ((one.path, one.reason) for one in data.problems)
+    assert path == runs[0]["id"]
+    assert re.search(message, reason), reason
+    assert re.search("[Dd]elete|[Mm]ove|[Rr]estore", reason)
+
+
+def test_a_damaged_config_is_named_and_the_run_beside_it_is_there(tmp_path):
+    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": runs})
+    flip_a_bit(tmp_path / runs[0]["id"] / "config.yaml", 200)
+    data = collect(tmp_path)
+    assert list(data.by_id) == [runs[1]["id"]]
+    assert "config.yaml" in data.problems[0].reason
+
+
 def test_values_that_are_no_numbers_are_left_out(tmp_path):
     run = write_ablation(tmp_path, seeds=(0,))["scpo"][0]
-    with (tmp_path / run / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 41, "note": "text", "credit/effective": null, "train/success_rate": NaN}\n[1]\n')
+    lines = [json.loads(line) for line in (tmp_path / run / "metrics.jsonl").read_text().splitlines()]
+    log_lines(tmp_path / run, [*lines, {"step": 41, "note": "text", "credit/effective": None}])
     data = collect(tmp_path)
     assert data.series(run, "note").steps == ()
     assert data.series(run, "credit/effective").steps[-1] == 40
@@ -63,7 +118,7 @@ def test_foreign_folders_are_reported_and_left_out(tmp_path):
     (tmp_path / "torn" / "config.yaml").write_text("scale: [mini\n")
     data = collect(tmp_path)
     assert [problem.path for problem in data.problems] == ["holiday", "other", "torn"]
-    assert "scale" in data.problems[1].reason
+    assert "other/config.yaml is cut short" in data.problems[1].reason
     assert len(data.runs) == 2
 
 
@@ -91,11 +146,11 @@ def test_an_unfinished_run_is_missing(tmp_path):
     assert collect(tmp_path).sections[0].rows[0].count == "1/2"
 
 
-def test_a_run_without_status_is_missing(tmp_path):
+def test_a_run_with_a_cut_status_is_damaged(tmp_path):
     run = write_run(tmp_path)
     (tmp_path / run["id"] / "status.json").write_text("{")
     write_experiment(tmp_path, {"scpo": [run]})
-    assert collect(tmp_path).sections[0].rows[0].missing[0].state == "UNKNOWN"
+    assert collect(tmp_path).sections[0].rows[0].missing[0].state == "DAMAGED"
 
 
 def test_experiments_that_share_runs_are_merged(tmp_path):
@@ -188,3 +243,15 @@ def test_parquet_holds_what_was_collected_in_equal_bytes(tmp_path):
     assert [path.read_bytes() for path in again] == [metrics.read_bytes(), runs.read_bytes()]
     assert len(pd.read_parquet(metrics)) == len(data.metrics)
     assert set(pd.read_parquet(runs)["id"]) == set(data.runs["id"])
+
+
+def test_a_sample_that_is_lost_is_missed_and_the_numbers_stay(tmp_path):
+    run = write_run(tmp_path, probes=(0, 20))
+    folder, name = RunFolder(tmp_path / run["id"]), "diagnostics/probe_step_00020.npz"
+    folder.note_sums({name: file_sum(folder.path / name)})
+    write_experiment(tmp_path, {"scpo": [run]})
+    assert not collect(tmp_path).problems
+    (folder.path / name).unlink()
+    data = collect(tmp_path)
+    assert f"{name} is lost" in data.problems[0].reason
+    assert data.sections[0].rows[0].finished == (run["id"],)

@@ -6,6 +6,7 @@ pytest.importorskip("wandb", reason="needs wandb: make setup")
 
 from analysis.sources.wandb_project import Settings, read_project
 from scpo.errors import RecordError
+from tests.support.damage import cut, flip_a_bit
 from tests.support.wandb_server import KEY, HostedRun, fail, serve, slow, truncated
 
 
@@ -130,8 +131,37 @@ def test_a_name_that_is_no_project_is_refused(name, settings):
         read_project(name, settings)
 
 
-def test_a_damaged_copy_is_named(server, settings):
+DAMAGES = {
+    "run.json is damaged": lambda folder: (folder / "run.json").write_text("{"),
+    "run.json is damaged: its checksum": lambda folder: flip_a_bit(folder / "run.json", 30),
+    "history.jsonl does not hold what was written": lambda folder: flip_a_bit(folder / "history.jsonl", 30),
+    "history.jsonl holds": lambda folder: cut(folder / "history.jsonl", 50),
+}
+
+
+@pytest.mark.parametrize(("message", "damage"), DAMAGES.items(), ids=DAMAGES)
+def test_a_damaged_copy_is_named_and_the_others_are_read(server, settings, message, damage):
     downloads, _ = read_project("me/demo", settings)
-    (downloads[0].folder / "run.json").write_text("{")
-    with pytest.raises(RecordError, match=r"run\.json is damaged"):
-        read_project("me/demo", settings)
+    damage(downloads[0].folder)
+    left, (problem,) = read_project("me/demo", settings)
+    assert [one.id for one in left] == ["r1", "r2"]
+    assert problem.path == "me/demo/r0"
+    assert message in problem.reason
+    assert "--refresh" in problem.reason
+    assert_whole(read_project("me/demo", Settings(**vars(settings) | {"refresh": True}))[0])
+
+
+@pytest.mark.parametrize("name", ["../../../escaped", "/absolute", "..", "a/b", "x" * 129, "", "new\nline"])
+def test_a_run_id_that_would_become_another_folder_is_refused(server, settings, tmp_path, name):
+    server.runs[0].id = name
+    downloads, (problem,) = read_project("me/demo", settings)
+    assert [one.id for one in downloads] == ["r1", "r2"]
+    assert "no name of a run" in problem.reason
+    kept = {path.parent for path in tmp_path.rglob("history.jsonl")}
+    assert kept == {tmp_path / "cache" / "me" / "demo" / run for run in ("r1", "r2")}
+
+
+@pytest.mark.parametrize("name", ["../x", "me/..", "./demo"])
+def test_a_project_name_that_would_become_another_folder_is_refused(settings, name):
+    with pytest.raises(RecordError, match="entity/project"):
+        read_project(name, settings)

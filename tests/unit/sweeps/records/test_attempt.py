@@ -1,14 +1,15 @@
 import os
+import shutil
 import signal
 import sys
 
 import pytest
 
 from scpo.errors import GameError, RecordError
-from scpo.tracking import State, StopRequest, Tracker
+from scpo.tracking import JsonLines, State, StopRequest, Tracker
 from scpo.tracking.atomic import read_json
 from sweeps.records import attempt as entry
-from sweeps.records import provenance
+from sweeps.records import code_version, provenance
 from sweeps.records import run_folders as store
 from sweeps.records.stop_signals import STOP_SIGNALS
 from tests.faults import fake_train
@@ -151,21 +152,67 @@ def test_what_another_process_runs_is_not_touched(folder):
     assert not fake.starts(folder)
 
 
-def checkpointed(folder, commit):
-    (folder.checkpoint(2)).mkdir(parents=True)
-    (folder.checkpoint(2) / "COMPLETE").touch()
-    folder.update_status(state=State.INTERRUPTED, commit=commit)
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """A checkout of a few files, without git; returns how to write one of them."""
+    root = tmp_path / "checkout"
+
+    def write(name, text):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+    for name in ("scpo/rloo.py", "sweeps/a.py", "train.py", "README.md", "slurm/site.yaml", "conf/rloo.yaml"):
+        write(name, "old")
+    monkeypatch.setattr(provenance, "REPOSITORY", root)
+    return write
 
 
-def test_resuming_under_another_commit_is_refused_unless_allowed(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance, "git_commit", lambda: "new")
-    checkpointed(folder, "old")
-    assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
-    assert "stopped at step 2 under commit old, the code is now new" in folder.read_status().reason
-    assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
+def stopped_at_step_2(folder):
+    def until_2(config, folder, stop):
+        fake_train.train(config, folder, lambda: JsonLines(folder.metrics).last()["step"] == 2)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert entry.run(folder, until_2) == entry.EXIT_INTERRUPTED
+
+
+@pytest.mark.parametrize("name", ["README.md", "slurm/site.yaml", "conf/rloo.yaml"])
+def test_what_is_no_code_may_change_before_a_resume(folder, code, monkeypatch, name):
+    stopped_at_step_2(folder)
+    code(name, "new")
+    monkeypatch.setattr(provenance, "git_commit", lambda: "another")
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+    assert folder.read_status().commit == "another"
+
+
+def test_a_resume_by_other_code_is_refused_with_its_files_unless_allowed(folder, code, tmp_path):
+    stopped_at_step_2(folder)
+    code("scpo/rloo.py", "new")
+    code("scpo/more.py", "new")
+    for _ in range(2):
+        assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
+        reason = folder.read_status().reason
+        assert "stopped at step 2 under other code. Changed since: scpo/more.py, scpo/rloo.py. Restore them" in reason
     fake.make_run(tmp_path, "machine.resume_across_versions=true")
     assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
-    assert folder.read_status().commit == "new"
+
+
+def test_of_an_older_run_the_commits_are_compared(folder, code, monkeypatch):
+    stopped_at_step_2(folder)
+    (folder.path / code_version.FILE).unlink()
+    folder.update_status(commit="old")
+    monkeypatch.setattr(provenance, "git_commit", lambda: "new")
+    assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
+    assert "Changed since: commit old, now new" in folder.read_status().reason
+
+
+def test_the_code_has_the_same_hash_with_git_and_without(tmp_path, monkeypatch):
+    with_git = code_version.code_files()
+    assert {"train.py", "scpo/steps.py", "sweeps/records/attempt.py"} <= with_git.keys()
+    for part in code_version.PARTS:
+        source = provenance.REPOSITORY / part
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / part)
+    monkeypatch.setattr(provenance, "REPOSITORY", tmp_path)
+    assert code_version.code_files() == with_git
 
 
 def test_a_run_without_a_checkpoint_starts_again_under_any_commit(folder, monkeypatch):

@@ -7,6 +7,7 @@ from scpo.tracking import State, StopRequest
 from sweeps.records import cancellation
 from sweeps.records import run_folders as store
 from sweeps.records.attempt import run as run_here
+from sweeps.records.reconcile import Action, decide
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
 
@@ -84,3 +85,11 @@ def test_settling_leaves_a_run_that_was_only_interrupted(folder):
     folder.update_status(state=State.RUNNING)
     assert cancellation.settle(folder)
     assert folder.read_status().state is State.RUNNING
+
+
+def test_a_run_that_says_running_of_a_machine_that_is_gone_goes_on_after_retry(folder):
+    folder.update_status(state=State.RUNNING, host="gone", boot="another")
+    assert store.observe(folder).alive
+    cancellation.retry(folder)
+    assert folder.read_status().state is State.INTERRUPTED
+    assert decide(store.observe(folder), max_failures=2).action is Action.START

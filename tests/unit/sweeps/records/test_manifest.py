@@ -4,6 +4,7 @@ import pytest
 
 import sweeps.__main__
 from scpo.errors import ConfigError
+from scpo.tracking.atomic import write_json
 from sweeps.compose.matrix import expand
 from sweeps.records import manifest
 from sweeps.records import run_folders as store
@@ -62,7 +63,7 @@ def test_runs_of_an_earlier_default_do_not_mix(tmp_path):
     for row in recorded["rows"]:
         for run in row["runs"]:
             run["settings"] = "00000000"
-    path.write_text(json.dumps(recorded))
+    write_json(path, recorded)
     assert seeds(update(tmp_path, "seeds=[0]")) == [[0], [0]]
 
 

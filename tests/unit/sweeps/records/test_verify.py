@@ -4,7 +4,6 @@ import pytest
 
 from scpo.tracking import State
 from scpo.tracking.atomic import write_json
-from scpo.tracking.folder import CHECKPOINT_MARKER
 from sweeps.records import attempt as entry
 from sweeps.records import verify
 from tests.faults import fake_train
@@ -33,18 +32,20 @@ def repeat_a_line(folder):
 
 def lose_lines_of_an_unfinished_run(folder):
     folder.update_status(state=State.INTERRUPTED)
-    (folder.checkpoint(4) / CHECKPOINT_MARKER).touch()
     lose_a_line(folder)
 
 
 BREAKS = {
     "a lost line": (lose_a_line, "says DONE, but .* ends at step 3 of 4"),
     "a repeated line": (repeat_a_line, "steps do not ascend"),
-    "lines behind a checkpoint": (lose_lines_of_an_unfinished_run, "ends at step 3, before checkpoint 4"),
+    "lines behind a checkpoint": (
+        lose_lines_of_an_unfinished_run,
+        "ends at step 3, and .* says 4: lines were lost",
+    ),
     "an edited config": (lambda f: f.write_config(f.read_config().model_copy(update={"seed": 9})), "seed is 9"),
     "a damaged timing log": (lambda f: f.timing.write_text("{\n"), r"timing\.jsonl, line 1 is damaged"),
     "a cut status": (lambda f: f.status.write_text("{"), r"status\.json is damaged"),
-    "no attempts": (lambda f: write_json(f.provenance, {}), "has no attempts"),
+    "no attempts": (lambda f: write_json(f.provenance, {}), "no valid record of attempts"),
 }
 
 

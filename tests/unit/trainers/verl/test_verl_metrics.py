@@ -13,6 +13,7 @@ from scpo.trainers.verl.verl_metrics import (
     validation_metrics,
 )
 from scpo.trainers.verl.verl_rows import read_rows
+from tests.support.damage import flip_a_bit
 from tests.support.step_batches import make_batch
 from tests.support.verl_rows import step_rows, verl_batch
 
@@ -88,19 +89,19 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path):
     folder = RunFolder(tmp_path)
     for step in (1, 2, 3):
         checkpoint(folder, step)
-        mark_complete(folder, step, keep=2)
+        mark_complete(folder, step, {}, keep=2)
     assert folder.complete_checkpoints() == [2, 3]
     assert newest(folder) == 3
     assert verl_folder(folder, 3).name == "global_step_3"
 
 
-def test_a_checkpoint_that_was_cut_off_is_removed_and_a_damaged_one_passed_over(tmp_path):
+def test_a_checkpoint_that_was_cut_off_is_removed_and_one_with_another_bit_passed_over(tmp_path):
     folder = RunFolder(tmp_path)
     for step in (1, 2):
         checkpoint(folder, step)
-        mark_complete(folder, step, keep=2)
+        mark_complete(folder, step, {}, keep=2)
     checkpoint(folder, 3)
-    (verl_folder(folder, 2) / "actor" / "model.pt").write_text("cut")
+    flip_a_bit(verl_folder(folder, 2) / "actor" / "model.pt", -1)
     assert newest(folder) == 1
     assert not folder.checkpoint(3).exists()
 

@@ -1,0 +1,279 @@
+"""The faults: what happens to files, processes, disks and surroundings, drawn from one generator."""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from scpo.tracking import RunFolder
+from sweeps.records import cancellation
+from sweeps.records import run_folders as store
+from tests.faults.campaign.readers import Reading, Verdict, judge, read
+from tests.faults.campaign.tiny_sweep import (
+    CHECKPOINT_EVERY,
+    Ended,
+    TinySweep,
+    start,
+    wait,
+)
+from tests.support import damage
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+LONGEST_S = 4.0  # of an undisturbed second half of a run, start included
+NOT_READ = ("lock", ".lock", "stdout.log")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one fault happens: a sweep to copy, a folder of its own, a generator of its own."""
+
+    sweep: TinySweep
+    truth: Reading
+    folder: Path
+    chance: random.Random
+
+
+Found = tuple[Verdict, str]
+
+
+class NotPossibleHereError(Exception):
+    """The machine does not let this fault be made."""
+
+
+def damaged_records(place: Place) -> Found:
+    """A finished sweep with one damaged file: read by everything."""
+    runs = place.sweep.copy(place.sweep.done, place.folder / "runs")
+    what = damage_one(place.chance, records(runs))
+    verdict, why = judge(read(runs), place.truth)
+    return verdict, f"{what}: {why}"
+
+
+def damaged_and_resumed(place: Place) -> Found:
+    """A killed run with one damaged file, or a damaged cache: started again."""
+    runs = place.sweep.copy(place.sweep.stopped, place.folder / "runs")
+    folder = RunFolder(runs / place.sweep.ids[1])
+    if place.chance.random() < 0.2:
+        cache = place.sweep.copy(place.sweep.cache, place.folder / "cache")
+        config = folder.read_config()
+        machine = config.machine.model_copy(update={"cache_dir": str(cache)})
+        folder.write_config(config.model_copy(update={"machine": machine}))
+        what = damage_one(place.chance, records(cache))
+    else:
+        what = damage_one(place.chance, records(folder.path))
+    verdict, why = ended_well(place, runs, wait(start(folder)))
+    return verdict, f"{what}: {why}"
+
+
+def killed(place: Place) -> Found:
+    """A run that gets a signal at any moment, or two, and goes on."""
+    runs = place.sweep.copy(place.sweep.stopped, place.folder / "runs")
+    folder = RunFolder(runs / place.sweep.ids[1])
+    number = place.chance.choice(SIGNALS)
+    process = start(folder)
+    time.sleep(place.chance.uniform(0, LONGEST_S))
+    for _ in range(place.chance.choice((1, 1, 2))):
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        time.sleep(place.chance.uniform(0, 0.3))
+    first = wait(process)
+    what = f"{signal.Signals(number).name}, exit status {first.code}"
+    steps = folder.metrics.read_bytes().count(b"\n") - 1
+    kept = (folder.complete_checkpoints() or [-1])[-1]
+    if steps - kept > CHECKPOINT_EVERY:
+        return Verdict.LOST, f"{what}: {steps} steps are logged, the newest checkpoint is of step {kept}"
+    seen = read(runs)
+    verdict, why = judge(seen, _half(place.truth, place.sweep.ids[0], seen))
+    if verdict is not Verdict.EQUAL:
+        return (Verdict.LOST if verdict is Verdict.NAMED else verdict), f"{what}: a kill is no damage, yet {why}"
+    return must_be_equal(what, *ended_well(place, runs, wait(start(folder))))
+
+
+def must_be_equal(what: str, verdict: Verdict, why: str) -> Found:
+    """Where nothing was damaged, a message in the place of the numbers is work lost."""
+    return (Verdict.LOST if verdict is Verdict.NAMED else verdict), f"{what}: {why}"
+
+
+def full_disk(place: Place) -> Found:
+    """A run on a disk that fills up at any moment; and once more when there is room."""
+    disk = place.folder / "disk"
+    with small_disk(disk):
+        runs = place.sweep.copy(place.sweep.stopped, disk / "runs")
+        folder = RunFolder(runs / place.sweep.ids[1])
+        room = place.chance.choice((0, 1, 8, 64, 300, 600)) << 10
+        fill(disk / "filler", room)
+        first = wait(start(folder))
+        what = f"{room} bytes left, exit status {first.code}"
+        if "Traceback" in first.output:
+            return Verdict.TRACEBACK, f"{what}: {first.output[-1500:]}"
+        if list(folder.checkpoints.glob(".step_*.tmp")):
+            return Verdict.LOST, f"{what}: half a checkpoint is left on the full disk"
+        (disk / "filler").unlink()
+        return must_be_equal(what, *ended_well(place, runs, wait(start(folder))))
+
+
+def odd_surroundings(place: Place) -> Found:
+    """A machine that is not as usual: the same numbers all the same."""
+    name = place.chance.choice(sorted(ODD))
+    top = place.folder / ODD[name].folder
+    top.mkdir(parents=True, exist_ok=True)
+    runs = place.sweep.copy(place.sweep.stopped, top / "runs")
+    folder = RunFolder(runs / place.sweep.ids[1])
+    ODD[name].prepare(folder)
+    odd = ODD[name]
+    ended = wait(start(folder, variables=dict(odd.variables), encoding=odd.encoding, umask=odd.umask))
+    return must_be_equal(name, *ended_well(place, runs, ended))
+
+
+def _nothing(_folder: RunFolder) -> None: ...
+
+
+def _of_another_machine(folder: RunFolder) -> None:
+    folder.update_status(host="another-machine", boot="another-boot")
+    assert store.observe(folder).alive, "a run on another machine counts as alive"
+    cancellation.retry(folder)
+
+
+def _copies(folder: RunFolder) -> None:
+    shutil.copytree(folder.path, folder.path.with_name(f"{folder.run_id}.bak"), symlinks=True)
+    for path in (*folder.checkpoints.glob("step_*"), *folder.path.glob("attempt_*")):
+        shutil.copytree(path, path.with_name(f"{path.name}.bak"))
+
+
+def _bad_neighbours(folder: RunFolder) -> None:
+    for name, content in {"a": "[]", "b": "\x00", "c": "{", "d": "scale: [[[["}.items():
+        (folder.path.parent / name).mkdir()
+        for file in ("config.yaml", "status.json", "identity.yaml", "panels.json"):
+            (folder.path.parent / name / file).write_text(content)
+
+
+@dataclass(frozen=True)
+class Odd:
+    """What is not as usual."""
+
+    folder: str = "plain"
+    variables: tuple[tuple[str, str | None], ...] = ()
+    encoding: str = "utf-8"
+    umask: int = 0o022
+    prepare: Callable[[RunFolder], None] = _nothing
+
+
+ODD = {
+    "a path with spaces, quotes and umlauts": Odd(folder="a b'c\"d ü$(x);"),
+    "no HOME": Odd(variables=(("HOME", None), ("USER", None), ("LOGNAME", None))),
+    "an ASCII terminal": Odd(variables=(("LANG", "C"), ("LC_ALL", "C")), encoding="ascii"),
+    "umask 077": Odd(umask=0o077),
+    "umask 000": Odd(umask=0o000),
+    "no git": Odd(variables=(("PATH", "/nonexistent"),)),
+    "a git that refuses": Odd(variables=(("GIT_DIR", "/nonexistent"),)),
+    "another time zone": Odd(variables=(("TZ", "Pacific/Kiritimati"),)),
+    "threads wanted": Odd(variables=(("OMP_NUM_THREADS", "7"),)),
+    "a machine that is gone": Odd(prepare=_of_another_machine),
+    "copies beside everything": Odd(prepare=_copies),
+    "bad neighbours": Odd(prepare=_bad_neighbours),
+}
+
+
+def ended_well(place: Place, runs: Path, ended: Ended) -> Found:
+    """Whether a second start came to the same numbers, or says what is damaged; then whether readers say so too."""
+    if "Traceback" in ended.output:
+        return Verdict.TRACEBACK, ended.output[-1500:]
+    return _ended_done(place, runs) if ended.code == 0 else _ended_otherwise(place, runs, ended)
+
+
+def _ended_done(place: Place, runs: Path) -> Found:
+    run_id = place.sweep.ids[1]
+    if place.sweep.outcome(runs, run_id) != place.sweep.outcome(place.sweep.done, run_id):
+        return Verdict.SILENT, "it ends DONE with other numbers"
+    seen = read(runs)
+    verdict, why = judge(seen, _same_times(place.truth, seen, run_id))
+    return (Verdict.EQUAL, why) if verdict is Verdict.NAMED else (verdict, why)
+
+
+def _ended_otherwise(place: Place, runs: Path, ended: Ended) -> Found:
+    """It has to say why, and the readers may say nothing else than what is true of the other run."""
+    run_id = place.sweep.ids[1]
+    if ended.code < 0 or run_id not in ended.output:
+        return Verdict.LOST, f"it ended with {ended.code} and names nothing: {ended.output[-500:]}"
+    seen = read(runs)
+    verdict, why = judge(seen, _half(place.truth, place.sweep.ids[0], seen))
+    said = ended.output.strip().splitlines()[-1]
+    return (Verdict.NAMED, said) if verdict in (Verdict.EQUAL, Verdict.NAMED) else (verdict, why)
+
+
+def _same_times(truth: Reading, seen: Reading, run_id: str) -> Reading:
+    """Seconds are those of the second run."""
+    known = dict(truth.numbers[run_id])
+    now = seen.numbers.get(run_id, {})
+    known |= {name: series for name, series in now.items() if name.startswith(("timing_s/", "scpo/"))}
+    return Reading(truth.numbers | {run_id: known}, truth.rows, truth.table, truth.samples)
+
+
+def _half(truth: Reading, finished: str, seen: Reading) -> Reading:
+    """What is true while only the first run is finished; the table then names the other as missing."""
+    samples = {name: one for name, one in truth.samples.items() if name.startswith(finished)}
+    return Reading({finished: truth.numbers[finished]}, seen.rows, seen.table, samples)
+
+
+def records(folder: Path) -> list[Path]:
+    """The files that somebody reads."""
+    return [path for path in sorted(folder.rglob("*")) if is_record(path)]
+
+
+def is_record(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and path.name not in NOT_READ and path.stat().st_size > 0
+
+
+def damage_one(chance: random.Random, paths: list[Path]) -> str:
+    """Damage one file in one way; every file is as likely, whatever its size."""
+    path = chance.choice(paths)
+    size = path.stat().st_size
+    how = chance.choice(("bit", "bit", "bit", "cut", "zeros", "line", "lost"))
+    place = chance.randrange(size)
+    if how == "bit":
+        damage.flip_a_bit(path, place, chance.randrange(8))
+    elif how == "cut":
+        damage.cut(path, place)
+    elif how == "zeros":
+        damage.zero(path, place, chance.choice((1, 16, 512, 4096)))
+    elif how == "line":
+        lines = path.read_bytes().count(b"\n")
+        damage.keep_lines(path, chance.randrange(lines + 1))
+    else:
+        path.unlink()
+    return f"{how} at {place} of {size} in {path}"
+
+
+@contextlib.contextmanager
+def small_disk(path: Path, size: str = "6m"):
+    """A disk of its own, which may be filled."""
+    path.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        raise NotPossibleHereError("needs root: a small disk is mounted")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(path: Path, room: int) -> None:
+    """Leave only so much room on the disk."""
+    free = shutil.disk_usage(path.parent).free
+    with contextlib.suppress(OSError):
+        path.write_bytes(b"x" * max(0, free - room))
+
+
+KINDS: dict[str, tuple[int, Callable[[Place], Found]]] = {
+    "damaged records, read": (20, damaged_records),
+    "damaged records, resumed": (4, damaged_and_resumed),
+    "signals": (3, killed),
+    "full disks": (1, full_disk),
+    "odd surroundings": (1, odd_surroundings),
+}
+"""By name: how often, of all."""

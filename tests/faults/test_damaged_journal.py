@@ -1,0 +1,65 @@
+"""A search's journal with another bit: the trials are what they were, or its damage is named."""
+
+import random
+
+import pytest
+
+pytest.importorskip("optuna", reason="needs optuna: make setup")
+
+from scpo.errors import RecordError
+from sweeps.search.plan import make_plan
+from sweeps.search.study import Study, read_trials
+from tests.support.damage import flip_a_bit
+
+FLIPS = 150
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    """A search with trials told, one of them failed."""
+    made = make_plan("scpo", [f"machine.runs_dir={tmp_path_factory.mktemp('runs')}", "scale=mini"])
+    study = Study(made)
+    for number in range(4):
+        trial = study.next_trial()
+        study.report(trial, {0: 0.1, 10: 0.2 + number / 10})
+        if number == 2:
+            study.fail(trial, "on purpose")
+        else:
+            study.complete(trial, 0.5 + number / 10, {0: 0.5 + number / 10})
+    study.close()
+    return made
+
+
+def told(plan):
+    return [
+        (trial.number, trial.state.name, trial.params, trial.value, trial.intermediate_values, trial.user_attrs)
+        for trial in read_trials(plan)
+    ]
+
+
+def test_a_flipped_bit_changes_no_value_without_a_word(plan):
+    journal, chance = plan.folder / "journal.log", random.Random(0)
+    whole, truth, named = journal.read_bytes(), told(plan), 0
+    for _ in range(FLIPS):
+        place = chance.randrange(len(whole) - 200)  # its last line may be one that a kill has torn
+        flip_a_bit(journal, place, chance.randrange(8))
+        try:
+            assert told(plan) == truth
+        except RecordError as error:
+            named += 1
+            assert str(plan.folder) in str(error)  # noqa: PT017 (most raise, a bit of a space may read well)
+        journal.write_bytes(whole)
+    assert named > FLIPS // 2
+
+
+def test_a_journal_without_checksums_is_read_as_it_is(plan):
+    import json
+
+    journal = plan.folder / "journal.log"
+    whole, truth = journal.read_bytes(), told(plan)
+    lines = [json.loads(line) for line in whole.splitlines()]
+    for line in lines:
+        del line["checksum"]
+    journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert told(plan) == truth
+    journal.write_bytes(whole)
