@@ -70,10 +70,11 @@ def _checkpoints(folder: RunFolder) -> None:
 
 
 def _samples(folder: RunFolder) -> None:
-    """Files of diagnostics that were written and are not there, or are others."""
+    """Panels and files of diagnostics that were written and are not there, or are others."""
+    logs = (folder.metrics.name, folder.timing.name)  # which may grow
     for name, known in folder.read_status().sums.items():
-        if "/" in name and (changed := change(folder.path / name, known, whole=True)):
-            raise RecordError(f"{folder.path / name} {changed}: figures are made without it. {RUN_AGAIN}")
+        if name not in logs and (changed := change(folder.path / name, known, whole=True)):
+            raise RecordError(f"{folder.path / name} {changed}. {RUN_AGAIN}")
 
 
 def _request(folder: RunFolder) -> None:
