@@ -116,6 +116,7 @@ report: setup ## one page with runs, curves, tables, figures and the credit insp
 bench: setup ## speeds, as ratios measured in one run
 	$(BIN)/python -m bench.bench_alfworld
 	$(BIN)/python -m bench.bench_returns
+	$(BIN)/python -m bench.bench_estimators
 	$(BIN)/python -m bench.bench_webshop
 	$(BIN)/python -m bench.bench_sweeps
 	$(BIN)/python -m bench.bench_report

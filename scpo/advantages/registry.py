@@ -5,21 +5,25 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+from scpo.advantages.crbc import CRBC
 from scpo.advantages.empg import EMPG
 from scpo.advantages.estimator import Estimator
 from scpo.advantages.g2po import G2PO
 from scpo.advantages.gae import GAE
+from scpo.advantages.gagpo import GAGPO
 from scpo.advantages.gigpo import GIGPO
+from scpo.advantages.graphgpo import GRAPHGPO
 from scpo.advantages.grpo import GRPO
 from scpo.advantages.hcapo import HCAPO
 from scpo.advantages.hgpo import HGPO
+from scpo.advantages.rewardflow import REWARDFLOW
 from scpo.advantages.rloo import RLOO
 from scpo.errors import ConfigError
 
 ENTRY_POINTS = "scpo.estimators"
 """The group of entry points under which another package names its estimators, ``<name> = "<module>:<ESTIMATOR>"``."""
 
-OURS = (GAE, RLOO, GRPO, EMPG, GIGPO, HCAPO, HGPO, G2PO)  # in the order of tables
+OURS = (GAE, RLOO, GRPO, EMPG, GIGPO, HCAPO, HGPO, G2PO, REWARDFLOW, GRAPHGPO, GAGPO, CRBC)  # in the order of tables
 
 
 def _installed() -> Iterator[Estimator]:

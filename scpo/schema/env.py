@@ -1,8 +1,8 @@
 """Configuration of environments and of the panels of games that are trained on and evaluated."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from scpo.advantages.groups import Normalisation
 from scpo.shaping.step_text import StepFilter
@@ -60,7 +60,17 @@ class BenchmarkTraining(Strict):
     warm_start_rows: PositiveInt
 
 
-class AlfworldConfig(Strict):
+class EnvironmentSettings(Strict):
+    """What all environments share."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _baselines_are_read_where_they_are_used(cls, data: Any) -> Any:
+        """``baselines`` holds what published baselines set by benchmark; conf/estimator has taken what it reads."""
+        return {key: value for key, value in data.items() if key != "baselines"} if isinstance(data, dict) else data
+
+
+class AlfworldConfig(EnvironmentSettings):
     """``gives_states``: its episodes are ``scpo.envs.base.StatefulEpisode``."""
 
     gives_states: ClassVar[bool] = True
@@ -125,7 +135,7 @@ class WebshopSetting(Strict):
     max_prompt_tokens: PositiveInt
 
 
-class WebshopConfig(Strict):
+class WebshopConfig(EnvironmentSettings):
     """``settings`` are those that ``setting`` chooses from; the keys that they differ in are read through it."""
 
     gives_states: ClassVar[bool] = True

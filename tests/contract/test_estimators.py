@@ -21,6 +21,7 @@ from tests.support.step_batches import (
 
 ROW_LEVEL = [name for name, entry in ESTIMATORS.items() if entry.level == "row"]
 FURTHER = {  # beside what every estimator is tested with
+    "crbc": [{"depth": 0}, {"depth": 3}],
     "empg": [{"k": 3.0, "zeta": 0.0}],
     "gigpo": [{"anchors": "similar", "anchor_similarity": 0.6, "std_floor": 0.0}],
     "hcapo": [{"smoothing": 0.5}],

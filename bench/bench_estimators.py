@@ -1,0 +1,79 @@
+"""Every row-level estimator on 4,096 rows, on one core.
+
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m bench.bench_estimators
+
+Two batches of 16 groups x 8 siblings x 32 steps: walks over few states, of which each is visited often, and over so many
+that hardly one is visited twice, which makes the graphs of the graph estimators as large as they can be. The best of
+several calls, and as a multiple of GiGPO's in the same run. The goal is of the estimators that build a graph.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scpo.advantages.outcomes import step_returns
+from scpo.advantages.registry import ESTIMATORS
+from scpo.library import load_method
+from scpo.steps import StepBatch
+
+GROUPS, SIBLINGS, STEPS = 16, 8, 32
+REPETITIONS = 7
+GOAL_S = 0.2
+METHODS = ("gigpo", "grpo", "rloo", "empg", "hcapo", "hgpo", "g2po", "rewardflow", "graphgpo", "gagpo", "crbc")
+
+
+def main() -> None:
+    """Measure and print."""
+    rows = GROUPS * SIBLINGS * STEPS
+    print(f"{rows:,} rows ({GROUPS} groups x {SIBLINGS} x {STEPS}), goal {1e3 * GOAL_S:.0f} ms")
+    print(f"{'':14}{'few states':>20}{'many states':>20}")
+    few, many = _batch(states=20), _batch(states=100_000)
+    base = [_seconds(METHODS[0], batch) for batch in (few, many)]
+    for name in METHODS:
+        taken = [_seconds(name, batch) for batch in (few, many)]
+        shown = (f"{1e3 * one:9.1f} ms {one / first:5.1f}x" for one, first in zip(taken, base, strict=True))
+        print(f"{name:14}" + "".join(f"{text:>20}" for text in shown))
+
+
+def _seconds(name: str, batch: StepBatch) -> float:
+    settings = load_method(name).estimator
+    return_N = step_returns(batch, settings.gamma)
+    bonus_N = -np.float32(settings.invalid_penalty) * ~batch.valid_N
+    return _best(lambda: ESTIMATORS[name].function(batch, return_N, bonus_N, settings))
+
+
+def _best(call: Callable[[], Any]) -> float:
+    taken = []
+    for _ in range(REPETITIONS):
+        started = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - started)
+    return min(taken)
+
+
+def _batch(states: int) -> StepBatch:
+    """Random walks from one start; a quarter of the rollouts succeed."""
+    rng = np.random.default_rng(0)
+    rows = GROUPS * SIBLINGS * STEPS
+    trajectory_N, step_N = np.arange(rows) // STEPS, np.arange(rows) % STEPS
+    place_KT = rng.integers(states, size=(rows // STEPS, STEPS + 1))
+    place_KT[:, 0] = 0
+    text = {place: f"You arrive at place {place}. {'An apple 1 lies here. ' * 20}" for place in set(place_KT.flat)}
+    before_N, after_N = ([text[place] for place in part.ravel()] for part in (place_KT[:, :-1], place_KT[:, 1:]))
+    return_N = np.float32(10) * (rng.random(rows // STEPS) < 0.25)[trajectory_N]
+    return StepBatch(
+        group_N=trajectory_N // SIBLINGS, trajectory_N=trajectory_N, step_N=step_N, task_N=["task"] * rows,
+        anchor_N=before_N, action_N=[f"go to {place}" for place in place_KT[:, 1:].ravel()],
+        next_observation_N=after_N, reward_N=np.where(step_N == STEPS - 1, return_N, 0),
+        valid_N=rng.random(rows) > 0.1, episode_return_N=return_N, success_N=return_N > 0, won_N=return_N > 0,
+        position_N=np.arange(rows), is_copy_N=np.zeros(rows, dtype=bool), state_N=before_N, next_state_N=after_N,
+        entropy_N=rng.random(rows), hindsight_logprob_N=np.where(return_N > 0, -rng.random(rows), np.nan),
+    )  # type: ignore[arg-type]  # lists become arrays  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

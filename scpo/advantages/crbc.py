@@ -1,0 +1,120 @@
+"""CRBC, cross-rollout Bellman closure: exact values of the states that a group visits.
+
+No code was published; the equations are its paper's ("Cross-Rollout Bellman Closure"), known at second hand.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+
+from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.graph import StateGraph, state_graph
+from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, text_ids
+from scpo.advantages.grpo import episode_advantage
+from scpo.steps import FloatArray, IntArray, StepBatch
+
+
+class CrbcSettings(StateSettings):
+    """``depth``: how often values are backed up across rollouts, 0 (each rollout's own outcome) to ``closure``."""
+
+    name: Literal["crbc"]
+    normalisation: Normalisation
+    omega_episode: NonNegativeFloat
+    omega: NonNegativeFloat
+    beta: Annotated[float, Field(gt=0, lt=1)]
+    deviation_floor: PositiveFloat
+    depth: NonNegativeInt | Literal["closure"]
+
+
+def crbc(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: CrbcSettings) -> FloatArray:
+    """A = w_G A_E + w_S A_S, A_S = [at least two actions at s] (Q(s, a) - V(s)) / max(σ(s), 0.1).
+
+    V and Q as in ``state_values`` and ``action_values``; σ(s)² = Σ_a μ(a|s) (Q(s, a) - V(s))². Only the outcome term
+    reads the penalty of an invalid action (silent). Step returns and bonus are not read.
+    """
+    graph = state_graph(batch, config.state_key)
+    action_N = group_ids(graph.source_N, text_ids(batch.action_N))
+    value_N = state_values(batch, graph, config)[graph.source_N]
+    gain_N = action_values(batch, graph, action_N, config) - value_N
+    deviation_N = np.sqrt(moments(gain_N**2, graph.source_N).mean_G[graph.source_N])
+    step_N = np.where(_choices(graph, action_N) >= 2, gain_N / np.maximum(deviation_N, config.deviation_floor), 0.0)
+    episode_N = episode_advantage(batch, config, config.normalisation)
+    return as_advantage(config.omega_episode * episode_N + config.omega * step_N)
+
+
+def state_values(batch: StepBatch, graph: StateGraph, config: CrbcSettings) -> Float64Array:
+    """V of every node: the chance of success, discounted by β a step.
+
+    With depth K: V_0(s) = mean of β^(T-t) [success] over the visits of s (t from 0), V_K = b + β M V_(K-1), where
+    M(s, s') is the share of the steps from s that led to s' and b = β times the share that led to success; a failure's
+    end, a time-out too, is worth 0. ``closure`` is their limit: V solves (I - β M) V = b.
+    """
+    outcome_N = _outcomes(batch, config)
+    value_V = _mean_at(outcome_N, graph.source_N, len(graph))
+    if config.depth == "closure":
+        return _closed(graph, batch, config)
+    for _ in range(config.depth):
+        value_V = _mean_at(_backed_up(batch, graph, value_V, config), graph.source_N, len(graph))
+    return value_V
+
+
+def action_values(batch: StepBatch, graph: StateGraph, action_N: IntArray, config: CrbcSettings) -> Float64Array:
+    """Q of every row's state and action: β times the mean value of what the action led to; ``action_N`` dense ids.
+
+    At depth K that value is V_(K-1), so that V_K is the mean of Q_K; at depth 0 Q is the mean of the outcomes.
+    """
+    if config.depth == 0:
+        next_value_N = _outcomes(batch, config)
+    else:
+        before = config if config.depth == "closure" else config.model_copy(update={"depth": config.depth - 1})
+        next_value_N = _backed_up(batch, graph, state_values(batch, graph, before), config)
+    return moments(next_value_N, action_N).mean_G[action_N]
+
+
+def _outcomes(batch: StepBatch, config: CrbcSettings) -> Float64Array:
+    line = batch.timeline
+    outcome_N: Float64Array = config.beta ** (line.length_N - line.step_N).astype(np.float64) * batch.success_N
+    return outcome_N
+
+
+def _backed_up(batch: StepBatch, graph: StateGraph, value_V: Float64Array, config: CrbcSettings) -> Float64Array:
+    """β times the value of what each row led to; the ends are 1 and 0."""
+    next_N: Float64Array = np.where(graph.end_N, batch.success_N, value_V[graph.target_N])
+    return config.beta * next_N
+
+
+def _mean_at(value_N: Float64Array, node_N: IntArray, count: int) -> Float64Array:
+    """Mean over the rows of each node; 0 of a node that no row leaves."""
+    mean_V = np.zeros(count)
+    nodes, id_N = np.unique(node_N, return_inverse=True)
+    mean_V[nodes] = moments(value_N, id_N).mean_G
+    return mean_V
+
+
+def _closed(graph: StateGraph, batch: StepBatch, config: CrbcSettings) -> Float64Array:
+    """Group by group: each has some hundred nodes, and none of another's."""
+    value_V = np.zeros(len(graph))
+    rows = np.argsort(graph.group_V[graph.source_N], kind="stable")
+    starts = np.flatnonzero(np.diff(graph.group_V[graph.source_N[rows]], prepend=-1))
+    for members in np.split(rows, starts[1:]) if len(rows) else []:
+        nodes, source_M = np.unique(graph.source_N[members], return_inverse=True)
+        inner_M = ~graph.end_N[members]
+        count, visits = len(nodes), np.bincount(source_M)
+        target_M = np.searchsorted(nodes, graph.target_N[members[inner_M]])
+        moves = np.bincount(source_M[inner_M] * count + target_M, minlength=count * count).reshape(count, count)
+        wins = np.bincount(source_M, weights=~inner_M & batch.success_N[members])
+        value_V[nodes] = np.linalg.solve(
+            np.eye(count) - config.beta * moves / visits[:, None], config.beta * wins / visits
+        )
+    return value_V
+
+
+def _choices(graph: StateGraph, action_N: IntArray) -> IntArray:
+    """For every row the number of different actions that its group tried from its state."""
+    first = np.unique(action_N, return_index=True)[1]
+    choices: IntArray = np.bincount(graph.source_N[first], minlength=len(graph))[graph.source_N]
+    return choices
+
+
+CRBC = Estimator(CrbcSettings, crbc, requires=frozenset(), labels={"crbc": "CRBC"})

@@ -1,0 +1,53 @@
+"""GAGPO: generalised advantage estimation with a group's mean returns as values (arXiv 2605.13217).
+
+No code was published, and the equations are known at second hand: the form is ours.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, normalise
+from scpo.steps import FloatArray, StepBatch
+
+
+class GagpoSettings(StateSettings):
+    """``gae_lambda``: 0 looks one step ahead, 1 to the end of the rollout."""
+
+    name: Literal["gagpo"]
+    normalisation: Normalisation
+    gae_lambda: Annotated[float, Field(ge=0, le=1)]
+
+
+def gagpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings) -> FloatArray:
+    """A_t = δ_t + γλ A_{t+1}, normalised over the rows of the group; no outcome term.
+
+    δ_t = r_t + bonus + γ V(s_{t+1}) - V(s_t), where V(s) is the mean discounted return of the group's visits of s and 0
+    after a trajectory's end. The bonus, with the penalty of an invalid action in it, is part of the step's reward: it
+    also reaches the steps before.
+    """
+    advantage_N, group_N = accumulated(batch, step_return_N, bonus_N, config), group_ids(batch.group_N)
+    stats = moments(advantage_N, group_N)
+    return as_advantage(normalise(advantage_N, group_N, stats, config.normalisation, config.std_floor))
+
+
+def accumulated(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings
+) -> Float64Array:
+    """A_t before it is normalised, in the unit of the rewards; a copy has its original's."""
+    line, state_N = batch.timeline, anchor_groups(batch, key=config.state_key)
+    value_N = moments(step_return_N, state_N).mean_G[state_N]
+    next_N = line.neighbours(1)
+    next_value_N = np.where(next_N >= 0, value_N[next_N], 0.0)
+    delta_N = batch.reward_N + bonus_N.astype(np.float64) + config.gamma * next_value_N - value_N
+    sum_KT = line.table(delta_N)
+    for t in range(sum_KT.shape[1] - 2, -1, -1):
+        sum_KT[:, t] += config.gamma * config.gae_lambda * sum_KT[:, t + 1]
+    advantage_N: Float64Array = line.column(sum_KT)
+    return advantage_N
+
+
+GAGPO = Estimator(GagpoSettings, gagpo, requires=frozenset({"step_bonus"}), labels={"gagpo": "GAGPO"})

@@ -1,0 +1,95 @@
+"""The states that a group of rollouts visits, as a graph: what the graph-credit estimators share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scpo.advantages.anchors import state_texts
+from scpo.advantages.estimator import StateKey
+from scpo.advantages.groups import Float64Array, group_ids, text_ids
+from scpo.steps import BoolArray, IntArray, StepBatch, StrArray
+
+
+@dataclass(frozen=True)
+class StateGraph:
+    """Every row as an edge between nodes; a node is a state inside a group. ``_V``: nodes, of all groups.
+
+    Nodes are numbered by the first step that has them, in the order of trajectory and time: the same numbers, and so
+    the same bits of what is computed with them, whatever the order of the rows.
+
+    Attributes:
+        source_N: Node that the step was taken from.
+        target_N: Node that it led to. The last step of a success leads to its group's node ``success``, which nothing
+            leaves; that of a failure to the state that it ended in, which other rollouts may have gone on from.
+        end_N: Rows that are the last step of their trajectory.
+        group_V: Dense id of each node's group.
+        success_V: The nodes ``success``.
+    """
+
+    source_N: IntArray
+    target_N: IntArray
+    end_N: BoolArray
+    group_V: IntArray
+    success_V: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.group_V)
+
+
+def state_graph(batch: StepBatch, key: StateKey) -> StateGraph:
+    """The graph of all groups of a batch; copies are edges too.
+
+    Args:
+        batch: The steps.
+        key: What stands for a state.
+
+    Raises:
+        StepBatchError: The batch has no states, and ``key`` asks for them.
+    """
+    source_text_N, group_N = state_texts(batch, key), group_ids(batch.group_N)
+    next_N = batch.timeline.neighbours(1)
+    end_N = next_N < 0
+    order = np.lexsort((batch.step_N, batch.trajectory_N))
+    failed = order[end_N[order] & ~batch.success_N[order]]
+    text_M = text_ids([*source_text_N[order], *_texts_after(batch, key)[failed]])
+    succeeded = order[end_N[order] & batch.success_N[order]]
+    place_M = np.concatenate([text_M, np.full(len(succeeded), text_M.max(initial=-1) + 1)])
+    row_M = np.concatenate([order, failed, succeeded])
+    node_M = _in_order_of_appearance(group_ids(group_N[row_M], place_M))
+    source_N, target_N = np.zeros(len(batch), np.int64), np.zeros(len(batch), np.int64)
+    source_N[order] = node_M[: len(order)]
+    target_N[row_M[len(order) :]] = node_M[len(order) :]
+    target_N[~end_N] = source_N[next_N[~end_N]]
+    count = int(node_M.max(initial=-1)) + 1
+    group_V, success_V = np.zeros(count, np.int64), np.zeros(count, bool)
+    group_V[node_M] = group_N[row_M]
+    success_V[target_N[succeeded]] = True
+    return StateGraph(source_N, target_N, end_N, group_V, success_V)
+
+
+def _texts_after(batch: StepBatch, key: StateKey) -> StrArray:
+    return batch.next_observation_N if key == "anchor" or batch.next_state_N is None else batch.next_state_N
+
+
+def _in_order_of_appearance(id_M: IntArray) -> IntArray:
+    first_V = np.unique(id_M, return_index=True)[1]
+    return np.argsort(np.argsort(first_V))[id_M] if len(id_M) else id_M
+
+
+def distances(graph: StateGraph) -> Float64Array:
+    """Steps from each node to its group's success by the shortest way that the rollouts know of.
+
+    A node without a way is one step farther than the farthest that has one; in a group without a success, where
+    nothing has one, all nodes are 1 away.
+    """
+    distance_V = np.where(graph.success_V, 0.0, np.inf)
+    while True:
+        shorter_V = distance_V.copy()
+        np.minimum.at(shorter_V, graph.source_N, distance_V[graph.target_N] + 1)
+        if np.array_equal(shorter_V, distance_V):
+            break
+        distance_V = shorter_V
+    farthest_G = np.zeros(int(graph.group_V.max(initial=-1)) + 1)
+    known = np.isfinite(distance_V)
+    np.maximum.at(farthest_G, graph.group_V[known], distance_V[known])
+    return np.where(known, distance_V, farthest_G[graph.group_V] + 1)

@@ -1,0 +1,50 @@
+"""GraphGPO: steps are worth how near they lead to success in the graph of a group's states (arXiv 2605.26684)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+
+from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.graph import distances, state_graph
+from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, moments, normalise
+from scpo.advantages.grpo import episode_advantage
+from scpo.steps import FloatArray, StepBatch
+
+
+class GraphgpoSettings(StateSettings):
+    """``decay`` is w, ``success_value`` what a step into success is worth."""
+
+    name: Literal["graphgpo"]
+    normalisation: Normalisation
+    omega: NonNegativeFloat
+    decay: Annotated[float, Field(gt=0, lt=1)]
+    success_value: PositiveFloat
+    normalize_distance: bool
+
+
+def graphgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GraphgpoSettings) -> FloatArray:
+    """A = A_E + ω A_S (equations 4 to 8; what they leave open as the authors' code has it).
+
+    A_S normalises r + bonus among the rows of a group that leave the same state, r = 10 w^d(s') with d the steps to
+    success by the shortest way known to the group (``graph.distances``), or r = 10 w^(d(s') - d(s) + 1) with
+    ``normalize_distance``. The bonus holds the penalty of an invalid action. In a group without success all r are
+    equal, so that nothing but the bonus tells its rows apart. Step returns are not read.
+    """
+    worth_N = graph_rewards(batch, config) + bonus_N
+    source_N = state_graph(batch, config.state_key).source_N
+    step_N = normalise(worth_N, source_N, moments(worth_N, source_N), config.normalisation, config.std_floor)
+    return as_advantage(episode_advantage(batch, config, config.normalisation) + config.omega * step_N)
+
+
+def graph_rewards(batch: StepBatch, config: GraphgpoSettings) -> Float64Array:
+    """R of every row, in the unit of ``success_value``."""
+    graph = state_graph(batch, config.state_key)
+    distance_V = distances(graph)
+    exponent_N = distance_V[graph.target_N]
+    if config.normalize_distance:
+        exponent_N = exponent_N - distance_V[graph.source_N] + 1
+    reward_N: Float64Array = config.success_value * config.decay**exponent_N
+    return reward_N
+
+
+GRAPHGPO = Estimator(GraphgpoSettings, graphgpo, requires=frozenset({"step_bonus"}), labels={"graphgpo": "GraphGPO"})

@@ -1,0 +1,105 @@
+"""RewardFlow: success flows back through a group's states, and a step earns the rise (arXiv 2603.18859)."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, NonNegativeFloat
+
+from scpo.advantages.anchors import state_texts
+from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.graph import StateGraph, state_graph
+from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, moments, normalise
+from scpo.advantages.grpo import episode_advantage
+from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
+
+LOOKING_ACTIONS, LOOKING_VERB, NO_OP = ("inventory", "look"), "examine", "Nothing happens"
+"""ALFWorld's steps that change nothing, as the authors' code knows them."""
+
+
+class RewardflowSettings(StateSettings):
+    """``gamma`` is the discount of the propagation. ``bridge`` skips ALFWorld's steps that change nothing."""
+
+    name: Literal["rewardflow"]
+    normalisation: Normalisation
+    omega: NonNegativeFloat
+    gamma: Annotated[float, Field(ge=0, lt=1)]
+    bridge: bool
+    failed_end: Literal["reward", "value"]
+
+
+def rewardflow(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: RewardflowSettings
+) -> FloatArray:
+    """A = A_E + ω A_S (what the paper leaves open as the authors' code has it).
+
+    A_S normalises the step's reward + bonus among the rows of a group that leave the same state. The step's reward is
+    V(s') - V(s) with V as in ``propagated``. A success's end is worth the reward that it brought; the last step of a
+    failure gets the environment's reward (``failed_end: reward``, as in the code when time is up) or that less V(s)
+    (``value``, as in the code when an episode is lost before). The bonus holds the penalty of an invalid action. Step
+    returns are not read.
+    """
+    graph = state_graph(batch, config.state_key)
+    worth_N = flow_rewards(batch, graph, config) + bonus_N
+    id_N = graph.source_N
+    step_N = normalise(worth_N, id_N, moments(worth_N, id_N), config.normalisation, config.std_floor)
+    return as_advantage(episode_advantage(batch, config, config.normalisation) + config.omega * step_N)
+
+
+def flow_rewards(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> Float64Array:
+    """The rise of V by every step, in the unit of the rewards."""
+    value_V = propagated(batch, graph, config)
+    reward_N = batch.reward_N.astype(np.float64)
+    timed_out_N = graph.end_N & ~batch.success_N & (config.failed_end == "reward")
+    before_N = np.where(timed_out_N, 0.0, value_V[graph.source_N])
+    rise_N: Float64Array = np.where(graph.end_N, reward_N, value_V[graph.target_N]) - before_N
+    return rise_N
+
+
+def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> Float64Array:
+    """V(s) = max(reward of arriving at s, γ max over the states that steps from s led to of V), of every node.
+
+    With ``bridge``, steps that look about, that change nothing or that return to their state are left out: the next
+    one that leads elsewhere starts where they did. A state that only such steps touch is worth 0.
+    """
+    value_V, reward_N = np.zeros(len(graph)), batch.reward_N.astype(np.float64)
+    inner = np.flatnonzero(~graph.end_N)
+    np.maximum.at(value_V, graph.target_N[inner], reward_N[inner])
+    source_N, used_N = (
+        _bridged(batch, graph, config) if config.bridge else (graph.source_N, np.ones(len(batch), dtype=bool))
+    )
+    ends = np.flatnonzero(graph.end_N & used_N & (batch.success_N | (config.failed_end == "value")))
+    np.maximum.at(value_V, source_N[ends], config.gamma * reward_N[ends])
+    edges = np.flatnonzero(~graph.end_N & used_N)
+    while True:
+        higher_V = value_V.copy()
+        np.maximum.at(higher_V, source_N[edges], config.gamma * value_V[graph.target_N[edges]])
+        if np.array_equal(higher_V, value_V):
+            return value_V
+        value_V = higher_V
+
+
+def _bridged(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> tuple[IntArray, BoolArray]:
+    """Where each step starts once those that change nothing are left out, and which are left in; step by step."""
+    line, target_N = batch.timeline, graph.target_N
+    idle_KT = line.table(_looks_about(batch, graph, config)).astype(bool)
+    source_KT, target_KT = line.table(graph.source_N), line.table(target_N)
+    used_KT = np.zeros_like(idle_KT)
+    for t in range(source_KT.shape[1]):
+        if t:
+            source_KT[:, t] = np.where(used_KT[:, t - 1], source_KT[:, t], source_KT[:, t - 1])
+        used_KT[:, t] = ~(idle_KT[:, t] | (source_KT[:, t] == target_KT[:, t]))
+    return line.column(source_KT), line.column(used_KT)
+
+
+def _looks_about(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> BoolArray:
+    action_N = batch.action_N
+    no_op_V = np.zeros(len(graph), dtype=bool)
+    no_op_V[graph.source_N] = [NO_OP in text for text in state_texts(batch, config.state_key)]
+    looks_N = np.array([action in LOOKING_ACTIONS or LOOKING_VERB in action for action in action_N], dtype=bool)
+    idle_N: BoolArray = looks_N | no_op_V[graph.target_N]
+    return idle_N
+
+
+REWARDFLOW = Estimator(
+    RewardflowSettings, rewardflow, requires=frozenset({"step_bonus"}), labels={"rewardflow": "RewardFlow"}
+)
