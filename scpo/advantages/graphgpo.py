@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.graph import distances, state_graph
+from scpo.advantages.graph import StateGraph, distances, state_graph
 from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, moments, normalise
 from scpo.advantages.grpo import episode_advantage
 from scpo.steps import FloatArray, StepBatch
@@ -30,15 +30,14 @@ def graphgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, c
     ``normalize_distance``. The bonus holds the penalty of an invalid action. In a group without success all r are
     equal, so that nothing but the bonus tells its rows apart. Step returns are not read.
     """
-    worth_N = graph_rewards(batch, config) + bonus_N
-    source_N = state_graph(batch, config.state_key).source_N
+    graph = state_graph(batch, config.state_key)
+    worth_N, source_N = graph_rewards(graph, config) + bonus_N, graph.source_N
     step_N = normalise(worth_N, source_N, moments(worth_N, source_N), config.normalisation, config.std_floor)
     return as_advantage(episode_advantage(batch, config, config.normalisation) + config.omega * step_N)
 
 
-def graph_rewards(batch: StepBatch, config: GraphgpoSettings) -> Float64Array:
-    """R of every row, in the unit of ``success_value``."""
-    graph = state_graph(batch, config.state_key)
+def graph_rewards(graph: StateGraph, config: GraphgpoSettings) -> Float64Array:
+    """The reward of every row, in the unit of ``success_value``."""
     distance_V = distances(graph)
     exponent_N = distance_V[graph.target_N]
     if config.normalize_distance:

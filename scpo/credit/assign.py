@@ -10,6 +10,7 @@ from scpo.advantages.estimator import OPTIONAL_FIELDS, Estimator
 from scpo.advantages.gae import outcome_rewards
 from scpo.advantages.outcomes import row_scores, step_returns
 from scpo.advantages.registry import ESTIMATORS
+from scpo.credit.graph_control import on_shortest_ways
 from scpo.credit.metrics import CreditDiagnostics, buffer_metrics, credit_metrics, effect_metrics, stage_timings
 from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
 from scpo.schema.method import TrainedMethod
@@ -59,6 +60,8 @@ def assign(
     return_N = step_returns(batch, host.gamma)
     penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
     shaped = _shape(batch, scorer, config, seed, speculate=speculate, buffer=buffer)
+    if shaped and config.shaper and config.shaper.allocation == "graph":
+        shaped = on_shortest_ways(batch, shaped)
     bonus_N = np.float32(config.shaper.alpha) * shaped.credit_N - penalty_N if config.shaper and shaped else -penalty_N
     advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, host)
     started = time.perf_counter()

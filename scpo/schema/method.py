@@ -74,9 +74,16 @@ class TrainedMethod(Strict):
     clip_high: PositiveFloat
 
     @property
-    def reads_states(self) -> bool:
-        """Whether it compares steps by ``state_N``, which not every environment gives."""
-        return isinstance(self.estimator, StateSettings) and self.estimator.state_key == "state"
+    def reads_states(self) -> tuple[str, ...]:
+        """The settings that compare steps by ``state_N``, which not every environment gives."""
+        reads = {
+            "method.estimator.state_key=state": getattr(self.estimator, "state_key", None) == "state",
+            "method.shaper.allocation=graph": self.shaper is not None and self.shaper.allocation == "graph",
+            "method.shaper.step_text=action_next_state": (
+                self.shaper is not None and self.shaper.step_text == "action_next_state"
+            ),
+        }
+        return tuple(setting for setting, asked in reads.items() if asked)
 
     @model_validator(mode="after")
     def _shaper_has_a_host(self) -> Self:

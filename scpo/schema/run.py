@@ -186,8 +186,9 @@ class RunConfig(Strict):
 
 def _no_states(config: RunConfig) -> str | None:
     """Why the steps of a run have no states to compare; None: they have."""
-    asked = f"method={config.method.name} compares steps by their states (state_key=state), which"
-    instead = "use method.estimator.state_key=anchor"
+    settings = ", ".join(config.trained.reads_states)
+    asked = f"method={config.method.name} with {settings} compares steps by their states, which"
+    instead = "use method.estimator.state_key=anchor, and the shaper's defaults"
     if not config.env.gives_states:
         return f"{asked} env={config.env.name} does not give: {instead}"
     if config.trainer.name == "verl_agent" and config.env.name != "alfworld":

@@ -11,18 +11,19 @@ import numpy as np
 from scpo.shaping.order import Seed, generator
 from scpo.steps import FloatArray
 
-Allocation = Literal["matched", "random_match", "uniform_bonus"]
+Allocation = Literal["matched", "random_match", "uniform_bonus", "graph"]
+"""``graph`` moves credit within the whole group, by what its graph of states knows: ``scpo.credit.graph_control``."""
 
 
 def allocate(matched_l: FloatArray, allocation: Allocation, seed: Seed, trajectory: int) -> FloatArray:
     """Credit of one failed trajectory's surviving steps, whose sum is that of the matcher's.
 
     ``matched``: as the matcher gave it. ``random_match``: the same values, each on a step of its own drawn at random.
-    ``uniform_bonus``: c_v = Σ c / l on each of the l steps.
+    ``uniform_bonus``: c_v = Σ c / l on each of the l steps. ``graph``: not moved yet.
 
     Args:
         matched_l: The matcher's credit in [0, 1], of at least one step.
-        allocation: Which of the three.
+        allocation: Which of them.
         seed: Run seed and training step.
         trajectory: Trajectory id: with ``seed``, all that the draw depends on.
     """

@@ -4,12 +4,13 @@ from typing import Literal
 
 import numpy as np
 
+from scpo.errors import StepBatchError
 from scpo.steps import BoolArray, StepBatch, StrArray
 from scpo.strict import Strict
 
 SEPARATOR = " || "
 
-StepText = Literal["action_next_observation", "observation_action", "action"]
+StepText = Literal["action_next_observation", "observation_action", "action", "action_next_state"]
 
 
 class StepFilter(Strict):
@@ -23,11 +24,23 @@ def step_texts(batch: StepBatch, form: StepText) -> StrArray:
     """Text of every row.
 
     ``action_next_observation``: action ∥ resulting observation (appendix A.5; default). ``observation_action``: state
-    observation ∥ action (section 3.2 of the same paper). ``action``: the action alone. The paper does not print the
+    observation ∥ action (section 3.2 of the same paper). ``action``: the action alone. ``action_next_state``: the first
+    with all that the agent was shown of its state in place of the observation (ours). The paper does not print the
     separator; ours is " || ".
+
+    Raises:
+        StepBatchError: States are asked for, and the environment gave none.
     """
     if form == "action":
         return batch.action_N
+    if form == "action_next_state":
+        if batch.next_state_N is None:
+            raise StepBatchError(
+                "step_text=action_next_state needs next_state_N, which this batch lacks: its environment gives no "
+                "states; use step_text=action_next_observation"
+            )
+        stated_N: StrArray = batch.action_N + SEPARATOR + batch.next_state_N
+        return stated_N
     first_N, second_N = (
         (batch.anchor_N, batch.action_N) if form == "observation_action" else (batch.action_N, batch.next_observation_N)
     )

@@ -80,14 +80,14 @@ def random_tokens(number: int) -> Tokens:
 class Recorded:
     """The answers that were recorded, of the batches that were recorded with them."""
 
-    def __init__(self, precision: str) -> None:
+    def __init__(self, precision: str, answers: Path = ANSWERS) -> None:
         self.precision = precision
-        with np.load(ANSWERS, allow_pickle=False) as file:
+        with np.load(answers, allow_pickle=False) as file:
             self._arrays = dict(file)
 
-    def cases(self, count: int) -> Iterator[Case]:
+    def cases(self, count: int, kind: str = "case", make: Callable[[int], Case] | None = None) -> Iterator[Case]:
         for number in RECORDED:
-            given = self._given(f"case {number}/")
+            given = self._given(f"{kind} {number}/")
             yield Case(number, return_N=given.pop("return_N"), bonus_N=given.pop("bonus_N"), batch=StepBatch(**given))
 
     def tokens(self, count: int) -> Iterator[tuple[int, Tokens]]:
@@ -102,16 +102,17 @@ class Recorded:
 
 
 class Code:
-    """verl-agent's own code on random batches; with SCPO_RECORD set, on those to record, whose answers are kept."""
+    """Somebody's own code on random batches; with SCPO_RECORD set, on those to record, whose answers are kept."""
 
-    def __init__(self, precision: str, modules: SimpleNamespace) -> None:
-        self.precision, self._modules = precision, modules
+    def __init__(self, precision: str, modules: SimpleNamespace, answers: Path = ANSWERS) -> None:
+        self.precision, self._modules, self._answers = precision, modules, answers
         self._record = dict[str, np.ndarray]()
 
-    def cases(self, count: int) -> Iterator[Case]:
-        for case in map(random_case, RECORDED if RECORDING else range(count)):
+    def cases(self, count: int, kind: str = "case", make: Callable[[int], Case] = random_case) -> Iterator[Case]:
+        """``make`` gives the batch of a number, ``kind`` is what such batches go by in the record."""
+        for case in map(make, RECORDED if RECORDING else range(count)):
             given = case._asdict() | {field: getattr(case.batch, field) for field in FIELDS}
-            self._keep(f"case {case.number}", {name: given[name] for name in given if name.endswith("_N")})
+            self._keep(f"{kind} {case.number}", {name: given[name] for name in given if name.endswith("_N")})
             yield case
 
     def tokens(self, count: int) -> Iterator[tuple[int, Tokens]]:
@@ -133,8 +134,9 @@ class Code:
 
     def save(self) -> None:
         """Add what was kept to the recorded answers."""
-        with np.load(ANSWERS, allow_pickle=False) if ANSWERS.exists() else contextlib.nullcontext({}) as before:
-            np.savez_compressed(ANSWERS, **(dict(before) | self._record))
+        there = self._answers.exists()
+        with np.load(self._answers, allow_pickle=False) if there else contextlib.nullcontext({}) as before:
+            np.savez_compressed(self._answers, **(dict(before) | self._record))
 
 
 @contextlib.contextmanager
@@ -165,7 +167,7 @@ def _modules(root: Path, precision: str, monkeypatch) -> SimpleNamespace:
     functional.torch = torch
     source = (root / "verl/utils/torch_functional.py").read_text(encoding="utf-8")
     start, end = source.index("def masked_sum"), source.index("def get_response_mask")
-    _run(source[start:end], functional, precision)
+    run(source[start:end], functional, precision)
     verl, utils = ModuleType("verl"), ModuleType("verl.utils")
     verl.DataProto, verl.utils, utils.torch_functional = object, utils, functional
     for module in (verl, utils, functional):
@@ -173,11 +175,11 @@ def _modules(root: Path, precision: str, monkeypatch) -> SimpleNamespace:
     loaded = {"torch": torch}
     for name, path in FILES.items():
         loaded[name] = ModuleType(name)
-        _run((root / path).read_text(encoding="utf-8"), loaded[name], precision)
+        run((root / path).read_text(encoding="utf-8"), loaded[name], precision)
     return SimpleNamespace(**loaded)
 
 
-def _run(source: str, module: ModuleType, precision: str) -> None:
+def run(source: str, module: ModuleType, precision: str) -> None:
     for library in ("torch", "np"):
         source = source.replace(f"{library}.float32", f"{library}.{precision}")
     exec(compile(source, module.__name__, "exec"), module.__dict__)  # noqa: S102 - the user's own checkout

@@ -140,7 +140,7 @@ def install(hooks: Hooks) -> None:
     from agent_system.multi_turn_rollout import TrajectoryCollector
     from verl.trainer.ppo import ray_trainer
 
-    recorder = Recorder(states=hooks.config.trained.reads_states)
+    recorder = Recorder(states=bool(hooks.config.trained.reads_states))
     for owner, name, wrap in (
         (TrajectoryCollector, "multi_turn_loop", recorder.multi_turn_loop),
         (TrajectoryCollector, "vanilla_multi_turn_loop", recorder.vanilla_multi_turn_loop),

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scpo.advantages.graph import state_graph
 from scpo.advantages.graphgpo import graph_rewards, graphgpo
 from scpo.advantages.grpo import episode_advantage
 from tests.support.step_batches import make_batch, random_batch, settings_of, take
@@ -15,15 +16,19 @@ def config(**changes):
     return settings_of("graphgpo", **({"state_key": "anchor", "decay": 0.5} | changes))
 
 
+def rewards(batch, settings):
+    return graph_rewards(state_graph(batch, "anchor"), settings)
+
+
 def advantages(batch, bonus_N=None, **changes):
     bonus_N = np.zeros(len(batch), np.float32) if bonus_N is None else np.asarray(bonus_N, np.float32)
     return graphgpo(batch, np.zeros(len(batch), np.float32), bonus_N, config(**changes))
 
 
 def test_a_step_is_worth_less_the_farther_it_leads_from_success():
-    assert graph_rewards(BATCH, config()).tolist() == [5, 10, 1.25]  # 1, 0 and 3 steps away
-    assert graph_rewards(BATCH, config(decay=0.1)) == pytest.approx([1, 10, 0.01])
-    assert graph_rewards(BATCH, config(normalize_distance=True)).tolist() == [10, 10, 2.5]  # d(s') - d(s) + 1: 0, 0, 2
+    assert rewards(BATCH, config()).tolist() == [5, 10, 1.25]  # 1, 0 and 3 steps away
+    assert rewards(BATCH, config(decay=0.1)) == pytest.approx([1, 10, 0.01])
+    assert rewards(BATCH, config(normalize_distance=True)).tolist() == [10, 10, 2.5]  # d(s') - d(s) + 1: 0, 0, 2
 
 
 def test_hand_worked_without_division():
@@ -81,7 +86,7 @@ def test_a_reward_before_the_end_is_no_success_of_that_step():
 @given(st.integers(0, 10_000))
 def test_rows_from_one_state_to_one_state_share_their_reward(seed):
     batch = random_batch(seed, copies=3)
-    reward_N = graph_rewards(batch, config(decay=0.3))
+    reward_N = rewards(batch, config(decay=0.3))
     assert (reward_N > 0).all()
     assert (reward_N <= 10).all()
     last_N = (batch.timeline.neighbours(1) < 0) & batch.success_N

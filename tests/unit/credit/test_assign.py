@@ -66,7 +66,7 @@ def test_token_advantages_of_a_method_with_a_critic():
 def test_credit_in_a_shared_anchor_group_changes_every_hosts_advantage(host, mode):
     # failures 1 and 2 leave the anchor a together with the reference; only 1 goes on to b and is credited there
     batch = make_batch((0, 0, "a b c", 1), (0, 1, "a b", 0), (0, 2, "a x", 0))
-    settings = settings_of(host, normalisation=mode)
+    settings = settings_of(host, normalisation=mode, state_key="anchor")
     shaped_N, diagnostics = assign(batch, EqualityScorer(), method(settings, shaper_config(order="chronological")))
     plain_N, _ = assign(batch, None, method(settings, name="host"))
     assert diagnostics.shaped.credit_N[4] == 1
@@ -76,7 +76,7 @@ def test_credit_in_a_shared_anchor_group_changes_every_hosts_advantage(host, mod
 @given(seed=st.integers(0, 10_000), host=st.sampled_from(HOSTS))
 def test_credit_reaches_every_host_in_anchor_groups_of_two_or_more(seed, host):
     batch = random_batch(seed)
-    settings = settings_of(host, normalisation="mean_norm", std_floor=0.0)
+    settings = settings_of(host, normalisation="mean_norm", std_floor=0.0, state_key="anchor")
     shaped_N, diagnostics = assign(batch, EqualityScorer(), method(settings, shaper_config()))
     plain_N, _ = assign(batch, None, method(settings, name="host"))
     credit_N, id_N = diagnostics.shaped.credit_N, anchor_groups(batch)
