@@ -33,14 +33,19 @@ def crbc(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     V and Q as in ``state_values`` and ``action_values``; σ(s)² = Σ_a μ(a|s) (Q(s, a) - V(s))². Only the outcome term
     reads the penalty of an invalid action (silent). Step returns and bonus are not read.
     """
+    episode_N = episode_advantage(batch, config, config.normalisation)
+    return as_advantage(config.omega_episode * episode_N + step_term(batch, step_return_N, bonus_N, config))
+
+
+def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: CrbcSettings) -> Float64Array:
+    """w_S A_S."""
     graph = state_graph(batch, config.state_key)
     action_N = group_ids(graph.source_N, text_ids(batch.action_N))
     value_N = state_values(batch, graph, config)[graph.source_N]
     gain_N = action_values(batch, graph, action_N, config) - value_N
     deviation_N = np.sqrt(moments(gain_N**2, graph.source_N).mean_G[graph.source_N])
     step_N = np.where(_choices(graph, action_N) >= 2, gain_N / np.maximum(deviation_N, config.deviation_floor), 0.0)
-    episode_N = episode_advantage(batch, config, config.normalisation)
-    return as_advantage(config.omega_episode * episode_N + config.omega * step_N)
+    return config.omega * step_N
 
 
 def state_values(batch: StepBatch, graph: StateGraph, config: CrbcSettings) -> Float64Array:
@@ -117,4 +122,4 @@ def _choices(graph: StateGraph, action_N: IntArray) -> IntArray:
     return choices
 
 
-CRBC = Estimator(CrbcSettings, crbc, requires=frozenset(), labels={"crbc": "CRBC"})
+CRBC = Estimator(CrbcSettings, crbc, requires=frozenset(), labels={"crbc": "CRBC"}, step_term=step_term)

@@ -29,9 +29,14 @@ def gagpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, conf
     after a trajectory's end. The bonus, with the penalty of an invalid action in it, is part of the step's reward: it
     also reaches the steps before.
     """
+    return as_advantage(step_term(batch, step_return_N, bonus_N, config))
+
+
+def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings) -> Float64Array:
+    """All of the advantage."""
     advantage_N, group_N = accumulated(batch, step_return_N, bonus_N, config), group_ids(batch.group_N)
     stats = moments(advantage_N, group_N)
-    return as_advantage(normalise(advantage_N, group_N, stats, config.normalisation, config.std_floor))
+    return normalise(advantage_N, group_N, stats, config.normalisation, config.std_floor)
 
 
 def accumulated(
@@ -50,4 +55,6 @@ def accumulated(
     return advantage_N
 
 
-GAGPO = Estimator(GagpoSettings, gagpo, requires=frozenset({"step_bonus"}), labels={"gagpo": "GAGPO"})
+GAGPO = Estimator(
+    GagpoSettings, gagpo, requires=frozenset({"step_bonus"}), labels={"gagpo": "GAGPO"}, step_term=step_term
+)

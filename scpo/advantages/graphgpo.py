@@ -30,10 +30,18 @@ def graphgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, c
     ``normalize_distance``. The bonus holds the penalty of an invalid action. In a group without success all r are
     equal, so that nothing but the bonus tells its rows apart. Step returns are not read.
     """
+    episode_N = episode_advantage(batch, config, config.normalisation)
+    return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
+
+
+def step_term(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GraphgpoSettings
+) -> Float64Array:
+    """ω A_S."""
     graph = state_graph(batch, config.state_key)
     worth_N, source_N = graph_rewards(graph, config) + bonus_N, graph.source_N
-    step_N = normalise(worth_N, source_N, moments(worth_N, source_N), config.normalisation, config.std_floor)
-    return as_advantage(episode_advantage(batch, config, config.normalisation) + config.omega * step_N)
+    stats = moments(worth_N, source_N)
+    return config.omega * normalise(worth_N, source_N, stats, config.normalisation, config.std_floor)
 
 
 def graph_rewards(graph: StateGraph, config: GraphgpoSettings) -> Float64Array:
@@ -46,4 +54,10 @@ def graph_rewards(graph: StateGraph, config: GraphgpoSettings) -> Float64Array:
     return reward_N
 
 
-GRAPHGPO = Estimator(GraphgpoSettings, graphgpo, requires=frozenset({"step_bonus"}), labels={"graphgpo": "GraphGPO"})
+GRAPHGPO = Estimator(
+    GraphgpoSettings,
+    graphgpo,
+    requires=frozenset({"step_bonus"}),
+    labels={"graphgpo": "GraphGPO"},
+    step_term=step_term,
+)

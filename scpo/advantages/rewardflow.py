@@ -38,11 +38,18 @@ def rewardflow(
     (``value``, as in the code when an episode is lost before). The bonus holds the penalty of an invalid action. Step
     returns are not read.
     """
+    episode_N = episode_advantage(batch, config, config.normalisation)
+    return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
+
+
+def step_term(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: RewardflowSettings
+) -> Float64Array:
+    """ω A_S."""
     graph = state_graph(batch, config.state_key)
-    worth_N = flow_rewards(batch, graph, config) + bonus_N
-    id_N = graph.source_N
-    step_N = normalise(worth_N, id_N, moments(worth_N, id_N), config.normalisation, config.std_floor)
-    return as_advantage(episode_advantage(batch, config, config.normalisation) + config.omega * step_N)
+    worth_N, source_N = flow_rewards(batch, graph, config) + bonus_N, graph.source_N
+    stats = moments(worth_N, source_N)
+    return config.omega * normalise(worth_N, source_N, stats, config.normalisation, config.std_floor)
 
 
 def flow_rewards(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> Float64Array:
@@ -101,5 +108,9 @@ def _looks_about(batch: StepBatch, graph: StateGraph, config: RewardflowSettings
 
 
 REWARDFLOW = Estimator(
-    RewardflowSettings, rewardflow, requires=frozenset({"step_bonus"}), labels={"rewardflow": "RewardFlow"}
+    RewardflowSettings,
+    rewardflow,
+    requires=frozenset({"step_bonus"}),
+    labels={"rewardflow": "RewardFlow"},
+    step_term=step_term,
 )

@@ -97,7 +97,7 @@ def test_an_outcome_alone_is_no_step_credit():
 
 @pytest.mark.parametrize("name", measure.WITH_STEP_TERM)
 def test_advantages_of_siblings_with_one_outcome_differ_by_the_step_term_alone(name):
-    config = method(settings_of(name), name=name)
+    config = method(settings_of(name, state_key="anchor"), name=name)
     batch = make_batch((0, 0, "a b c", 10), (0, 1, "a c", 10), (0, 2, "a b b", 0), (0, 3, "c", 0))
     advantage_N, told = measure.assign(batch, None, config)
     term_N = measure.resolve(config).step_term(batch, told.step_return_N, told.bonus_N, config.estimator)
