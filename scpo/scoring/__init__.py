@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from scpo.schema.scorer import BiEncoderScorer, CrossEncoderScorer, ScorerConfig, ScorerRuntime
@@ -16,21 +17,23 @@ from scpo.shaping.drive import Scorer
 
 __all__ = ["SCORERS", "PairCache", "find_scorer", "make_scorer", "open_scorer"]
 
-SCORERS: dict[str, Callable[[Any, str], Scorer]] = {
-    "exact": lambda config, device: Exact(config),
-    "lexical": lambda config, device: Lexical(config),
+SCORERS: dict[str, Callable[[Any, str, Path | None], Scorer]] = {
+    "exact": lambda config, device, cache_dir: Exact(config),
+    "lexical": lambda config, device, cache_dir: Lexical(config),
     "bi_encoder": BiEncoder,
-    "cross_encoder": load_cross_encoder,
+    "cross_encoder": lambda config, device, cache_dir: load_cross_encoder(config, device),
 }
 
 
-def make_scorer(config: ScorerConfig, *, device: str = "cpu") -> Scorer:
+def make_scorer(config: ScorerConfig, *, device: str = "cpu", cache_dir: Path | None = None) -> Scorer:
     """Build the configured scorer; models are loaded here, on ``device``.
+
+    ``cache_dir``: where a scorer may keep what is a function of a text alone, for other runs.
 
     Raises:
         ScorerError: The scorer's model or packages are missing; says what to install.
     """
-    return SCORERS[config.kind](config, device)
+    return SCORERS[config.kind](config, device, cache_dir)
 
 
 def find_scorer(config: ScorerConfig) -> None:
@@ -43,7 +46,9 @@ def find_scorer(config: ScorerConfig) -> None:
         find_pretrained(config.path)
 
 
-def open_scorer(config: ScorerConfig, runtime: ScorerRuntime, *, device: str = "cpu") -> PairCache:
+def open_scorer(
+    config: ScorerConfig, runtime: ScorerRuntime, *, device: str = "cpu", cache_dir: Path | None = None
+) -> PairCache:
     """The configured scorer as a trainer uses it: where ``runtime`` says, and with a memory of the step's pairs.
 
     A process starts, and loads the model, on first use.
@@ -52,5 +57,7 @@ def open_scorer(config: ScorerConfig, runtime: ScorerRuntime, *, device: str = "
         ScorerError: As ``make_scorer``, here or, in a process, on first use.
     """
     if runtime.apart(config):
-        return PairCache(ScorerProcess(config, runtime, partial(make_scorer, config, device=device)))
-    return PairCache(make_scorer(config, device=device))
+        return PairCache(
+            ScorerProcess(config, runtime, partial(make_scorer, config, device=device, cache_dir=cache_dir))
+        )
+    return PairCache(make_scorer(config, device=device, cache_dir=cache_dir))

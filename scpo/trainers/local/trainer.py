@@ -125,7 +125,8 @@ def _open(config: RunConfig, should_stop: Callable[[], bool]) -> Session:
     critic = None
     if "value" in required(config.method):
         critic = make_critic(policy, config.trained.estimator.critic, config.trainer.optimizer.weight_decay)  # type: ignore[attr-defined]  # whoever requires it has one
-    scorer = open_scorer(config.scorer, config.machine.scorer, device=str(policy.device))
+    cache_dir = Path(config.machine.cache_dir)
+    scorer = open_scorer(config.scorer, config.machine.scorer, device=str(policy.device), cache_dir=cache_dir)
     shaper = config.trained.shaper
     buffer = shaper.make_buffer() if shaper else None
     return Session(config, environment, policy, reference, optimizer, critic, scorer, buffer)

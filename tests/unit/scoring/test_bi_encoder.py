@@ -7,6 +7,7 @@ from scpo.errors import ScorerError
 from scpo.schema.scorer import BiEncoderScorer
 from scpo.scoring import make_scorer
 from scpo.scoring.bi_encoder import CACHED_TEXTS
+from scpo.scoring.embedding_store import encoder_identity
 from scpo.scoring.pretrained import package_folder
 from scpo.shaping.shaper import shape
 from tests.support.step_batches import shaper_config, take
@@ -52,6 +53,7 @@ def loaded(one_thread):
 def scorer(loaded):
     """The model is loaded once; every test starts with a cold cache."""
     loaded._cache = Bounded(CACHED_TEXTS)
+    loaded.__dict__.pop("_store", None)
     return loaded
 
 
@@ -120,6 +122,15 @@ def test_known_texts_are_not_encoded_again(scorer, monkeypatch):
     scorer.embed(TEXTS[:2])
     monkeypatch.setattr(scorer, "_forward", lambda *_: pytest.fail("encoded a known text"))
     assert scorer.score([(TEXTS[0], TEXTS[1])]).shape == (1,)
+
+
+def test_another_run_reads_the_same_bits_from_disk_and_encodes_nothing(scorer, tmp_path, monkeypatch):
+    monkeypatch.setattr(scorer, "_cache_dir", tmp_path)
+    first = scorer.embed(TEXTS)
+    other = make_scorer(config(), cache_dir=tmp_path)
+    monkeypatch.setattr(other, "_forward", lambda *_: pytest.fail("encoded a known text"))
+    assert np.array_equal(other.embed(TEXTS[::-1])[::-1], first)
+    assert encoder_identity(other._tokenizer, other._model, 128) != encoder_identity(other._tokenizer, other._model, 16)
 
 
 def test_no_pairs_no_scores(scorer):
