@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.facts import NEGATION, Facts, by_predicate
-from scpo.envs.alfworld.engine.grammar import Bindings, Grammar, Writer, queries, read_by
+from scpo.envs.alfworld.engine.grammar import Bindings, Grammar, Parameter, Symbol, Writer, queries, read_by
 from scpo.envs.alfworld.engine.graph import Graph, Key, State, coded
 from scpo.envs.alfworld.engine.lanes import Lane
 from scpo.envs.alfworld.planning.translation import Translation
@@ -34,6 +34,7 @@ class World:
         self._commands: dict[int, str] = {}
         self._said: dict[tuple[str, ...], str] = {}
         self._effects: dict[int, int] = {}
+        self._read_by: dict[str, set[Parameter] | None] = {}  # by action; None: its command depends on what can change
         self._fluent = {atom[0] for atom in translation.atoms}
 
     def start(self, lane: Lane) -> tuple[State, str]:
@@ -87,14 +88,21 @@ class World:
     def _command(self, operator: int, key: Key) -> str:
         action, bindings = self._bindings(operator)
         template = self._grammar.actions[action].command
-        if any(predicate in self._fluent for query in queries(template) for predicate, _ in query.terms):
+        if action not in self._read_by:
+            self._read_by[action] = None if self._is_fluent(template) else read_by(template, bindings)
+        read = self._read_by[action]
+        if read is None:
             return self._writer(key).write(template, bindings)
         # It depends on static facts alone, so it is the same in every state; and from wherever one goes to a place.
-        said = (action, *(entity for place, entity in bindings.items() if place in read_by(template, bindings)))
+        said = (action, *[entity for place, entity in bindings.items() if place in read])
         if said not in self._said:
             self._said[said] = self._writer(key).write(template, bindings)
         self._commands[operator] = self._said[said]
         return self._said[said]
+
+    def _is_fluent(self, template: Iterable[Symbol]) -> bool:
+        """Whether a text depends on facts that can change."""
+        return any(predicate in self._fluent for query in queries(template) for predicate, _ in query.terms)
 
     def _bindings(self, operator: int) -> tuple[str, Bindings]:
         action, *arguments = self.translation.operators[operator]
