@@ -44,6 +44,15 @@ def test_a_run_killed_between_checkpoints_and_resumed_ends_with_the_same_bytes(f
     assert checkpoints[0].read_bytes() == checkpoints[1].read_bytes()
 
 
+def test_what_other_runs_left_in_the_cache_changes_no_byte(finished, tmp_path):
+    """The first run finds an empty cache, the second one its games and transitions, and those of another seed."""
+    cache = tmp_path / "cache"
+    run(tmp_path / "other", cache, "seed=1", "trainer.steps=2")
+    assert list((cache / "transitions").rglob("*.graph"))
+    again = run(tmp_path / "again", cache)
+    assert again.metrics.read_bytes() == finished.metrics.read_bytes()
+
+
 def test_remembered_references_are_part_of_what_a_resumed_run_goes_on_with(cache, tmp_path):
     words = ["method.shaper.reference_buffer=last_success", "trainer.groups=6", "trainer.group_size=2"]
     undisturbed = run(tmp_path / "a", cache, *words)
