@@ -29,6 +29,7 @@ LOGIT_BYTES = 7  # of a logit in an update: bfloat16 forward and backward, and t
 CHECKPOINT_BYTES = 2  # of an activation that gradient checkpointing keeps: the input of each layer
 CONTEXT_GIB = 1.5  # CUDA contexts and NCCL's buffers of the processes that share a GPU
 SCORER_GIB = 3.0  # a reranker of 0.6 billion parameters in float16, its context and a pass of 512 tokens
+BATCH_TOKENS = 8192  # of a micro-batch of trainer=local with a language model: as many rows as have those, at least one
 FUSED_GIB = 1.0  # fused kernels take the logits in pieces
 MEAN_PROMPT = {"alfworld": 468, "webshop": 736}  # tokens of recorded prompts, counted with Qwen's own ranks
 MEAN_RESPONSE = 150  # tokens, as verl-agent's runs have them
@@ -187,12 +188,12 @@ def _verl(config: RunConfig, trainer: VerlTrainer, size: Shape, gpu_gib: float) 
 
 
 def _local(config: RunConfig, size: Shape) -> Iterator[Part]:
-    """One process: float32 weights under autocast, the reference in the model's own type, no engine."""
+    """One process: float32 weights under autocast, the reference too, no engine."""
     count = size.parameters / GIB
     yield Part("weights, gradients, optimizer", UPDATE_BYTES * count, ROLLOUT_BYTES * count)
     if config.trainer.loss.kl_coefficient > 0:
-        yield Part("reference", BF16 * count, BF16 * count)
-    tokens = max(_longest(config), 8192)  # a micro-batch: as many rows as make up 8,192 tokens, at least one
+        yield Part("reference", 2 * BF16 * count, 2 * BF16 * count)
+    tokens = max(_longest(config), BATCH_TOKENS)
     yield Part("activations", CHECKPOINT_BYTES * tokens * size.hidden * (size.layers + 17) / GIB, 0.0)
     yield Part("logits", LOGIT_BYTES * tokens * size.vocabulary / GIB, 0.0)
     yield Part("keys and values", 0.0, _cache_gib(config, size))

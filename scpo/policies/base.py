@@ -30,6 +30,9 @@ class TrainedPolicy(Protocol):
     max_prompt_tokens: int
     max_response_tokens: int
 
+    batch_tokens: int | None
+    """Tokens of a micro-batch that is learned from, at most; None: any number."""
+
     @property
     def device(self) -> torch.device:
         """Where the weights lie."""

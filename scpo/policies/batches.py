@@ -37,18 +37,38 @@ def mini_batches(rows: int, mini_batch_rows: int, rng: np.random.Generator) -> l
     return np.array_split(rng.permutation(rows), max(1, round(rows / mini_batch_rows)))
 
 
-def micro_batches(pairs: Sequence[tuple[Ids, Ids]], rows: Iterable[int], size: int) -> Iterator[MicroBatch]:
-    """Micro-batches of at most ``size`` distinct (prompt, response) pairs of similar length; ``rows`` choose."""
+def micro_batches(
+    pairs: Sequence[tuple[Ids, Ids]], rows: Iterable[int], size: int, most_tokens: int | None = None
+) -> Iterator[MicroBatch]:
+    """Micro-batches of at most ``size`` distinct (prompt, response) pairs of similar length; ``rows`` choose.
+
+    ``most_tokens`` of a micro-batch, padding included, though never less than one pair; None: any number.
+    """
     members: dict[tuple[Ids, Ids], list[int]] = defaultdict(list)
     for row in rows:
         members[pairs[row]].append(int(row))
     keys = sorted(members, key=lambda key: (len(key[0]) + len(key[1]), key))
-    for start in range(0, len(keys), size):
-        part = keys[start : start + size]
+    for part in _parts(keys, size, most_tokens):
         owned = [(place, row) for place, key in enumerate(part) for row in members[key]]
         yield MicroBatch(
             [key[0] for key in part], [key[1] for key in part], [r for _, r in owned], [p for p, _ in owned]
         )
+
+
+def _parts(keys: list[tuple[Ids, Ids]], size: int, most_tokens: int | None) -> Iterator[list[tuple[Ids, Ids]]]:
+    """``keys`` in runs, each of at most so many tokens once it is padded to its longest prompt and response."""
+    part: list[tuple[Ids, Ids]] = []
+    longest = (0, 0)
+    for prompt, response in keys:
+        wider = (max(longest[0], len(prompt)), max(longest[1], len(response)))
+        too_many = most_tokens is not None and (len(part) + 1) * sum(wider) > most_tokens
+        if part and (len(part) == size or too_many):
+            yield part
+            part, wider = [], (len(prompt), len(response))
+        part.append((prompt, response))
+        longest = wider
+    if part:
+        yield part
 
 
 def token_pairs(generations: Sequence[Generation]) -> list[tuple[Ids, Ids]]:

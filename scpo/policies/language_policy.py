@@ -29,7 +29,16 @@ class LocalPolicy:
         max_prompt_tokens: Longer prompts lose their beginning (counted in ``truncated`` of the generation).
         max_response_tokens: Sampling stops here or at the end token.
         batch_rows: Rows sampled at once.
+
+    Attributes:
+        batch_tokens: Tokens of a micro-batch that is learned from, at most, padding included; None: any number.
+        recomputes: Activations are computed again in the backward pass.
+        autocast_dtype: In which the model computes, whatever its weights are; None: in that of its weights.
     """
+
+    batch_tokens: int | None = None
+    recomputes = False
+    autocast_dtype: torch.dtype | None = None
 
     def __init__(
         self,
@@ -119,6 +128,8 @@ class LocalPolicy:
         """Logits that predict each response token (N, L, V), the tokens (N, L) and their mask (N, L)."""
         ids, mask, response_mask = self.joined(prompts, responses)
         length = response_mask.shape[1]
+        # transformers computes activations again only in training mode; dropout was taken out where that is asked for
+        self.model.train(self.recomputes and torch.is_grad_enabled())
         output = self.forward(ids, mask, logits_to_keep=length + 1)
         return output.logits[:, :-1], ids[:, -length:], response_mask
 
@@ -153,9 +164,10 @@ class LocalPolicy:
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, **options: Any) -> Any:
         """The model's output on ``ids``; positions count the tokens of ``mask``, which may reach back into a cache."""
-        return self.model(
-            input_ids=ids, attention_mask=mask, position_ids=positions(mask)[:, -ids.shape[1] :], **options
-        )
+        with torch.autocast(self.device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None):
+            return self.model(
+                input_ids=ids, attention_mask=mask, position_ids=positions(mask)[:, -ids.shape[1] :], **options
+            )
 
 
 class LanguageValue(ValueModel):

@@ -6,16 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from scpo.envs.base import DemonstratingEnvironment, Environment
 from scpo.errors import ConfigError
+from scpo.memory import BATCH_TOKENS, shortage
 from scpo.policies.base import TrainedPolicy
 from scpo.policies.choice.imitation import imitating_policy
 from scpo.policies.language_policy import LocalPolicy
-from scpo.policies.model import load_huggingface, pick_device
+from scpo.policies.model import load_huggingface, memory_gib, pick_device
 from scpo.policies.warm_start import warm_started
 
 if TYPE_CHECKING:
-    from scpo.schema import RunConfig
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from scpo.schema import HuggingFaceModel, RunConfig
 
 
 def make_policy(
@@ -48,9 +53,25 @@ def make_policy(
             should_stop,
         )
     elif config.model.kind == "huggingface":
-        model, tokenizer = load_huggingface(config.model)
+        return _huggingface_policy(config, config.model)
     else:
         raise ConfigError(f"model={config.model.name} is behind an API: there are no weights of it to load here")
+    return _local_policy(config, model, tokenizer)
+
+
+def _huggingface_policy(config: RunConfig, settings: HuggingFaceModel) -> LocalPolicy:
+    """Loaded if an estimate says that it fits: the kernel's killer and CUDA say less."""
+    device, trained = pick_device(config.machine.device), config.method.kind == "trained"
+    if reason := shortage(config, memory_gib(device)):
+        raise ConfigError(reason)
+    policy = _local_policy(config, *load_huggingface(settings, trained=trained))
+    if trained:
+        policy.batch_tokens, policy.recomputes = BATCH_TOKENS, True
+        policy.autocast_dtype = torch.bfloat16 if settings.dtype == "bfloat16" else None
+    return policy
+
+
+def _local_policy(config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> LocalPolicy:
     return LocalPolicy(
         model.to(pick_device(config.machine.device)),  # type: ignore[arg-type]  # transformers decorates to()
         tokenizer,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from scpo.errors import ConfigError
+from scpo.memory import GIB
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -76,6 +78,28 @@ def _has_plain_tokenizer(path: str) -> bool:
     return config.is_file() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
 
 
-def load_huggingface(config: HuggingFaceModel) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The policy of ``conf/model/<name>.yaml`` with ``kind: huggingface``."""
-    return load_pretrained(config.path, config.dtype)
+def load_huggingface(
+    config: HuggingFaceModel, *, trained: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The policy of ``conf/model/<name>.yaml`` with ``kind: huggingface``.
+
+    ``trained``: weights in float32, whatever the configuration says: a step of 1e-6 changes 2 % of bfloat16 weights and
+    leaves the others where they are. Activations are computed again in the backward pass, and dropout is off.
+    """
+    model, tokenizer = load_pretrained(config.path, "float32" if trained else config.dtype)
+    if trained:
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        for name in ("attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop"):
+            if getattr(model.config, name, None):
+                setattr(model.config, name, 0.0)
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return model, tokenizer
+
+
+def memory_gib(device: torch.device) -> float:
+    """All of a GPU's memory, or what is free of the machine's."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory / GIB
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB

@@ -12,9 +12,8 @@ PROVIDES: dict[str, frozenset[Need]] = {
     "local": frozenset(
         {"entropy", "hindsight_logprob", "value", "independent_sampling", "dynamic_sampling", "reference_buffer"}
     ),
-    # Deferred: hindsight_logprob, a second scoring pass over other prompts; dynamic_sampling, verl's replay buffer has
-    # one, but it cuts off what is too much and draws single prompts.
-    "verl": frozenset({"entropy", "value", "independent_sampling", "reference_buffer"}),
+    # Deferred: dynamic_sampling; verl's replay buffer has one that cuts off what is too much and draws single prompts.
+    "verl": frozenset({"entropy", "hindsight_logprob", "value", "independent_sampling", "reference_buffer"}),
     # The paper's fork: what it has of its own, and the entropies that it measures. Not reference_buffer: its rows do
     # not say which task they are of, and its checkpoints hold nothing of ours.
     "verl_agent": frozenset({"entropy", "value", "independent_sampling", "dynamic_sampling"}),

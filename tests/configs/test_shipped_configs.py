@@ -23,7 +23,6 @@ CHOICES = [f"{group}={name}" for group in GROUPS for name in options(group)]
 INSTRUCTED = ["model=qwen2_5_1_5b", "env.prompt=verl_agent"]
 NEEDS = {  # what a choice cannot be composed without
     "method=dapo": ["trainer=local"],
-    "method=hcapo": ["trainer=local"],
     "method=react": INSTRUCTED,
     "method=reflexion": INSTRUCTED,
     "model=choice": ["trainer=local", "env.prompt=memory", "trainer.max_response_tokens=1"],

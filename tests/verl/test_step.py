@@ -86,6 +86,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(tq, "kv_batch_put", queue.put)
     monkeypatch.setattr(tq, "async_kv_batch_put", queue.put_later)
     monkeypatch.setattr(tq, "kv_batch_get", queue.get)
+    monkeypatch.setattr(tq, "kv_clear", lambda keys, partition_id: None)
 
     def make(*words, broken=()):
         config = compose_run(
@@ -96,7 +97,8 @@ def run(tmp_path, monkeypatch):
         place.__dict__["environment"] = Countdowns(broken=list(broken))
         tokenizer = train_tokenizer(["train a b 4 3 2 1 0 left : / go stop oops"])
         tokenizer.chat_template = PLAIN_TEMPLATE
-        rollout = {"prompt_length": 32, "response_length": 4, "n": SIBLINGS}
+        rollout = {"prompt_length": 32, "response_length": 4, "n": SIBLINGS, "temperature": 1.0}
+        rollout["log_prob_micro_batch_size_per_gpu"] = 2
         verl_config = OmegaConf.create(
             {
                 "scpo": {"run_folder": str(place.folder.path)},
@@ -156,7 +158,9 @@ def advantages(run, keys, ranks, **columns):
     trainer.config, trainer.place, trainer.tokenizer = run.config, run.place, run.tokenizer
     trainer.scorer = None if run.place.config.method.shaper is None else _reporting()
     trainer.use_critic, trainer.global_steps = False, 1
-    trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": list(range(ranks))})
+    trainer.actor_rollout_wg = SimpleNamespace(
+        _dispatch_info={"actor": list(range(ranks))}, compute_log_prob=lambda batch: score(run, batch)
+    )
     tags = [run.queue.tags[key] for key in keys]
     metrics = {}
     batch = trainer._balance_batch(KVBatchMeta(partition_id="train", keys=keys, tags=tags), metrics)
@@ -165,6 +169,15 @@ def advantages(run, keys, ranks, **columns):
             run.queue.fields[key][name] = torch.full((len(run.queue.fields[key]["response_mask"]),), value)
     trainer._compute_advantage(batch, metrics)
     return batch, metrics, [run.queue.fields[key]["advantages"] for key in batch.keys]
+
+
+def score(run, batch):
+    """What verl's engine does: a log-probability for every token but the first, here by the length of the row."""
+    assert len(batch.keys) % 2 == 0  # whole micro-batches
+    for key in batch.keys:
+        row = run.queue.fields[key]
+        assert torch.equal(row["input_ids"], torch.cat([row["prompts"], row["responses"]]))
+        row["log_probs"] = torch.full((len(row["input_ids"]),), -0.1 * len(row["prompts"]))
 
 
 def _reporting():
@@ -195,7 +208,8 @@ def test_rows_before_and_after_padding_and_what_each_row_gets(run, ranks):
 @pytest.mark.parametrize("ranks", [1, 4])
 @pytest.mark.parametrize("method", ["scpo", "gigpo", "hgpo", "g2po", "grpo", "rloo"])
 def test_the_advantages_are_those_of_the_core_bit_for_bit(run, method, ranks):
-    made = run(f"method={method}")
+    words = [f"method.shaper.order_ranks={ranks}"] if method == "scpo" else []
+    made = run(f"method={method}", *words)
     batch, metrics, rows = advantages(made, play(made), ranks)
     fields = [made.queue.fields[key]["extra_fields"] for key in batch.keys]
     read = read_rows([getattr(one, "data", one) for one in fields], is_padding(batch), episodes=2 * SIBLINGS)
@@ -207,6 +221,50 @@ def test_the_advantages_are_those_of_the_core_bit_for_bit(run, method, ranks):
     assert metrics["credit/descents"] == told.metrics["credit/descents"] <= ranks - 1
     if method == "scpo":
         assert metrics["credit/steps"] == told.metrics["credit/steps"] > 0
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_order_of_four_ranks_is_there_on_any_number_of_them(run, ranks):
+    made = run("method=scpo")
+    batch, _, _ = advantages(made, play(made), ranks)
+    again = run("method=scpo")
+    again.queue.fields.clear()
+    four, _, _ = advantages(again, play(again), 4)
+    found, expected = (credited(made, batch), credited(again, four))
+    assert found == expected
+
+
+def credited(run, batch):
+    """The advantage of each (group, sibling, step)."""
+    rows = {}
+    for key in batch.keys:
+        if not run.queue.tags[key].get("is_padding", False):
+            fields = run.queue.fields[key]["extra_fields"]
+            row = getattr(fields, "data", fields)["scpo"]
+            rows[row["group"], row["sibling"], row["step"]] = run.queue.fields[key]["advantages"].tolist()
+    return rows
+
+
+def test_the_smallest_mini_batch_is_told_and_padding_is_spread(run):
+    made = run("method=grpo")
+    batch, metrics, _ = advantages(made, play(made), 1)
+    padding = is_padding(batch)
+    assert [sum(padding[:MINI_BATCH]), sum(padding[MINI_BATCH:])] == [4, 4]
+    assert metrics["train/smallest_mini_batch"] == 12.0
+
+
+def test_hindsight_is_scored_by_one_more_pass_over_the_successes(run):
+    made = run("method=hcapo")
+    keys = play(made)
+    prompts = {key: len(made.queue.fields[key]["prompts"]) for key in keys}
+    _, _, rows = advantages(made, keys, 2)
+    scored = [key for key in made.queue.fields if key.startswith("hindsight_")]
+    assert len(scored) % 4 == 0  # two ranks, micro-batches of two
+    fields = {key: getattr(one, "data", one) for key in keys for one in [made.queue.fields[key]["extra_fields"]]}
+    longer = [len(fields[key]["scpo_hindsight"]) - prompts[key] for key in keys if fields[key]["scpo_hindsight"]]
+    assert len(longer) == 2 * (2 + 2)
+    assert min(longer) > 0
+    assert any((row != 0).any() for row in rows)
 
 
 def test_what_a_method_measures_comes_from_verls_own_columns(run):

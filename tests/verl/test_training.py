@@ -28,6 +28,13 @@ WORDS = [
     f"trainer.mini_batch_rows={MINI_BATCH}", "trainer.validation.every=3", "trainer.probe_every=3",
     "trainer.precision_every=1", "trainer.precision_steps=4", "trainer.checkpoint_every=3",
     "trainer.loss.kl_coefficient=0.01", "trainer.temperature=0.7",
+    "model.warm_start.games=200", "model.warm_start.steps=300",  # half as long as usual: some siblings win, most fail
+]  # fmt: skip
+RANKS = 4
+FOUR = [  # FSDP2 on gloo, one process a rank and an engine each; shards, dispatch, order and padding are real
+    f"trainer.verl.gpus={RANKS}", "trainer.steps=2", "trainer.checkpoint_every=2", "trainer.validation.every=2",
+    "trainer.probe_every=2", "trainer.groups=2", "env.validation_panels.train_games.games=2",
+    "env.validation_panels.valid_seen.games=2", "env.validation_panels.valid_unseen.games=2",
 ]  # fmt: skip
 LIMIT_S = 500
 """For one start of the run: a crash of the rollout engine may hang verl."""
@@ -39,8 +46,23 @@ NO_VLLM = pytest.mark.skipif(not is_vllm_for_cpu(), reason="needs vLLM's CPU bui
 @pytest.fixture(scope="module", params=["hf", pytest.param("vllm", marks=NO_VLLM)])
 def stopped_and_resumed(tmp_path_factory, request):
     """The run folder at its end, and the bytes of its metrics when it was stopped after its first step or second."""
-    runs = tmp_path_factory.mktemp("runs")
-    process = start(runs, request.param)
+    return stop_and_resume(tmp_path_factory.mktemp("runs"), warm_start_of(tmp_path_factory), request.param)
+
+
+@pytest.fixture(scope="module")
+def four_ranks(tmp_path_factory):
+    """The same of a run on four data-parallel ranks."""
+    cache = warm_start_of(tmp_path_factory)
+    return stop_and_resume(tmp_path_factory.mktemp("four"), cache, "hf", *FOUR)
+
+
+def warm_start_of(tmp_path_factory):
+    """A cache for all runs, so that the policy is warm-started once."""
+    return os.environ.get("SCPO_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def stop_and_resume(runs, cache, engine, *words):
+    process = start(runs, cache, engine, *words)
     while logged(runs) < 2 and process.poll() is None:
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
@@ -52,14 +74,13 @@ def stopped_and_resumed(tmp_path_factory, request):
     step = json.loads(stopped.splitlines()[-1])["step"]
     assert checkpoints == [f"step_{step:05d}"]
     weights = load_weights(folder, step)
-    assert finish(start(runs, request.param)) == 0, log(runs)
+    assert finish(start(runs, cache, engine, *words)) == 0, log(runs)
     return folder, stopped, weights
 
 
-def start(runs, engine):
-    cache = os.environ.get("SCPO_CACHE", str(runs / "cache"))  # one that is kept has a warm start
+def start(runs, cache, engine, *words):
     machine = [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}", "machine.device=cpu"]
-    command = [sys.executable, str(ROOT / "train.py"), *WORDS, f"trainer.verl.engine={engine}", *machine]
+    command = [sys.executable, str(ROOT / "train.py"), *WORDS, *words, f"trainer.verl.engine={engine}", *machine]
     with (runs / "output.log").open("a") as output:
         return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
 
@@ -90,8 +111,10 @@ def lines(folder):
 
 
 def load_weights(folder, step):
+    """Each parameter's part on the first rank: with one rank the whole parameter."""
     path = folder / "checkpoints" / f"step_{step:05d}" / f"global_step_{step}" / "actor"
-    state = torch.load(path / "model_world_size_1_rank_0.pt", weights_only=False, map_location="cpu")
+    (first,) = path.glob("model_world_size_*_rank_0.pt")
+    state = torch.load(first, weights_only=False, map_location="cpu")
     return {name: getattr(value, "_local_tensor", value) for name, value in state.items()}
 
 
@@ -135,7 +158,23 @@ def test_no_row_is_lost_and_padding_is_counted_apart(stopped_and_resumed):
         assert line["train/episodes"] == GROUPS * SIBLINGS
         assert line["train/rows"] == pytest.approx(line["train/episodes"] * line["train/episode_length"])
         assert 0 <= line["train/rows_padded"] < MINI_BATCH
-        assert line["credit/descents"] == 0.0  # one rank: verl's order is time order
+        assert 0 <= line["credit/descents"] <= 3  # the order of four ranks, computed
+
+
+def test_four_ranks_train_stop_and_resume(four_ranks):
+    folder, stopped, middle = four_ranks
+    assert [line["step"] for line in lines(folder)] == [0, 1, 2]
+    assert (folder / "metrics.jsonl").read_bytes().startswith(stopped)
+    last = load_weights(folder, 2)
+    assert sum(not torch.equal(middle[name], last[name]) for name in middle) > len(middle) / 2
+    checkpoint = folder / "checkpoints/step_00002/global_step_2/actor"
+    assert len(list(checkpoint.glob(f"model_world_size_{RANKS}_rank_*.pt"))) == RANKS
+    for line in lines(folder)[1:]:
+        assert line["train/episodes"] == 2 * SIBLINGS
+        assert 0 <= line["credit/descents"] <= RANKS - 1
+        assert line["training/rollout_probs_diff_max"] < 1e-4
+        batches = mini_batches(line)
+        assert line["train/smallest_mini_batch"] >= line["train/rows"] // batches - RANKS
 
 
 def test_some_failed_sibling_is_credited_and_it_reaches_the_advantages(stopped_and_resumed):

@@ -96,6 +96,7 @@ class ChoicePolicy:
 
     max_response_tokens = 1
     max_prompt_tokens = 1 << 30  # a prompt is read whole
+    batch_tokens: int | None = None  # equal states are computed once: rows cost little
 
     def __init__(self, model: ScoreNet, config: ChoiceModel) -> None:
         self.model: torch.nn.Module = model

@@ -16,6 +16,7 @@ from scpo.advantages.estimator import OPTIONAL_FIELDS
 from scpo.generation import Ids
 from scpo.policies.base import TrainedPolicy
 from scpo.policies.batches import micro_batches, token_pairs
+from scpo.policies.hindsight import is_success, with_hindsight
 from scpo.rollout import Trajectory
 from scpo.schema import required
 
@@ -49,7 +50,7 @@ def hindsight_logprob(policy: TrainedPolicy, trajectories: Sequence[Trajectory],
     pairs: list[tuple[Ids, Ids]] = []
     start = 0
     for trajectory in trajectories:
-        if np.float32(trajectory.episode_return) > np.float32(config.env.success_threshold):
+        if is_success(trajectory.episode_return, config.env.success_threshold):
             rows += range(start, start + len(trajectory))
             pairs += _with_hindsight(policy, trajectory, template)
         start += len(trajectory)
@@ -59,17 +60,16 @@ def hindsight_logprob(policy: TrainedPolicy, trajectories: Sequence[Trajectory],
 
 
 def _with_hindsight(policy: TrainedPolicy, trajectory: Trajectory, template: str) -> list[tuple[Ids, Ids]]:
-    """The trajectory's pairs with the hindsight before each prompt; a prompt that was cut loses the same end here."""
-    success = "yes" if trajectory.won else "no"
-    text = template.format(final_observation=trajectory.results[-1].observation, success=success)
-    head = len(policy.encode([text])[0])
-    encoded = policy.encode([f"{text}\n{prompt}" for prompt in trajectory.prompts])
-    cut = [ids if len(ids) <= head + policy.max_prompt_tokens else _cut(ids, head, policy) for ids in encoded]
-    return [(tuple(ids), generation.response_ids) for ids, generation in zip(cut, trajectory.generations, strict=True)]
-
-
-def _cut(ids: Sequence[int], head: int, policy: TrainedPolicy) -> Sequence[int]:
-    return [*ids[:head], *ids[-policy.max_prompt_tokens :]]
+    """The trajectory's pairs with the hindsight before each prompt."""
+    prompts = with_hindsight(
+        policy.encode,
+        template,
+        trajectory.prompts,
+        final_observation=trajectory.results[-1].observation,
+        won=trajectory.won,
+        max_prompt_tokens=policy.max_prompt_tokens,
+    )
+    return [(ids, generation.response_ids) for ids, generation in zip(prompts, trajectory.generations, strict=True)]
 
 
 @torch.no_grad()
@@ -79,7 +79,7 @@ def _scored(
     """Mean token log-probability and mean token entropy of each pair's response, in nats."""
     policy.model.eval()
     logprob_N, entropy_N = np.zeros(len(pairs), dtype=np.float32), np.zeros(len(pairs), dtype=np.float32)
-    for part in micro_batches(pairs, range(len(pairs)), config.trainer.micro_batch_rows):
+    for part in micro_batches(pairs, range(len(pairs)), config.trainer.micro_batch_rows, policy.batch_tokens):
         statistics, mask = policy.statistics(part.prompts, part.responses, config.trainer.temperature)
         tokens = mask.sum(1)
         logprob_N[part.rows] = ((statistics.logprob_NL * mask).sum(1) / tokens).cpu().numpy()[part.pair_of]

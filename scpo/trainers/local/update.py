@@ -73,7 +73,7 @@ def _accumulate(
     reference: TrainedPolicy | None,
 ) -> Iterator[tuple[str, float]]:
     """Add the gradient of one mini-batch, micro-batch by micro-batch, and yield its sums."""
-    for part in micro_batches(token_pairs(batch.generations), rows, config.micro_batch_rows):
+    for part in micro_batches(token_pairs(batch.generations), rows, config.micro_batch_rows, policy.batch_tokens):
         statistics, mask = policy.statistics(part.prompts, part.responses, config.temperature)
         reference_logprob = None
         if reference is not None:

@@ -11,11 +11,14 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from scpo.envs.base import Task
 from scpo.errors import RolloutError
-from scpo.generation import Generation
+from scpo.generation import Generation, Ids
 from scpo.policies.encoding import decode, encode
+from scpo.policies.hindsight import is_success, with_hindsight
 from scpo.rollout import Slot
+from scpo.schema import RunConfig, required
 from scpo.trainers.verl.data import PROBE, TRAIN
 from scpo.trainers.verl.episode import Answer, Turn, play
+from scpo.trainers.verl.hindsight_pass import HINDSIGHT
 from scpo.trainers.verl.workplace import workplace_of
 
 # verl says for every episode that it has no rules for a tokenizer without a model type, which is what we ask for.
@@ -53,7 +56,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
             reason = f"{type(cause).__name__}: {cause}"
             place.failures.append({"step": int(kwargs["global_steps"]), "task": slot.task.id, "reason": reason})
             raise
-        return _outputs(turns)
+        return _outputs(turns, self._hindsight(place.config, entry["panel"], turns))
 
     def _check_schedule(self, entry: dict[str, Any], step: int) -> None:
         """A dataloader that stands elsewhere than the run, after a resume, would train on other tasks unseen."""
@@ -85,11 +88,27 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
             tuple(output.log_probs or ()),
             truncated=len(ids) > len(cut),
         )
-        return Answer(generation, {name: output.extra_fields[name] for name in VERSIONS})
+        return Answer(generation, {name: output.extra_fields[name] for name in VERSIONS}, prompt)
+
+    def _hindsight(self, config: RunConfig, panel: str, turns: list[Turn]) -> list[Ids] | None:
+        """Each turn's prompt behind the hindsight, none in a failure; None: the method asks for none."""
+        if panel != TRAIN or "hindsight_logprob" not in required(config.method):
+            return None
+        if not is_success(sum(turn.row.reward for turn in turns), config.env.success_threshold):
+            return [() for _ in turns]
+        return with_hindsight(
+            lambda texts: encode(self.tokenizer, texts),
+            config.trained.estimator.hindsight_prompt,  # type: ignore[attr-defined]  # whoever requires it has one
+            [turn.answer.prompt for turn in turns],
+            final_observation=turns[-1].row.next_observation,
+            won=turns[-1].row.won,
+            max_prompt_tokens=self.rollout_config.prompt_length,
+        )
 
 
-def _outputs(turns: list[Turn]) -> list[AgentLoopOutput]:
+def _outputs(turns: list[Turn], hindsight: list[Ids] | None) -> list[AgentLoopOutput]:
     """One output a turn, all with the same fields set: verl stacks them."""
+    more = [{} if hindsight is None else {HINDSIGHT: list(ids)} for ids in hindsight or turns]
     total = sum(turn.row.reward for turn in turns)
     return [
         AgentLoopOutput(
@@ -100,7 +119,7 @@ def _outputs(turns: list[Turn]) -> list[AgentLoopOutput]:
             reward_score=total,
             num_turns=2,
             metrics=AgentLoopMetrics(),
-            extra_fields={**turn.answer.origin, **turn.row.extra_field(), "reward_extra_info": {}},
+            extra_fields={**turn.answer.origin, **turn.row.extra_field(), **also, "reward_extra_info": {}},
         )
-        for turn in turns
+        for turn, also in zip(turns, more, strict=True)
     ]

@@ -18,10 +18,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """A response, and what verl wants to know of where it came from (weight versions)."""
+    """A response to a prompt, and what verl wants to know of where it came from (weight versions)."""
 
     generation: Generation
     origin: Mapping[str, Any]
+    prompt: str = ""
 
 
 @dataclass(frozen=True)

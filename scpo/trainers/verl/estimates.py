@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ TokenColumn = Sequence[NDArray[np.float32]]
 """One array of response tokens for each row of verl's batch, padding included."""
 
 
+Column = TypeVar("Column")
+
+
 @dataclass(frozen=True)
 class Columns:
     """What verl measured. Lengths are of each row of verl's batch, padding included.
@@ -31,12 +35,14 @@ class Columns:
         response_tokens: Response tokens of each row.
         entropy: Of each response token under the policy that sampled it; where required.
         value: The critic's, before each response token; where required.
+        hindsight: Mean log-probability of each row's response behind the hindsight, NaN in failures; where required.
     """
 
     tokens: NDArray[np.int64]
     response_tokens: NDArray[np.int64]
     entropy: TokenColumn | None = None
     value: TokenColumn | None = None
+    hindsight: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)
@@ -92,13 +98,17 @@ def estimate(
 
 
 def _measured(rows: Rows, columns: Columns, config: RunConfig) -> dict[str, FloatArray]:
-    if "entropy" not in required(config.method):
-        return {}
-    entropy = _of(columns.entropy, "entropy")
-    return {OPTIONAL_FIELDS["entropy"]: np.array([entropy[place].mean() for place in rows.place_N], dtype=np.float32)}
+    needed, measured = required(config.method), {}
+    if "entropy" in needed:
+        entropy = _of(columns.entropy, "entropy")
+        mean_N = np.array([entropy[place].mean() for place in rows.place_N], dtype=np.float32)
+        measured[OPTIONAL_FIELDS["entropy"]] = mean_N
+    if "hindsight_logprob" in needed:
+        measured[OPTIONAL_FIELDS["hindsight_logprob"]] = _of(columns.hindsight, "hindsight_logprob")[rows.place_N]
+    return measured
 
 
-def _of(column: TokenColumn | None, name: str) -> TokenColumn:
+def _of(column: Column | None, name: str) -> Column:
     if column is None:
         raise ValueError(f"the method requires {name}, which was not fetched from verl")
     return column

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from scpo.trainers.verl.checkpoints import logs_at, mark_complete
 from scpo.trainers.verl.data import PROBE
 from scpo.trainers.verl.deadline import WithDeadline
 from scpo.trainers.verl.estimates import Columns, Estimate, estimate
+from scpo.trainers.verl.hindsight_pass import hindsight_logprob
 from scpo.trainers.verl.padding import real_rows, spread
 from scpo.trainers.verl.replay import rollout_actors
 from scpo.trainers.verl.verl_metrics import (
@@ -112,7 +114,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     @property
     def _ranks(self) -> int:
-        return int(self.config.trainer.n_gpus_per_node * self.config.trainer.nnodes)
+        """Data-parallel ranks of the update, as verl told when it balanced the batch."""
+        return int(max(self.actor_rollout_wg._dispatch_info["actor"])) + 1
 
     @property
     def _mini_batch(self) -> int:
@@ -122,7 +125,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         wanted = required(self.place.config.method) & TOKEN_COLUMNS.keys()
         names = {name: TOKEN_COLUMNS[name] for name in wanted}
-        fields = ["response_mask", "extra_fields", *names.values()]
+        fields = ["response_mask", "extra_fields", "responses", *names.values()]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
         mask = data["response_mask"]
         columns = Columns(
@@ -130,6 +133,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             np.array([len(row) for row in mask.unbind()]),
             **{name: [row.float().numpy() for row in data[column].unbind()] for name, column in names.items()},
         )
+        if "hindsight_logprob" in required(self.place.config.method):
+            columns = replace(columns, hindsight=self._hindsight(batch, data))
         rows = read_rows(
             list(data["extra_fields"]),
             _padding_of(batch),
@@ -178,6 +183,18 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         return self._validation
 
     # What those are made of
+
+    def _hindsight(self, batch: Any, data: Any) -> Any:
+        """Before the update: the policy is the one that sampled."""
+        micro = self.config.actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu or 1
+        return hindsight_logprob(
+            self.actor_rollout_wg,
+            list(data["extra_fields"]),
+            list(data["responses"].unbind()),
+            _padding_of(batch),
+            multiple=self._ranks * micro,
+            temperature=self.config.actor_rollout_ref.rollout.temperature,
+        )
 
     @functools.cached_property
     def _diagnostics(self) -> Diagnostics:

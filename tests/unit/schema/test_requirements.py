@@ -10,7 +10,7 @@ from sweeps.compose.overrides import options
 
 PROMPTING = ("plain", "react", "reflexion")
 METHODS = [name for name in options("method") if name not in PROMPTING]
-REFUSED = {"verl": {"dapo", "hcapo"}, "verl_agent": {"hcapo"}, "local": set()}
+REFUSED = {"verl": {"dapo"}, "verl_agent": {"hcapo"}, "local": set()}
 
 
 BUFFER = "method.shaper.reference_buffer=last_success"

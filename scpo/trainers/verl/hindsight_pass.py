@@ -1,0 +1,81 @@
+"""HCAPO's second scoring pass in verl: log-probabilities once more, behind prompts that tell how the episode ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import transfer_queue as tq
+from numpy.typing import NDArray
+
+HINDSIGHT = "scpo_hindsight"
+"""The entry of ``extra_fields`` with the token ids of the prompt behind the hindsight; empty in failures."""
+PARTITION = "hindsight"
+
+
+def hindsight_logprob(
+    worker_group: Any,
+    extra_fields: Sequence[Mapping[str, Any]],
+    responses: Sequence[torch.Tensor],
+    is_padding: Sequence[bool],
+    *,
+    multiple: int,
+    temperature: float,
+) -> NDArray[np.float32]:
+    """Mean token log-probability, in nats, of each row's response behind its hindsight; NaN where there is none.
+
+    Args:
+        worker_group: verl's workers that hold the policy, as it was when it sampled.
+        extra_fields: Of every row of verl's batch.
+        responses: Token ids of every row.
+        is_padding: Rows that verl made up.
+        multiple: Rows are filled up to one of these, so that every rank has as many whole micro-batches.
+        temperature: The rollout's.
+    """
+    found = np.full(len(responses), np.nan, dtype=np.float32)
+    chosen = [row for row, fields in enumerate(extra_fields) if not is_padding[row] and fields[HINDSIGHT]]
+    if not chosen:
+        return found
+    filled = chosen + [chosen[0]] * (-len(chosen) % multiple)
+    keys = [f"{PARTITION}_{place}" for place in range(len(filled))]
+    rows = [_row(extra_fields[row][HINDSIGHT], responses[row]) for row in filled]
+    tags = [{"seq_len": len(row["input_ids"])} for row in rows]
+    try:
+        found[chosen] = _scored(worker_group, keys, rows, tags, temperature)[: len(chosen)]
+    finally:
+        tq.kv_clear(keys=keys, partition_id=PARTITION)
+    return found
+
+
+def _scored(
+    worker_group: Any, keys: list[str], rows: list[dict[str, Any]], tags: list[dict[str, int]], temperature: float
+) -> list[float]:
+    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+    batch = tq.kv_batch_put(keys=keys, partition_id=PARTITION, fields=list_of_dict_to_tensordict(rows), tags=tags)
+    batch.extra_info.update({"calculate_entropy": False, "compute_loss": False, "temperature": temperature})
+    worker_group.compute_log_prob(batch)
+    data = tq.kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=["log_probs"])
+    return [_mean(whole, len(row["responses"])) for whole, row in zip(data["log_probs"].unbind(), rows, strict=True)]
+
+
+def _mean(logprob_L: torch.Tensor, length: int) -> float:
+    """Over the response: what predicts a token stands one place before it."""
+    return float(logprob_L[-length - 1 : -1].float().mean())
+
+
+def _row(prompt: Sequence[int], response: torch.Tensor) -> dict[str, Any]:
+    """The fields that verl's engine reads of a row, as its agent loop makes them."""
+    prompts = torch.tensor(prompt, dtype=torch.int64)
+    ids, mask = torch.cat([prompts, response]), torch.ones_like(response)
+    return {
+        "prompts": prompts,
+        "responses": response,
+        "input_ids": ids,
+        "position_ids": torch.arange(len(ids)),
+        "response_mask": mask,
+        "loss_mask": mask,
+        "multi_modal_inputs": {},
+    }
