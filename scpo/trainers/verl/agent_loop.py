@@ -108,7 +108,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
 
 def _outputs(turns: list[Turn], hindsight: list[Ids] | None) -> list[AgentLoopOutput]:
     """One output a turn, all with the same fields set: verl stacks them."""
-    more = [{} if hindsight is None else {HINDSIGHT: list(ids)} for ids in hindsight or turns]
+    more = [{} for _ in turns] if hindsight is None else [{HINDSIGHT: list(ids)} for ids in hindsight]
     total = sum(turn.row.reward for turn in turns)
     return [
         AgentLoopOutput(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import uuid
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -132,9 +131,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             np.array([tag["seq_len"] for tag in batch.tags]),
             np.array([len(row) for row in mask.unbind()]),
             **{name: [row.float().numpy() for row in data[column].unbind()] for name, column in names.items()},
+            hindsight=self._hindsight(batch, data),
         )
-        if "hindsight_logprob" in required(self.place.config.method):
-            columns = replace(columns, hindsight=self._hindsight(batch, data))
         rows = read_rows(
             list(data["extra_fields"]),
             _padding_of(batch),
@@ -185,7 +183,9 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     # What those are made of
 
     def _hindsight(self, batch: Any, data: Any) -> Any:
-        """Before the update: the policy is the one that sampled."""
+        """Before the update: the policy is the one that sampled. None: the method asks for none."""
+        if "hindsight_logprob" not in required(self.place.config.method):
+            return None
         micro = self.config.actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu or 1
         return hindsight_logprob(
             self.actor_rollout_wg,
