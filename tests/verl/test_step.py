@@ -157,7 +157,7 @@ def advantages(run, keys, ranks, **columns):
     trainer = object.__new__(ScpoTrainer)
     trainer.config, trainer.place, trainer.tokenizer = run.config, run.place, run.tokenizer
     trainer.scorer = None if run.place.config.method.shaper is None else _reporting()
-    trainer.use_critic, trainer.global_steps = False, 1
+    trainer.use_critic, trainer.global_steps, trainer.buffer = False, 1, None
     trainer.actor_rollout_wg = SimpleNamespace(
         _dispatch_info={"actor": list(range(ranks))}, compute_log_prob=lambda batch: score(run, batch)
     )
