@@ -12,6 +12,7 @@ import numpy as np
 
 from scpo.diagnostics.precision import credit_precision
 from scpo.diagnostics.probe import save_probe
+from scpo.diagnostics.rollout_file import save_rollouts
 from scpo.diagnostics.sampled_groups import save_groups
 from scpo.diagnostics.step_credit import step_credited
 from scpo.diagnostics.step_texts import save_step_texts
@@ -64,6 +65,7 @@ class Diagnostics:
         with _left_out_without_scorer("groups", step):
             save_groups(self.folder, step, batch, credit, config=self.config, scorer=self.scorer)
         trainer = self.config.trainer
+        save_rollouts(self.folder, step, batch, credit, trajectories=trajectories, every=trainer.rollouts_every)
         if self.environment is None or step % trainer.precision_every:
             return {}
         credited_N = step_credited(batch, credit, self.config.trained)

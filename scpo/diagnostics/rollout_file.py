@@ -3,7 +3,8 @@
 A gzipped JSON list; each element is one training batch: ``step`` and ``groups: [{group, game, task, trajectories:
 [{traj, success, episode_return, length, steps: [...]}]}]``. Each step: ``t``, ``observation`` (before the action: the
 anchor state), ``action``, ``next_observation``, ``valid`` (format), ``prompt_tokens``, ``response_tokens``,
-``step_return``.
+``step_return``, and ``position`` in the trainer's batch where that is not the order of four ranks. A run writes such a
+file, of one batch, every ``trainer.rollouts_every`` steps: ``diagnostics/rollouts_step_<n>.json.gz``.
 """
 
 from __future__ import annotations
@@ -11,16 +12,22 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scpo.errors import RecordError, StepBatchError
 from scpo.shaping.order import Order, positions
 from scpo.steps import FloatArray, IntArray, StepBatch
+from scpo.tracking.atomic import write_bytes
+
+if TYPE_CHECKING:
+    from scpo.credit.metrics import CreditDiagnostics
+    from scpo.rollout import Trajectory
+    from scpo.tracking import RunFolder
 
 RANKS = 4
 """Data-parallel ranks of the paper, whose order the positions are."""
@@ -43,8 +50,70 @@ class Recorded:
     step_return_N: FloatArray
 
     def ordered(self, order: Order, ranks: int) -> StepBatch:
-        """The batch as a trainer with this processing order would leave it."""
+        """The batch as a trainer with this processing order would leave it; as it is where no lengths are known."""
+        if not self.tokens_N.any():
+            return self.batch
         return replace(self.batch, position_N=positions(self.tokens_N, order, ranks))
+
+
+def save_rollouts(
+    folder: RunFolder,
+    step: int,
+    batch: StepBatch,
+    diagnostics: CreditDiagnostics,
+    *,
+    trajectories: Sequence[Trajectory],
+    every: int | None,
+) -> None:
+    """Keep the batch every so many steps; of a trainer that does not know its tasks nothing is kept.
+
+    The numbers of tokens are those of ``trajectories``, in the order of the rows; 0 where they hold no generations.
+    """
+    if every is None or step % every or batch.task_id_N is None:
+        return
+    tokens_N = [generation.tokens for trajectory in trajectories for generation in trajectory.generations]
+    record = _record(step, batch, diagnostics, tokens_N if len(tokens_N) == len(batch) else [0] * len(batch))
+    content = gzip.compress(json.dumps([record], ensure_ascii=False, allow_nan=False).encode(), mtime=0)
+    write_bytes(folder.diagnostics / f"rollouts_step_{step:05d}.json.gz", content)
+
+
+def _record(step: int, batch: StepBatch, diagnostics: CreditDiagnostics, tokens_N: Sequence[int]) -> dict[str, Any]:
+    line, groups = batch.timeline, []
+    for group in np.unique(line.group_K).tolist():
+        members = [line.rows_of(k) for k in np.flatnonzero(line.group_K == group)]
+        first = members[0][0]
+        groups.append(
+            {
+                "group": group,
+                "game": str(batch.task_id_N[first]) if batch.task_id_N is not None else "",
+                "task": str(batch.task_N[first]),
+                "trajectories": [
+                    {
+                        "traj": sibling,
+                        "success": bool(batch.success_N[row_T[0]]),
+                        "episode_return": float(batch.episode_return_N[row_T[0]]),
+                        "length": len(row_T),
+                        "steps": [_step(batch, diagnostics, row, tokens_N[row]) for row in row_T.tolist()],
+                    }
+                    for sibling, row_T in enumerate(members)
+                ],
+            }
+        )
+    return {"step": step, "groups": groups}
+
+
+def _step(batch: StepBatch, diagnostics: CreditDiagnostics, row: int, tokens: int) -> dict[str, Any]:
+    return {
+        "t": int(batch.step_N[row]),
+        "observation": batch.anchor_N[row],
+        "action": batch.action_N[row],
+        "next_observation": batch.next_observation_N[row],
+        "valid": bool(batch.valid_N[row]),
+        "prompt_tokens": tokens,
+        "response_tokens": 0,
+        "step_return": float(diagnostics.step_return_N[row]),
+        "position": int(batch.position_N[row]),
+    }
 
 
 def read_rollouts(path: Path) -> Iterator[Recorded]:
@@ -91,9 +160,15 @@ def _recorded(record: dict[str, Any]) -> Recorded:
         "episode_return_N": outcome,
         "success_N": success,
         "won_N": success,
-        "position_N": positions(tokens_N, "balanced", RANKS),
+        "position_N": _positions([step for _, _, step in rows], tokens_N),
         "is_copy_N": [False] * len(rows),
         "task_id_N": [group["game"] for group, _, _ in rows],
     }
     step_return_N = np.array([step["step_return"] for _, _, step in rows], dtype=np.float32)
     return Recorded(int(record["step"]), StepBatch(**columns), tokens_N, step_return_N)
+
+
+def _positions(steps: Sequence[dict[str, Any]], tokens_N: IntArray) -> IntArray:
+    if all("position" in step for step in steps):
+        return np.array([step["position"] for step in steps], dtype=np.int64)
+    return positions(tokens_N, "balanced", RANKS)

@@ -56,6 +56,7 @@ class TrainerSettings(Strict):
     sample_groups: PositiveInt
     precision_every: PositiveInt
     precision_steps: PositiveInt
+    rollouts_every: PositiveInt | None = Field(default=None, exclude_if=lambda every: every is None)
 
 
 class LocalTrainer(TrainerSettings):

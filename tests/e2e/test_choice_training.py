@@ -54,7 +54,8 @@ def test_what_other_runs_left_in_the_cache_changes_no_byte(finished, tmp_path):
 
 
 def test_remembered_references_are_part_of_what_a_resumed_run_goes_on_with(cache, tmp_path):
-    words = ["method.shaper.reference_buffer=last_success", "trainer.groups=6", "trainer.group_size=2"]
+    words = ["method.shaper.reference_buffer=last_success", "trainer.groups=6", "trainer.group_size=2",
+             "trainer.rollouts_every=2"]  # fmt: skip
     undisturbed = run(tmp_path / "a", cache, *words)
     with pytest.raises(Killed):
         run(tmp_path / "b", cache, *words, killed_after=3)
@@ -62,8 +63,8 @@ def test_remembered_references_are_part_of_what_a_resumed_run_goes_on_with(cache
     assert resumed.metrics.read_bytes() == undisturbed.metrics.read_bytes()
     served = [line["step"] for line in logged(resumed) if line.get("buffer/share", 0) > 0]
     assert max(served) >= 3, "a reference from before the kill gave credit after it"
-    kept = [folder.checkpoints / "step_00004" / "references.json.gz" for folder in (undisturbed, resumed)]
-    assert kept[0].read_bytes() == kept[1].read_bytes()
+    for name in ("checkpoints/step_00004/references.json.gz", "diagnostics/rollouts_step_00004.json.gz"):
+        assert (undisturbed.path / name).read_bytes() == (resumed.path / name).read_bytes()
 
 
 def test_ppo_s_critic_learns_from_states_and_resumes_with_the_same_bytes(cache, tmp_path):
