@@ -27,6 +27,7 @@ from scpo.schema import WITH_STEP_TERM, TrainedMethod, method_label
 
 MATCHERS = {"kmp": "Algorithm 2", "forward": "forward"}
 ORDERS = ("balanced", "chronological", "length", "random")
+KEYS = {"anchor": "observation", "state": "state"}
 SCORERS = {"exact": "equal texts", "lexical": "lexical", "minilm": "MiniLM"}
 """Those that need no download; ``--scorer bge_reranker_v2_m3`` adds the paper's."""
 
@@ -70,21 +71,31 @@ class Remembering:
 def rules(scorers: Sequence[str] = tuple(SCORERS)) -> Iterator[Rule]:
     """Every row, in the order of the table."""
     for matcher, order, scorer in product(MATCHERS, ORDERS, scorers):
-        label = f"{MATCHERS[matcher]}, {order}, {SCORERS.get(scorer, scorer)}"
-        yield Rule("SCPO's credit", label, "credit", load_method("scpo", matcher=matcher, order=order), scorer)
+        yield _shaped("SCPO's credit", "credit", scorer, matcher=matcher, order=order)
+    for matcher, order in product(MATCHERS, ORDERS[:2]):
+        yield _shaped("SCPO's credit", "credit", "exact", matcher=matcher, order=order, step_text="action_next_state")
+    yield _shaped("SCPO's credit", "credit", "exact", matcher="kmp", order="balanced", allocation="graph")
     for matcher, order, scorer in product(MATCHERS, ORDERS[:2], scorers):
-        label = f"{MATCHERS[matcher]}, {order}, {SCORERS.get(scorer, scorer)}"
-        yield Rule(
-            "Raised by SCPO's credit", label, "raised", load_method("scpo", matcher=matcher, order=order), scorer
-        )
+        yield _shaped("Raised by SCPO's credit on GiGPO", "raised", scorer, matcher=matcher, order=order)
     block = "Step term of the advantage"
     for name in WITH_STEP_TERM:
-        yield Rule(block, method_label(name), "step_term", load_method(name))
+        published = load_method(name).estimator.model_dump().get("state_key", "anchor")
+        for key, compared in KEYS.items():
+            label = f"{method_label(name)}, by {compared}{' (published)' if key == published else ''}"
+            yield Rule(block, label, "step_term", load_method(name, state_key=key))
         if name == "hgpo":
-            yield Rule(block, "HGPO, K = 4", "step_term", load_method(name, context=4))
+            yield Rule(block, f"HGPO, K = 4, by {KEYS['anchor']}", "step_term", load_method(name, context=4))
     for matcher, order, scorer in product(MATCHERS, ORDERS[:2], scorers):
-        label = f"SCPO on GiGPO: {MATCHERS[matcher]}, {order}, {SCORERS.get(scorer, scorer)}"
-        yield Rule(block, label, "step_term", load_method("scpo", matcher=matcher, order=order), scorer)
+        yield _shaped(block, "step_term", scorer, matcher=matcher, order=order)
+
+
+def _shaped(block: str, what: What, scorer: str, **settings: str) -> Rule:
+    compared = "equal states" if settings.get("step_text") == "action_next_state" else SCORERS.get(scorer, scorer)
+    label = f"{MATCHERS[settings['matcher']]}, {settings['order']}, {compared}"
+    if settings.get("allocation") == "graph":
+        label = f"as much on the graph's steps ({label})"
+    host = "SCPO on GiGPO: " if what == "step_term" else ""
+    return Rule(block, host + label, what, load_method("scpo", **settings), scorer)
 
 
 def judge(

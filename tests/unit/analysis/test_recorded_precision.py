@@ -52,4 +52,5 @@ def test_every_rule_is_a_row_of_its_own():
     chosen = list(rules())
     assert len({(rule.block, rule.label) for rule in chosen}) == len(chosen)
     assert {rule.what for rule in chosen} == {"credit", "raised", "step_term"}
-    assert {"GiGPO", "HGPO", "HGPO, K = 4", "G2PO"} <= {rule.label for rule in chosen}
+    published = {"GiGPO, by observation", "GraphGPO, by state", "CRBC, by state"}
+    assert {f"{label} (published)" for label in published} <= {rule.label for rule in chosen}
