@@ -89,7 +89,7 @@ def rules(scorers: Sequence[str] = tuple(SCORERS)) -> Iterator[Rule]:
         yield _shaped(block, "step_term", scorer, matcher=matcher, order=order)
 
 
-def _shaped(block: str, what: What, scorer: str, **settings: str) -> Rule:
+def _shaped(block: str, what: What, scorer: str, **settings: Any) -> Rule:
     compared = "equal states" if settings.get("step_text") == "action_next_state" else SCORERS.get(scorer, scorer)
     label = f"{MATCHERS[settings['matcher']]}, {settings['order']}, {compared}"
     if settings.get("allocation") == "graph":
