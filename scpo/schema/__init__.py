@@ -60,7 +60,7 @@ from scpo.schema.scorer import (
     ScorerConfig,
     ScorerRuntime,
 )
-from scpo.schema.search import Choice, Dimension, LogRange, MedianPruning, SamplerConfig, Search, StepRange
+from scpo.schema.search import Choice, Dimension, LogRange, MedianPruning, SamplerConfig, Search, StepRange, Tuning
 from scpo.schema.trainer import (
     LocalTrainer,
     LossConfig,
@@ -138,6 +138,7 @@ __all__ = [
     "TrainedMethod",
     "TrainerConfig",
     "TrainerSettings",
+    "Tuning",
     "ValidationConfig",
     "VerlSettings",
     "VerlTrainer",

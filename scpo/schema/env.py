@@ -24,17 +24,23 @@ TUNING = "tuning"
 PanelName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
 
+HeldOut = Annotated[bool, Field(exclude_if=lambda held_out: not held_out)]
+"""Whether the tasks of a panel are kept out of training; where they are not, it stands in no run's identity."""
+
+
 class PanelConfig(Strict):
     """A fixed, sorted list of games, balanced over families and drawn with ``seed``.
 
-    ``games`` None takes all of the split; ``subset_of_training`` draws from the training panel instead of the split;
-    ``repeats`` is the number of episodes a game at validation.
+    ``games`` None takes all of the split; ``subset_of_training`` draws from the training panel instead of the split,
+    ``held_out`` takes the games away from the training panel and from imitation; ``repeats`` is the number of episodes
+    a game at validation.
     """
 
     split: Literal["train", "valid_seen", "valid_unseen"]
     games: PositiveInt | None
     seed: NonNegativeInt
     subset_of_training: bool = False
+    held_out: HeldOut = False
     repeats: PositiveInt = 1
 
 
@@ -104,6 +110,7 @@ class GoalPanelConfig(Strict):
     goals: PositiveInt | None
     seed: NonNegativeInt
     subset_of_training: bool = False
+    held_out: HeldOut = False
     repeats: PositiveInt = 1
 
 

@@ -1,9 +1,10 @@
 """A hyper-parameter search: what may vary, what is maximised, and how much is spent on it."""
 
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from scpo.schema.env import TUNING
 from scpo.strict import Scale, Strict
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -73,11 +74,32 @@ class MedianPruning(Strict):
     warmup_steps: NonNegativeInt
 
 
+class Tuning(Strict):
+    """The tasks that trials are judged on: of the training split, none of them in a panel that results are reported on.
+
+    ``trained_on`` False holds them out of training; True draws the trials' training panel anew with ``seed`` and judges
+    on ``tasks`` of it, for policies that move only where they train. ``repeats``: episodes a task.
+    """
+
+    tasks: PositiveInt
+    repeats: PositiveInt
+    seed: NonNegativeInt
+    trained_on: bool
+
+    def panels(self, tasks_key: str) -> dict[str, Any]:
+        """Dotted keys of a run's configuration and their values: the one panel of a trial, and what it trains on."""
+        where = {"subset_of_training": True} if self.trained_on else {"held_out": True}
+        panel = {"split": "train", tasks_key: self.tasks, "seed": self.seed, "repeats": self.repeats, **where}
+        values: dict[str, Any] = {"env.validation_panels": {TUNING: panel}}
+        return values | ({"env.train_panel.seed": self.seed} if self.trained_on else {})
+
+
 class Search(Strict):
     """``conf/search/<name>.yaml``. What depends on the scale is one value, or one for each scale.
 
-    The objective of a trial is the mean success rate on validation panel ``panel`` at the last step over ``seeds``;
-    the winner is reported on ``fresh_seeds``, which no trial has seen. ``trials`` counts settings, not retries.
+    The objective of a trial is the mean success rate on its tuning panel (``tuning``) at the last step over ``seeds``;
+    the winner is reported on the validation panels, on ``fresh_seeds`` which no trial has
+    seen. ``trials`` counts settings, not retries.
     """
 
     name: Name
@@ -87,7 +109,7 @@ class Search(Strict):
     overrides: tuple[str, ...]
     seeds: Seeds | dict[Scale, Seeds]
     fresh_seeds: Seeds
-    panel: str | dict[Scale, str]
+    tuning: Tuning | dict[Scale, Tuning]
     trials: PositiveInt | dict[Scale, PositiveInt]
     parallel: PositiveInt | None
     retries: NonNegativeInt

@@ -117,7 +117,7 @@ def seeded_runs(
 
 def _put(raw: DictConfig, values: Mapping[str, Any]) -> None:
     for key, value in values.items():
-        OmegaConf.update(raw, key, value)
+        OmegaConf.update(raw, key, value, merge=False)  # panels replace those that were there
 
 
 def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[Override, ...]]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from scpo.errors import ConfigError
-from scpo.schema import Choice, RunConfig, Scale, Search
+from scpo.schema import TUNING, Choice, RunConfig, Scale, Search, Tuning
 from sweeps.compose.configuration import compose_raw, resolve
 from sweeps.compose.explanations import explain_validation
 from sweeps.compose.identity import HASH_LENGTH, digest, identity, run_id
@@ -44,12 +44,22 @@ class Plan:
     @property
     def metric(self) -> str:
         """The key in metrics.jsonl whose mean over the seeds is maximised."""
-        return f"val/{at_scale(self.search.panel, self.scale)}/success_rate"
+        return f"val/{TUNING}/success_rate"
+
+    @property
+    def tuning(self) -> Tuning:
+        """The tasks that trials are judged on."""
+        return at_scale(self.search.tuning, self.scale)
+
+    @functools.cached_property
+    def _panels(self) -> dict[str, Any]:
+        """What is set in every run: its one validation panel. A shop's tasks are goals."""
+        return self.tuning.panels("games" if self.search.env == "alfworld" else "goals")
 
     @functools.cached_property
     def base(self) -> RunConfig:
         """The configuration that the trials vary, at the first seed."""
-        return next(seeded_runs(self.overrides, self.seeds[:1]))
+        return next(seeded_runs(self.overrides, self.seeds[:1], self._panels))
 
     @property
     def study_id(self) -> str:
@@ -74,7 +84,7 @@ class Plan:
         key = key_of_params(params)
         if key not in self._composed:
             values = {dimension.key: params[name] for name, dimension in self.search.space.items()}
-            configs = seeded_runs(self.overrides, self.seeds, values)
+            configs = seeded_runs(self.overrides, self.seeds, self._panels | values)
             self._composed[key] = {run_id(config): config for config in configs}
         return self._composed[key]
 
@@ -115,7 +125,6 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
     plan = Plan(search, scale, (*parse_all(chosen), *rest))
     _refuse_contradictions(search, rest)
     plan.base.check_started_here()
-    _check_panel(plan)
     _check_seeds(plan)
     _check_space(plan)
     return plan
@@ -144,22 +153,17 @@ def _axes(overrides: Iterable[Override]) -> dict[str, Any]:
 
 def _refuse_contradictions(search: Search, overrides: Iterable[Override]) -> None:
     for override in overrides:
+        if override.key.startswith("env.validation_panels"):
+            raise ConfigError(
+                f"{override}: a trial is judged on its tuning panel alone, so that no result is reported on what was "
+                "tuned on. Change search.tuning, or give the override to the winner's experiment"
+            )
         for name, dimension in search.space.items():
             if override.key == dimension.key:
                 raise ConfigError(
                     f"{override}: the search varies {dimension.key} itself. Leave it out, or take it out of the space: "
                     f"'~search.space.{name}'"
                 )
-
-
-def _check_panel(plan: Plan) -> None:
-    panel = plan.metric.split("/")[1]
-    allowed = plan.base.env.validation_panels
-    if panel not in allowed:
-        raise ConfigError(
-            f"search.panel: env={plan.base.env.name} has no validation panel {panel!r} at scale={plan.scale}; "
-            f"allowed: {', '.join(allowed)}"
-        )
 
 
 def _check_seeds(plan: Plan) -> None:

@@ -52,7 +52,10 @@ def opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> No
     """What is searched for, and how far it has come."""
     seeds = ", ".join(map(str, plan.seeds))
     say(console, f"{plan.search.title}, scale={plan.scale}: {plan.trials} settings x seeds {seeds}")
+    tuning = plan.tuning
+    where = "of the games that trials train on" if tuning.trained_on else "of the training split, held out of training"
     say(console, f"maximised: mean of {plan.metric} at the last step; sampler: {plan.search.sampler.name}")
+    say(console, f"judged on {tuning.tasks} tasks {where}; no reported panel is tuned on")
     runs = [plan.base] * plan.trials * len(plan.seeds)
     for line in cost_lines(runs, runs):
         say(console, line)

@@ -77,8 +77,10 @@ def test_every_search_starts_from_the_papers_setting_at_every_scale(name):
     for scale in options("scale"):
         plan = make_plan(name, [f"scale={scale}"])
         assert plan.search.name == name
-        papers = [run_id(compose_run([f"scale={scale}", f"seed={seed}"])) for seed in plan.seeds]
-        assert list(plan.runs(plan.default())) == papers
+        papers = compose_run([f"scale={scale}"])
+        for trial in plan.runs(plan.default()).values():
+            assert (trial.method, trial.trainer, trial.scorer) == (papers.method, papers.trainer, papers.scorer)
+            assert not trial.env.validation_panels.keys() & papers.env.validation_panels.keys()
 
 
 def method(name):

@@ -10,7 +10,7 @@ from scpo.tracking import RunFolder
 from sweeps.records import attempt as entry
 from tests.faults.counting import count
 
-OBJECTIVE = "val/train_games/success_rate"
+OBJECTIVE = "val/tuning/success_rate"
 
 
 def success(config, step):

@@ -130,7 +130,7 @@ class AlfworldEnvironment:
             self.engine,
             self.config,
             config,
-            trained_on={task.id for task in self.panel("train").tasks},
+            trained_on={task.id for task in self.panel("train").tasks} | self._held_out("train"),
             open_engine=self._open_engine,
             processes=processes,
         )
@@ -145,13 +145,25 @@ class AlfworldEnvironment:
             for task in self.panel("train").tasks:
                 candidates[task.family].append(task.id)
             return self._named(name, candidates, config)
-        return self._named(name, self.source.ids(config.split), config)
+        candidates = self.source.ids(config.split)
+        if name == "train" and (kept_out := self._held_out(config.split)):
+            candidates = {family: [one for one in ids if one not in kept_out] for family, ids in candidates.items()}
+        return self._named(name, candidates, config)
+
+    def _held_out(self, split: str) -> set[str]:
+        """Games of a split that a validation panel keeps out of training."""
+        held = [name for name, panel in self._panel_configs.items() if _keeps_out(panel) and panel.split == split]
+        return {task.id for name in held for task in self.panel(name).tasks}
 
     def _named(self, name: str, candidates: Mapping[str, Sequence[str]], config: PanelConfig) -> list[str]:
         try:
             return draw(candidates, config.games, config.seed, self.source.playable)
         except PanelError as error:
             raise PanelError(f"panel {name!r} ({config.split}): {error}") from error
+
+
+def _keeps_out(panel: PanelConfig) -> bool:
+    return panel.held_out and not panel.subset_of_training
 
 
 def _panel_configs(config: AlfworldConfig) -> dict[str, PanelConfig]:

@@ -65,7 +65,7 @@ def vocabulary(catalogue: Catalogue, panels: GoalPanels) -> list[str]:
 
 
 def _tasks(panels: GoalPanels, warm_start: Imitation) -> list[Task]:
-    trained_on = {task.id for task in panels.panel("train").tasks}
+    trained_on = {task.id for task in panels.panel("train").tasks} | panels.held_out()
     fresh = (task_id for task_id in shuffled(panels.candidates("train"), warm_start.seed) if task_id not in trained_on)
     ids = list(islice(fresh, warm_start.games))
     if len(ids) < warm_start.games:

@@ -58,12 +58,23 @@ class GoalPanels:
         return Panel(name, tuple(self.task(task_id) for task_id in ids))
 
     def _drawn_from(self, name: str, config: GoalPanelConfig) -> dict[str, list[str]]:
-        if not config.subset_of_training or name == "train":
+        if name == "train":
+            kept_out = self.held_out()
+            return {
+                family: [one for one in ids if one not in kept_out]
+                for family, ids in self.candidates(config.split).items()
+            }
+        if not config.subset_of_training:
             return self.candidates(config.split)
         families: dict[str, list[str]] = defaultdict(list)
         for task in self.panel("train").tasks:
             families[task.family].append(task.id)
         return dict(families)
+
+    def held_out(self) -> set[str]:
+        """Goals that a validation panel keeps out of training."""
+        held = [name for name, panel in self.configs.items() if panel.held_out and not panel.subset_of_training]
+        return {task.id for name in held for task in self.panel(name).tasks}
 
     def _candidates(self, split: str) -> dict[str, list[str]]:
         """Sorted task ids of a split by family."""

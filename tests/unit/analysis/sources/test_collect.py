@@ -255,3 +255,26 @@ def test_a_sample_that_is_lost_is_missed_and_the_numbers_stay(tmp_path):
     data = collect(tmp_path)
     assert f"{name} is lost" in data.problems[0].reason
     assert data.sections[0].rows[0].finished == (run["id"],)
+
+
+def test_runs_that_no_experiment_asked_for_make_rows_of_their_own(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, seed=0)]})
+    single = [write_run(tmp_path, seed=1), write_run(tmp_path, "gigpo", overrides=("method=gigpo",))]
+    (section,) = collect(tmp_path).sections
+    assert section.experiments == ("ablation_monotonicity", "single runs")
+    assert {row.name: [run.id for run in row.runs][-1] for row in section.rows} == {
+        "scpo": single[0]["id"],
+        "gigpo": single[1]["id"],
+    }
+    assert section.sweeps == ("ablation_monotonicity",)
+
+
+def test_a_searchs_trials_are_left_out_and_counted(tmp_path):
+    write_run(tmp_path, seed=0)
+    tuning = "+env.validation_panels.tuning={split: train, games: 4, seed: 1, held_out: true}"
+    others = [f"~env.validation_panels.{name}" for name in ("valid_seen", "valid_unseen", "train_games")]
+    for seed in (1, 2):
+        write_run(tmp_path, seed=seed, overrides=(tuning, *others))
+    data = collect(tmp_path)
+    assert [row.count for section in data.sections for row in section.rows] == ["1/1"]
+    assert [problem.reason.partition(",")[0] for problem in data.problems] == ["2 trials of a search"]

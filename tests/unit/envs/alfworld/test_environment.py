@@ -123,6 +123,23 @@ def test_a_subset_of_training_is_one(cache):
     assert set(environment.panel("trained").tasks) < set(environment.panel("train").tasks)
 
 
+def test_games_that_are_held_out_are_neither_trained_on_nor_demonstrated(cache):
+    held = {"split": "train", "games": 6, "seed": 0, "held_out": True}  # the draw that training would have made
+    ordinary = AlfworldEnvironment(alfworld_config(), cache_dir=cache)
+    environment = AlfworldEnvironment(alfworld_config(validation_panels={"tuning": held}), cache_dir=cache)
+    tuning, train = set(environment.panel("tuning").tasks), set(environment.panel("train").tasks)
+    assert tuning == set(ordinary.panel("train").tasks)
+    assert len(train) == 6
+    assert not tuning & train
+
+
+def test_a_panel_that_holds_nothing_out_is_none_of_a_runs_identity():
+    panel = {"split": "train", "games": 2, "seed": 1}
+    made = alfworld_config(validation_panels={"one": panel, "two": panel | {"held_out": True}})
+    dumped = made.model_dump(mode="json")["validation_panels"]
+    assert ("held_out" in dumped["one"], dumped["two"]["held_out"]) == (False, True)
+
+
 def test_unknown_panels_large_panels_and_taken_names_are_refused(environment, cache):
     with pytest.raises(PanelError, match="no panel 'test'; panels of this configuration: train, probe, valid_seen"):
         environment.panel("test")

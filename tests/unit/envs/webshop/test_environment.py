@@ -147,6 +147,17 @@ def test_a_drawn_panel_is_balanced_over_categories():
     assert max(counts) - min(counts) <= 1
 
 
+def test_goals_that_are_held_out_are_not_trained_on():
+    panel = {"split": "train", "goals": 20, "seed": 0, "held_out": True}
+    made = config()
+    held = made.model_validate({**made.model_dump(), "validation_panels": {"tuning": panel}})
+    environment = make_environment(held, cache_dir=None)
+    tuning, train = (set(environment.panel(name).tasks) for name in ("tuning", "train"))
+    assert len(tuning) == 20
+    assert not tuning & train
+    assert len(train) == len(make_environment(made, cache_dir=None).panel("train").tasks) - 20
+
+
 def test_the_stacks_panels_share_every_goal_and_the_fixed_ones_none(stack):
     assert overlap(stack.panels).goals == 0.0
     same = make_environment(config(order="verl_agent"), cache_dir=None)

@@ -1,42 +1,74 @@
 import pytest
+import yaml
 
 from scpo.errors import ConfigError
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.identity import run_id
 from sweeps.search.plan import make_plan
-from tests.support.searches import plan_in
+from sweeps.search.search_folder import write_results
+from tests.support.searches import InstantLauncher, drive, plan_in
 
 
-def test_a_trials_runs_are_those_of_the_same_words_without_a_search():
+def test_a_trials_runs_are_those_of_the_same_words_on_panels_of_their_own():
     plan = make_plan("scpo_theta_lambda", ["trainer.steps=7"])
     words = ["method=scpo", "method.shaper.theta=0.75", "method.shaper.soft_base=0.2", "trainer.steps=7"]
-    expected = [run_id(compose_run([*words, f"seed={seed}"])) for seed in (0, 1)]
-    assert list(plan.runs({"theta": 0.75, "soft_base": 0.2})) == expected
+    trials = plan.runs({"theta": 0.75, "soft_base": 0.2})
+    ordinary = [compose_run([*words, f"seed={seed}"]) for seed in (0, 1)]
+    assert not trials.keys() & {run_id(run) for run in ordinary}
+    assert [run.model_copy(update={"env": None}) for run in trials.values()] == [
+        run.model_copy(update={"env": None}) for run in ordinary
+    ]
 
 
 def test_the_first_trial_is_the_configuration_as_it_is():
     plan = make_plan("scpo", [])
-    assert list(plan.runs(plan.default())) == [run_id(compose_run([f"seed={seed}"])) for seed in (0, 1)]
+    (first, second) = plan.runs(plan.default()).values()
+    assert (first.seed, second.seed) == (0, 1)
+    assert first.method == compose_run([]).method
+
+
+@pytest.mark.parametrize("scale", ["mini", "study", "paper"])
+@pytest.mark.parametrize("env", ["alfworld", "webshop"])
+def test_no_trial_sees_a_panel_that_results_are_reported_on(scale, env):
+    reported = compose_run([f"scale={scale}", f"env={env}"] if scale != "study" else ["scale=study"]).env
+    plan = make_plan("scpo", [f"scale={scale}", *([f"env={env}"] if scale != "study" else [])])
+    (trial, *_) = plan.runs(plan.default()).values()
+    assert list(trial.env.validation_panels) == ["tuning"]
+    (panel,) = trial.env.validation_panels.values()
+    assert panel.split == "train"
+    own_games = panel.subset_of_training and trial.env.train_panel.seed != reported.train_panel.seed
+    assert panel.held_out or own_games
+    assert "tuning" not in reported.validation_panels
+
+
+def test_the_winner_is_reported_on_the_ordinary_panels(tmp_path):
+    plan = plan_in(tmp_path)
+    trials, _ = drive(plan, InstantLauncher())
+    write_results(plan, trials)
+    winner = yaml.safe_load((plan.folder / "best.yaml").read_text())
+    texts = [text for row in winner["experiment"]["rows"] for text in row["overrides"]]
+    assert not any("validation_panels" in text or "train_panel" in text for text in texts)
+    assert set(winner["experiment"]["axes"]["seeds"]).isdisjoint(plan.seeds)
 
 
 def test_what_may_change_while_a_search_goes_on_keeps_its_study(tmp_path):
     first = plan_in(tmp_path)
     for word in ("search.trials=3", "search.parallel=1", "search.retries=0", "search.fresh_seeds=[7]"):
         assert plan_in(tmp_path, word).study_id == first.study_id
-    for word in ("trainer.steps=9", "seeds=[0]", "search.panel=valid_seen", "search.space.theta.high=0.75"):
+    for word in ("trainer.steps=9", "seeds=[0]", "search.tuning.mini.tasks=8", "search.space.theta.high=0.75"):
         assert plan_in(tmp_path, word).study_id != first.study_id
 
 
 def test_scale_env_and_model_choose_their_values():
-    plan = make_plan("scpo", ["scale=paper", "env=webshop", "search.panel=test"])
-    assert (plan.seeds, plan.trials, plan.metric) == ((0, 1), 24, "val/test/success_rate")
+    plan = make_plan("scpo", ["scale=paper", "env=webshop"])
+    assert (plan.seeds, plan.trials, plan.metric) == ((0, 1), 24, "val/tuning/success_rate")
     assert (plan.base.env.name, plan.base.model.name, plan.default()["alpha"]) == ("webshop", "1.5B", 1.0)
 
 
 BAD = {
     "searched key": (["method.shaper.theta=0.5"], "the search varies method.shaper.theta itself"),
     "one seed": (["seed=0"], "a trial runs on several seeds"),
-    "unknown panel": (["search.panel=tests"], "no validation panel 'tests'.*allowed: valid_seen"),
+    "panel of its own": (["env.validation_panels.valid_seen.games=8"], "judged on its tuning panel alone"),
     "winner on its own seeds": (["seeds=[10]"], r"seeds \[10\] are in seeds and in search.fresh_seeds"),
     "unknown key": (["+search.trails=5"], "unknown key trails.*did you mean trials"),
     "empty range": (["search.space.theta.low=0.95"], "low must be below high"),

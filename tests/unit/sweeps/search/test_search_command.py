@@ -31,7 +31,7 @@ def test_a_preview_shows_space_budget_and_first_settings_and_writes_nothing(tmp_
 
 
 def test_a_preview_at_the_papers_scale_says_what_it_would_cost():
-    assert "about 2,655 GPU-hours" in call("+search=scpo", "scale=paper", "dry_run=true")[1]
+    assert "about 2,496 GPU-hours" in call("+search=scpo", "scale=paper", "dry_run=true")[1]
 
 
 def test_a_missing_package_is_told_before_anything_runs(monkeypatch):

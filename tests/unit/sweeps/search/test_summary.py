@@ -10,12 +10,15 @@ from optuna.trial import TrialState
 
 from scpo.errors import ConfigError, RecordError
 from sweeps import __main__ as cli
+from sweeps.compose.configuration import compose_run
+from sweeps.compose.identity import run_id
 from sweeps.compose.matrix import expand
 from sweeps.search import plots, search_folder, winner
 from sweeps.search.results import default_result, ranked
 from sweeps.search.space import distributions
 from sweeps.search.study import BY_SEED, REASON, RETRY_OF, Study
 from sweeps.search.summary import write_summary
+from tests.support.fake_runs import QUICK
 from tests.support.searches import drive, plan_in
 
 
@@ -104,8 +107,8 @@ def test_the_winner_is_an_experiment_on_fresh_seeds_beside_what_the_search_start
     assert str(path) in words[0]
     assert [cell.config.seed for cell in matrix.cells] == [10, 11, 12] * 2
     assert [cell.config.method.shaper.theta for cell in matrix.cells] == [0.6] * 3 + [0.75] * 3
-    fresh = plan_in(tmp_path, *own, "seeds=[10,11,12]", "search.fresh_seeds=[0]")
-    assert set(list(matrix.runs)[3:]) == set(fresh.runs({"theta": 0.75, "soft_base": 0.4}))
+    tuned = ["method.shaper.theta=0.75", f"machine.runs_dir={tmp_path}", *QUICK, *own]
+    assert list(matrix.runs)[3:] == [run_id(compose_run([*tuned, f"seed={seed}"])) for seed in (10, 11, 12)]
 
 
 def test_an_experiment_file_without_its_section_is_named(tmp_path):
