@@ -52,6 +52,8 @@ class Trajectory:
     results: list[StepResult] = field(default_factory=list)
     states: list[str | None] = field(default_factory=list)
 
+    restarts: int = 0  # times that the environment broke and the episode began again
+
     def __len__(self) -> int:
         return len(self.results)
 
@@ -138,7 +140,8 @@ def _step(environment: Environment, run: _Running, prompt: str, generation: Gene
                 f"{run.failures} times, {retries} retries are allowed (env.failure_retries): {failure}"
             ) from failure
         logger.warning("%s; the episode starts again (%d of %d retries)", failure, run.failures, retries)
-        run.episode, run.trajectory = environment.start(slot.task, slot.sibling), Trajectory(slot)
+        run.episode = environment.start(slot.task, slot.sibling)
+        run.trajectory = Trajectory(slot, restarts=run.failures)
         return
     run.trajectory.prompts.append(prompt)
     run.trajectory.anchors.append(anchor)

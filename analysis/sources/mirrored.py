@@ -89,7 +89,8 @@ def without_record(
     asked = {run.id for record in records for row in record.rows for run in row.runs}
     left = [run for run in runs if run.id not in asked]
     trials = [run for run in left if is_trial(run)]
-    reason = f"{len(trials)} trials of a search, judged on its own games: the search's summary.md holds them"
+    number = f"{len(trials)} trial{'' if len(trials) == 1 else 's'}"
+    reason = f"{number} of a search, judged on its own games: the search's summary.md has them"
     problems = (Problem("searches", reason),) if trials else ()
     return implied_records(run for run in left if not is_trial(run)), problems
 

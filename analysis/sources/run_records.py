@@ -22,6 +22,7 @@ from scpo.tracking.atomic import RUN_AGAIN, read_yaml
 from scpo.tracking.records import Manifest, first_complaint, read_record
 
 EXPERIMENTS = "experiments"
+BESIDE = (EXPERIMENTS, "searches")  # folders beside the runs
 LOGS = ("metrics.jsonl", "timing.jsonl")
 MOVE_AWAY = "Move the folder elsewhere, or delete it."
 SWEEP_AGAIN = "Delete it: the same sweep writes it again"
@@ -117,7 +118,7 @@ def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
     runs: dict[str, Run] = {}
     problems = []
     for folder in sorted(runs_dir.iterdir()) if runs_dir.is_dir() else ():
-        if not folder.is_dir() or folder.name == EXPERIMENTS or folder.name.startswith("."):
+        if not folder.is_dir() or folder.name in BESIDE or folder.name.startswith("."):
             continue
         if any(folder.glob("*.wandb")):  # W&B's: analysis.sources.sources reads it
             continue

@@ -24,7 +24,11 @@ def panel_records(environment: Environment, config: RunConfig) -> dict[str, dict
 
 
 def episode_metrics(trajectories: Sequence[Trajectory], *, by_family: bool) -> dict[str, float]:
-    """Success rate (also ``<family>/success_rate``), score if there is one, episode length, share of invalid steps."""
+    """Success rate (also ``<family>/success_rate``), score if there is one, episode length, share of invalid steps.
+
+    With families, as at validation, also what :func:`repeat_metrics` says and ``errored``: episodes that the
+    environment broke and that were played again. They count once, as played in the end.
+    """
     steps = [result for trajectory in trajectories for result in trajectory.results]
     metrics = {
         "success_rate": float(np.mean([trajectory.won for trajectory in trajectories])),
@@ -39,5 +43,22 @@ def episode_metrics(trajectories: Sequence[Trajectory], *, by_family: bool) -> d
     for trajectory in trajectories:
         families[trajectory.slot.task.family].append(trajectory.won)
     if by_family:
+        tasks = [trajectory.slot.task.id for trajectory in trajectories]
+        metrics |= repeat_metrics(tasks, [trajectory.won for trajectory in trajectories])
+        metrics["errored"] = float(sum(trajectory.restarts > 0 for trajectory in trajectories))
         metrics |= {f"{family}/success_rate": float(np.mean(won)) for family, won in sorted(families.items())}
     return metrics
+
+
+def repeat_metrics(tasks: Sequence[str], won: Sequence[bool]) -> dict[str, float]:
+    """``pass_at_<k>``: the share of tasks of whose k episodes at least one was won; nothing where k is 1 or differs.
+
+    The mean over all episodes, avg@k, is the success rate.
+    """
+    by_task: dict[str, list[bool]] = defaultdict(list)
+    for task, one in zip(tasks, won, strict=True):
+        by_task[task].append(one)
+    counts = {len(episodes) for episodes in by_task.values()}
+    if len(counts) != 1 or (k := counts.pop()) == 1:
+        return {}
+    return {f"pass_at_{k}": float(np.mean([any(episodes) for episodes in by_task.values()]))}

@@ -11,7 +11,8 @@ import pytest
 from tests.e2e.local_run import OVERRIDES, ROOT
 from tests.support.fake_runs import wait_until
 
-SEARCH = ["+search=scpo_theta_lambda", "search.trials=3", "search.sampler.name=tpe", "launcher.slots=2"]
+SEARCH = ["+search=scpo_theta_lambda", "search.trials=3", "search.sampler.name=tpe", "launcher.slots=2",
+          "search.tuning.mini.tasks=6", "search.tuning.mini.repeats=1"]  # fmt: skip
 
 
 def start(cwd, *words):

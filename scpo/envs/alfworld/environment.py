@@ -145,10 +145,10 @@ class AlfworldEnvironment:
             for task in self.panel("train").tasks:
                 candidates[task.family].append(task.id)
             return self._named(name, candidates, config)
-        candidates = self.source.ids(config.split)
+        games: Mapping[str, Sequence[str]] = self.source.ids(config.split)
         if name == "train" and (kept_out := self._held_out(config.split)):
-            candidates = {family: [one for one in ids if one not in kept_out] for family, ids in candidates.items()}
-        return self._named(name, candidates, config)
+            games = {family: [one for one in ids if one not in kept_out] for family, ids in games.items()}
+        return self._named(name, games, config)
 
     def _held_out(self, split: str) -> set[str]:
         """Games of a split that a validation panel keeps out of training."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from scpo.diagnostics.episodes import repeat_metrics
 from scpo.errors import RecordError
 from scpo.rollout import Slot
 from scpo.tracking import JsonLines, RunFolder
@@ -38,6 +39,7 @@ class EpisodeRecord:
     prompt_tokens: int
     response_tokens: int
     cost_usd: float
+    restarts: int = 0  # times that the environment broke; records of before it was counted have none
 
 
 class EpisodeLog:
@@ -95,6 +97,8 @@ def panel_metrics(records: Sequence[EpisodeRecord], *, reflecting: bool) -> dict
     if reflecting:
         metrics["attempts"] = float(np.mean([record.attempts for record in records]))
         metrics["first_success_rate"] = float(np.mean([record.won and record.attempts == 1 for record in records]))
+    metrics |= repeat_metrics([record.task for record in records], [record.won for record in records])
+    metrics["errored"] = float(sum(record.restarts > 0 for record in records))
     families: dict[str, list[bool]] = defaultdict(list)
     for record in records:
         families[record.family].append(record.won)

@@ -49,6 +49,7 @@ class Play:
     prompt_tokens: int = 0
     response_tokens: int = 0
     cost_usd: float = 0.0
+    restarts: int = 0
 
     @property
     def won(self) -> bool:
@@ -68,6 +69,7 @@ class Play:
             prompt_tokens=self.prompt_tokens,
             response_tokens=self.response_tokens,
             cost_usd=self.cost_usd,
+            restarts=self.restarts,
         )
 
     def note(self, kind: str, prompt: str, generation: Generation, **more: Any) -> None:
@@ -168,6 +170,7 @@ def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -
         except EnvironmentFailure as failure:
             play.note("lost", prompt, generation)
             failures += 1
+            play.restarts += 1
             _check_failures(play.slot, failures, retries, failure)
             running = _begin(environment, play)
             continue

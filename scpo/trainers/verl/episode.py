@@ -51,7 +51,8 @@ async def play(environment: Environment, panel: str, slot: Slot, ask: Ask, *, re
     """
     for attempt in range(retries + 1):
         try:
-            return await _attempt(environment, panel, slot, ask)
+            turns = await _attempt(environment, panel, slot, ask)
+            return [replace(turn, row=replace(turn.row, restarts=attempt)) for turn in turns]
         except EnvironmentFailure as failure:
             if attempt == retries:
                 raise EnvironmentFailure(

@@ -43,6 +43,7 @@ class StepRow:
         truncated: The prompt was longer than allowed and lost its beginning.
         state: The state before the action, as one text; None where the environment gives none.
         next_state: The state after it.
+        restarts: Times that the environment broke and the episode began again.
     """
 
     panel: str
@@ -63,6 +64,7 @@ class StepRow:
     truncated: bool = False
     state: str | None = None
     next_state: str | None = None
+    restarts: int = 0
 
     @property
     def episode(self) -> tuple[str, int, int]:
@@ -174,4 +176,4 @@ def _trajectory(rows: list[StepRow]) -> Trajectory:
     ]
     slot = Slot(first.group, first.sibling, Task(first.task, first.family, first.sha256))
     anchors, states = [row.anchor for row in rows], [row.state for row in rows]
-    return Trajectory(slot, anchors=anchors, results=results, states=states)
+    return Trajectory(slot, anchors=anchors, results=results, states=states, restarts=first.restarts)

@@ -68,7 +68,6 @@ def test_scale_env_and_model_choose_their_values():
 BAD = {
     "searched key": (["method.shaper.theta=0.5"], "the search varies method.shaper.theta itself"),
     "one seed": (["seed=0"], "a trial runs on several seeds"),
-    "panel of its own": (["env.validation_panels.valid_seen.games=8"], "judged on its tuning panel alone"),
     "winner on its own seeds": (["seeds=[10]"], r"seeds \[10\] are in seeds and in search.fresh_seeds"),
     "unknown key": (["+search.trails=5"], "unknown key trails.*did you mean trials"),
     "empty range": (["search.space.theta.low=0.95"], "low must be below high"),

@@ -103,7 +103,7 @@ def test_a_broken_environment_costs_its_attempts_steps_but_they_stay_on_the_bill
     assert environment.started == 2
     assert (len(played.results), len(played.turns), played.attempts) == (4, 4, 1)
     assert [line["kind"] for line in played.transcript] == ["act", "act", "lost"] + ["act"] * 4
-    assert played.record().prompt_tokens == 70
+    assert (played.record().prompt_tokens, played.record().restarts) == (70, 1)
 
 
 def test_an_environment_that_keeps_failing_stops_the_evaluation_and_names_the_task():
@@ -113,12 +113,13 @@ def test_an_environment_that_keeps_failing_stops_the_evaluation_and_names_the_ta
 
 def test_metrics_of_records_worked_by_hand():
     one = EpisodeRecord("a", "Pick", 0, True, 1.0, 2, 1, 1, 100, 10, 0.25)
-    two = dataclasses.replace(one, task="b", family="Look", won=True, score=0.5, length=3, invalid=0, attempts=3)
+    two = dataclasses.replace(one, task="b", family="Look", score=0.5, length=3, invalid=0, attempts=3, restarts=2)
     lost = dataclasses.replace(one, task="c", won=False, score=0.0, length=5, invalid=4, attempts=3)
     assert panel_metrics([one, two, lost], reflecting=True) == pytest.approx(
         {
             "success_rate": 2 / 3, "episodes": 3, "episode_length": 10 / 3, "invalid_rate": 0.5, "score": 0.5,
-            "attempts": 7 / 3, "first_success_rate": 1 / 3, "Look/success_rate": 1.0, "Pick/success_rate": 0.5,
+            "errored": 1.0, "attempts": 7 / 3, "first_success_rate": 1 / 3, "Look/success_rate": 1.0,
+            "Pick/success_rate": 0.5,
         }
     )  # fmt: skip
     assert usage_metrics([one, two, lost], billed=True)["usage/cost_usd"] == 0.75

@@ -1,0 +1,104 @@
+"""What the paper's table lacks: every method by panel with avg@k and pass@k, errored episodes, and SCPO's margin.
+
+One block for each benchmark, model, setting and validation panel; one line for each method.
+"""
+
+import re
+from collections.abc import Iterator
+
+from analysis import names
+from analysis.families import panel_label, panel_order, success_metric, with_note
+from analysis.methods import in_order, is_method, method_of
+from analysis.missing import missing_runs
+from analysis.names import Footnotes
+from analysis.rows import Row, Section
+from analysis.seed_statistics import Summary, summarise
+from analysis.sources.collect import Collected
+from analysis.table import NONE, Block, Number, Table, difference, number, percent
+from analysis.tables.comparison import episode_counts, pairs, row_of, state_key, value
+
+WORDS = ("Method", "State key", "Seeds")
+COLUMNS = ("avg@k, last", "avg@k, best", "pass@k, last", "Score, last", "Errored episodes", "SCPO − method")
+CAPTION = (
+    "Every method by validation panel, mean ± standard deviation over the finished seeds (seeds: finished/planned). "
+    "avg@k is the success rate (%) over all k episodes of every task of the panel, at the last checkpoint and at each "
+    "run's best, which is optimistic; pass@k the share of tasks (%) of whose k episodes at least one was won, where a "
+    "panel repeats its tasks. Errored episodes were broken by the environment and played again; they count once. The "
+    "last column is SCPO minus the method in points of avg@k at the last checkpoint, paired by seed, with its 95 % "
+    "Student-t interval. State key: what an estimator tells states apart by."
+)
+Cells = tuple[str | Number, ...]
+
+
+def build(data: Collected) -> Table:
+    """The table of one scale; MissingRunsError if no method has finished runs."""
+    notes = Footnotes()
+    blocks = [block for part in data.sections for block in _blocks(data, part, notes)]
+    if not blocks:
+        raise missing_runs("finished runs of methods", data.sections, "main_table")
+    shown = [place for place in range(len(COLUMNS)) if any(row[len(WORDS) + place] != NONE for row in _rows(blocks))]
+    scale = data.scales[0]
+    return Table(
+        words=WORDS,
+        numbers=tuple(COLUMNS[place] for place in shown),
+        blocks=tuple(_with_columns(block, shown) for block in blocks),
+        caption=with_note(f"{CAPTION}{notes.text}", scale),
+        label=f"tab:beyond-{scale}",
+    )
+
+
+def _rows(blocks: list[Block]) -> Iterator[Cells]:
+    return (row for block in blocks for row in block.rows)
+
+
+def _with_columns(block: Block, shown: list[int]) -> Block:
+    rows = ((*row[: len(WORDS)], *(row[len(WORDS) + place] for place in shown)) for row in block.rows)
+    return Block(block.title, tuple(rows))
+
+
+def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:
+    methods = [name for name in in_order(part.rows) if row_of(part, name).finished]
+    if not methods or not any(is_method(row) for row in part.rows):
+        return
+    runs = [run for name in methods for run in row_of(part, name).finished]
+    place = f"{names.place(part.scale, part.env, part.model)}{f'; {part.differs}' if part.differs else ''}"
+    for panel in panel_order({panel for run in runs for panel in data.panels(run)}):
+        repeats = _repeats(data, runs, panel)
+        title = f"{place}: {panel_label(panel)}, k = {repeats or 1}{episode_counts(data, part, panel)}"
+        judge = (panel, f"val/{panel}/pass_at_{repeats}")
+        yield Block(title, tuple(_line(data, part, name, judge, notes) for name in methods))
+
+
+def _repeats(data: Collected, runs: list[str], panel: str) -> int | None:
+    """Episodes of a task, as the name of the metric says; None where none was repeated."""
+    found = (re.fullmatch(rf"val/{panel}/pass_at_(\d+)", name) for run in runs for name in data.metric_names(run))
+    return next((int(one[1]) for one in found if one), None)
+
+
+def _line(data: Collected, part: Section, name: str, judge: tuple[str, str], notes: Footnotes) -> Cells:
+    """A method's cells; ``judge``: the panel and its metric of pass@k."""
+    panel, passed = judge
+    row, judged = row_of(part, name), success_metric(panel)
+    margin = pairs(part, name)
+    label = f"{method_of(row).label}{notes.mark(row.differs)}"
+    return (
+        label,
+        state_key(data, [row]),
+        row.count,
+        value(data, row, judged, judged, "last"),
+        value(data, row, judged, judged, "best"),
+        percent(_last(data, row, passed)),
+        percent(_last(data, row, f"val/{panel}/score")),
+        number(_errored(data, row, panel), 1, 1),
+        difference(margin.difference(data, judged)) if margin else NONE,
+    )
+
+
+def _last(data: Collected, row: Row, metric: str) -> Summary:
+    return summarise(data.series(run, metric).last for run in row.finished)
+
+
+def _errored(data: Collected, row: Row, panel: str) -> Summary:
+    """Episodes over all validations of a run; a run of before they were counted has no number."""
+    found = (data.series(run, f"val/{panel}/errored").values for run in row.finished)
+    return summarise(sum(values) if values else None for values in found)

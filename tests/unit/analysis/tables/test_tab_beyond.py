@@ -1,0 +1,68 @@
+import csv
+import io
+
+import pytest
+
+from analysis.missing import MissingRunsError
+from analysis.sources.collect import collect
+from analysis.tables.tab_beyond import build
+from tests.support.run_records import write_ablation, write_experiment, write_lines, write_run
+
+PANEL = "val/train_games"
+
+
+def logged(runs_dir, row, seed, curve, errored=(0, 0)):
+    """A run with (success rate, pass@4) at two validations."""
+    run = write_run(runs_dir, row, seed, overrides=(f"method={row}",))
+    lines = (
+        {"step": step, f"{PANEL}/success_rate": mean, f"{PANEL}/pass_at_4": passed, f"{PANEL}/errored": broken}
+        for (step, mean, passed), broken in zip(curve, errored, strict=True)
+    )
+    write_lines(runs_dir / run["id"] / "metrics.jsonl", lines)
+    return run
+
+
+@pytest.fixture
+def table(tmp_path):
+    rows = {
+        "gigpo": [logged(tmp_path, "gigpo", seed, [(0, 0.2, 0.5), (40, 0.3, 0.6)], (1, 2)) for seed in (0, 1)],
+        "scpo": [logged(tmp_path, "scpo", 0, [(0, 0.2, 0.5), (40, 0.5, 0.9)]),
+                 logged(tmp_path, "scpo", 1, [(0, 0.6, 0.5), (40, 0.4, 0.7)])],
+    }  # fmt: skip
+    write_experiment(tmp_path, rows, name="main_table")
+    return build(collect(tmp_path).at_scale("mini"))
+
+
+def test_avg_and_pass_at_k_of_a_panel_with_repeats(table):
+    gigpo, scpo = csv.DictReader(io.StringIO(table.csv()))
+    assert "k = 4" in gigpo["block"]
+    assert [gigpo[f"{column} mean"] for column in ("avg@k, last", "pass@k, last")] == ["30.0", "60.0"]
+    assert [scpo[f"{column} mean"] for column in ("avg@k, last", "avg@k, best", "pass@k, last")] == [
+        *("45.0", "55.0", "80.0"),
+    ]
+
+
+def test_what_scpo_adds_is_paired_and_has_its_interval(table):
+    gigpo, scpo = csv.DictReader(io.StringIO(table.csv()))
+    shown = [gigpo[f"SCPO − method {part}"] for part in ("mean", "low", "high")]
+    assert shown == ["+15.0", "−48.5", "+78.5"]  # 20 and 10 points: 15 ± 12.706 · 7.07 / √2
+    assert scpo["SCPO − method mean"] == ""
+
+
+def test_errored_episodes_stand_apart(table):
+    gigpo, scpo = csv.DictReader(io.StringIO(table.csv()))
+    assert (gigpo["Errored episodes mean"], scpo["Errored episodes mean"]) == ("3.0", "0.0")
+    assert (gigpo["State key"], scpo["State key"]) == ("anchor", "anchor")
+
+
+def test_columns_that_nobody_has_are_left_out(tmp_path):
+    write_ablation(tmp_path)
+    made = build(collect(tmp_path).at_scale("mini"))
+    assert made.numbers == ("avg@k, last", "avg@k, best")
+    assert {row[0] for block in made.blocks for row in block.rows} == {"SCPO"}
+
+
+def test_nothing_finished_names_the_command(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, state="FAILED")]})
+    with pytest.raises(MissingRunsError, match=r"python sweep\.py"):
+        build(collect(tmp_path).at_scale("mini"))
