@@ -24,7 +24,7 @@ PIP := -m pip install --disable-pip-version-check -c constraints
 SIZE := --download 640 --disk 2400
 VERL_SIZE := --download 765 --disk 2500
 
-.PHONY: help setup demo test test-slow test-slurm test-browser test-verl test-verl-vllm setup-verl setup-vllm lint figures \
+.PHONY: help setup demo test test-slow test-slurm test-browser test-verl test-verl-vllm setup-verl setup-vllm lint docs figures \
   report bench bench-shaper clean study study-quick
 .DEFAULT_GOAL := help
 
@@ -112,6 +112,10 @@ figures: setup ## every table and figure, from the runs in runs/
 
 report: setup ## one page with runs, curves, tables, figures and the credit inspector, from the runs in runs/
 	$(BIN)/python -m analysis report --open
+
+docs: setup ## the documentation site into site/: API from the docstrings, the notebook executed, broken links refused
+	@$(BIN)/python -c 'import mkdocs, mkdocs_jupyter, mkdocstrings' 2>/dev/null || $(BIN)/python $(PIP).txt -e '.[docs]'
+	$(BIN)/python -m mkdocs build --strict
 
 bench: setup ## speeds, as ratios measured in one run
 	$(BIN)/python -m bench.bench_alfworld

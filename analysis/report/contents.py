@@ -60,11 +60,11 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
         "unfinished": list(built.unfinished),
         "groups": _groups(data, sample),
         "telling": most_telling(sample),
-        "health": list(_health(data)),
+        "health": list(health_of(data)),
     }
 
 
-def _health(data: Collected) -> Iterator[dict[str, str]]:
+def health_of(data: Collected) -> Iterator[dict[str, str]]:
     """What the rules of conf/health.yaml say of each run, from the metrics that they read."""
     rules = read_rules()
     patterns = [rule.metric for rule in rules.values() if hasattr(rule, "metric")]

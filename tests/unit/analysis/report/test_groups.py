@@ -1,6 +1,6 @@
 import json
 
-from analysis.report.groups import sample_groups
+from analysis.report.groups import GroupSample, most_telling, sample_groups
 from analysis.sources.collect import collect
 from tests.support.group_samples import write_groups
 from tests.support.run_records import write_run
@@ -53,3 +53,20 @@ def test_a_damaged_file_is_named_and_the_others_are_shown(tmp_path):
     assert [record["step"] for record in sample.steps[run]] == [1]
     (problem,) = sample.problems
     assert problem.path == f"{run}/groups_step_00005.json.gz"
+
+
+def telling_steps(credit, before, after):
+    columns = {"trajectory": [3, 3, 4], "step": [0, 1, 0], "credit": credit}
+    return {"group": 7, "steps": {**columns, "unshaped_advantage": before, "advantage": after}}
+
+
+def test_the_most_telling_step_is_the_credited_one_whose_advantage_moved_most():
+    quiet = telling_steps([0.5, 0.0, 0.0], [0.0, 0.0, 0.0], [0.1, 0.0, 0.0])
+    loud = telling_steps([0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.2, 0.2, 9.0])  # the last moved, without credit of its own
+    sample = GroupSample({"a": [{"step": 1, "groups": [quiet]}], "b": [{"step": 5, "groups": [loud]}]}, 2, 2, ())
+    assert most_telling(sample) == {"run": "b", "step": "5", "group": "7", "sibling": "3", "at": "f1"}
+
+
+def test_where_no_advantage_moved_no_step_is_telling():
+    still = telling_steps([0.5, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 9.0])
+    assert most_telling(GroupSample({"a": [{"step": 1, "groups": [still]}]}, 1, 1, ())) is None

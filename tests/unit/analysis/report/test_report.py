@@ -6,10 +6,11 @@ import re
 import pytest
 
 from analysis.__main__ import main
-from analysis.report.contents import CURVE_BYTES
+from analysis.report.contents import CURVE_BYTES, health_of
 from analysis.report.page import SCRIPTS, STATIC, embedded, page
+from analysis.sources.collect import collect
 from tests.support.group_samples import BATCH_WITH_MARKUP, MARKUP, write_groups
-from tests.support.run_records import write_ablation, write_run
+from tests.support.run_records import log_only, write_ablation, write_run
 from tests.support.sketches import sketch
 
 
@@ -166,3 +167,12 @@ def test_without_runs_there_is_no_page(tmp_path, capsys):
     assert main(["report", "--runs-dir", str(tmp_path / "none"), "--out", str(tmp_path)]) == 1
     assert "make demo" in capsys.readouterr().out
     assert not (tmp_path / "report.html").exists()
+
+
+def test_what_the_rules_of_health_say_of_a_run_is_on_the_page(tmp_path):
+    run = write_run(tmp_path / "runs", steps=4)
+    log_only(tmp_path / "runs", run, "actor/entropy", {0: 3.0, 1: 0.01, 2: 0.01, 3: 0.01})
+    data = collect(tmp_path / "runs")
+    [remark] = list(health_of(data))
+    assert remark["run"] == run["id"]
+    assert remark["text"].startswith("entropy_collapsed at step 3")
