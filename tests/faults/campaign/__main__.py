@@ -50,8 +50,10 @@ def main() -> int:
         print(f"seeds {', '.join(map(str, seeds))}; the undisturbed sweep took {took:.0f} s", flush=True)
         numbers = range(options.faults // len(seeds)) if options.only is None else [options.only]
         drawn = [(seed, number) for seed in seeds for number in numbers]
+        end = started + 60 * options.minutes
+        one = partial(_one, sweep, truth, end=end, verbose=options.only is not None)
         with ThreadPoolExecutor(options.workers) as workers:
-            results = list(workers.map(partial(_one, sweep, truth, verbose=options.only is not None), drawn))
+            results = [result for result in workers.map(one, drawn) if result is not None]
     finally:
         shutil.rmtree(top, ignore_errors=True)
     _show(results, time.monotonic() - started)
@@ -71,14 +73,19 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--faults", type=int, default=150, help="how many (default: 150)")
     parser.add_argument("--only", type=int, metavar="N", help="only fault N of them")
+    parser.add_argument("--minutes", type=float, default=600, help="begin no fault after so many (default: 600)")
     parser.add_argument("--workers", type=int, default=2, help="how many at a time (default: 2)")
     parser.add_argument("--folder", type=Path, help="where the sweep is made (default: the system's temporary folder)")
     return parser.parse_args()
 
 
-def _one(sweep: tiny_sweep.TinySweep, truth: Reading, drawn: tuple[int, int], *, verbose: bool) -> tuple[str, str]:
-    """A fault by its seed and number: its kind and what it came to."""
+def _one(
+    sweep: tiny_sweep.TinySweep, truth: Reading, drawn: tuple[int, int], *, end: float, verbose: bool
+) -> tuple[str, str] | None:
+    """A fault by its seed and number: its kind and what it came to; None: the time is over."""
     seed, number = drawn
+    if time.monotonic() > end:
+        return None
     chance = random.Random(f"{seed} {number}")
     kind = chance.choices(list(KINDS), [weight for weight, _ in KINDS.values()])[0]
     folder = sweep.top / f"fault-{seed}-{number}"
