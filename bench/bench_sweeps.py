@@ -19,7 +19,8 @@ from rich.console import Console
 
 from scpo.checksums import file_sum
 from scpo.schema import RunConfig
-from scpo.tracking import RunFolder, State, Tracker
+from scpo.tracking import RunFolder, State
+from scpo.tracking.jsonlines import to_line
 from sweeps import dispatch
 from sweeps.compose import configuration as compose
 from sweeps.compose.identity import run_id
@@ -106,11 +107,14 @@ def _show_looks(runs_dir: Path) -> None:
 def _finished(config: RunConfig) -> RunFolder:
     folder = store.ensure(config)
     folder.pin_panels({name: {"sha256": "0" * 64, "tasks": ["a task"] * 134} for name in ("train", "valid_seen")})
-    with Tracker(
-        folder, config.model_copy(update={"wandb": config.wandb.model_copy(update={"mode": "disabled"})})
-    ) as log:
-        for step in range(config.trainer.steps + 1):
-            log.log(step, {f"of/{k}": step / (k + 7) for k in range(METRICS)}, {"timing_s/step": 1.5 + step})
+    steps = range(config.trainer.steps + 1)
+    lines = {
+        folder.metrics: [{"step": step, **{f"of/{k}": step / (k + 7) for k in range(METRICS)}} for step in steps],
+        folder.timing: [{"step": step, "timing_s/step": 1.5 + step} for step in steps],
+    }
+    for path, records in lines.items():
+        path.write_bytes(b"".join(map(to_line, records)))
+    folder.note_sums({path.name: file_sum(path) for path in lines}, step=config.trainer.steps)
     folder.update_status(state=State.DONE)
     return folder
 

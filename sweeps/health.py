@@ -9,16 +9,17 @@ from pathlib import Path
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordError
-from scpo.tracking import JsonLines, RunFolder, State
+from scpo.tracking import RunFolder, State
 from scpo.tracking.health import RULES, Remark, examine, read_rules, stalled
+from scpo.tracking.whole_logs import read_whole
 from sweeps.terminal import say, say_error
 
 
 def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Remark]:
     """What the rules say of a run now; RecordError if its logs are damaged."""
     read = read_rules(rules)
-    found = examine(JsonLines(folder.metrics).records(), read)
-    return found + (stalled(JsonLines(folder.timing).records(), datetime.now(UTC), read) if live else [])
+    found = examine(read_whole(folder, folder.metrics), read)
+    return found + (stalled(read_whole(folder, folder.timing), datetime.now(UTC), read) if live else [])
 
 
 def show_health(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> bool:

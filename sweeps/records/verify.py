@@ -1,9 +1,12 @@
 """Whether what is on disk is whole and agrees with itself."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
 from scpo.checksums import change
 from scpo.errors import RecordError, ScpoError
+from scpo.schema import RunConfig
 from scpo.tracking import RunFolder
 from scpo.tracking.atomic import RUN_AGAIN
 from scpo.tracking.folder import CHECKPOINT_MARKER
@@ -15,7 +18,13 @@ from sweeps.records import run_folders as store
 def problems(folder: RunFolder) -> list[str]:
     """What is wrong with a run's records, each as one sentence; empty if nothing is."""
     found: list[str] = []
-    for check in (store.check, _logs, _checkpoints, _samples, _request, RunFolder.read_panels, _provenance):
+    config: RunConfig | None = None
+    try:
+        config = store.check(folder)
+    except ScpoError as error:
+        found.append(str(error))
+    logs: Callable[[RunFolder], Any] = partial(_logs, every=config is not None and _logs_every_step(config))
+    for check in (logs, _checkpoints, _samples, _request, RunFolder.read_panels, RunFolder.read_attempts):
         try:
             check(folder)
         except ScpoError as error:
@@ -40,16 +49,18 @@ def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
     return found
 
 
-def _logs(folder: RunFolder) -> None:
-    """Lines that were lost, added or changed; and of the trainer that logs every step, gaps between them."""
+def _logs_every_step(config: RunConfig) -> bool:
+    return config.trainer.name == "local" and config.method.kind != "prompted"
+
+
+def _logs(folder: RunFolder, *, every: bool) -> None:
+    """Lines that were lost, added or changed; and of a trainer that logs ``every`` step, gaps between them."""
     steps = [record["step"] for record in read_whole(folder, folder.metrics)]
     read_whole(folder, folder.timing)
     kept = folder.complete_checkpoints()
     last = steps[-1] if steps else 0
     if kept and kept[-1] > last:
         raise RecordError(f"{folder.metrics} ends at step {last}, before checkpoint {kept[-1]}: lines were lost")
-    config = folder.read_config()
-    every = config.trainer.name == "local" and config.method.kind != "prompted"
     if every and steps != list(range(len(steps))):
         missing = next(step for step, found in enumerate(steps) if step != found)
         raise RecordError(
@@ -79,10 +90,6 @@ def _samples(folder: RunFolder) -> None:
 
 def _request(folder: RunFolder) -> None:
     folder.read_stop()
-
-
-def _provenance(folder: RunFolder) -> None:
-    folder.read_attempts()
 
 
 _PASSED_OVER = "Delete it: a run that goes on takes the one before"

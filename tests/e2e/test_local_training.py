@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 
+from scpo.tracking.atomic import read_json, write_json
 from tests.e2e.local_run import finish, finish_from_cold, only_run, start
 
 pytest.importorskip("alfworld", reason="needs alfworld: make setup")
@@ -39,7 +40,7 @@ def test_training_changes_the_policy(finished):
 
 
 def test_panels_probe_and_step_texts_are_on_disk(finished):
-    panels = json.loads((finished / "panels.json").read_text())
+    panels = read_json(finished / "panels.json")
     assert {name: len(panel["tasks"]) for name, panel in panels.items()} == {
         "train": 6, "probe": 1, "train_games": 6, "valid_seen": 6, "valid_unseen": 6,
     }  # fmt: skip
@@ -98,9 +99,9 @@ def test_ctrl_c_stops_after_the_step_and_keeps_it(cache, tmp_path, finished):
 def test_a_panel_that_changed_is_refused(cache, tmp_path, finished):
     kill_after_some_steps(tmp_path, cache)
     path = only_run(tmp_path) / "panels.json"
-    panels = json.loads(path.read_text())
+    panels = read_json(path)
     panels["valid_seen"]["sha256"] = "0" * 64
-    path.write_text(json.dumps(panels))
+    write_json(path, panels)
     process = start(tmp_path, cache)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 1
