@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from scpo.schema import FAMILIES
+from scpo.tracking.atomic import write_yaml
 from sweeps.compose.identity import HASH_LENGTH, digest
 from sweeps.compose.matrix import expand
 
@@ -79,7 +78,7 @@ def write_runs(runs_dir, runs, value=None, steps=STEPS, others=()):
         if run.state != NOT_STARTED:
             names = [*metrics_of(run), *others]
             episodes = {f"val/{name}/episodes": EPISODES[name] for name in run.config["env"]["validation_panels"]}
-            lines = ({"step": at} | episodes | {name: value(run, name, at) for name in names} for at in steps)
+            lines = [{"step": at} | episodes | {name: value(run, name, at) for name in names} for at in steps]
             _write_run(Path(runs_dir) / run.id, run, lines)
 
 
@@ -111,10 +110,11 @@ def metrics_of(run):
 
 def _write_run(folder, run, lines):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(yaml.dump(run.config, Dumper=yaml.CSafeDumper))
-    status = {"state": run.state, "step": STEPS[-1], "commit": "0123456789abcdef"}
+    write_yaml(folder / "config.yaml", run.config, checked=True)
+    last = lines[-1]["step"]
+    status = {"state": run.state, "step": last, "steps": last, "commit": "0123456789abcdef"}
     (folder / "status.json").write_text(json.dumps(status))
     names = run.config["env"]["validation_panels"]
-    panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest()} for name in names}
+    panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": []} for name in names}
     (folder / "panels.json").write_text(json.dumps(panels))
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
