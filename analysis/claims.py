@@ -77,6 +77,8 @@ def verdict(claim: Claim, found: Summary, scale: str) -> str:
         return ELSEWHERE
     if found.n < 2:
         return NOT_RUN
+    if found.n < FEWEST or found.std == 0:
+        return UNDECIDED  # a few seeds of coarse rates can all differ by the same: an interval of no width
     low, high = (claim.factor * bound for bound in found.interval())
     holds = claim.claimed is not None and scale == "paper" and low <= claim.claimed <= high
     if claim.null is None:
@@ -214,6 +216,7 @@ def scoring_share(data: Collected, part: Section, run: str) -> float | None:
     return (medians.get("scoring", 0) + medians.get("self_similarity", 0)) / total if total else None
 
 
+FEWEST = 3  # seeds for a verdict
 STAGES = ("scoring", "self_similarity", "text", "matching", "accumulation", "metrics")
 
 

@@ -11,8 +11,10 @@ from analysis.measures import MEASURES, Measure, by_seed
 from analysis.paired import LEVEL, Difference, difference, holm, resolvable, seeds_needed
 from analysis.rows import Row, Section
 from analysis.sources.collect import Collected
+from scpo.schema import METHOD_LABELS
 
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
+FEWEST, ENOUGH = 3, 5  # pairs: for a reading; to estimate from their spread how many it takes
 MAIN = "main_table"  # the experiment that stands first
 
 
@@ -30,7 +32,7 @@ class Comparison:
     @property
     def name(self) -> str:
         """What is subtracted from what."""
-        return f"{self.first.label} − {self.second.label}"
+        return f"{label_of(self.first)} − {label_of(self.second)}"
 
     @property
     def pairs(self) -> str:
@@ -43,19 +45,26 @@ class Comparison:
         """Whether the first is higher, the second (``lower``), or neither can be said; by the corrected test."""
         if self.difference.summary.n < 2:
             return NOT_RUN
-        if not self.p < 1 - LEVEL:
+        if self.difference.summary.n < FEWEST or not self.p < 1 - LEVEL:
             return OPEN
         return HIGHER if self.difference.summary.mean > 0 else LOWER
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds that would find a difference as large as the one observed; None: over a thousand."""
+        """Seeds that would find a difference as large as the one observed; None: over a thousand, or unknown yet."""
+        if self.difference.summary.n < ENOUGH:
+            return None
         return seeds_needed(self.difference.summary.mean, self.difference.summary.std)
 
     @property
     def resolved(self) -> float:
         """The least true difference that these pairs find with 80 % probability, in the measure's own unit."""
         return resolvable(self.difference.summary.std, self.difference.summary.n)
+
+
+def label_of(row: Row) -> str:
+    """A method by its own name: an experiment may call it what it is there, such as “no credit (GiGPO)”."""
+    return METHOD_LABELS.get(row.name, row.label)
 
 
 def primary(data: Collected) -> dict[str, list[Comparison]]:

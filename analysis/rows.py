@@ -146,7 +146,7 @@ def _beside_the_first(parts: Iterable[Section], runs: Mapping[str, Run]) -> Iter
 
 def _started(part: Section, runs: Mapping[str, Run]) -> Run | None:
     """A run of the section that stands for its setting."""
-    known = [runs[run.id] for row in part.rows for run in row.runs if run.id in runs]
+    known = [runs[run.id] for row in part.rows for run in row.runs if _settled(run.id, runs)]
     return next((run for run in known if run.setting == part.setting), None)
 
 
@@ -182,7 +182,7 @@ class _Draft:
         return Problem(run.id, reason)
 
     def section(self, key: _Key, runs: Mapping[str, Run]) -> Section:
-        known = [runs[run.id] for row in self.planned.values() for run in row.values() if run.id in runs]
+        known = [runs[run.id] for row in self.planned.values() for run in row.values() if _settled(run.id, runs)]
         usual = next((run for run in known if run.setting == key[3]), None)
         rows = tuple(self._row(name, label, key[0], runs, usual) for name, label in self.labels.items())
         families = tuple(
@@ -195,7 +195,7 @@ class _Draft:
 
     def _row(self, name: str, label: str, scale: str, runs: Mapping[str, Run], usual: Run | None) -> Row:
         planned = [run for _, run in sorted(self.planned[name].items())]
-        own = next((runs[run.id] for run in planned if run.id in runs), None)
+        own = next((runs[run.id] for run in planned if _settled(run.id, runs)), None)
         alike = own is None or usual is None or own.setting == usual.setting
         return Row(
             name,
@@ -232,7 +232,7 @@ def _settings(record: ExperimentRecord, runs: Mapping[str, Run]) -> dict[str, st
     found: dict[str, str | None] = {}
     for benchmark in benchmarks(record):
         here = [(row.name, run.id) for row in record.rows for run in row.runs if (run.env, run.model) == benchmark]
-        known = [(row, runs[run]) for row, run in here if run in runs and runs[run].state != State.DAMAGED]
+        known = [(row, runs[run]) for row, run in here if _settled(run, runs)]
         usual = _usual(known)
         found |= dict.fromkeys((run for _, run in here), usual.setting if usual else None)
         for row, run in known:
@@ -240,6 +240,11 @@ def _settings(record: ExperimentRecord, runs: Mapping[str, Run]) -> dict[str, st
             if usual and not is_implied(record.experiment) and _stands_beside(row, run, usual, known):
                 found[run.id] = usual.setting
     return found
+
+
+def _settled(run: str, runs: Mapping[str, Run]) -> bool:
+    """Whether a run's setting is known: its panels, a part of it, are recorded when it starts."""
+    return run in runs and runs[run].settled and runs[run].state != State.DAMAGED
 
 
 def _usual(known: Sequence[tuple[str, Run]]) -> Run | None:

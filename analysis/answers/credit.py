@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from analysis.comparisons import against, distinct
+from analysis.comparisons import against, distinct, label_of
 from analysis.measures import MEASURES
 from analysis.rows import Row, Section
 from analysis.seed_statistics import Summary, summarise
@@ -29,7 +29,7 @@ def credit_lines(data: Collected) -> Iterator[str]:
     yield f"| row | seeds | {' | '.join(label for label, _, _ in COLUMNS.values())} |"
     yield f"|{' --- |' * (len(COLUMNS) + 2)}"
     for _, row in rows:
-        yield f"| {row.label} | {row.count} | {' | '.join(_cell(data, row, metric) for metric in COLUMNS)} |"
+        yield f"| {label_of(row)} | {row.count} | {' | '.join(_cell(data, row, metric) for metric in COLUMNS)} |"
     yield ""
     for part in data.sections:
         yield from _precision_and_gain(data, part)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from analysis.answers.credit import credit_lines
 from analysis.answers.questions import QUESTIONS, Question, answers, headline, sentence
-from analysis.comparisons import MAIN, Comparison, effect_text
+from analysis.comparisons import MAIN, Comparison, effect_text, label_of
 from analysis.missing import MissingRunsError
 from analysis.rows import Section
 from analysis.sources.collect import Collected
@@ -77,6 +77,10 @@ def page(data: Collected, figures: Iterable[str]) -> str:
 
 def _sources(data: Collected) -> Iterator[str]:
     yield "## Runs\n"
+    planned = {run.id for part in data.sections for row in part.rows for run in row.runs}
+    if left := len(planned - set(data.by_id)):
+        missing = f"{left} of {len(planned)} planned runs are missing"
+        yield f"**Not finished: {missing}**, and what is open may be so for that.\n"
     runs = [run for run in data.by_id.values() if run.state == "DONE"]
     hours = sum(sum(data.series(run.id, "timing_s/step").values) for run in runs) / 3600
     yield f"- {len(runs)} finished runs, {hours:.1f} hours of training steps."
@@ -95,7 +99,7 @@ def _dirty(count: int) -> str:
 
 
 def _incomplete(part: Section) -> Iterator[str]:
-    rows = [f"{row.label} {row.count}" for row in part.rows if row.missing]
+    rows = [f"{label_of(row)} {row.count}" for row in part.rows if row.missing]
     if rows:
         yield f"- Not complete, seeds finished/planned: {', '.join(rows)}. Only pairs of finished seeds are compared."
         yield from (f"  - `{command}`" for command in part.commands)

@@ -3,7 +3,19 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from analysis.comparisons import HIGHER, LOWER, NOT_RUN, OPEN, Comparison, compare, corrected, effect_text, primary
+from analysis.comparisons import (
+    ENOUGH,
+    HIGHER,
+    LOWER,
+    NOT_RUN,
+    OPEN,
+    Comparison,
+    compare,
+    corrected,
+    effect_text,
+    label_of,
+    primary,
+)
 from analysis.measures import MEASURES
 from analysis.rows import Row, Section
 from analysis.sources.collect import Collected
@@ -99,7 +111,7 @@ def _both(part: Section, first: str, second: str) -> tuple[Row, Row] | None:
 
 def sentence(one: Comparison) -> str:
     """What a comparison says, by its corrected test."""
-    first, second = one.first.label, one.second.label
+    first, second = label_of(one.first), label_of(one.second)
     shown = f"{effect_text(one)} {one.measure.difference_unit} of {one.measure.label}, {one.pairs} seeds"
     if one.reading == HIGHER:
         return f"**{first} is ahead of {second}**: {shown}."
@@ -110,11 +122,11 @@ def sentence(one: Comparison) -> str:
 
 def _how_far(one: Comparison) -> str:
     largest = one.measure.factor * max(map(abs, one.difference.interval))
-    seeds = one.seeds_needed
-    more = (
-        f"{seeds} seeds would find a difference as large as the observed one" if seeds else "no number of seeds helps"
-    )
-    if seeds is None and one.difference.summary.mean:
+    if one.difference.summary.n < ENOUGH:
+        return f"too few seeds to say more than that it may be as large as {largest:.1f} {one.measure.difference_unit}"
+    if seeds := one.seeds_needed:
+        more = f"{seeds} seeds would find a difference as large as the observed one"
+    else:
         more = "over a thousand seeds would find a difference as small as the observed one"
     return f"by this interval it is at most {largest:.1f} {one.measure.difference_unit}; {more}"
 
@@ -125,10 +137,11 @@ def headline(found: Sequence[Comparison]) -> str:
         return "No pair of SCPO and GiGPO has finished yet."
     ahead = [one for one in found if one.reading == HIGHER]
     behind = [one for one in found if one.reading == LOWER]
-    parts = [f"{one.first.label} beats {one.second.label} by {_size(one)}" for one in ahead]
-    parts += [f"{one.second.label} beats {one.first.label} by {_size(one)}" for one in behind]
+    parts = [f"{label_of(one.first)} beats {label_of(one.second)} by {_size(one)}" for one in ahead]
+    parts += [f"{label_of(one.second)} beats {label_of(one.first)} by {_size(one)}" for one in behind]
     parts += [
-        f"{one.first.label} and {one.second.label} are not told apart ({effect_text(one)})" for one in _open(found)
+        f"{label_of(one.first)} and {label_of(one.second)} are not told apart ({effect_text(one)})"
+        for one in _open(found)
     ]
     return "; ".join(parts) + "."
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from textwrap import wrap
 from typing import Any, TypeAlias
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.comparisons import MAIN, distinct
+from analysis.comparisons import MAIN, distinct, label_of
 from analysis.families import with_note
 from analysis.looks import line_styles
 from analysis.measures import MEASURES, by_seed, held_out, success_at
@@ -26,11 +27,13 @@ MOST = 4  # lines of panels that fit on a page
 ROW_HEIGHT, MARGIN = 1.95, 0.35  # inches
 REFERENCES = ("gigpo", "scpo")
 SIDE_BY_SIDE = 0.6  # of the steps between two validations
+TITLE = 24  # characters beside a panel
 FEWEST = 3  # seeds for a band: of two it is as wide as the panel
 CAPTION = (
     "Left: success on the held-out games of all validation panels over training, mean over the finished seeds, band: "
     "95 % Student interval of the mean (from three seeds on). Right: the same minus that of GiGPO (of SCPO where GiGPO "
-    "is no row), paired by seed, with 95 % intervals, the rows side by side at each validation. One line of panels for "
+    "is no row), paired by seed, with 95 % intervals (from three pairs on), the rows side by side at each "
+    "validation. One line of panels for "
     "each experiment that named its comparisons before its runs{left_out}; runs that two of them share are drawn in "
     "both. Behind each name: seeds (finished/planned). The table holds the mean of each run's area under its curves, "
     "± standard deviation."
@@ -61,7 +64,7 @@ def build(data: Collected) -> Drawing:
             styles = line_styles(group.rows)
             _draw(data, group, left, styles)
             _draw_differences(data, group, right, styles)
-            left.set_ylabel(f"{group.family.title}\nsuccess (%)")
+            left.set_ylabel("\n".join([*wrap(group.family.title, TITLE), "success (%)"]))
             _key(key, left)
         figure.suptitle(
             f"{groups[0].part.scale} scale: a choice policy after a short imitation start, not a language model",
@@ -96,7 +99,7 @@ def _draw(data: Collected, group: Group, axis: Axes, styles: Styles) -> None:
         series = [held_out(data, run) for run in row.finished]
         steps = sorted(set.intersection(*(set(one.steps) for one in series)))
         found = [summarise(one.at(step) for one in series) for step in steps]
-        axis.plot(steps, [100 * one.mean for one in found], label=f"{row.label}, {row.count}", **styles[row.name])
+        axis.plot(steps, [100 * one.mean for one in found], label=f"{label_of(row)}, {row.count}", **styles[row.name])
         if len(series) >= FEWEST:
             low, high = zip(*(one.interval() for one in found), strict=True)
             band = [[100 * max(0.0, value) for value in low], [100 * min(1.0, value) for value in high]]
@@ -121,9 +124,9 @@ def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles)
             at = [by_seed(data, one, success_at(step)) for one in (row, reference)]
             found = difference(*at).summary
             axis.plot(step + offset, 100 * found.mean, **look)
-            if found.n > 1:
+            if found.n >= FEWEST:
                 axis.plot([step + offset] * 2, [100 * bound for bound in found.interval()], color=look["color"], lw=0.9)
-    axis.set_title(f"minus {reference.label}, paired (points)")
+    axis.set_title(f"minus {label_of(reference)}, paired (points)")
     axis.set_xlabel("training step")
     axis.set_xticks(steps)
 
@@ -151,4 +154,4 @@ def _numbers(data: Collected, groups: Sequence[Group], others: Sequence[str]) ->
 def _areas(data: Collected, group: Group) -> Iterator[tuple[str | Number, ...]]:
     for row in group.rows:
         areas = (by_seed(data, row, MEASURES[name]).values() for name in ("validation_area", "training_area"))
-        yield (row.label, row.count, *(percent(summarise(values)) for values in areas))
+        yield (label_of(row), row.count, *(percent(summarise(values)) for values in areas))

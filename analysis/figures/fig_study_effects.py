@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import names
-from analysis.comparisons import HIGHER, LOWER, Comparison, against, distinct
+from analysis.comparisons import HIGHER, LOWER, Comparison, against, distinct, label_of
 from analysis.families import with_note
 from analysis.measures import MEASURES
 from analysis.missing import missing_runs
@@ -19,6 +19,7 @@ from analysis.table import NONE, Block, Number, Table, difference, number, perce
 
 SCALE = "study"
 HEIGHT, LINE = 1.15, 0.165  # inches: the figure without rows, and what each row adds
+FEWEST = 3  # pairs for an interval: of two it is as wide as the panel
 REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}
 MEASURE = MEASURES["validation_area"]
 STEPS = "credit/steps"
@@ -29,7 +30,8 @@ PRECISION = {
 }
 CAPTION = (
     "Area under validation (all held-out games) of every row minus that of GiGPO and of SCPO, paired by seed, with "
-    "95 % Student intervals, sorted by the difference to GiGPO. Filled: the difference is resolved after Holm's "
+    "95 % Student intervals (from three pairs on), sorted by the difference to GiGPO. Filled: the difference is "
+    "resolved after Holm's "
     "correction over the panel's rows; hollow: it is not. Beside: credited steps per failed trajectory of active "
     "groups, mean over training steps and seeds, and the share of steps that shorten the shortest plan to win, of "
     "credited steps, of the others of the same trajectories, and of all steps of failures."
@@ -55,7 +57,9 @@ def build(data: Collected) -> Drawing:
             _draw_differences(axis, effects, reference)
         _draw_steps(steps, effects)
         _draw_precision(precision, effects)
-        first.set_yticks(range(len(effects)), [f"{one.row.label}, {one.row.count}" for one in effects], fontsize=6.5)
+        first.set_yticks(
+            range(len(effects)), [f"{label_of(one.row)}, {one.row.count}" for one in effects], fontsize=6.5
+        )
         first.set_ylim(len(effects) - 0.4, -0.6)
         figure.suptitle(
             f"{part.scale} scale: a choice policy after a short imitation start, not a language model",
@@ -101,7 +105,7 @@ def _draw_differences(axis: Axes, effects: Sequence[Effect], reference: str) -> 
             axis.plot(0, place, marker="D", color=REMARK, markersize=3)
         elif one := effect.differences.get(reference):
             mean, color = 100 * one.difference.summary.mean, _color(one)
-            if one.difference.summary.n > 1:
+            if one.difference.summary.n >= FEWEST:
                 low, high = one.difference.interval
                 axis.plot([100 * low, 100 * high], [place, place], color=color, linewidth=1.1)
             fill = "full" if one.reading in (HIGHER, LOWER) else "none"
@@ -154,4 +158,4 @@ def _line(effect: Effect) -> tuple[str | Number, ...]:
     found = effect.differences
     cells = (difference(found[name].difference.summary) if name in found else NONE for name in REFERENCES)
     shares = (percent(effect.credit[metric]) for metric in PRECISION)
-    return (effect.row.label, effect.row.count, *cells, number(effect.credit[STEPS], 1, 2), *shares)
+    return (label_of(effect.row), effect.row.count, *cells, number(effect.credit[STEPS], 1, 2), *shares)

@@ -104,6 +104,11 @@ class Run:
     processor: str | None = None  # that its last attempt ran on
     dirty: bool = False  # with uncommitted changes of the code
 
+    @property
+    def settled(self) -> bool:
+        """Whether ``setting`` is whole: a run of ours records its panels when it starts, one read from W&B has none."""
+        return bool(self.panels) or self.foreign or self.project is not None or self.state == State.DONE
+
 
 @dataclass(frozen=True)
 class Problem:

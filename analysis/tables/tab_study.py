@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from analysis.comparisons import MAIN, compare
+from analysis.comparisons import MAIN, compare, label_of
 from analysis.families import with_note
 from analysis.measures import LEVELS, MEASURES, Measure, by_seed, held_out, steps_to, success_at
 from analysis.missing import missing_runs
@@ -65,7 +65,7 @@ def _title(part: Section, family: Family) -> str:
 
 
 def _line(data: Collected, part: Section, row: Row, measures: Sequence[Measure]) -> tuple[str | Number, ...]:
-    return (row.label, row.count, *_differences(data, part, row), *(_cell(data, row, one) for one in measures))
+    return (label_of(row), row.count, *_differences(data, part, row), *(_cell(data, row, one) for one in measures))
 
 
 def _differences(data: Collected, part: Section, row: Row) -> Iterator[Number]:

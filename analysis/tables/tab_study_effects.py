@@ -2,7 +2,7 @@
 
 import math
 
-from analysis.comparisons import MAIN, NOT_RUN, OPEN, Comparison, primary
+from analysis.comparisons import ENOUGH, MAIN, NOT_RUN, OPEN, Comparison, primary
 from analysis.families import with_note
 from analysis.missing import missing_runs
 from analysis.paired import MOST_SEEDS
@@ -15,7 +15,7 @@ CAPTION = (
     "paired by seed (pairs: finished/planned): mean difference with the 95 % Student interval, p of the paired t-test "
     "after Holm's correction over the block, and what it says at 5 %: higher, lower, or open. Of an open one: the "
     "least true difference that these pairs find with 80 % probability, and the seeds that would find one as large as "
-    "the observed one (– if over {most})."
+    "the observed one (– if over {most}, or below {enough} pairs)."
 )
 
 
@@ -30,7 +30,7 @@ def build(data: Collected) -> Table:
         words=("Comparison", "Pairs", "Reading", "Seeds to find it"),
         numbers=("Difference", "95 % from", "to", "p (Holm)", "Resolved"),
         blocks=tuple(Block(title, tuple(map(_line, family))) for title, family in families.items()),
-        caption=with_note(CAPTION.format(measure=" or ".join(measures), most=MOST_SEEDS), scale),
+        caption=with_note(CAPTION.format(measure=" or ".join(measures), most=MOST_SEEDS, enough=ENOUGH), scale),
         label=f"tab:study-effects-named-{scale}",
     )
 

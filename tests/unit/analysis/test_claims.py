@@ -55,6 +55,12 @@ def test_one_seed_is_no_verdict():
     assert verdict(GAIN, summarise([]), "mini") == NOT_RUN
 
 
+def test_two_seeds_that_differ_by_the_same_decide_nothing():
+    assert verdict(GAIN, summarise([-0.04, -0.04]), "study") == UNDECIDED
+    assert verdict(GAIN, summarise([0.07, 0.08]), "study") == UNDECIDED
+    assert verdict(GAIN, summarise([-0.04, -0.04, -0.04]), "paper") == UNDECIDED
+
+
 def test_a_claim_of_less_is_on_the_other_side():
     plateau = BY_NAME["plateau"]
     assert verdict(plateau, around(-10, 2), "study") == AGREES
@@ -100,7 +106,7 @@ def test_verdicts_of_a_scale_come_from_its_runs(tmp_path):
     gain = BY_NAME["over_gigpo_alfworld_1.5B"].text
     assert ahead[gain][3:5] == ("4", AGREES)
     assert behind[gain][3:5] == ("4", DISAGREES)
-    assert ahead[BY_NAME["reordered_steps"].text][4] == DISAGREES  # 1.4 against 1.9
+    assert ahead[BY_NAME["reordered_steps"].text][5].mean == "−0.50"  # 1.4 against 1.9
     assert ahead[BY_NAME["rises"].text][4] == AGREES
     assert ahead[BY_NAME["over_gigpo_webshop_1.5B"].text][4] == NOT_RUN
     assert ahead[BY_NAME["level_alfworld_7B"].text][4] == ELSEWHERE
@@ -114,13 +120,18 @@ def test_a_scorer_that_credits_equal_texts_alone_proves_nothing_about_equal_text
 
 def test_claims_about_the_papers_models_are_tested_on_those(tmp_path):
     runs = {}
-    for row, end in (("scpo", 0.94), ("gigpo", 0.87)):
+    for row, end in (("scpo", 0.95), ("gigpo", 0.88)):
         made = [
             write_run(tmp_path, row, seed, scale="paper", steps=10, overrides=("model=qwen2_5_1_5b", f"method={row}"))
             for seed in range(3)
         ]
         for run in made:
-            log_only(tmp_path, run, "val/valid_seen/success_rate", {0: 0.1, 10: end + 0.001 * run["seed"]})
+            log_only(
+                tmp_path,
+                run,
+                "val/valid_seen/success_rate",
+                {0: 0.1, 10: end + (0.002 if row == "scpo" else 0.001) * run["seed"]},
+            )
             run["model"] = "1.5B"
         runs[row] = made
     write_experiment(tmp_path, runs, name="main_table", scale="paper")

@@ -61,8 +61,8 @@ def test_named_comparisons_are_read_by_the_corrected_test(tmp_path):
     found = primary(study(tmp_path))
     assert list(found) == ["Main_table"]
     scpo, host = found["Main_table"]
-    assert (scpo.name, scpo.pairs, scpo.reading) == ("SCPO − GIGPO", "3/3", OPEN)
-    assert (host.name, host.pairs, host.reading) == ("GIGPO − GRPO", "3/3", HIGHER)
+    assert (scpo.name, scpo.pairs, scpo.reading) == ("SCPO − GiGPO", "3/3", OPEN)
+    assert (host.name, host.pairs, host.reading) == ("GiGPO − GRPO", "3/3", HIGHER)
     assert host.difference.summary.mean == pytest.approx(0.2 / 2)  # two straight lines, 0.9 and 0.7 at the end
     assert scpo.p == scpo.difference.p  # the larger of two: Holm multiplies it by one
     assert scpo.seeds_needed is None

@@ -43,6 +43,10 @@ def test_rows_that_are_the_same_runs_do_not_differ():
     assert difference({0: 0.5, 1: 0.7}, {0: 0.5, 1: 0.7}).p == 1
 
 
+def test_seeds_that_all_differ_by_the_same_prove_nothing():
+    assert math.isnan(difference({0: 0.5, 1: 0.75}, {0: 0.25, 1: 0.5}).p)
+
+
 def test_holm_by_hand():
     # sorted .005 x 4, .01 x 3, .03 x 2, .04 x 1, each at least the one before; statsmodels' multipletests agrees
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])

@@ -40,7 +40,7 @@ def runs(tmp_path, monkeypatch):
 
 def test_the_page_from_the_archive_alone_is_the_page_from_the_runs(runs, tmp_path, monkeypatch, capsys):
     assert command(tmp_path, runs) == 0
-    assert "SCPO − GIGPO +" in capsys.readouterr().out
+    assert "SCPO − GiGPO +" in capsys.readouterr().out
     first = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and runs not in path.parents}
     shutil.rmtree(runs)
     monkeypatch.chdir(tmp_path)  # no folder runs here
@@ -59,7 +59,7 @@ def test_the_page_says_where_its_numbers_come_from_and_what_is_missing(runs, tmp
     assert "- 11 finished runs" in text
     assert "0123456 (11 runs)" in text
     assert "a processor (11 runs)" in text
-    assert "GIGPO 3/4" in text
+    assert "GiGPO 3/4" in text
     assert "`python sweep.py +experiment=main_table scale=study 'seeds=[3]'`" in text
     assert "3/4 seeds" in text
     assert "Not run yet: `python sweep.py +experiment=ablation scale=study`" in text
@@ -100,4 +100,5 @@ def test_make_runs_each_experiment_of_the_study_with_its_seeds():
 def test_the_committed_page_is_what_its_archive_gives():
     data = collect(ROOT / ARCHIVE).at_scale("study")
     figures = [path.stem for path in (ROOT / ARCHIVE).glob("fig_*.png")]
-    assert (ROOT / PAGE).read_text() == page(data, figures)
+    same = (ROOT / PAGE).read_text() == page(data, figures)
+    assert same, "what the page is made by has changed: give `python -m analysis study` and commit docs/study.md"

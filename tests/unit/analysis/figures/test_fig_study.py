@@ -33,7 +33,7 @@ def test_methods_come_first_and_what_is_not_drawn_is_said(data):
     assert [block.title for block in made.numbers.blocks] == ["Main_table", "Ablation"]
     assert "not drawn, in the tables: Scorers" in made.numbers.caption
     titles = [axis.get_title() for axis in made.figure.axes]
-    assert titles.count("minus GIGPO, paired (points)") == 1
+    assert titles.count("minus GiGPO, paired (points)") == 1
     assert titles.count("minus SCPO, paired (points)") == 1
     assert all("3/3" in text.get_text() for axis in made.figure.axes for text in _legend(axis))
 
@@ -52,7 +52,7 @@ def test_curves_are_the_mean_over_the_seeds(data):
 def test_effects_are_sorted_by_the_difference_to_gigpo(data):
     made = fig_study_effects.build(data)
     rows = [row[0] for row in made.numbers.blocks[0].rows]
-    assert rows == ["SCPO", "CHRONOLOGICAL", "GIGPO", "SCPO_LEXICAL", "GRPO"]
+    assert rows == ["SCPO", "CHRONOLOGICAL", "GiGPO", "SCPO_LEXICAL", "GRPO"]
     labels = [label.get_text() for label in made.figure.axes[0].get_yticklabels()]
     assert labels == [f"{row}, 3/3" for row in rows]
 

@@ -278,3 +278,13 @@ def test_a_searchs_trials_are_left_out_and_counted(tmp_path):
     data = collect(tmp_path)
     assert [row.count for section in data.sections for row in section.rows] == ["1/1"]
     assert [problem.reason.partition(",")[0] for problem in data.problems] == ["2 trials of a search"]
+
+
+def test_a_run_that_has_not_started_stands_with_the_seeds_of_its_row_that_have(tmp_path):
+    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1, 2)]
+    for run in runs[1:]:  # prepared: its folder is there, its panels are not recorded yet
+        (tmp_path / run["id"] / "panels.json").unlink()
+        (tmp_path / run["id"] / "status.json").write_text('{"state": "PENDING"}')
+    write_experiment(tmp_path, {"scpo": runs})
+    (section,) = collect(tmp_path).sections
+    assert [(row.count, row.differs) for row in section.rows] == [("1/3", "")]

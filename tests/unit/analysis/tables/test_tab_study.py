@@ -51,7 +51,7 @@ def test_a_level_that_a_seed_never_reaches_has_no_mean(tmp_path):
 def test_differences_stand_beside_each_row_with_their_interval(tmp_path):
     made = {line["Row"]: line for line in lines(tab_study.build(study(tmp_path)))}
     assert made["GRPO"]["minus GiGPO mean"] == "−15.0"
-    assert made["GIGPO"]["minus GiGPO mean"] == ""
+    assert made["GiGPO"]["minus GiGPO mean"] == ""
 
 
 def test_seeds_that_are_not_finished_are_counted(tmp_path):
@@ -62,12 +62,12 @@ def test_seeds_that_are_not_finished_are_counted(tmp_path):
 
 def test_named_comparisons_stand_in_the_order_of_their_experiments_with_what_is_open(tmp_path):
     made = lines(tab_study_effects.build(study(tmp_path)))
-    assert [line["Comparison"] for line in made] == ["SCPO − GIGPO", "GIGPO − GRPO", "SCPO − CHRONOLOGICAL"]
+    assert [line["Comparison"] for line in made] == ["SCPO − GiGPO", "GiGPO − GRPO", "SCPO − CHRONOLOGICAL"]
     host = made[1]
     assert (host["Reading"], host["Difference mean"], host["Seeds to find it"]) == ("higher", "+15.0", "")
     order = made[2]
     assert order["Reading"] == "open"
-    assert int(order["Seeds to find it"]) > 3
+    assert order["Seeds to find it"] == "–"  # three pairs are too few to say
     assert float(order["Resolved mean"]) > 0
 
 
