@@ -14,7 +14,7 @@ from analysis.missing import missing_runs
 from analysis.rows import Row, Section
 from analysis.seed_statistics import Summary, summarise
 from analysis.sources.collect import Collected
-from analysis.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, Drawing, house_style
+from analysis.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, SUCCESS, Drawing, house_style
 from analysis.table import NONE, Block, Number, Table, difference, number, percent
 
 SCALE = "study"
@@ -115,7 +115,7 @@ def _draw_differences(axis: Axes, effects: Sequence[Effect], reference: str) -> 
 
 
 def _color(one: Comparison) -> str:
-    return {HIGHER: CREDITED, LOWER: ACCENT}.get(one.reading, REMARK)
+    return {HIGHER: SUCCESS, LOWER: ACCENT}.get(one.reading, REMARK)
 
 
 def _draw_steps(axis: Axes, effects: Sequence[Effect]) -> None:
