@@ -3,7 +3,7 @@
 import io
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,11 @@ def _table(runs: Path, seen: Reading) -> None:
 
 
 def _samples(runs: Path, seen: Reading) -> None:
-    readers = {"probe": read_probe, "groups": read_groups, "step_texts": lambda path: read_step_texts([path])}
+    readers = {
+        "probe": lambda path: replace(read_probe(path), path=Path(path.name)),
+        "groups": read_groups,
+        "step_texts": lambda path: read_step_texts([path]),
+    }
     for path in sorted(runs.glob("*/diagnostics/*")):
         kind = path.name.partition("_step_")[0]
         if kind in readers:
