@@ -126,6 +126,7 @@ bench: setup ## speeds, as ratios measured in one run
 	$(BIN)/python -m bench.bench_report
 	$(BIN)/python -m bench.bench_shaper
 	$(BIN)/python -m bench.bench_figures
+	$(BIN)/python -m bench.bench_study
 
 bench-shaper: setup ## the shaper's scoring, dense as in the paper against ours: pairs, seconds, credit
 	$(BIN)/python -m bench.bench_shaper

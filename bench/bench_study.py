@@ -1,0 +1,108 @@
+"""What a run at scale=study costs: when its cache is empty, when its games are translated, and when they are known.
+
+    python -m bench.bench_study [--steps 6] [--full]
+
+Each run is a process of its own, as a sweep starts it; seconds are CPU seconds of one core, start of Python included:
+on a busy machine the clock would measure its other users. A training step is the difference of two runs, one of which
+ends after its first step. All runs of one length must log the same bytes, so no saving can come from another result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SMALL = ("env.validation_panels.valid_seen.games=12", "env.validation_panels.valid_unseen.games=12")
+NEW_GOAL_S, KNOWN_GOAL_S, RUN_GOAL_S, MEMORY_GOAL_MB = 0.8, 0.4, 25.0, 1000
+FULL_STEPS = 40
+
+
+@dataclass(frozen=True)
+class Cost:
+    """CPU seconds and peak memory of a process, and what it logged."""
+
+    seconds: float
+    megabytes: float
+    logged: bytes
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="What a run at scale=study costs.")
+    parser.add_argument("--steps", type=int, default=6, help="training steps of a run; early ones are the longest")
+    parser.add_argument("--full", action="store_true", help="a whole run on known games too: some minutes")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        _steps(Path(folder), arguments.steps)
+    if arguments.full:
+        with tempfile.TemporaryDirectory() as folder:
+            _full(Path(folder))
+
+
+def _steps(folder: Path, steps: int) -> None:
+    cache, transitions = folder / "cache", folder / "cache" / "transitions"
+    empty = _run(folder, cache, steps)
+
+    def forget() -> None:
+        shutil.rmtree(transitions)
+
+    new = _pair(folder, cache, steps, forget)
+    known = _pair(folder, cache, steps, lambda: None)
+    if not empty.logged == new[1].logged == known[1].logged:
+        raise SystemExit("runs with another cache logged something else: nothing is measured")
+    step_s = [(long.seconds - short.seconds) / (steps - 1) for short, long in (new, known)]
+    print(f"{steps} training steps of 16 x 8 episodes, 24 games validated twice; CPU seconds of one core\n")
+    print(f"{'':28}{'run':>8}{'a step':>9}{'MB':>7}   goal, a step (mean of 40)")
+    print(f"{'nothing in the cache':28}{empty.seconds:8.1f}{'':>9}{empty.megabytes:7.0f}")
+    print(f"{'games translated':28}{new[1].seconds:8.1f}{step_s[0]:9.2f}{new[1].megabytes:7.0f}   {NEW_GOAL_S}")
+    print(f"{'transitions known':28}{known[1].seconds:8.1f}{step_s[1]:9.2f}{known[1].megabytes:7.0f}   {KNOWN_GOAL_S}")
+    print(f"\nnew / known: {step_s[0] / step_s[1]:.1f}x a step, {new[1].seconds / known[1].seconds:.1f}x a run")
+
+
+def _pair(folder: Path, cache: Path, steps: int, before: Callable[[], None]) -> tuple[Cost, Cost]:
+    """A run of one step and one of all of them, each after ``before``."""
+    found = []
+    for length in (1, steps):
+        before()
+        found.append(_run(folder, cache, length))
+    return found[0], found[1]
+
+
+def _full(folder: Path) -> None:
+    first, again = (_run(folder, folder / "cache", FULL_STEPS, small=False) for _ in range(2))
+    if first.logged != again.logged:
+        raise SystemExit("the second run logged something else: nothing is measured")
+    print(f"\n{FULL_STEPS} steps, 274 games validated five times: {first.seconds:.0f} s, again {again.seconds:.1f} s")
+    print(
+        f"(goal {RUN_GOAL_S} s), {first.seconds / again.seconds:.1f}x; {again.megabytes:.0f} MB (goal {MEMORY_GOAL_MB})"
+    )
+
+
+def _run(folder: Path, cache: Path, steps: int, *, small: bool = True) -> Cost:
+    """One run of GiGPO from its beginning, in a process of its own."""
+    runs = folder / "runs"
+    shutil.rmtree(runs, ignore_errors=True)
+    words = ["scale=study", "method=gigpo", f"trainer.steps={steps}", "wandb.mode=disabled", *(SMALL if small else ())]
+    words += [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}", "machine.device=cpu"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "train.py", *words], cwd=ROOT, env=environment, stdout=log, stderr=log
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        raise SystemExit(f"the run failed:\n{(folder / 'log').read_text()[-2000:]}")
+    (metrics,) = runs.glob("*/metrics.jsonl")
+    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, metrics.read_bytes())
+
+
+if __name__ == "__main__":
+    main()
