@@ -10,4 +10,11 @@ def on_the_cpu():
 
     os.environ.update(cpu_environment("hf"))
     os.environ.pop("RAY_ADDRESS", None)  # a cluster of Ray of its own
-    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"})
+    os.environ.update(
+        {
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+    )

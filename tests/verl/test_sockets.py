@@ -30,7 +30,8 @@ def test_two_local_clusters_at_a_time_have_sockets_of_different_names(tmp_path):
     given = [sockets.environment(tmp_path / name, os.environ[sockets.MODULES]) for name in ("a", "b")]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", RUN], env={**os.environ, **variables}, text=True,
+            [sys.executable, "-c", RUN], text=True,
+            env={**os.environ, **variables, "RAY_worker_niceness": "0"},  # else a busy machine lets workers wait
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )
         for variables in given
