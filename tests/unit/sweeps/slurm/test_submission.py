@@ -192,3 +192,10 @@ def test_the_intent_is_on_disk_before_the_scheduler_hears_of_it(tmp_path):
 
     assert submission.submit(one, sbatch) == ["7_0", "7_1"]
     assert [read_job(folder).job_id for folder in folders] == ["7_0", "7_1"]
+
+
+@pytest.mark.parametrize(("name", "said"), [("50%", "'%'"), ("a\nb", r"'\\n'")])
+def test_a_folder_that_sbatch_would_misread_is_refused_before_it_is_made(tmp_path, name, said):
+    with pytest.raises(ConfigError, match=f"machine.runs_dir=.* has {said} in it: sbatch reads % as a pattern"):
+        submission.new_folder(tmp_path / name, "ablation")
+    assert not (tmp_path / name).exists()
