@@ -141,9 +141,9 @@ class ChatClient:
             body["seed"] = seed
         try:
             return self._retrying()(self._request, body)
-        except AbandonedError:
-            raise ChatError(f"the request to {self._where()} was given up: the run is ending") from None
-        except _TryAgain as error:
+        except (AbandonedError, _TryAgain) as error:
+            if self._closed.is_set():  # to a request a closed connection may look like a broken one
+                raise ChatError(f"the request to {self._where()} was given up: the run is ending") from None
             raise ChatError(
                 f"{error}; gave up after {self.limits.attempts} attempts (machine.api.attempts). Finished episodes are "
                 "kept: start the same command again to go on"

@@ -1,5 +1,6 @@
 """A trainer that learns nothing, fast, in the place of train.py; FAKE_STEP_S, FAKE_FAIL_SEED and FAKE_HANG steer it."""
 
+import logging
 import os
 import sys
 import time
@@ -22,4 +23,5 @@ def train(config, folder, should_stop):
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format=entry.LOG_FORMAT)  # as train.py
     sys.exit(entry.run(RunFolder(sys.argv[1]), train, int(sys.argv[3]) if len(sys.argv) > 3 else None))

@@ -183,6 +183,6 @@ def quick_records() -> Iterator[None]:
         patch.object(observer, "ASK_AGAIN_S", 0),
         patch.object(provenance, "git_commit", lambda: "a" * 40),
         patch.object(provenance, "record", lambda *_: None),
-        patch.object(cluster, "freeze", lambda runs_dir: runs_dir / ".snapshots" / "0"),
+        patch.object(cluster, "freeze", lambda runs_dir, *_: runs_dir / ".snapshots" / "0"),
     ):
         yield

@@ -7,16 +7,17 @@ import pytest
 from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
 from analysis.tables.tab_precision import build
-from tests.support.run_records import write_experiment, write_run
+from tests.support.run_records import write_experiment, write_lines, write_run
 
 
 def measured(runs_dir, seed, *shares):
     """A run that measured (precision, random, share) at each of its steps."""
     run = write_run(runs_dir, seed=seed, steps=len(shares))
-    with (runs_dir / run["id"] / "metrics.jsonl").open("a") as file:
-        for step, (hit, chance, share) in enumerate(shares, start=1):
-            values = {"credit/precision": hit, "credit/precision_random": chance, "credit/share": share}
-            file.write(json.dumps({"step": step, **values}) + "\n")
+    path = runs_dir / run["id"] / "metrics.jsonl"
+    lines = {line["step"]: line for line in map(json.loads, path.read_text().splitlines())}
+    for step, (hit, chance, share) in enumerate(shares, start=1):
+        lines[step] |= {"credit/precision": hit, "credit/precision_random": chance, "credit/share": share}
+    write_lines(path, lines.values())
     return run
 
 
