@@ -19,6 +19,7 @@ VARIABLE = "SCPO_SENTENCE_ENCODER"
 POINTS = 2555  # steps in the plane (paper, appendix "Semantic neighbourhood")
 PERPLEXITY = 30.0  # scikit-learn's default; the paper is silent
 SEED = 0
+THREADS = 2  # of torch, on any machine: the order of sums, and with it the last bit, depends on their number
 
 
 def embed(texts: tuple[str, ...]) -> np.ndarray:
@@ -42,7 +43,7 @@ def _encode(texts: tuple[str, ...]) -> np.ndarray:
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the order of sums, and with it the last bit, depends on the number of threads
+    torch.set_num_threads(THREADS)
     try:
         model = SentenceTransformer(_encoder(), device="cpu")
         return np.asarray(
@@ -67,7 +68,7 @@ def _project(texts: tuple[str, ...]) -> np.ndarray:
     from threadpoolctl import threadpool_limits
 
     vectors = embed(texts)
-    with threadpool_limits(limits=1):  # as above: the same bytes from every process
+    with threadpool_limits(limits=1):  # for the same reason one number on any machine
         perplexity = min(PERPLEXITY, (len(texts) - 1) / 3)
         return np.asarray(TSNE(init="pca", random_state=SEED, perplexity=perplexity).fit_transform(vectors))
 
