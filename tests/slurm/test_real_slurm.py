@@ -171,7 +171,7 @@ def test_a_wrong_partition_is_one_line_and_a_mixed_table_gets_the_gpus_that_each
     for run_id, found in counts.items():
         prompted = any(f"-{name}-" in run_id for name in ("plain", "react", "reflexion"))
         api = "gpt" in run_id or "gemini" in run_id
-        assert found == {0 if api else 1 if prompted or "-hcapo-" in run_id else 4}, (run_id, found)
+        assert found == {0 if api else 1 if prompted else 4}, (run_id, found)
 
 
 def found_in(home: Path, secrets) -> list[Path]:
