@@ -86,8 +86,8 @@ def under_way(folder: RunFolder) -> bool:
 
 
 def preempt() -> None:
-    """An urgent job takes the node for a moment."""
-    slurm("sbatch", "--partition=urgent", "--gpus-per-node=4", "--output=/dev/null", "--wrap=sleep 3")
+    """An urgent job takes the node for a moment, all of it: a run of a tiny policy holds cores and no GPU."""
+    slurm("sbatch", "--partition=urgent", "--exclusive", "--gpus-per-node=4", "--output=/dev/null", "--wrap=sleep 3")
 
 
 def restart_controller() -> None:
@@ -186,7 +186,7 @@ def test_the_mini_trainer_ends_with_the_same_bytes_after_a_preemption(tmp_path):
     pytest.importorskip("torch", reason="needs torch: make setup")
     longer = ("trainer.steps=", "trainer.validation.every=", "trainer.probe_every=", "trainer.sample_every=")
     words = [word for word in OVERRIDES if not word.startswith(("method=", *longer))]
-    words += [f"{key}120" for key in longer]  # six steps would be over before the urgent job takes the node
+    words += [f"{key}60" for key in longer]  # six steps would be over before the urgent job takes the node
     row = ("+experiment=ablation_order", "seeds=[0]")
     cluster = Cluster(tmp_path, ROOT, *row, *words, "launcher.time_h=0.5", "launcher.warn_s=60")
     cluster.sweep()
