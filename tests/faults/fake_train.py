@@ -23,5 +23,5 @@ def train(config, folder, should_stop):
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format=entry.LOG_FORMAT)  # as train.py
+    logging.basicConfig(level=logging.WARNING)
     sys.exit(entry.run(RunFolder(sys.argv[1]), train, int(sys.argv[3]) if len(sys.argv) > 3 else None))
