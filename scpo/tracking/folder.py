@@ -1,8 +1,10 @@
 """A run folder: where each record of one run lies, and how it is read and written."""
 
 import contextlib
+import logging
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +29,10 @@ from scpo.whole_file import sync
 
 CHECKPOINT_MARKER = "COMPLETE"  # the file that a trainer writes last into a checkpoint
 CHECKPOINT = re.compile(r"step_(\d{5,9})")
+SCRATCH = ".step_{:05d}.tmp"  # a checkpoint of trainer=local until it is whole; verl's lacks its marker until then
 ATTEMPT = re.compile(r"attempt_(\d{1,9})")
+
+logger = logging.getLogger(__name__)
 
 
 class RunFolder:
@@ -140,6 +145,17 @@ class RunFolder:
         """Steps of the checkpoints that were finished, ascending; copies under other names are none."""
         folders = (marker.parent for marker in self.checkpoints.glob(f"step_*/{CHECKPOINT_MARKER}"))
         return sorted(step for path in folders if (step := numbered(path, CHECKPOINT)) is not None)
+
+    def drop_half_checkpoints(self) -> None:
+        """Remove what killed processes left of checkpoints that they were writing or removing: it may fill the disk.
+
+        Only the process that holds the run's lock may do so.
+        """
+        unmarked = (path for path in self.checkpoints.glob("step_*") if numbered(path, CHECKPOINT) is not None)
+        half = [path for path in unmarked if not (path / CHECKPOINT_MARKER).exists()]
+        for path in sorted((*self.checkpoints.glob(".step_*.tmp"), *half)):
+            logger.warning("checkpoint %s was never completed; it is removed", path)
+            shutil.rmtree(path, ignore_errors=True)  # what cannot be removed is in nobody's way but the disk's
 
     def mark_complete(self, step: int, files: Mapping[str, FileSum], logs: Mapping[str, FileSum]) -> None:
         """Write a checkpoint's marker: from now on it counts."""

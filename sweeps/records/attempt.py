@@ -80,6 +80,7 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
             logger.info("%s is %s already", folder.run_id, before.state)
             _say_result(folder)
             return EXIT_DONE
+        folder.drop_half_checkpoints()  # before anything is written: on a full disk it makes the room
         if _cancelled_before_start(folder):
             return EXIT_INTERRUPTED
         number = folder.new_attempt() if attempt is None else attempt

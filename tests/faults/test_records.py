@@ -1,17 +1,21 @@
 """Records cut at every byte, or on a full disk: the last good state, or an error that names the file."""
 
-import contextlib
 import errno
+import json
 import os
-import subprocess
+import shutil
 
 import pytest
 
 from scpo.errors import RecordError, RecordWriteError
 from scpo.tracking import JsonLines
 from scpo.tracking.atomic import read_json, write_json
+from sweeps.__main__ import main
+from sweeps.records import attempt as entry
 from sweeps.records import run_folders as store
+from tests.faults import fake_train
 from tests.support import fake_runs as fake
+from tests.support.small_disks import NoMountsError, fill, half_a_checkpoint, read_only, small_disk
 
 
 @pytest.fixture
@@ -89,28 +93,52 @@ def test_a_line_that_does_not_fit_leaves_no_trace_in_the_log(tmp_path, monkeypat
     assert [record["step"] for record in log.records()] == [0, 1]
 
 
-@contextlib.contextmanager
-def small_disk(path, size="8m"):
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("needs root: the test mounts a small disk")
+@pytest.fixture
+def disk(tmp_path):
+    """A small disk of the test's own."""
     try:
-        yield path
-    finally:
-        subprocess.run(["umount", path], check=True)
+        with small_disk(tmp_path / "disk") as path:
+            yield path
+    except NoMountsError as error:
+        pytest.skip(str(error))
 
 
-def test_a_run_on_a_disk_that_fills_up_fails_with_the_reason_and_goes_on_once_there_is_room(tmp_path):
-    with small_disk(tmp_path / "disk") as disk:
-        folder = fake.make_run(disk)
-        filler = disk / "filler"
-        with contextlib.suppress(OSError):
-            filler.write_bytes(b"x" * (16 << 20))
-        code, output = fake.finish(fake.start("fake_train.py", folder.path))
-        assert code != 0
-        assert "No space left on device" in output
-        assert folder.read_config() == store.check(folder)
-        filler.unlink()
-        assert fake.finish(fake.start("fake_train.py", folder.path))[0] == 0
-        assert fake.steps(folder) == [0, 1, 2, 3, 4]
+def test_a_run_on_a_disk_that_fills_up_fails_with_the_reason_and_goes_on_once_there_is_room(disk):
+    folder = fake.make_run(disk)
+    filler = fill(disk)
+    code, output = fake.finish(fake.start("fake_train.py", folder.path))
+    assert code != 0
+    assert "No space left on device" in output
+    assert folder.read_config() == store.check(folder)
+    filler.unlink()
+    assert fake.finish(fake.start("fake_train.py", folder.path))[0] == 0
+    assert fake.steps(folder) == [0, 1, 2, 3, 4]
+
+
+def test_what_a_killed_process_left_of_a_checkpoint_makes_room_on_a_full_disk(disk):
+    folder = fake.make_run(disk, "trainer.checkpoint_every=1")
+    process = fake.start("fake_train.py", folder.path, step_s=0.3)
+    fake.wait_until(lambda: len(folder.complete_checkpoints()) >= 2)
+    process.kill()
+    process.communicate()
+    kept = folder.complete_checkpoints()
+    half_a_checkpoint(folder.checkpoints, 3, 4 << 20)
+    fill(disk)
+    assert shutil.disk_usage(disk).free == 0
+    code, output = fake.finish(fake.start("fake_train.py", folder.path))
+    assert (code, fake.steps(folder)) == (0, [0, 1, 2, 3, 4])
+    assert ".step_00003.tmp was never completed; it is removed" in output
+    assert not list(folder.checkpoints.glob(".step_*"))
+    assert set(kept) <= set(folder.complete_checkpoints())
+
+
+def test_runs_on_a_disk_that_became_read_only_are_shown_and_a_start_says_why_not(disk, capsys):
+    done, waiting = fake.make_run(disk, "seed=0"), fake.make_run(disk, "seed=1")
+    assert fake.finish(fake.start("fake_train.py", done.path))[0] == 0
+    with read_only(disk):
+        assert main(["status", "--json", f"--runs-dir={disk}"]) == 0
+        assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["DONE", "PENDING"]
+        assert main(["verify", f"--runs-dir={disk}"]) == 0
+        with pytest.raises(RecordWriteError, match=r"cannot open the lock .*: Read-only file system"):
+            entry.run(waiting, fake_train.train)
+    assert entry.run(waiting, fake_train.train) == entry.EXIT_DONE

@@ -16,7 +16,7 @@ from scpo.checksums import FileSum, folder_change, folder_sums
 from scpo.errors import RecordError, RecordWriteError
 from scpo.shaping.reference_buffer import FILE as REFERENCES
 from scpo.tracking.atomic import write_json
-from scpo.tracking.folder import CHECKPOINT, CHECKPOINT_MARKER, numbered
+from scpo.tracking.folder import CHECKPOINT, CHECKPOINT_MARKER, SCRATCH, numbered
 from scpo.tracking.records import CheckpointMarker, read_record
 from scpo.whole_file import sync
 
@@ -68,7 +68,7 @@ def save_checkpoint(
     Raises:
         RecordWriteError: The disk is full or not writable; earlier checkpoints are intact.
     """
-    target, scratch = folder / f"step_{step:05d}", folder / f".step_{step:05d}.tmp"
+    target, scratch = folder / f"step_{step:05d}", folder / SCRATCH.format(step)
     with _nothing_left(scratch, target):
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)

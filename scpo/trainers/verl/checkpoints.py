@@ -10,7 +10,7 @@ from pathlib import Path
 from scpo.checksums import FileSum, folder_change, folder_sums
 from scpo.errors import RecordError
 from scpo.tracking import RunFolder
-from scpo.tracking.folder import CHECKPOINT, CHECKPOINT_MARKER, numbered
+from scpo.tracking.folder import CHECKPOINT_MARKER
 from scpo.tracking.records import CheckpointMarker, read_record
 
 logger = logging.getLogger(__name__)
@@ -34,13 +34,8 @@ def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, 
 
 def newest(folder: RunFolder) -> int | None:
     """Step of the newest whole checkpoint; None: there is none. Damaged ones are passed over, half ones removed."""
-    complete = folder.complete_checkpoints()
-    for path in folder.checkpoints.glob("step_*"):
-        step = numbered(path, CHECKPOINT)
-        if step is not None and step not in complete:
-            logger.warning("checkpoint %s was never completed; it is removed", path)
-            shutil.rmtree(path)
-    for step in reversed(complete):
+    folder.drop_half_checkpoints()
+    for step in reversed(folder.complete_checkpoints()):
         damage = _damage(folder, step)
         if damage is None:
             return step

@@ -24,8 +24,9 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.campaign import tiny_sweep
-from tests.faults.campaign.faults import KINDS, NotPossibleHereError, Place
+from tests.faults.campaign.faults import KINDS, Place
 from tests.faults.campaign.readers import Reading, Verdict, read
+from tests.support.small_disks import NoMountsError
 
 SKIPPED = "skipped"
 BAD = (Verdict.LOST, Verdict.SILENT, Verdict.TRACEBACK)
@@ -92,7 +93,7 @@ def _one(
     folder.mkdir()
     try:
         verdict, why = KINDS[kind][1](Place(sweep, truth, folder, chance))
-    except NotPossibleHereError as error:
+    except NoMountsError as error:
         verdict, why = SKIPPED, str(error)
     except Exception:  # noqa: BLE001 (a fault of the campaign itself is shown as one)
         verdict, why = Verdict.TRACEBACK, traceback.format_exc()

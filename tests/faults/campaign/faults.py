@@ -1,11 +1,9 @@
 """The faults: what happens to files, processes, disks and surroundings, drawn from one generator."""
 
 import contextlib
-import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,15 +15,19 @@ from sweeps.records import run_folders as store
 from tests.faults.campaign.readers import Reading, Verdict, judge, read
 from tests.faults.campaign.tiny_sweep import (
     CHECKPOINT_EVERY,
+    STEPS,
     Ended,
     TinySweep,
     start,
     wait,
 )
 from tests.support import damage
+from tests.support.small_disks import fill, half_a_checkpoint, small_disk
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LONGEST_S = 4.0  # of an undisturbed second half of a run, start included
+DISK = "6m"  # room for the sweep, a checkpoint and another half
+HALF_WRITTEN = 0.25  # how often the killed run was writing a checkpoint
 NOT_READ = ("lock", ".lock", "stdout.log")
 
 
@@ -42,10 +44,6 @@ class Place:
 Found = tuple[Verdict, str]
 
 
-class NotPossibleHereError(Exception):
-    """The machine does not let this fault be made."""
-
-
 def damaged_records(place: Place) -> Found:
     """A finished sweep with one damaged file: read by everything."""
     runs = place.sweep.copy(place.sweep.done, place.folder / "runs")
@@ -56,8 +54,7 @@ def damaged_records(place: Place) -> Found:
 
 def damaged_and_resumed(place: Place) -> Found:
     """A killed run with one damaged file, or a damaged cache: started again."""
-    runs = place.sweep.copy(place.sweep.stopped, place.folder / "runs")
-    folder = RunFolder(runs / place.sweep.ids[1])
+    runs, folder, _ = stopped(place, place.folder / "runs")
     if place.chance.random() < 0.2:
         cache = place.sweep.copy(place.sweep.cache, place.folder / "cache")
         config = folder.read_config()
@@ -72,8 +69,7 @@ def damaged_and_resumed(place: Place) -> Found:
 
 def killed(place: Place) -> Found:
     """A run that gets a signal at any moment, or two, and goes on."""
-    runs = place.sweep.copy(place.sweep.stopped, place.folder / "runs")
-    folder = RunFolder(runs / place.sweep.ids[1])
+    runs, folder, planted = stopped(place, place.folder / "runs")
     number = place.chance.choice(SIGNALS)
     process = start(folder)
     time.sleep(place.chance.uniform(0, LONGEST_S))
@@ -82,7 +78,7 @@ def killed(place: Place) -> Found:
             process.send_signal(number)
         time.sleep(place.chance.uniform(0, 0.3))
     first = wait(process)
-    what = f"{signal.Signals(number).name}, exit status {first.code}"
+    what = f"{planted}{signal.Signals(number).name}, exit status {first.code}"
     steps = folder.metrics.read_bytes().count(b"\n") - 1
     kept = (folder.complete_checkpoints() or [-1])[-1]
     if steps - kept > CHECKPOINT_EVERY:
@@ -101,20 +97,36 @@ def must_be_equal(what: str, verdict: Verdict, why: str) -> Found:
 
 def full_disk(place: Place) -> Found:
     """A run on a disk that fills up at any moment; and once more when there is room."""
-    disk = place.folder / "disk"
-    with small_disk(disk):
-        runs = place.sweep.copy(place.sweep.stopped, disk / "runs")
-        folder = RunFolder(runs / place.sweep.ids[1])
+    with small_disk(place.folder / "disk", DISK) as disk:
+        runs, folder, planted = stopped(place, disk / "runs")
         room = place.chance.choice((0, 1, 8, 64, 300, 600)) << 10
-        fill(disk / "filler", room)
+        filler = fill(disk, room)
+        before = half_written(folder)
         first = wait(start(folder))
-        what = f"{room} bytes left, exit status {first.code}"
+        what = f"{planted}{room} bytes left, exit status {first.code}"
         if "Traceback" in first.output:
             return Verdict.TRACEBACK, f"{what}: {first.output[-1500:]}"
-        if list(folder.checkpoints.glob(".step_*.tmp")):
+        if half_written(folder) - before:
             return Verdict.LOST, f"{what}: half a checkpoint is left on the full disk"
-        (disk / "filler").unlink()
+        filler.unlink()
         return must_be_equal(what, *ended_well(place, runs, wait(start(folder))))
+
+
+def stopped(place: Place, runs: Path) -> tuple[Path, RunFolder, str]:
+    """A copy of the sweep whose second run was killed, sometimes while it wrote a checkpoint; and a word about that."""
+    place.sweep.copy(place.sweep.stopped, runs)
+    folder = RunFolder(runs / place.sweep.ids[1])
+    if place.chance.random() >= HALF_WRITTEN:
+        return runs, folder, ""
+    weights = folder.checkpoint(folder.complete_checkpoints()[-1]) / "model.safetensors"
+    size = place.chance.randrange(weights.stat().st_size)
+    scratch = half_a_checkpoint(folder.checkpoints, STEPS, size)
+    return runs, folder, f"{size} bytes are there of {scratch.name}; "
+
+
+def half_written(folder: RunFolder) -> set[tuple[str, int]]:
+    """Checkpoints that a process was writing: their names, and which folders they are, for a name may come again."""
+    return {(path.name, path.stat().st_ino) for path in folder.checkpoints.glob(".step_*.tmp")}
 
 
 def odd_surroundings(place: Place) -> Found:
@@ -122,12 +134,11 @@ def odd_surroundings(place: Place) -> Found:
     name = place.chance.choice(sorted(ODD))
     top = place.folder / ODD[name].folder
     top.mkdir(parents=True, exist_ok=True)
-    runs = place.sweep.copy(place.sweep.stopped, top / "runs")
-    folder = RunFolder(runs / place.sweep.ids[1])
-    ODD[name].prepare(folder)
+    runs, folder, planted = stopped(place, top / "runs")
     odd = ODD[name]
+    odd.prepare(folder)
     ended = wait(start(folder, variables=dict(odd.variables), encoding=odd.encoding, umask=odd.umask))
-    return must_be_equal(name, *ended_well(place, runs, ended))
+    return must_be_equal(f"{planted}{name}", *ended_well(place, runs, ended))
 
 
 def _nothing(_folder: RunFolder) -> None: ...
@@ -190,6 +201,8 @@ def _ended_done(place: Place, runs: Path) -> Found:
     run_id = place.sweep.ids[1]
     if place.sweep.outcome(runs, run_id) != place.sweep.outcome(place.sweep.done, run_id):
         return Verdict.SILENT, "it ends DONE with other numbers"
+    if left := half_written(RunFolder(runs / run_id)):
+        return Verdict.LOST, f"it ends DONE, and half a checkpoint stays there: {left}"
     seen = read(runs)
     verdict, why = judge(seen, _same_times(place.truth, seen, run_id))
     return (Verdict.EQUAL, why) if verdict is Verdict.NAMED else (verdict, why)
@@ -247,26 +260,6 @@ def damage_one(chance: random.Random, paths: list[Path]) -> str:
     else:
         path.unlink()
     return f"{how} at {place} of {size} in {path}"
-
-
-@contextlib.contextmanager
-def small_disk(path: Path, size: str = "6m"):
-    """A disk of its own, which may be filled."""
-    path.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        raise NotPossibleHereError("needs root: a small disk is mounted")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
-
-
-def fill(path: Path, room: int) -> None:
-    """Leave only so much room on the disk."""
-    free = shutil.disk_usage(path.parent).free
-    with contextlib.suppress(OSError):
-        path.write_bytes(b"x" * max(0, free - room))
 
 
 KINDS: dict[str, tuple[int, Callable[[Place], Found]]] = {

@@ -14,6 +14,7 @@ from sweeps.records import run_folders as store
 from sweeps.records.stop_signals import STOP_SIGNALS
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
+from tests.support.small_disks import half_a_checkpoint
 
 
 @pytest.fixture
@@ -74,6 +75,21 @@ def test_a_signal_stops_at_the_next_step_boundary(folder, number):
     status = folder.read_status()
     assert (status.state, status.reason, status.step) == (State.INTERRUPTED, "asked to stop after step 1", 1)
     assert signal.getsignal(number) is before
+
+
+def test_half_written_checkpoints_go_even_if_the_run_is_refused_and_copies_stay(folder, caplog):
+    half_a_checkpoint(folder.checkpoints, 3, 100)
+    for step, name in {1: "step_00001", 2: "step_00002", 4: "step_00004.bak"}.items():
+        (folder.checkpoints / name).mkdir()
+        (folder.checkpoints / name / "weights").touch()
+        if step == 1:
+            folder.mark_complete(1, {}, {})
+    entry.run(folder, fake_train.train)  # is refused: there is no telling which code it began under
+    assert [path.name for path in sorted(folder.checkpoints.iterdir())] == ["step_00001", "step_00004.bak"]
+    assert [record.message.partition(" was ")[0].rpartition("/")[2] for record in caplog.records][:2] == [
+        ".step_00003.tmp",
+        "step_00002",
+    ]
 
 
 def test_a_second_signal_stops_at_once(folder):

@@ -1,4 +1,5 @@
 import json
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from scpo.policies.critic import Targets, make_critic, update_critic, values
 from scpo.shaping.reference_buffer import ReferenceBuffer
 from scpo.tracking.folder import CHECKPOINT_MARKER as MARKER
 from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
+from tests.support.small_disks import NoMountsError, fill, small_disk
 from tests.support.tiny import tiny_policy
 from tests.unit.trainers.local.test_update import trainer_config
 
@@ -151,3 +153,23 @@ def test_a_checkpoint_without_references_is_refused_by_a_method_that_remembers(t
     policy, optimizer = trained()
     with pytest.raises(RecordError, match="step_00005 does not fit"):
         load_checkpoint(save(tmp_path, 5, policy, optimizer), policy, optimizer, buffer=ReferenceBuffer(None))
+
+
+def test_on_a_full_disk_nothing_is_left_of_a_checkpoint_and_the_one_before_is_intact(tmp_path):
+    policy, optimizer = trained()
+    try:
+        with small_disk(tmp_path / "disk", "2m") as disk:
+            size = shutil.disk_usage(disk)
+            whole = save(disk, 1, policy, optimizer)
+            needed = size.free - shutil.disk_usage(disk).free
+            for share in (0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98):  # of what it needs: every part is the one that is refused
+                filler = fill(disk, int(share * needed))
+                with pytest.raises(RecordWriteError, match=r"step_00002 could not be written .* are intact: free some"):
+                    save(disk, 2, policy, optimizer)
+                assert [path.name for path in disk.iterdir() if path != filler] == [whole.folder.name]
+                filler.unlink()
+            assert whole.damage() is None
+            save(disk, 2, policy, optimizer)
+            assert [one.step for one in complete_checkpoints(disk)] == [1, 2]
+    except NoMountsError as error:
+        pytest.skip(str(error))
