@@ -29,6 +29,7 @@ class Transcript:
         sightings: What was seen in which receptacle, and when.
         origins: Receptacle that each object was first taken from.
         places: Receptacle that each object was put into last; none of the one in hand.
+        moved: Things that lie elsewhere than where they were taken from, or were treated; those in hand aside.
     """
 
     opening: str
@@ -41,6 +42,7 @@ class Transcript:
     sightings: Sightings = field(default_factory=Sightings)
     origins: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
+    moved: str = ""
 
     def __post_init__(self) -> None:
         self.observation = self.opening
@@ -63,7 +65,7 @@ class Transcript:
         All that GraphGPO's code (arXiv 2605.26684) keys an ALFWorld state by, read off what the agent saw and did.
         """
         return (
-            f"{self.observation} | at: {self.location} | holding: {self._treated(self.held)} | moved: {self._moved()}"
+            f"{self.observation} | at: {self.location} | holding: {self._treated(self.held)} | moved: {self.moved}"
             f" | {_sorted_commands(self.admissible)}"
         )
 
@@ -71,7 +73,6 @@ class Transcript:
         return " ".join([thing, *sorted(self.treatments.get(thing, ()))])
 
     def _moved(self) -> str:
-        """Things that lie elsewhere than where they were taken from, or were treated; those in hand stand before."""
         placed = sorted(self.places.items())
         moved = (
             (thing, place) for thing, place in placed if place != self.origins[thing] or self.treatments.get(thing)
@@ -94,14 +95,17 @@ class Transcript:
             self.held, _, place = rest.partition(" from ")
             self.origins.setdefault(self.held, place)
             self.places.pop(self.held, None)
+            self.moved = self._moved()
         elif verb == "move":
             self.held = ""
             thing, _, place = rest.partition(" to ")
             self.places[thing] = place
+            self.moved = self._moved()
         elif verb in _TREATED:
             done = _TREATED[verb]
             states = self.treatments.setdefault(rest.split(" with ")[0], [])
             states[:] = [state for state in states if state not in (done, _UNDONE.get(done))] + [done]
+            self.moved = self._moved()
 
 
 @functools.lru_cache(maxsize=16384)

@@ -38,6 +38,7 @@ from scpo.streams import AGAIN, CRITIC, PROBE, ROLLOUT, SHUFFLE
 from scpo.tracking import Tracker
 from scpo.trainers.local.checkpoint import load_checkpoint, newest_usable, save_checkpoint
 from scpo.trainers.local.estimates import Estimate, estimate
+from scpo.trainers.local.garbage import collected_at_checkpoints
 from scpo.trainers.local.measurements import measure
 from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.update import UpdateBatch, update
@@ -84,7 +85,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     torch.set_num_threads(config.machine.threads)
     session = _open(config, should_stop)
     folder.pin_panels(panel_records(session.environment, config))
-    with Tracker(folder, config) as tracker:
+    with Tracker(folder, config) as tracker, collected_at_checkpoints() as collect:
         done = _resume(session, tracker)
         if done is None:
             metrics, timing = _measure(session)
@@ -101,6 +102,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0 or step == config.trainer.steps:
                 _save(session, tracker, step)
+                collect()
             if stop:
                 return
 
