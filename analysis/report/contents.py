@@ -12,6 +12,8 @@ from typing import Any
 from analysis.build import Output, Report
 from analysis.families import NOTES, PANELS, panel_order, success_metric
 from analysis.looks import Look, look, looks
+from analysis.report.configurations import configurations
+from analysis.report.episodes import sample_episodes
 from analysis.report.groups import GroupSample, most_telling, sample_groups
 from analysis.rows import Row, Section
 from analysis.seed_statistics import Series
@@ -45,7 +47,8 @@ SHAPER_SETTINGS = (
 
 def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, Any]:
     """Everything that the page's script reads; see the script's files for how each part is shown."""
-    sample = sample_groups(data, group_bytes)
+    sample, episodes = sample_groups(data, group_bytes), sample_episodes(data)
+    problems = (*built.problems, *sample.problems, *episodes.problems)
     points, curves = _curves(data)
     return {
         "notes": [NOTES[scale] for scale in sorted(set(data.runs["scale"])) if NOTES[scale]],
@@ -56,10 +59,12 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
         "tables": [_table(output, output.made) for output in built.outputs if isinstance(output.made, Table)],
         "figures": [_figure(output) for output in built.outputs if not isinstance(output.made, Table)],
         "missing": [{"name": one.name, "reason": one.reason, "remedy": one.remedy} for one in built.failures],
-        "problems": [{"path": one.path, "reason": one.reason} for one in (*built.problems, *sample.problems)],
+        "problems": [{"path": one.path, "reason": one.reason} for one in problems],
         "unfinished": list(built.unfinished),
         "groups": _groups(data, sample),
         "telling": most_telling(sample),
+        "episodes": episodes.content(),
+        "configurations": configurations(data),
         "health": list(health_of(data)),
     }
 

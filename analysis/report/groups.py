@@ -32,7 +32,7 @@ def sample_groups(data: Collected, limit: int) -> GroupSample:
     files = {run: data.diagnostics(run, PATTERN) for run in data.runs["id"]}
     steps: dict[str, list[dict[str, Any]]] = {}
     problems, used = [], 0
-    for run, path in _taking_turns(files):
+    for run, path in taking_turns(files):
         try:
             record = read_groups(path)
         except RecordError as error:
@@ -69,7 +69,8 @@ def _groups_of(sample: GroupSample) -> Iterator[tuple[str, dict[str, Any], dict[
             yield from ((run, record, group) for group in record["groups"])
 
 
-def _taking_turns(files: Mapping[str, Sequence[Path]]) -> Iterator[tuple[str, Path]]:
+def taking_turns(files: Mapping[str, Sequence[Path]]) -> Iterator[tuple[str, Path]]:
+    """Every run's first file, every run's last, then what lies between, with runs from end to end in turn."""
     runs = [list(files)[k] for k in _ends_and_middles(len(files))]
     turns = [[(run, files[run][k]) for k in _ends_and_middles(len(files[run]))] for run in runs]
     for turn in zip_longest(*turns):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 STATIC = Path(__file__).parent / "static"
-SCRIPTS = ("elements.js", "scales.js", "runs.js", "curves.js", "outputs.js", "overview.js", "credit.js", "columns.js",
-           "heatmap.js", "details.js", "inspector.js", "main.js")  # fmt: skip
+SCRIPTS = ("elements.js", "scales.js", "runs.js", "curves.js", "compare.js", "episodes.js", "outputs.js",
+           "overview.js", "credit.js", "columns.js", "heatmap.js", "details.js", "inspector.js", "main.js")  # fmt: skip
 
 
 def page(contents: dict[str, Any]) -> str:

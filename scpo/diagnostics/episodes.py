@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +48,15 @@ def episode_metrics(trajectories: Sequence[Trajectory], *, by_family: bool) -> d
         metrics["errored"] = float(sum(trajectory.restarts > 0 for trajectory in trajectories))
         metrics |= {f"{family}/success_rate": float(np.mean(won)) for family, won in sorted(families.items())}
     return metrics
+
+
+def validation_metrics(panels: Mapping[str, Sequence[Trajectory]]) -> dict[str, float]:
+    """``val/<panel>/...`` of every panel, success by family too."""
+    return {
+        f"val/{panel}/{name}": value
+        for panel, trajectories in panels.items()
+        for name, value in episode_metrics(trajectories, by_family=True).items()
+    }
 
 
 def repeat_metrics(tasks: Sequence[str], won: Sequence[bool]) -> dict[str, float]:

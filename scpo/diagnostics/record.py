@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from scpo.diagnostics.rollout_file import save_rollouts
 from scpo.diagnostics.sampled_groups import save_groups
 from scpo.diagnostics.step_credit import step_credited
 from scpo.diagnostics.step_texts import save_step_texts
+from scpo.diagnostics.validation_episodes import played, save_validation
 from scpo.envs.base import Environment, PlanningEnvironment
 from scpo.errors import ScorerUnavailable
 from scpo.streams import PRECISION
@@ -80,6 +81,11 @@ class Diagnostics:
             steps=trainer.precision_steps,
             rng=np.random.default_rng((self.config.seed, step, PRECISION)),
         )
+
+    def record_validation(self, step: int, panels: Mapping[str, Sequence[Trajectory]]) -> None:
+        """Keep what came of every episode of a validation, by panel, and transcripts of a few."""
+        episodes = {panel: [played(one) for one in trajectories] for panel, trajectories in panels.items()}
+        save_validation(self.folder, step, episodes)
 
     def probe_due(self, step: int) -> bool:
         """Whether the probe's game is to be played at this step: every ``trainer.probe_every``, and at the last."""

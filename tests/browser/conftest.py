@@ -10,6 +10,7 @@ from analysis.__main__ import main
 from tests.browser.reports import Reports
 from tests.support.group_samples import BATCH_WITH_MARKUP, write_groups
 from tests.support.run_records import write_ablation, write_run
+from tests.support.validation_records import write_validations
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -41,6 +42,9 @@ def reports(tmp_path_factory):
     ids = write_ablation(folder / "runs", seeds=(0, 1), steps=20, every=5, probes=(0, 20))
     write_groups(folder / "runs" / ids["scpo"][0], 1, 5, 10)
     write_groups(folder / "runs" / ids["scpo"][1], 1, batch=BATCH_WITH_MARKUP)
+    for seed, run in enumerate(ids["scpo"]):
+        write_validations(folder / "runs" / run, seed, 0, 10, 20)
+    write_validations(folder / "runs" / ids["no_monotonicity"][1], 0, 0, 20)
     write_run(folder / "bare", steps=4, state="RUNNING")
     made = {}
     for name, runs, room in (("full", "runs", "6"), ("cramped", "runs", "0.01"), ("bare", "bare", "6")):

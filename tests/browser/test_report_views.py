@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-VIEWS = ("overview", "inspector", "runs", "curves", "tables", "figures")
+VIEWS = ("overview", "inspector", "runs", "curves", "compare", "episodes", "tables", "figures")
 SIZES = {"laptop": (1366, 768), "phone": (390, 844)}
 
 

@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 
+from scpo.diagnostics.validation_episodes import PATTERN, read_validation
 from scpo.tracking.atomic import read_json, write_json
 from tests.e2e.local_run import finish, finish_from_cold, only_run, start
 
@@ -56,12 +57,32 @@ def sampled_groups(folder):
     return {path.name: path.read_bytes() for path in sorted((folder / "diagnostics").glob("groups_*"))}
 
 
+def validations(folder):
+    return {path.name: path.read_bytes() for path in sorted((folder / "diagnostics").glob(PATTERN))}
+
+
+def test_the_episodes_of_every_validation_say_what_its_metrics_say(finished):
+    assert list(validations(finished)) == [f"validation_step_{step:05d}.json.gz" for step in (0, 3, 6)]
+    lines = {line["step"]: line for line in metrics(finished)}
+    for path in (finished / "diagnostics").glob(PATTERN):
+        record = read_validation(path)
+        assert record["panels"].keys() == {"train_games", "valid_seen", "valid_unseen"}
+        for name, panel in record["panels"].items():
+            line = lines[record["step"]]
+            assert np.mean(panel["won"]) == line[f"val/{name}/success_rate"]
+            assert np.mean(panel["length"]) == line[f"val/{name}/episode_length"]
+            for told in panel["transcripts"]:
+                assert len(told["turns"]) == panel["length"][told["episode"]]
+                assert "Your task is to" in told["start"]
+
+
 def test_a_run_killed_and_resumed_ends_with_the_same_bytes(finished, cache, tmp_path):
     for _ in range(2):
         kill_after_some_steps(tmp_path, cache)
     folder = finish(tmp_path, cache)
     assert (folder / "metrics.jsonl").read_bytes() == (finished / "metrics.jsonl").read_bytes()
     assert sampled_groups(folder) == sampled_groups(finished)
+    assert validations(folder) == validations(finished)
     assert json.loads((folder / "status.json").read_text())["attempt"] == 3
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
+from scpo.diagnostics.validation_episodes import read_validation
 from scpo.trainers.verl.readiness import is_vllm_for_cpu
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")
@@ -193,6 +194,17 @@ def test_every_panel_is_validated_and_the_probe_is_kept(stopped_and_resumed):
     for step in (0, STEPS):
         with np.load(folder / "diagnostics" / f"probe_step_{step:05d}.npz", allow_pickle=False) as probe:
             assert int(probe["step"]) == step
+
+
+def test_the_episodes_of_every_validation_say_what_its_metrics_say(stopped_and_resumed):
+    folder, *_ = stopped_and_resumed
+    logged = {line["step"]: line for line in lines(folder)}
+    for step in (0, STEPS):
+        panels = read_validation(folder / "diagnostics" / f"validation_step_{step:05d}.json.gz")["panels"]
+        assert panels.keys() == {"train_games", "valid_seen", "valid_unseen"}
+        for name, panel in panels.items():
+            assert np.mean(panel["won"]) == pytest.approx(logged[step][f"val/{name}/success_rate"])
+            assert all(len(one["turns"]) == panel["length"][one["episode"]] for one in panel["transcripts"])
 
 
 def test_verls_configuration_is_written_down_with_sources_and_a_command(stopped_and_resumed):

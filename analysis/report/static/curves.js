@@ -62,11 +62,7 @@ class CurvesView {
       this.update(this.state);
     };
     const box = element('input', { type: 'checkbox', checked: !this.hidden.has(row.name), change });
-    const { colour, paint, dash } = row.style;
-    const look = { stroke: colour, style: { stroke: paint }, 'stroke-width': 2.5, 'stroke-dasharray': dash };
-    const line = drawn('line', { x1: 0, x2: 30, y1: 5, y2: 5, ...look });
-    const sample = drawn('svg', { width: 30, height: 10, 'aria-hidden': 'true' }, line);
-    const label = element('label', {}, box, sample, `${row.name} (${row.runs.length})`);
+    const label = element('label', {}, box, lineSample(row.style), `${row.name} (${row.runs.length})`);
     const only = { type: 'button', class: 'only', title: `only ${row.name}`, click: () => this.tick([row.name]) };
     return element('span', { class: 'entry' }, label, element('button', only, 'only'));
   }
@@ -205,4 +201,10 @@ function curve(row, x, y) {
     row.runs.map((run) => line(run.points, { 'stroke-width': 0.8, opacity: 0.55 })),
     line(edge(0), { 'stroke-width': 2.5 }),
   );
+}
+
+function lineSample({ colour, paint, dash }) {
+  const look = { stroke: colour, style: { stroke: paint }, 'stroke-width': 2.5, 'stroke-dasharray': dash };
+  const line = drawn('line', { x1: 0, x2: 30, y1: 5, y2: 5, ...look });
+  return drawn('svg', { width: 30, height: 10, 'aria-hidden': 'true' }, line);
 }

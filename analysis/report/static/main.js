@@ -26,6 +26,8 @@ const views = {
   inspector: new Inspector(data, go),
   runs: new RunsView(data, go),
   curves: new CurvesView(data, go),
+  compare: new CompareView(data, go),
+  episodes: new EpisodesView(data, go),
   tables: tablesView(data),
   figures: figuresView(data),
 };

@@ -1,19 +1,20 @@
 """What is kept of each episode of an evaluation.
 
 A line in ``episodes/<panel>.jsonl``, so that a resumed run does not play it again, and a transcript in
-``transcripts/<panel>/<episode>.jsonl``.
+``transcripts/<panel>/<episode>.jsonl``; at the end the record of a validation, which other runs keep too.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from scpo.diagnostics.episodes import repeat_metrics
+from scpo.diagnostics.validation_episodes import Played, Turn, told
 from scpo.errors import RecordError
 from scpo.rollout import Slot
 from scpo.tracking import JsonLines, RunFolder
@@ -62,9 +63,32 @@ class EpisodeLog:
         write_bytes(self._transcripts / f"{number:05d}.jsonl", b"".join(map(to_line, transcript)))
         self._lines.append({"step": number, **asdict(record)})
 
+    def played(self, records: Mapping[int, EpisodeRecord]) -> list[Played]:
+        """The episodes by number, as a validation is recorded; those that are told, with their last attempt's steps."""
+        numbers = sorted(records)
+        episodes = [_played(records[number]) for number in numbers]
+        for place in told(episodes):
+            start, turns = _steps(records[numbers[place]], self._transcript(numbers[place]))
+            episodes[place] = replace(episodes[place], start=start, turns=turns)
+        return episodes
+
+    def _transcript(self, number: int) -> list[dict[str, Any]]:
+        return list(JsonLines(self._transcripts / f"{number:05d}.jsonl").records())
+
     def close(self) -> None:
         """Close the file."""
         self._lines.close()
+
+
+def _played(record: EpisodeRecord) -> Played:
+    return Played(record.task, record.family, record.repeat, won=record.won, length=record.length, score=record.score)
+
+
+def _steps(record: EpisodeRecord, transcript: Sequence[Mapping[str, Any]]) -> tuple[str, list[Turn]]:
+    """What the last attempt was shown first, and its steps; one that the environment broke had begun again."""
+    acts = [line for line in transcript if line["kind"] == "act" and line["attempt"] == record.attempts]
+    acts = acts[len(acts) - record.length :]
+    return acts[0]["prompt"], [Turn(line["action"], line["observation"], line["valid"]) for line in acts]
 
 
 def _checked(line: dict[str, Any], slots: Sequence[Slot], log: JsonLines) -> EpisodeRecord:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from scpo.agents import make_agent
 from scpo.agents.base import Agent, ReflectingAgent
 from scpo.diagnostics.episodes import panel_records
+from scpo.diagnostics.validation_episodes import Played, save_validation
 from scpo.envs import make_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
@@ -71,21 +72,25 @@ def _measure(session: Session) -> dict[str, float] | None:
     """Every validation panel, in the order of their names; None: asked to stop."""
     metrics: dict[str, float] = {}
     played: list[EpisodeRecord] = []
+    panels: dict[str, list[Played]] = {}
     for panel in sorted(session.config.env.validation_panels):
-        records = _play_panel(session, panel)
-        if records is None:
+        log = EpisodeLog(session.folder, panel)
+        by_number = _play_panel(session, panel, log)
+        if by_number is None:
             return None
+        records = [by_number[number] for number in sorted(by_number)]
         values = panel_metrics(records, reflecting=isinstance(session.agent, ReflectingAgent))
         metrics |= {f"val/{panel}/{name}": value for name, value in values.items()}
         played += records
+        panels[panel] = log.played(by_number)
+    save_validation(session.folder, session.config.trainer.steps, panels)
     return metrics | usage_metrics(played, billed=session.config.model.kind == "api")
 
 
-def _play_panel(session: Session, panel: str) -> list[EpisodeRecord] | None:
-    """The panel's episodes in order, those of earlier attempts of the run included; None: asked to stop."""
+def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, EpisodeRecord] | None:
+    """The panel's episodes by number, those of earlier attempts of the run included; None: asked to stop."""
     repeats = session.config.env.validation_panels[panel].repeats
     slots = group_slots(session.environment.panel(panel).tasks, repeats)
-    log = EpisodeLog(session.folder, panel)
     records = log.read(slots)
     if records:
         logger.info("%s: %d of %d episodes are finished already", panel, len(records), len(slots))
@@ -98,7 +103,7 @@ def _play_panel(session: Session, panel: str) -> list[EpisodeRecord] | None:
                 _report(panel, list(records.values()), len(slots))
     finally:
         log.close()
-    return [records[number] for number in sorted(records)] if len(records) == len(slots) else None
+    return records if len(records) == len(slots) else None
 
 
 def _play(session: Session, slots: Mapping[int, Slot]) -> Iterator[tuple[int, Play]]:

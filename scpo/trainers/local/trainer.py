@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.diagnostics.episodes import episode_metrics, panel_records
+from scpo.diagnostics.episodes import episode_metrics, panel_records, validation_metrics
 from scpo.diagnostics.record import Diagnostics
 from scpo.envs import make_environment
 from scpo.envs.base import Environment, Task
@@ -42,7 +42,7 @@ from scpo.trainers.local.garbage import collected_at_checkpoints
 from scpo.trainers.local.measurements import measure
 from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.update import UpdateBatch, update
-from scpo.trainers.local.validation import validate
+from scpo.trainers.local.validation import play_panels
 from scpo.trainers.tasks import training_tasks
 
 if TYPE_CHECKING:
@@ -88,14 +88,14 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     with Tracker(folder, config) as tracker, collected_at_checkpoints() as collect:
         done = _resume(session, tracker)
         if done is None:
-            metrics, timing = _measure(session)
+            metrics, timing = _measure(session, 0, folder)
             _probe(session, 0, folder)
             tracker.log(0, metrics, timing)
             done = 0
         for step in range(done + 1, config.trainer.steps + 1):
             metrics, timing = _training_step(session, step, tracker)
             if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
-                validation, seconds = _measure(session)
+                validation, seconds = _measure(session, step, folder)
                 metrics, timing = metrics | validation, timing | seconds
             _probe(session, step, folder)
             tracker.log(step, metrics, timing)
@@ -158,22 +158,13 @@ def _save(session: Session, tracker: Tracker, step: int) -> None:
     )
 
 
-def _measure(session: Session) -> tuple[dict[str, float], dict[str, float]]:
-    """Every validation panel, in the order of their names."""
-    config, clock = session.config, Clock()
-    metrics: dict[str, float] = {}
+def _measure(session: Session, step: int, folder: RunFolder) -> tuple[dict[str, float], dict[str, float]]:
+    """Every validation panel, in the order of their names; what came of each episode is kept."""
+    clock = Clock()
     with clock("validation"):
-        for panel in sorted(config.env.validation_panels):
-            logger.info("validation: panel %s", panel)
-            metrics |= validate(
-                session.environment,
-                session.policy,
-                panel,
-                config.trainer.validation,
-                repeats=config.env.validation_panels[panel].repeats,
-                retries=config.env.failure_retries,
-            )
-    return metrics, dict(clock.seconds)
+        panels = play_panels(session.environment, session.policy, session.config)
+        _diagnostics(session, folder).record_validation(step, panels)
+    return validation_metrics(panels), dict(clock.seconds)
 
 
 def _training_step(session: Session, step: int, tracker: Tracker) -> tuple[dict[str, float], dict[str, float]]:

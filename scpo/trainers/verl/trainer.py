@@ -18,6 +18,7 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
+from scpo.diagnostics.episodes import validation_metrics
 from scpo.diagnostics.record import Diagnostics
 from scpo.rollout import step_batch
 from scpo.schema import required
@@ -37,7 +38,6 @@ from scpo.trainers.verl.verl_metrics import (
     of_panel,
     rollout_metrics,
     split_metrics,
-    validation_metrics,
 )
 from scpo.trainers.verl.verl_rows import Rows, read_rows
 from scpo.trainers.verl.verl_settings import MODE
@@ -173,7 +173,9 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _validate(self) -> dict[str, float]:
         rows = self._play_validation()
         run = self.place.config
-        self._validation = validation_metrics(rows, list(run.env.validation_panels))
+        panels = {name: of_panel(rows, name).trajectories for name in sorted(run.env.validation_panels)}
+        self._validation = validation_metrics(panels)
+        self._diagnostics.record_validation(self.global_steps, panels)
         if self._diagnostics.probe_due(self.global_steps):
             probed = of_panel(rows, PROBE).trajectories
             batch = step_batch(probed, success_threshold=run.env.success_threshold)

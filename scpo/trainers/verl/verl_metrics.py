@@ -35,16 +35,6 @@ def rollout_metrics(rows: Rows, trajectories: Sequence[Trajectory]) -> dict[str,
     }
 
 
-def validation_metrics(rows: Rows, panels: Sequence[str]) -> dict[str, float]:
-    """``val/<panel>/*``, success by family too, by the names of the local trainer."""
-    metrics: dict[str, float] = {}
-    for panel in sorted(panels):
-        episodes = of_panel(rows, panel).trajectories
-        values = episode_metrics(episodes, by_family=True)
-        metrics |= {f"val/{panel}/{name}": value for name, value in values.items()}
-    return metrics
-
-
 def of_panel(rows: Rows, panel: str) -> Rows:
     """The rows of one panel."""
     chosen = [row for row, step in enumerate(rows.steps) if step.panel == panel]

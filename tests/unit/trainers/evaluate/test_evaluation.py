@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from scpo.diagnostics.validation_episodes import PATTERN, read_validation
 from scpo.errors import RecordError
 from scpo.trainers import train
 from sweeps.compose.configuration import compose_run
@@ -71,6 +72,14 @@ def test_an_evaluation_ends_done_with_metrics_tokens_cost_and_a_transcript_for_e
     assert [len(one) for one in told] == [2] * EPISODES
     assert {line["response"] for one in told for line in one} == {ACTION}
     assert sorted(line["prompt"] for one in told for line in one) == sorted(server.prompts)
+    (path,) = folder.diagnostics.glob(PATTERN)
+    panels = read_validation(path)["panels"]
+    assert panels["train_games"]["repeat"] == [0, 1, 0, 1]
+    assert panels["valid_seen"]["won"] == [False, False]
+    assert [one["episode"] for one in panels["train_games"]["transcripts"]] == [0, 2]
+    first = panels["train_games"]["transcripts"][0]
+    assert any(prompt.startswith(first["start"][:1000]) for prompt in server.prompts)
+    assert [[turn[0], turn[2]] for turn in first["turns"]] == [[line["action"], line["valid"]] for line in told[0]]
 
 
 def test_repeats_of_a_game_have_seeds_of_their_own_and_a_second_run_the_same(start):

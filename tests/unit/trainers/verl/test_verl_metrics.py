@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scpo.diagnostics.episodes import episode_metrics
+from scpo.diagnostics.episodes import episode_metrics, validation_metrics
 from scpo.tracking import RunFolder
 from scpo.trainers.verl.checkpoints import mark_complete, newest, verl_folder
 from scpo.trainers.verl.verl_metrics import (
@@ -10,7 +10,6 @@ from scpo.trainers.verl.verl_metrics import (
     of_panel,
     rollout_metrics,
     split_metrics,
-    validation_metrics,
 )
 from scpo.trainers.verl.verl_rows import read_rows
 from tests.support.damage import flip_a_bit
@@ -53,8 +52,9 @@ def test_validation_tells_panels_and_families_apart_by_the_names_of_the_local_tr
     fields, flags = read(panel="valid_seen")
     more, more_flags = read(panel="probe")
     rows = read_rows(fields + more, flags + more_flags, episodes=8)
-    metrics = validation_metrics(rows, ["valid_seen"])
-    expected = episode_metrics(of_panel(rows, "valid_seen").trajectories, by_family=True)
+    played = of_panel(rows, "valid_seen").trajectories
+    metrics = validation_metrics({"valid_seen": played})
+    expected = episode_metrics(played, by_family=True)
     assert metrics == {f"val/valid_seen/{name}": value for name, value in expected.items()}
     assert metrics["val/valid_seen/episodes"] == 4.0
     assert metrics["val/valid_seen/task/success_rate"] == 0.5

@@ -1,0 +1,109 @@
+// Two runs beside each other: what differs in their configurations, their last numbers, games and curves.
+
+class CompareView {
+  title = 'Compare';
+
+  constructor(data, go) {
+    this.data = data;
+    this.runs = new Map(data.runs.map((run) => [run.id, run]));
+    this.metrics = [...new Set(Object.values(data.curves.runs).flatMap(Object.keys))].sort();
+    this.selects = ['a', 'b'].map((name) => this.select(name, data.runs.map((run) => [run.id, runName(run)]), go));
+    this.metric = this.select('metric', this.metrics.map((name) => [name, name]), go);
+    this.turn = element('button', { type: 'button', click: () => go({ a: this.selects[1].value, b: this.selects[0].value }) }, 'swap');
+    const controls = [labelled('Run A', this.selects[0]), labelled('Run B', this.selects[1]), this.turn];
+    this.bar = element('div', { class: 'bar' }, controls, labelled('Metric', this.metric));
+    this.differences = element('section', { class: 'panel differences' });
+    this.legend = element('div', { class: 'legend' });
+    this.chart = new Chart();
+    const curves = element('section', {}, this.legend, this.chart.node);
+    const few = element('p', {}, 'There are no two runs here to compare.');
+    const parts = data.runs.length > 1 ? [this.bar, element('div', { class: 'twofold' }, this.differences, curves)] : few;
+    this.node = element('section', { class: 'compare' }, parts);
+  }
+
+  select(name, choices, go) {
+    const select = element('select', { name, change: () => go({ [name]: select.value }) });
+    choose(select, choices, choices[0]?.[0]);
+    return select;
+  }
+
+  update(state) {
+    if (this.data.runs.length < 2) return;
+    const a = this.runs.get(state.a) || this.data.runs[0];
+    const b = this.runs.get(state.b) || counterpart(this.data.runs, a);
+    [this.selects[0].value, this.selects[1].value] = [a.id, b.id];
+    const shared = (name) => [a, b].some((run) => name in (this.data.curves.runs[run.id] || {}));
+    const first = ['val/valid_seen/success_rate', 'train/success_rate'].find(shared) || this.metrics[0];
+    this.metric.value = this.metrics.includes(state.metric) ? state.metric : first;
+    const rows = [a, b].map((run, k) => pairedCurve(this.data, run, this.metric.value, k, a.look));
+    refill(this.legend, rows.map((row) => element('span', { class: 'entry' }, lineSample(row.style), row.name)));
+    this.chart.show(rows.filter((row) => row.runs.length), this.metric.value);
+    refill(this.differences, configurationDifferences(this.data, a, b), lastNumbers(this.data, a, b), gamesApart(this.data, a, b));
+  }
+}
+
+function runName(run) {
+  return `${run.label}, seed ${run.seed}: ${run.id}`;
+}
+
+// The same seed of another row, else any other run.
+function counterpart(runs, a) {
+  const others = runs.filter((run) => run !== a);
+  return others.find((run) => run.label !== a.label && run.seed === a.seed && run.env === a.env) || others[0];
+}
+
+function pairedCurve(data, run, metric, k, lookOfA) {
+  const [place, values] = data.curves.runs[run.id]?.[metric] || [];
+  const points = values ? data.curves.steps[place].map((step, at) => [step, values[at]]) : [];
+  const own = lineStyle(run.look);
+  // Two runs of one method look alike: the second has the page's ink, dashed.
+  const style = k && run.look.colour === lookOfA.colour ? { colour: own.colour, paint: 'var(--ink)', dash: '5 3' } : own;
+  const runs = points.length ? [{ points }] : [];
+  return { name: `${'AB'[k]}: ${run.label}, seed ${run.seed}`, style, runs, mean: runs.length ? meanCurve(runs) : [] };
+}
+
+function configurationDifferences(data, a, b) {
+  const { keys, values, runs } = data.configurations;
+  const of = (run, k) => values[k][runs[run.id][k]];
+  const lines = keys
+    .map((key, k) => [key, of(a, k), of(b, k)])
+    .filter(([, one, other]) => one !== other)
+    .map(([key, ...both]) => [key, ...both.map((value) => value ?? '–')]);
+  if (!lines.length) return [element('h3', {}, 'Configuration'), element('p', {}, 'Nothing differs.')];
+  const table = simpleTable(['setting', 'A', 'B'], lines, { class: 'settings', words: 3 });
+  const count = lines.length === 1 ? '1 difference' : `${lines.length} differences`;
+  return [element('h3', {}, `Configuration: ${count}`), element('div', { class: 'wide', tabindex: '0' }, table)];
+}
+
+function lastNumbers(data, a, b) {
+  const lines = data.columns
+    .map(({ title, metric }) => [title, metric, a.values[metric], b.values[metric]])
+    .filter(([, , one, other]) => one !== undefined || other !== undefined)
+    .map(([title, metric, one, other]) => [
+      title,
+      metricText(metric, one),
+      metricText(metric, other),
+      one === undefined || other === undefined ? '–' : apart(metric, one, other),
+    ]);
+  if (!lines.length) return null;
+  const table = simpleTable(['last validation, mean credit', 'A', 'B', 'A − B'], lines, { class: 'last', words: 1 });
+  return [element('h3', {}, 'Numbers'), element('div', { class: 'wide', tabindex: '0' }, table)];
+}
+
+function apart(metric, one, other) {
+  return isShare(metric) ? signed(100 * (one - other), 1) : signed(one - other, 3);
+}
+
+// Games that both played: solved at the last validation by both, by one alone, by neither.
+function gamesApart(data, a, b) {
+  const lines = data.episodes.panels.flatMap((panel, k) => {
+    const [ofA, ofB] = [a, b].map((run) => panel.runs[run.id]?.won.at(-1));
+    if (!ofA || !ofB) return [];
+    const count = (inA, inB) => panel.games.filter((_, game) => (ofA[game] !== '0') === inA && (ofB[game] !== '0') === inB).length;
+    const name = element('a', { href: link({ view: 'episodes', panel: k, order: 'apart' }) }, panel.title);
+    return [[name, ...[[true, true], [true, false], [false, true], [false, false]].map(([x, y]) => String(count(x, y)))]];
+  });
+  if (!lines.length) return null;
+  const table = simpleTable(['games won at the last validation', 'by both', 'only A', 'only B', 'neither'], lines, { class: 'apart', words: 1 });
+  return [element('h3', {}, 'Games'), element('div', { class: 'wide', tabindex: '0' }, table)];
+}

@@ -1,0 +1,137 @@
+"""What came of each episode of a validation, and transcripts of a few: what the report's browser of episodes shows.
+
+One gzipped JSON file a validation, ``diagnostics/validation_step_<n>.json.gz``. A function of the episodes, so a
+resumed run of the embedded trainer on a CPU writes the same bytes again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scpo.diagnostics.arrays import damaged, keep
+
+if TYPE_CHECKING:
+    from scpo.rollout import Trajectory
+    from scpo.tracking import RunFolder
+
+PATTERN = "validation_step_*.json.gz"
+TRANSCRIPTS = 8  # of a panel; the same games at every validation and in every run that plays the panel
+LONGEST_TEXT = 1500  # characters of an answer in a transcript; a longer one is cut, visibly
+COLUMNS = ("task", "family", "repeat", "won", "length", "score")
+"""Of a panel, one entry an episode: what each is says :class:`Played`."""
+
+
+class Turn(NamedTuple):
+    """A step of an episode: what was done, what came of it, and whether it had the required format."""
+
+    action: str
+    observation: str
+    valid: bool
+
+
+@dataclass(frozen=True)
+class Played:
+    """A finished episode of a validation.
+
+    Attributes:
+        task: Id of the game.
+        family: Column of the result table it counts for.
+        repeat: Which of the game's episodes it is, from 0.
+        won: The benchmark's meaning of success.
+        length: Its steps.
+        score: The benchmark's graded result; None where it has none.
+        start: What the environment showed first.
+        turns: Its steps; none where nobody kept them.
+    """
+
+    task: str
+    family: str
+    repeat: int
+    won: bool
+    length: int
+    score: float | None
+    start: str = ""
+    turns: Sequence[Turn] = ()
+
+
+def played(trajectory: Trajectory) -> Played:
+    """The episode of a rollout."""
+    results, task = trajectory.results, trajectory.slot.task
+    return Played(
+        task.id,
+        task.family,
+        trajectory.slot.sibling,
+        won=trajectory.won,
+        length=len(results),
+        score=results[-1].score,
+        start=trajectory.anchors[0] if trajectory.anchors else "",
+        turns=[Turn(result.action, result.observation, result.valid) for result in results],
+    )
+
+
+def save_validation(folder: RunFolder, step: int, panels: Mapping[str, Sequence[Played]]) -> None:
+    """Keep a validation's episodes, as the file that :func:`read_validation` describes."""
+    record = {"step": step, "panels": {name: _panel(panels[name]) for name in sorted(panels)}}
+    content = gzip.compress(json.dumps(record, ensure_ascii=False, allow_nan=False).encode(), mtime=0)
+    keep(folder, f"validation_step_{step:05d}.json.gz", content)
+
+
+def read_validation(path: Path) -> dict[str, Any]:
+    """``step``, and ``panels``: by name the columns of :data:`COLUMNS` and ``transcripts``.
+
+    A transcript has ``episode``, its place in the columns, ``start``, and ``turns``: lists of a :class:`Turn`'s fields.
+
+    Raises:
+        RecordError: The file is no record of a validation.
+    """
+    try:
+        record: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+        for panel in record["panels"].values():
+            _check(panel)
+        if not isinstance(record["step"], int):
+            raise ValueError(f"step is {record['step']!r}")
+    except (OSError, EOFError, ValueError, zlib.error, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise damaged(path, "record of a validation", error) from error
+    return record
+
+
+def _panel(episodes: Sequence[Played]) -> dict[str, Any]:
+    return {
+        **{name: [getattr(episode, name) for episode in episodes] for name in COLUMNS},
+        "transcripts": [_transcript(place, episodes[place]) for place in told(episodes)],
+    }
+
+
+def told(episodes: Sequence[Played]) -> list[int]:
+    """Places of the episodes whose transcripts are kept: first episodes of games, evenly over the panel."""
+    first = [place for place, episode in enumerate(episodes) if episode.repeat == 0]
+    count = min(TRANSCRIPTS, len(first))
+    return [first[k * len(first) // count] for k in range(count)]
+
+
+def _transcript(place: int, episode: Played) -> dict[str, Any]:
+    turns = [[_cut(turn.action), _cut(turn.observation), turn.valid] for turn in episode.turns]
+    return {"episode": place, "start": _cut(episode.start), "turns": turns}
+
+
+def _cut(text: str) -> str:
+    dropped = len(text) - LONGEST_TEXT
+    return f"{text[:LONGEST_TEXT]} … ({dropped} more characters)" if dropped > 0 else text
+
+
+def _check(panel: dict[str, Any]) -> None:
+    """A reader may count on columns of one length, and on transcripts of episodes that there are."""
+    lengths = {len(panel[name]) for name in COLUMNS}
+    if len(lengths) != 1 or lengths == {0}:
+        raise ValueError(f"columns of {sorted(lengths)} entries")
+    for transcript in panel["transcripts"]:
+        panel["task"][transcript["episode"]]
+        for action, observation, _valid in transcript["turns"]:
+            if not isinstance(action, str) or not isinstance(observation, str):
+                raise TypeError("a turn without texts")

@@ -1,0 +1,32 @@
+"""Records of validations, as a trainer writes them, with invented outcomes: a function of game, seed and step."""
+
+from scpo.diagnostics.validation_episodes import Played, Turn, save_validation
+from scpo.tracking import RunFolder
+
+FAMILIES = ("pick_and_place_simple", "look_at_obj_in_light", "pick_heat_then_place_in_recep")
+GAMES = 12
+MARKUP = "<script>alert(3)</script> & <b>"
+
+
+def won(game, seed, step):
+    """Later games are harder, later steps and seeds better; the last game is won by nobody."""
+    return game < GAMES - 1 and game <= step + 2 * seed
+
+
+def write_validations(folder, seed, *steps, panels=("valid_seen",), repeats=1):
+    """``validation_step_<n>.json.gz`` for each step."""
+    for step in steps:
+        save_validation(
+            RunFolder(folder), step, {panel: list(_episodes(panel, seed, step, repeats)) for panel in panels}
+        )
+
+
+def _episodes(panel, seed, step, repeats):
+    for game in range(GAMES):
+        for repeat in range(repeats):
+            turns = [Turn(f"go to shelf {t}", f"You arrive at shelf {t}. {MARKUP}", t != 1) for t in range(3)]
+            family = FAMILIES[game % len(FAMILIES)]
+            name = f"{panel}/generated-0/{game:06d}-{family}"
+            yield Played(
+                name, family, repeat, won=won(game, seed, step), length=3, score=None, start=f"Task {game}", turns=turns
+            )
