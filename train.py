@@ -33,6 +33,13 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     run_training(config, folder, should_stop)
 
 
+def open_ahead(config: RunConfig) -> None:
+    """Import and open what this run and others like it need, in a process that is forked for each of them."""
+    from scpo.trainers.local import opened, trainer  # noqa: F401 (imported for them)
+
+    opened.open_ahead(config)
+
+
 def open_run(what: list[str]) -> RunFolder:
     """The run folder that is named, or that the overrides describe."""
     if len(what) == 1 and "=" not in what[0]:

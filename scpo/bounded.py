@@ -21,6 +21,10 @@ class Bounded(Generic[Key, Value]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def widen(self, entries: int) -> None:
+        """Make room for so many more."""
+        self._size += entries
+
     def values(self) -> list[Value]:
         """All entries, least recently used first."""
         return list(self._entries.values())

@@ -15,6 +15,7 @@ from sweeps import console as show
 from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
 from sweeps.compose.overrides import CONF, Request, options
+from sweeps.local.forked_runs import forked_runs
 from sweeps.local.progress_board import ProgressBoard
 from sweeps.local.slot_pool import Pool, refused_here, slots_for
 from sweeps.records import manifest
@@ -83,8 +84,8 @@ def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
     outcomes, completed = found.outcomes(), True
     if starts:
         configs = [matrix.runs[run_id] for run_id in starts]
-        with ProgressBoard(console, configs) as board:
-            pool = Pool(train_script, slots_for(configs), board)
+        with ProgressBoard(console, configs) as board, forked_runs(configs) as begin:
+            pool = Pool(train_script, slots_for(configs), board, begin)
             completed = pool.run({run_id: (folder, matrix.runs[run_id]) for run_id, folder in starts.items()})
         outcomes |= pool.outcomes
     show.show_summary(console, {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes})

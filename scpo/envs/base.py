@@ -105,6 +105,14 @@ class Environment(Protocol):
 
 
 @runtime_checkable
+class OpenableEnvironment(Environment, Protocol):
+    """An environment that can do beforehand what its first episodes would wait for."""
+
+    def open_panels(self) -> None:
+        """Read all tasks of all panels into memory, and keep them there."""
+
+
+@runtime_checkable
 class PlanningEnvironment(Environment, Protocol):
     """An environment that knows how far its tasks are from done."""
 

@@ -58,12 +58,15 @@ class MachineConfig(Strict):
 class LocalLauncher(Strict):
     """A slot pool. ``gpus_per_run`` None: as many as the run that needs most of them.
 
+    ``fork``: runs without a GPU begin in processes forked from one that has their games open.
+
     ``slots`` None: one for each ``gpus_per_run`` GPUs or, where runs use none, for each ``machine.threads`` cores.
     """
 
     name: Literal["local"]
     slots: PositiveInt | None
     gpus_per_run: PositiveInt | None
+    fork: bool
     max_failures: PositiveInt
 
 

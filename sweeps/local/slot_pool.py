@@ -13,7 +13,7 @@ from scpo.schema import LocalLauncher, RunConfig
 from scpo.tracking import JsonLines, RunFolder, State
 from sweeps.compose.resources import resources, trains_in_verl
 from sweeps.records.provenance import visible_gpus
-from sweeps.records.run_process import Outcome, RunProcess
+from sweeps.records.run_process import Begin, Outcome, RunProcess, begin_anew
 from sweeps.records.stop_signals import CountsSignals
 
 POLL_S = 0.1
@@ -55,6 +55,7 @@ class Pool(CountsSignals):
     train_script: Path
     slots: Sequence[Slot]
     board: Board
+    begin: Begin = begin_anew
     grace_s: float = GRACE_S
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     _running: dict[Slot, RunProcess] = field(default_factory=dict)
@@ -81,7 +82,7 @@ class Pool(CountsSignals):
         """Start a run in a free slot."""
         slot = next(one for one in self.slots if one not in self._running)
         try:
-            process = RunProcess.start(folder, config, self.train_script, slot.variables)
+            process = RunProcess.start(folder, config, self.train_script, slot.variables, self.begin)
         except (OSError, ScpoError) as error:
             self._end(folder, Outcome(State.FAILED, f"could not be started: {error}"))
             return

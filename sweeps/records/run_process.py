@@ -7,10 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from scpo.errors import ScpoError
 from scpo.schema import RunConfig
@@ -32,29 +32,77 @@ class Outcome:
     log: Path | None = None
 
 
+@dataclass(frozen=True)
+class Start:
+    """An attempt at a run, to be begun.
+
+    ``variables``: of its surroundings, beside those of the launcher.
+    """
+
+    script: Path
+    folder: RunFolder
+    config: RunConfig
+    attempt: int
+    variables: Mapping[str, str]
+
+    @property
+    def command(self) -> list[str]:
+        """The script and its words."""
+        return [str(self.script), str(self.folder.path), "--attempt", str(self.attempt)]
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return self.folder.attempt_log(self.attempt)
+
+
+class Process(Protocol):
+    """A process in a session of its own."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def terminate(self) -> None: ...
+
+
+Begin = Callable[[Start], Process]
+
+
+def begin_anew(start: Start) -> Process:
+    """Start a Python of its own; OSError if that cannot be done."""
+    with start.log.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, *start.command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **start.variables},
+            start_new_session=True,  # a Ctrl-C reaches the launcher only, which then tells the runs in order
+            preexec_fn=ignore_warning,  # noqa: PLW1509 (launchers have no threads)
+        )
+
+
 @dataclass
 class RunProcess:
     """A process on a run, in a session of its own, its output in the attempt's log."""
 
     folder: RunFolder
     attempt: int
-    process: subprocess.Popen[bytes]
+    process: Process
 
     @classmethod
-    def start(cls, folder: RunFolder, config: RunConfig, train_script: Path, variables: Mapping[str, str]) -> Self:
+    def start(
+        cls,
+        folder: RunFolder,
+        config: RunConfig,
+        train_script: Path,
+        variables: Mapping[str, str],
+        begin: Begin = begin_anew,
+    ) -> Self:
         """Start it; RecordWriteError or OSError if that cannot be done."""
         attempt = folder.new_attempt()
-        with folder.attempt_log(attempt).open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, str(train_script), str(folder.path), "--attempt", str(attempt)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **thread_environment(config.machine.threads), "PYTHONUNBUFFERED": "1", **variables},
-                start_new_session=True,  # a Ctrl-C reaches the launcher only, which then tells the runs in order
-                preexec_fn=_ignore_warning,  # noqa: PLW1509 (launchers have no threads)
-            )
-        return cls(folder, attempt, process)
+        variables = {**thread_environment(config.machine.threads), "PYTHONUNBUFFERED": "1", **variables}
+        return cls(folder, attempt, begin(Start(train_script, folder, config, attempt, variables)))
 
     def poll(self) -> int | None:
         """The exit status, None while it runs."""
@@ -106,7 +154,7 @@ class RunProcess:
         return Outcome(state, reason, log)
 
 
-def _ignore_warning() -> None:
+def ignore_warning() -> None:
     """Slurm's warning is for the launcher, which passes it on as a request; Slurm sends it to all processes."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 

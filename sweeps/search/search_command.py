@@ -10,9 +10,11 @@ from rich.console import Console
 from scpo.errors import ConfigError, RecordWriteError, ScpoError
 from scpo.schema import SlurmLauncher
 from sweeps.compose.overrides import Request
+from sweeps.local.forked_runs import forked_runs
 from sweeps.local.progress_board import ProgressBoard
 from sweeps.local.slot_pool import Pool, slots_for
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.records.run_process import Begin
 from sweeps.search import search_folder, search_messages
 from sweeps.search.driver import Driver, Launcher
 from sweeps.search.plan import Plan, make_plan
@@ -51,8 +53,9 @@ def command(console: Console, request: Request, train_script: Path) -> int:
 
 
 def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:
-    with ProgressBoard(console) as board:
-        launcher = _launcher(plan, train_script, board)
+    runs = [plan.base] * plan.trials * len(plan.seeds)
+    with ProgressBoard(console) as board, forked_runs(runs) as begin:
+        launcher = _launcher(plan, train_script, board, begin)
         try:
             return Driver(plan, study, launcher, lambda line: say(console, line)).run()
         except OSError as error:  # Optuna's: ours name themselves
@@ -62,11 +65,11 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
             raise RecordWriteError(error.errno or 0, text) from error
 
 
-def _launcher(plan: Plan, train_script: Path, board: ProgressBoard) -> Launcher:
+def _launcher(plan: Plan, train_script: Path, board: ProgressBoard, begin: Begin) -> Launcher:
     first = plan.base
     if isinstance(first.launcher, SlurmLauncher):
         return Cluster(first.launcher, Path(first.machine.runs_dir), Slurm(), call_sbatch)
-    return Pool(train_script, slots_for([first] * plan.trials * len(plan.seeds)), board)
+    return Pool(train_script, slots_for([first] * plan.trials * len(plan.seeds)), board, begin)
 
 
 def summarise(console: Console, arguments: argparse.Namespace) -> int:

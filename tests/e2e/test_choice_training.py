@@ -1,10 +1,18 @@
 """A choice policy through the whole trainer on real games: it learns, resumes with the same bytes, and is evaluated."""
 
+import time
+
 import pytest
 
+from scpo.tracking import State
+from sweeps.compose.configuration import compose_run
+from sweeps.local.forked_runs import Forked, forked_runs
+from sweeps.records import run_folders as store
+from sweeps.records.run_process import RunProcess
 from tests.support import training_in_process
 from tests.support.damage import flip_a_bit
 from tests.support.training_in_process import STUDY, Killed, logged
+from tests.support.warm_starts import ROOT
 
 pytest.importorskip("alfworld", reason="needs alfworld: make setup")
 pytest.importorskip("torch", reason="needs torch: make setup")
@@ -97,3 +105,15 @@ def test_an_imitation_start_with_another_weight_is_made_again(cache, tmp_path, f
         finished.metrics.read_bytes().splitlines(keepends=True)[:3]
     )
     assert (kept / "model.safetensors").read_bytes() == whole
+
+
+def test_a_run_that_is_forked_from_a_process_with_open_games_logs_the_same_bytes(finished, cache, tmp_path):
+    words = [*STUDY, f"machine.runs_dir={tmp_path}", f"machine.cache_dir={cache}"]
+    folder = store.ensure(config := compose_run(words))
+    with forked_runs([config] * 3) as begin:
+        one = RunProcess.start(folder, config, ROOT / "train.py", {}, begin)
+        assert isinstance(one.process, Forked)
+        while one.poll() is None:
+            time.sleep(0.05)
+    assert one.outcome(one.poll(), interrupted=False).state is State.DONE
+    assert folder.metrics.read_bytes() == finished.metrics.read_bytes()

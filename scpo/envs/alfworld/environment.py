@@ -72,6 +72,11 @@ class AlfworldEnvironment:
             self._panels[name] = Panel(name, tuple(self.task(game_id) for game_id in self._draw(name, config)))
         return self._panels[name]
 
+    def open_panels(self) -> None:
+        """Open every panel's games; those of validation, which are played again and again, with an engine for each."""
+        for name in self._panel_configs:
+            self.engine.hold([task.id for task in self.panel(name).tasks], loaded=name != "train")
+
     def task(self, game_id: str) -> Task:
         """The panel entry of a game."""
         return task_of(self.engine.game(game_id))

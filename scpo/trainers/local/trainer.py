@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from scpo.diagnostics.episodes import episode_metrics, panel_records, validation_metrics
 from scpo.diagnostics.record import Diagnostics
-from scpo.envs import make_environment
 from scpo.envs.base import Environment, Task
 from scpo.errors import ScorerError
 from scpo.generation import Generation
@@ -40,6 +39,7 @@ from scpo.trainers.local.checkpoint import load_checkpoint, newest_usable, save_
 from scpo.trainers.local.estimates import Estimate, estimate
 from scpo.trainers.local.garbage import collected_at_checkpoints
 from scpo.trainers.local.measurements import measure
+from scpo.trainers.local.opened import environment_of
 from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.update import UpdateBatch, update
 from scpo.trainers.local.validation import play_panels
@@ -108,11 +108,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
 
 def _open(config: RunConfig, should_stop: Callable[[], bool]) -> Session:
-    environment = make_environment(
-        config.env,
-        cache_dir=Path(config.machine.cache_dir),
-        data=config.data_folder,
-    )
+    environment = environment_of(config)
     policy = make_policy(config, environment, should_stop)
     optimizer = torch.optim.AdamW(
         policy.model.parameters(),

@@ -8,7 +8,7 @@ them all, whatever order they step in.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -110,6 +110,16 @@ class Engine:
                 self._store.keep(forgotten.game, forgotten.graph)
             self._games.put(game_id, opened)
         return opened
+
+    def hold(self, game_ids: Sequence[str], *, loaded: bool) -> None:
+        """Open these games now and make room for them beside all others; ``loaded``: on a lane each, too."""
+        self._games.widen(len(game_ids))
+        if loaded:
+            self._lanes.widen(len(game_ids))
+        for game_id in game_ids:
+            opened = self.open(game_id)
+            if loaded:
+                self._lanes.lane(game_id, opened.world.translation)
 
     def _open(self, game: Game) -> OpenGame:
         graph = self._store.get(game)

@@ -79,6 +79,10 @@ class LanePool:
             self._lanes.put(key, lane)
         return lane
 
+    def widen(self, lanes: int) -> None:
+        """Allow so many more."""
+        self._lanes.widen(lanes)
+
     def drop(self, key: str) -> None:
         """Throw away the game's lane: after an error its state is unknown."""
         self._lanes.pop(key)

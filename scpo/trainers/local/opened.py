@@ -1,0 +1,39 @@
+"""The environment of a run; one that was opened ahead of a fork is every forked process' own, already open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scpo.envs import make_environment
+from scpo.envs.base import Environment, OpenableEnvironment
+
+if TYPE_CHECKING:
+    from scpo.schema import RunConfig
+
+_opened: dict[tuple[str, str, str | None], Environment] = {}
+
+
+def open_ahead(config: RunConfig) -> None:
+    """Open the run's environment and its panels now, for the processes that will be forked from this one.
+
+    What an environment keeps in memory changes no number, so neither does who opened it.
+    """
+    environment = _make(config)
+    if isinstance(environment, OpenableEnvironment):
+        environment.open_panels()
+    _opened[_key(config)] = environment
+
+
+def environment_of(config: RunConfig) -> Environment:
+    """The run's environment."""
+    return _opened.get(_key(config)) or _make(config)
+
+
+def _make(config: RunConfig) -> Environment:
+    return make_environment(config.env, cache_dir=Path(config.machine.cache_dir), data=config.data_folder)
+
+
+def _key(config: RunConfig) -> tuple[str, str, str | None]:
+    """All that an environment is made from."""
+    return config.env.model_dump_json(), config.machine.cache_dir, config.data_folder

@@ -1,0 +1,163 @@
+"""Runs that begin with their imports done and their games open: forked from a process that has both.
+
+A run of the laptop study then costs two thirds: importing torch, reading 800 games and loading engines is done once.
+Forked processes share that memory and nothing else; each is a process as any other and can be killed as any other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from scpo.schema import LocalLauncher, RunConfig
+from sweeps.compose.resources import resources, trains_in_verl
+from sweeps.records.attempt import thread_environment
+from sweeps.records.provenance import REPOSITORY
+from sweeps.records.run_process import Begin, Process, Start, begin_anew
+
+FEWEST = 3  # runs for which a server pays
+FORKS = 12  # runs of one server: the next one has read what they have learned of their games
+POLL_S = 0.1
+READY_S = 120.0  # to import and open everything; a slow disk takes a fraction of it
+
+
+@dataclass
+class Forked:
+    """A process that a server forked."""
+
+    server: Server
+    pid: int
+
+    def poll(self) -> int | None:
+        """The exit status; None while it runs."""
+        return self.server.status(self.pid)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+
+
+class Server:
+    """One ``sweeps.local.fork_server``.
+
+    Args:
+        first: A run whose environment is opened.
+    """
+
+    def __init__(self, first: Start) -> None:
+        self._channel, theirs = socket.socketpair()
+        program = (
+            f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from sweeps.local.fork_server import main; main()"
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", program, str(theirs.fileno()), str(first.script), str(first.folder.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **thread_environment(first.config.machine.threads)},
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        self._forks = 0
+        self._waiting = b""
+        self._new: list[int] = []
+        self._status: dict[int, int] = {}
+
+    @property
+    def used_up(self) -> bool:
+        """Whether another one should take over."""
+        return self._forks >= FORKS or self._process.poll() is not None
+
+    def begin(self, start: Start) -> Process | None:
+        """A process of its own for this; None if the server gives none. OSError: no log can be written."""
+        start.log.touch()
+        self._forks += 1
+        request = {"command": start.command, "log": str(start.log), "variables": dict(start.variables)}
+        with contextlib.suppress(OSError):  # it is gone
+            self._channel.sendall(json.dumps(request).encode() + b"\n")
+            limit = time.monotonic() + READY_S
+            while not self._new and self._process.poll() is None and time.monotonic() < limit:
+                self._hear(POLL_S)
+        return Forked(self, self._new.pop()) if self._new else None
+
+    def status(self, pid: int) -> int | None:
+        """How a process ended; None while it runs. If the server is gone nobody knows: 1."""
+        if pid not in self._status:
+            self._hear(0)
+        if pid not in self._status and self._process.poll() is not None and not _alive(pid):
+            return 1
+        return self._status.get(pid)
+
+    def close(self) -> None:
+        """Let it end."""
+        self._channel.close()
+        self._process.wait()
+
+    def _hear(self, seconds: float) -> None:
+        """Take in what it has said, waiting so long for a first word."""
+        while select.select([self._channel], [], [], seconds)[0]:
+            seconds = 0
+            try:
+                received = self._channel.recv(65536)
+            except OSError:
+                return
+            if not received:
+                return
+            *lines, self._waiting = (self._waiting + received).split(b"\n")
+            for said in map(json.loads, lines):
+                if "status" in said:
+                    self._status[said["pid"]] = said["status"]
+                else:
+                    self._new.append(said["pid"])
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def forked_runs(configs: Sequence[RunConfig]) -> Iterator[Begin]:
+    """How to begin these runs: forked where that pays and can be done, else each in a Python of its own."""
+    environments = Counter(config.env.model_dump_json() for config in configs if _can_fork(config))
+    commonest, runs = environments.most_common(1)[0] if environments else ("", 0)
+    servers: list[Server] = []
+
+    def begin(start: Start) -> Process:
+        if not _can_fork(start.config) or start.config.env.model_dump_json() != commonest:
+            return begin_anew(start)
+        if not servers or servers[-1].used_up:
+            servers.append(Server(start))
+        return servers[-1].begin(start) or begin_anew(start)
+
+    try:
+        yield begin if runs >= FEWEST else begin_anew
+    finally:
+        for server in servers:
+            server.close()
+
+
+def _can_fork(config: RunConfig) -> bool:
+    """One thread, no GPU: neither survives a fork."""
+    return (
+        isinstance(config.launcher, LocalLauncher)
+        and config.launcher.fork
+        and config.machine.threads == 1
+        and not trains_in_verl(config)
+        and resources(config).all_gpus == 0
+    )

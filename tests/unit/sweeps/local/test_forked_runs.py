@@ -1,0 +1,133 @@
+"""Processes that a server forks, with scripts in the place of train.py."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sweeps.local import forked_runs
+from sweeps.local.forked_runs import Forked
+from sweeps.records.run_process import Start
+from tests.support import fake_runs as fake
+
+OPENED = "opened = []\ndef open_ahead(config): open(config.machine.runs_dir + '/servers', 'a').write('one ')\n"
+SAYS_WHO = (
+    "import os, sys\nif __name__ == '__main__': print(sys.argv[1:], os.getppid(), os.environ['OMP_NUM_THREADS'])\n"
+)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Makes a start of a run with such a script."""
+
+    def make(text=SAYS_WHO, seed=0, **variables):
+        script = tmp_path / "script.py"
+        script.write_text(text)
+        folder = fake.make_run(tmp_path / "runs", f"seed={seed}")
+        return Start(script, folder, folder.read_config(), folder.new_attempt(), {"OMP_NUM_THREADS": "1", **variables})
+
+    return make
+
+
+def ended(process, seconds=30):
+    limit = time.monotonic() + seconds
+    while (code := process.poll()) is None and time.monotonic() < limit:
+        time.sleep(0.02)
+    return code
+
+
+def forked(start):
+    return forked_runs.forked_runs([start.config] * 3)
+
+
+def test_runs_are_forked_from_one_process_that_opened_what_they_share(start, tmp_path):
+    starts = [start(OPENED + SAYS_WHO, seed) for seed in range(3)]
+    with forked(starts[0]) as begin:
+        processes = [begin(one) for one in starts]
+        assert [ended(one) for one in processes] == [0, 0, 0]
+    assert all(isinstance(one, Forked) for one in processes)
+    said = [one.log.read_text().rsplit(maxsplit=2) for one in starts]
+    assert [words for words, _, _ in said] == [str(one.command[1:]) for one in starts]
+    assert len({parent for _, parent, _ in said}) == 1
+    assert (tmp_path / "runs" / "servers").read_text() == "one "
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [("sys.exit(3)", 3), ("raise ValueError('why')", 1), ("os.kill(os.getpid(), 9)", -9), ("pass", 0)],
+)
+def test_how_a_process_ended_is_told(start, body, code):
+    one = start(f"import os, sys\nif __name__ == '__main__': {body}")
+    with forked(one) as begin:
+        assert ended(begin(one)) == code
+    assert ("ValueError: why" in one.log.read_text()) == ("why" in body)
+
+
+def test_it_can_be_asked_to_end_and_is_the_first_of_its_session(start):
+    one = start(
+        "import os, time\nif __name__ == '__main__': print(os.getsid(0) == os.getpid(), flush=True), time.sleep(60)"
+    )
+    with forked(one) as begin:
+        process = begin(one)
+        fake.wait_until(one.log.read_text)
+        process.terminate()
+        assert ended(process) == -signal.SIGTERM
+    assert one.log.read_text() == "True\n"
+
+
+def test_code_that_has_changed_since_it_was_imported_is_imported_anew(start, tmp_path):
+    one = start("import os\nif __name__ == '__main__': print('parent', os.getppid(), 'imported', __file__)")
+    program = (
+        "import itertools; from sweeps.local import fork_server as server; number = itertools.count(); "
+        "server.code_files = lambda: {'scpo/steps.py': next(number)}; "
+        "server.os.execv = lambda *words: print(words, flush=True); server.main()"
+    )
+    ours, theirs = forked_runs.socket.socketpair()
+    command = [sys.executable, "-c", program, str(theirs.fileno()), str(one.script), str(one.folder.path)]
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()]):
+        theirs.close()
+        request = {"command": one.command, "log": str(one.log), "variables": dict(one.variables)}
+        ours.sendall(forked_runs.json.dumps(request).encode() + b"\n")
+        fake.wait_until(lambda: one.log.exists() and str(one.script) in one.log.read_text())
+        ours.close()
+    assert str((sys.executable, [sys.executable, *one.command])) in one.log.read_text()
+
+
+def test_a_server_that_dies_takes_no_run_with_it_and_another_takes_over(start):
+    first, second = start("import time\nif __name__ == '__main__': time.sleep(1)"), start(seed=1)
+    with forked(first) as begin:
+        process = begin(first)
+        os.kill(process.server._process.pid, signal.SIGKILL)
+        assert process.poll() is None
+        assert ended(process) == 1  # nobody knows; the run's own record says
+        again = begin(second)
+        assert again.server is not process.server
+        assert ended(again) == 0
+
+
+def test_a_server_that_cannot_open_anything_costs_nothing_but_time(start):
+    one = start("def open_ahead(config): raise OSError('no disk')\n" + SAYS_WHO)
+    with forked(one) as begin:
+        process = begin(one)
+        assert isinstance(process, subprocess.Popen)
+        assert process.wait() == 0
+
+
+@pytest.mark.parametrize("words", [["launcher.fork=false"], ["machine.threads=2"], ["machine.device=cuda"]])
+def test_it_is_not_done_where_it_cannot_be(start, words, tmp_path):
+    config = fake.compose_run([*fake.QUICK, *words])
+    with forked_runs.forked_runs([config] * 3) as begin:
+        assert begin is forked_runs.begin_anew
+
+
+def test_it_is_not_done_for_two_runs_and_not_for_another_environment(start):
+    one = start()
+    with forked_runs.forked_runs([one.config] * 2) as begin:
+        assert begin is forked_runs.begin_anew
+    with forked_runs.forked_runs([fake.compose_run([*fake.QUICK, "env=webshop"])] * 3) as begin:
+        process = begin(one)
+        assert isinstance(process, subprocess.Popen)
+        assert process.wait() == 0
