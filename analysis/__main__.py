@@ -1,6 +1,7 @@
 """``python -m analysis figures|report|study``: tables, figures, the report page, the study's, from records of runs.
 
 ``python -m analysis precision FILE...``: where the credit of each rule falls on recorded rollouts, without training.
+``python -m analysis animate``: the README's animation of the demo, from the demo's records.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from io import TextIOWrapper
 from rich.console import Console
 from rich.markup import escape
 
+from analysis import animation
 from analysis.answers import study_command as study
 from analysis.build import Report, build_from, builders
 from analysis.command_line import add_places, collected, tell_result
@@ -63,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     answers.set_defaults(run=study.run)
     rules = commands.add_parser("precision", help="where the credit of each rule falls on recorded rollouts")
     add_precision(rules)
+    moving = commands.add_parser("animate", help="a finished experiment as its terminal showed it: an animated SVG")
+    animation.add_options(moving)
+    moving.set_defaults(run=animation.run)
     rules.set_defaults(run=make_precision)
     return parser
 
