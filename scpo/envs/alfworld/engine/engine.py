@@ -44,7 +44,7 @@ class Limits:
     games: int = 448
     states: int = 4096
     lanes: int = 160
-    unkept: int = 20_000
+    unkept: int = 200_000
 
 
 @dataclass(frozen=True)

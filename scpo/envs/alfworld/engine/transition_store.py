@@ -22,7 +22,7 @@ from scpo.whole_file import replace_file
 
 logger = logging.getLogger(__name__)
 _FORMAT = 1  # raise it when the file's form changes, or the engine's code changes what a game answers
-_WORTH = 20  # a file is written again when a twentieth of its states have new successors
+_WORTH = 5  # a file is written again when a fifth of its states have new successors
 
 
 class TransitionStore:
