@@ -66,7 +66,7 @@ class LocalLauncher(Strict):
     name: Literal["local"]
     slots: PositiveInt | None
     gpus_per_run: PositiveInt | None
-    fork: bool
+    fork: bool = True  # a default, so that runs from before it came can be read
     max_failures: PositiveInt
 
 
