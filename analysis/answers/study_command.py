@@ -7,8 +7,8 @@ import matplotlib as mpl
 from rich.console import Console
 from rich.markup import escape
 
-from analysis.answers.claims_block import with_claims
 from analysis.answers.document import page, picture_files, summary
+from analysis.answers.written_blocks import with_claims, with_headline
 from analysis.build import builders
 from analysis.missing import MissingRunsError
 from analysis.sources.archive import is_archive, write_archive
@@ -20,6 +20,7 @@ from scpo.tracking.atomic import write_bytes
 
 SCALE = "study"
 RUNS, ARCHIVE, PAGE, CLAIMS = Path("runs"), Path("docs/study"), Path("docs/study.md"), Path("REPRODUCTION.md")
+README = Path("README.md")
 NOT_OF_THE_STUDY = ("demo",)  # its panels and steps are smaller
 
 
@@ -30,6 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--archive", type=Path, default=ARCHIVE, help=f"its files and pictures (default: {ARCHIVE})")
     parser.add_argument("--page", type=Path, default=PAGE, help=f"the page (default: {PAGE})")
+    parser.add_argument("--readme", type=Path, help=f"document with the headline (with {PAGE}: {README})")
     parser.add_argument("--claims", type=Path, help=f"document with the table of claims (with {PAGE}: {CLAIMS})")
 
 
@@ -47,9 +49,11 @@ def run(options: argparse.Namespace, console: Console) -> int:
     data = whole.at_scale(SCALE)
     figures = _draw(data, options.archive)
     write_bytes(options.page, page(data, figures).encode(), readable=True)
-    document = options.claims or (CLAIMS if options.page == PAGE else None)
-    if document:
+    ours = options.page == PAGE
+    if document := options.claims or (CLAIMS if ours else None):
         write_bytes(document, with_claims(document.read_text(), whole).encode(), readable=True)
+    if document := options.readme or (README if ours else None):
+        write_bytes(document, with_headline(document.read_text(), data).encode(), readable=True)
     console.print(f"{len(data.by_id)} runs in {escape(str(options.archive))}; the page is {escape(str(options.page))}")
     console.print(summary(data), markup=False)
     return 0

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from analysis.answers.claims_block import BEGIN, END, with_claims
+from analysis.answers.written_blocks import BEGIN, END, with_claims
 from analysis.claims import AGREES, DISAGREES, ELSEWHERE, NOT_RUN, UNDECIDED, Claim, verdict
 from analysis.paper_claims import claims
 from analysis.seed_statistics import Summary, summarise

@@ -9,7 +9,8 @@ import pytest
 from analysis.__main__ import main
 from analysis.answers.document import page
 from analysis.answers.questions import QUESTIONS
-from analysis.answers.study_command import ARCHIVE, PAGE
+from analysis.answers.study_command import ARCHIVE, PAGE, README
+from analysis.answers.written_blocks import HEADLINE, with_headline
 from analysis.sources.archive import is_archive
 from analysis.sources.collect import collect
 from sweeps.compose.overrides import options
@@ -102,3 +103,31 @@ def test_the_committed_page_is_what_its_archive_gives():
     figures = [path.stem for path in (ROOT / ARCHIVE).glob("fig_*.png")]
     same = (ROOT / PAGE).read_text() == page(data, figures)
     assert same, "what the page is made by has changed: give `python -m analysis study` and commit docs/study.md"
+
+
+@pytest.mark.skipif(not is_archive(ROOT / ARCHIVE), reason="needs docs/study: python -m analysis study")
+def test_the_readmes_headline_is_what_the_archive_gives_and_the_page_says():
+    readme = (ROOT / README).read_text()
+    data = collect(ROOT / ARCHIVE).at_scale("study")
+    same = with_headline(readme, data) == readme
+    assert same, "what the headline is made by has changed: give `python -m analysis study` and commit README.md"
+    said = readme.partition(HEADLINE[0])[2].partition(HEADLINE[1])[0]
+    first = re.search(r"^\*\*(.*)\*\*$", (ROOT / PAGE).read_text(), re.MULTILINE)[1]
+    assert said.count(first) == 1
+
+
+def test_the_headline_is_written_between_its_markers_and_says_what_it_rests_on(runs, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"above\n{HEADLINE[0]}\nold\n{HEADLINE[1]}\nbelow\n")
+    words = ["study", "--runs", str(runs), "--archive", str(tmp_path / "study"), "--page", str(tmp_path / "study.md")]
+    for _ in range(2):
+        assert main([*words, "--readme", str(readme)]) == 0
+    text = readme.read_text()
+    assert "old" not in text
+    assert text.startswith(f"above\n{HEADLINE[0]}\n**[The laptop study](docs/study.md): SCPO beats GiGPO by ")
+    assert text.endswith(f"over 3/3 seeds paired on a small policy.\n{HEADLINE[1]}\nbelow\n")
+
+
+def test_a_document_without_markers_stays_as_it_is(runs, tmp_path):
+    assert command(tmp_path, runs) == 0
+    assert with_headline("no markers", collect(tmp_path / "study").at_scale("study")) == "no markers"

@@ -1,0 +1,66 @@
+"""What the archive writes into other documents, between markers: the README's headline, REPRODUCTION.md's claims."""
+
+from collections.abc import Iterator
+
+from analysis.answers.questions import QUESTIONS, answers, headline
+from analysis.claims import ELSEWHERE, NOT_RUN, Claim, verdict
+from analysis.paper_claims import claims
+from analysis.sources.collect import Collected
+from analysis.table import difference
+
+BEGIN, END = "<!-- claims: written by `python -m analysis study` -->", "<!-- end of claims -->"
+HEADLINE = "<!-- headline: written by `python -m analysis study` -->", "<!-- end of headline -->"
+HEAD = "| claim (paper) | place | printed | command | paper scale | study scale |\n|---|---|---|---|---|---|\n"
+
+
+def with_headline(text: str, data: Collected) -> str:
+    """A document with the study's first answer written anew, between its markers; as it was if it has none.
+
+    ``data``: of the scale of the study.
+    """
+    return _between(text, *HEADLINE, " ".join(_headline(data)))
+
+
+def with_claims(text: str, data: Collected) -> str:
+    """A document with its table of claims written anew, between the two markers; as it was if it has none.
+
+    ``data``: of every scale. What is run elsewhere stands in ``tab_claims`` of those runs.
+    """
+    return _between(text, BEGIN, END, HEAD + "\n".join(_line(claim, data) for claim in claims()))
+
+
+def _between(text: str, begin: str, end: str, written: str) -> str:
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    return f"{before}{begin}\n{written}\n{end}{after}" if found and closed else text
+
+
+def _headline(data: Collected) -> Iterator[str]:
+    """The first question's answer as the page of the study gives it, with what it rests on."""
+    found = answers(data, QUESTIONS[0])
+    planned = {run.id for part in data.sections for row in part.rows for run in row.runs}
+    done = sum(run.state == "DONE" for name, run in data.by_id.items() if name in planned)
+    yield f"**[The laptop study](docs/study.md): {headline(found)}**"
+    if found:
+        seeds = ", ".join(dict.fromkeys(str(one.pairs) for one in found))
+        unit, measure = found[0].measure.difference_unit, found[0].measure.label
+        yield f"Differences in {unit} of {measure}, with intervals, over {seeds} seeds paired on a small policy."
+    if done < len(planned):
+        yield f"{done} of its {len(planned)} planned runs are finished."
+
+
+def _line(claim: Claim, data: Collected) -> str:
+    scale = "study" if claim.tested_at("study") and claim.env == "alfworld" else "paper"
+    said = (_said(claim, data, name) for name in ("paper", "study"))
+    return f"| {claim.text} | {claim.place} | {claim.printed} | `{claim.command(scale)}` | {' | '.join(said)} |"
+
+
+def _said(claim: Claim, data: Collected, scale: str) -> str:
+    part = data.at_scale(scale)
+    if not claim.tested_at(scale):
+        return ELSEWHERE
+    found = claim.summary(part)
+    said = verdict(claim, found, scale)
+    if said == NOT_RUN:
+        return said
+    return f"{said}: {difference(found, claim.factor, claim.digits).text}, {found.n} seeds"
