@@ -1,6 +1,7 @@
 """Overrides as people type them (``key=value``, ``+key=value``, ``~key``), parsed once into objects."""
 
 import functools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,11 +111,14 @@ def parse(text: str) -> Override:
 
 
 def _quoted(text: str) -> str:
-    """Hydra wants quotes around letters that ASCII lacks, as a path of somebody's name has them."""
+    """Hydra wants quotes around letters that ASCII lacks, as a path of somebody's name has them.
+
+    Inside of them it reads a backslash as itself, but for those in front of a quote.
+    """
     key, equals, value = text.partition("=")
     if value.isascii() or not equals or value[0] in "'\"[{":
         return text
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    escaped = re.sub(r"(\\*)('|\Z)", lambda found: 2 * found[1] + found[2].replace("'", "\\'"), value)
     return f"{key}='{escaped}'"
 
 

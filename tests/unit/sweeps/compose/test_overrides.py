@@ -1,6 +1,9 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scpo.errors import ConfigError
+from sweeps.compose.configuration import compose_run
 from sweeps.compose.overrides import options, parse, read_request
 
 PARSED = {
@@ -21,6 +24,25 @@ def test_an_override_is_a_key_a_value_and_what_it_does(text, parts):
     override = parse(text)
     assert (override.key, override.value, override.sets, override.is_choice) == parts
     assert str(override) == text
+
+
+LETTERS = st.sampled_from("aü日é'\"\\\\ \t=,:;()[]{}$%&~*?!#/|<>`\n.")
+
+
+@given(st.text(LETTERS, max_size=12))
+def test_what_is_typed_with_letters_that_ascii_lacks_is_meant_as_it_stands(text):
+    value = f"/data/Ü{text}"
+    assert parse(f"machine.runs_dir={value}").value == value
+
+
+@pytest.mark.parametrize("value", ["/data/Ümlaut/a\\b", "C:\\Übung\\", "日本 語's", "ä,b"])
+def test_a_path_with_letters_that_ascii_lacks_reaches_the_run(value):
+    assert compose_run(["scale=mini", f"machine.runs_dir={value}"]).machine.runs_dir == value
+
+
+def test_quotes_of_the_user_around_such_letters_stay_as_they_are():
+    assert parse("machine.runs_dir='/data/ü'").value == "/data/ü"
+    assert parse('machine.runs_dir="/data/ü"').value == "/data/ü"
 
 
 def test_what_says_where_a_run_runs_is_of_the_machine():

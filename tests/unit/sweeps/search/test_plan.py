@@ -5,7 +5,7 @@ from scpo.errors import ConfigError
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.identity import run_id
 from sweeps.search.plan import make_plan
-from sweeps.search.search_folder import write_results
+from sweeps.search.search_folder import search_folders, write_plan, write_results
 from tests.support.searches import InstantLauncher, drive, plan_in
 
 
@@ -57,6 +57,14 @@ def test_what_may_change_while_a_search_goes_on_keeps_its_study(tmp_path):
         assert plan_in(tmp_path, word).study_id == first.study_id
     for word in ("trainer.steps=9", "seeds=[0]", "search.tuning.mini.tasks=8", "search.space.theta.high=0.75"):
         assert plan_in(tmp_path, word).study_id != first.study_id
+
+
+def test_a_model_that_is_called_as_a_path_makes_one_folder(tmp_path):
+    plan = plan_in(tmp_path, "model.name=Qwen/X")
+    write_plan(plan)
+    assert plan.folder.parent == tmp_path / "searches"
+    assert plan.study_id.startswith("scpo_theta_lambda-alfworld-qwen_x-")
+    assert search_folders(tmp_path) == [plan.folder]
 
 
 def test_scale_env_and_model_choose_their_values():

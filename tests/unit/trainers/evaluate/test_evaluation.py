@@ -12,7 +12,9 @@ from scpo.trainers import train
 from sweeps.compose.configuration import compose_run
 from sweeps.records import attempt as entry
 from sweeps.records import run_folders as store
+from tests.support import fake_runs as fake
 from tests.support.chat_server import ACTION, KEY, Reply, serving
+from tests.support.warm_starts import ROOT, WarmStart
 
 pytest.importorskip("alfworld", reason="needs alfworld: make setup")
 
@@ -137,6 +139,23 @@ def start_stopped(start, server, turns):
 
     server.answer = answer
     return start(server)
+
+
+def test_a_second_signal_ends_a_run_at_once_whose_endpoint_drips(tmp_path, cache):
+    with serving(lambda *_: Reply(drip_s=0.2)) as server:  # an answer takes 40 s
+        machine = [f"machine.runs_dir={tmp_path}", f"machine.cache_dir={cache}", f"model.base_url={server.url}"]
+        folder = store.ensure(compose_run([*SMALL, "method=plain", *machine]))
+        process = WarmStart(ROOT / "train.py", [str(folder.path)], {"OPENAI_API_KEY": KEY})
+        fake.wait_until(lambda: len(server.requests) == 2, seconds=60)
+        process.send_signal(signal.SIGTERM)
+        fake.wait_until(lambda: "once more stops at once" in folder.attempt_log(1).read_text())
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(10)
+    assert (process.returncode, "Traceback" in output) == (entry.EXIT_INTERRUPTED, False)
+    status = folder.read_status()
+    assert (status.state, status.reason) == ("INTERRUPTED", "stopped in the middle of a step")
+    assert len(server.requests) == 2
 
 
 def test_reflexion_carries_what_it_wrote_into_its_next_attempts_at_the_same_task(start):
