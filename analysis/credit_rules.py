@@ -87,6 +87,17 @@ def rules(scorers: Sequence[str] = tuple(SCORERS)) -> Iterator[Rule]:
             yield Rule(block, f"HGPO, K = 4, by {KEYS['anchor']}", "step_term", load_method(name, context=4))
     for matcher, order, scorer in product(MATCHERS, ORDERS[:2], scorers):
         yield _shaped(block, "step_term", scorer, matcher=matcher, order=order)
+    yield from _without_penalty()
+
+
+def _without_penalty() -> Iterator[Rule]:
+    """What the states alone make positive: without the penalty of invalid actions, which raises the rows beside it."""
+    unlike: dict[str, dict[str, Any]] = {", nothing bridged": {"bridge": False}}
+    for name in ("gigpo", "graphgpo", "crbc", "gagpo", "rewardflow"):
+        for how, settings in {"": {}, **(unlike if name == "rewardflow" else {})}.items():
+            method = load_method(name, state_key="anchor", invalid_penalty=0.0, **settings)
+            label = f"{method_label(name)}, by {KEYS['anchor']}{how}"
+            yield Rule("Step term without the penalty of invalid actions", label, "step_term", method)
 
 
 def _shaped(block: str, what: What, scorer: str, **settings: Any) -> Rule:

@@ -54,3 +54,8 @@ def test_every_rule_is_a_row_of_its_own():
     assert {rule.what for rule in chosen} == {"credit", "raised", "step_term"}
     published = {"GiGPO, by observation", "GraphGPO, by state", "CRBC, by state"}
     assert {f"{label} (published)" for label in published} <= {rule.label for rule in chosen}
+    unpenalised = {rule.label: rule.method.estimator for rule in chosen if "without the penalty" in rule.block}
+    assert {estimator.invalid_penalty for estimator in unpenalised.values()} == {0}
+    assert [label for label, one in unpenalised.items() if not getattr(one, "bridge", True)] == [
+        "RewardFlow, by observation, nothing bridged"
+    ]
