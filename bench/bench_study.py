@@ -15,13 +15,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SMALL = ("env.validation_panels.valid_seen.games=12", "env.validation_panels.valid_unseen.games=12")
 NEW_GOAL_S, KNOWN_GOAL_S, RUN_GOAL_S, MEMORY_GOAL_MB = 0.8, 0.4, 25.0, 1000
+CHECKSUMS_GOAL = 1.0  # percent of a step
 FULL_STEPS = 40
 
 
@@ -64,6 +65,9 @@ def _steps(folder: Path, steps: int) -> None:
     print(f"{'nothing in the cache':28}{empty.seconds:8.1f}{'':>9}{empty.megabytes:7.0f}")
     print(f"{'games translated':28}{new[1].seconds:8.1f}{step_s[0]:9.2f}{new[1].megabytes:7.0f}   {NEW_GOAL_S}")
     print(f"{'transitions known':28}{known[1].seconds:8.1f}{step_s[1]:9.2f}{known[1].megabytes:7.0f}   {KNOWN_GOAL_S}")
+    checked = _checksums(folder, cache, steps)
+    print(f"\nchecksums of such a run with a checkpoint after every step: {1000 * checked:.0f} ms, ", end="")
+    print(f"{100 * checked / (step_s[1] * steps):.2f} % of its steps (goal {CHECKSUMS_GOAL:g})")
     print(f"\nnew / known: {step_s[0] / step_s[1]:.1f}x a step, {new[1].seconds / known[1].seconds:.1f}x a run")
 
 
@@ -76,6 +80,13 @@ def _pair(folder: Path, cache: Path, steps: int, before: Callable[[], None]) -> 
     return found[0], found[1]
 
 
+def _checksums(folder: Path, cache: Path, steps: int) -> float:
+    """CPU seconds of all checksums of a run, its start included."""
+    sums = folder / "checksums"
+    _run(folder, cache, steps, "trainer.checkpoint_every=1", command=("-m", "bench.timed_checksums", str(sums)))
+    return float(sums.read_text())
+
+
 def _full(folder: Path) -> None:
     first, again = (_run(folder, folder / "cache", FULL_STEPS, small=False) for _ in range(2))
     if first.logged != again.logged:
@@ -86,16 +97,19 @@ def _full(folder: Path) -> None:
     )
 
 
-def _run(folder: Path, cache: Path, steps: int, *, small: bool = True) -> Cost:
+def _run(
+    folder: Path, cache: Path, steps: int, *more: str, small: bool = True, command: Sequence[str] = ("train.py",)
+) -> Cost:
     """One run of GiGPO from its beginning, in a process of its own."""
     runs = folder / "runs"
     shutil.rmtree(runs, ignore_errors=True)
-    words = ["scale=study", "method=gigpo", f"trainer.steps={steps}", "wandb.mode=disabled", *(SMALL if small else ())]
+    words = ["scale=study", "method=gigpo", f"trainer.steps={steps}", "wandb.mode=disabled", *more]
+    words += SMALL if small else ()
     words += [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}", "machine.device=cpu"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "train.py", *words], cwd=ROOT, env=environment, stdout=log, stderr=log
+            [sys.executable, *command, *words], cwd=ROOT, env=environment, stdout=log, stderr=log
         )
         _, status, usage = os.wait4(process.pid, 0)
     if status != 0:

@@ -1,0 +1,68 @@
+"""``python -m bench.timed_checksums FILE WORD...``: train.py, and into FILE the CPU seconds that its checksums took.
+
+Timed is whatever makes or checks one: those of records, logs and checkpoints (``scpo.checksums``), and those of the
+caches, which hand their bytes to sha256 at once. The clock is each thread's own: it stands while
+others work.
+"""
+
+import functools
+import hashlib
+import runpy
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scpo import checksums
+
+FUNCTIONS = ("file_sum", "change", "folder_sums", "folder_change", "sealed", "unsealed", "text_sum")
+METHODS = ("add", "now")
+
+
+class Stopwatch:
+    """Adds up the seconds of what is called through it; a call inside another one counts once."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._lock = threading.Lock()
+        self._inside = threading.local()
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, its time taken."""
+
+        @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if getattr(self._inside, "now", False):
+                return function(*args, **kwargs)
+            self._inside.now = True
+            began = time.thread_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._inside.now = False
+                with self._lock:
+                    self.seconds += time.thread_time() - began
+
+        return call
+
+
+def main() -> None:
+    """Take the time of checksums before anything has imported them, then do what train.py does."""
+    out, *words = sys.argv[1:]
+    watch = Stopwatch()
+    for name in FUNCTIONS:
+        setattr(checksums, name, watch.timed(getattr(checksums, name)))
+    for name in METHODS:
+        setattr(checksums.RunningSum, name, watch.timed(getattr(checksums.RunningSum, name)))
+    hashlib.sha256 = watch.timed(hashlib.sha256)
+    sys.argv = ["train.py", *words]
+    try:
+        runpy.run_path("train.py", run_name="__main__")
+    finally:
+        Path(out).write_text(repr(watch.seconds))
+
+
+if __name__ == "__main__":
+    main()
