@@ -2,7 +2,15 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from scpo.advantages.groups import Normalisation
 from scpo.shaping.step_text import StepFilter
@@ -28,8 +36,23 @@ HeldOut = Annotated[bool, Field(exclude_if=lambda held_out: not held_out)]
 """Whether the tasks of a panel are kept out of training; where they are not, it stands in no run's identity."""
 
 
+Family = Literal["Pick", "Look", "Clean", "Heat", "Cool", "Pick2"]
+
+
+def _not_empty(families: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if families == ():
+        raise ValueError("a panel is of one family at least; null: of all")
+    return families
+
+
+Families = Annotated[
+    tuple[Family, ...] | None, AfterValidator(_not_empty), Field(exclude_if=lambda families: families is None)
+]
+"""Which task families a panel is of; all of them, None, stand in no run's identity."""
+
+
 class PanelConfig(Strict):
-    """A fixed, sorted list of games, balanced over families and drawn with ``seed``.
+    """A fixed, sorted list of games, balanced over ``families`` and drawn with ``seed``.
 
     ``games`` None takes all of the split; ``subset_of_training`` draws from the training panel instead of the split,
     ``held_out`` takes the games away from the training panel and from imitation; ``repeats`` is the number of episodes
@@ -39,6 +62,7 @@ class PanelConfig(Strict):
     split: Literal["train", "valid_seen", "valid_unseen"]
     games: PositiveInt | None
     seed: NonNegativeInt
+    families: Families = None
     subset_of_training: bool = False
     held_out: HeldOut = False
     repeats: PositiveInt = 1

@@ -161,8 +161,10 @@ class AlfworldEnvironment:
         return {task.id for name in held for task in self.panel(name).tasks}
 
     def _named(self, name: str, candidates: Mapping[str, Sequence[str]], config: PanelConfig) -> list[str]:
+        wanted = self.families if config.families is None else [FAMILIES[family] for family in config.families]
         try:
-            return draw(candidates, config.games, config.seed, self.source.playable)
+            chosen = {family: ids for family, ids in candidates.items() if family in wanted}
+            return draw(chosen, config.games, config.seed, self.source.playable)
         except PanelError as error:
             raise PanelError(f"panel {name!r} ({config.split}): {error}") from error
 

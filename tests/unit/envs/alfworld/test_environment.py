@@ -1,8 +1,10 @@
 """Episodes keep verl-agent's protocol, panels are what the configuration says, failures name game and step."""
 
 import json
+from collections import Counter
 
 import pytest
+from pydantic import ValidationError
 
 from scpo.envs import make_environment
 from scpo.envs.alfworld.environment import AlfworldEnvironment
@@ -10,6 +12,7 @@ from scpo.envs.alfworld.games.generated_games import generate
 from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.base import DemonstratingEnvironment, Task
 from scpo.errors import EnvironmentFailure, GameError, PanelError
+from scpo.schema import FAMILIES
 from tests.support.alfworld_games import alfworld_config, official_data
 
 
@@ -133,11 +136,34 @@ def test_games_that_are_held_out_are_neither_trained_on_nor_demonstrated(cache):
     assert not tuning & train
 
 
+def test_a_panel_may_be_of_some_families(cache):
+    two = {"split": "train", "games": 7, "seed": 0, "families": ["Pick2", "Cool"]}
+    trained = {"split": "train", "games": 3, "seed": 0, "subset_of_training": True, "families": ["Cool"]}
+    config = alfworld_config(train_panel=two, validation_panels={"trained": trained})
+    environment = AlfworldEnvironment(config, cache_dir=cache)
+    assert Counter(task.family for task in environment.panel("train").tasks) == {
+        FAMILIES["Cool"]: 4,
+        FAMILIES["Pick2"]: 3,
+    }
+    assert {task.family for task in environment.panel("trained").tasks} == {FAMILIES["Cool"]}
+    many = {"split": "valid_seen", "games": 100, "seed": 0, "families": ["Pick2"]}
+    with pytest.raises(PanelError, match="a panel of 100 games was asked for but there are only 23"):
+        AlfworldEnvironment(alfworld_config(validation_panels={"many": many}), cache_dir=cache).panel("many")
+
+
+@pytest.mark.parametrize(("families", "told"), [([], "one family at least"), (["Pick3"], "'Pick', 'Look'")])
+def test_families_that_there_are_not_are_refused(families, told):
+    with pytest.raises(ValidationError, match=told) as refused:
+        alfworld_config(train_panel={"split": "train", "games": 2, "seed": 0, "families": families})
+    assert refused.value.error_count() == 1
+
+
 def test_a_panel_that_holds_nothing_out_is_none_of_a_runs_identity():
     panel = {"split": "train", "games": 2, "seed": 1}
     made = alfworld_config(validation_panels={"one": panel, "two": panel | {"held_out": True}})
     dumped = made.model_dump(mode="json")["validation_panels"]
     assert ("held_out" in dumped["one"], dumped["two"]["held_out"]) == (False, True)
+    assert "families" not in dumped["one"]
 
 
 def test_unknown_panels_large_panels_and_taken_names_are_refused(environment, cache):
