@@ -73,9 +73,13 @@ class AlfworldEnvironment:
         return self._panels[name]
 
     def open_panels(self) -> None:
-        """Open every panel's games; those of validation, which are played again and again, with an engine for each."""
+        """Open the games that are played again and again, and of the training games those that others have played."""
         for name in self._panel_configs:
-            self.engine.hold([task.id for task in self.panel(name).tasks], loaded=name != "train")
+            games = [task.id for task in self.panel(name).tasks]
+            if name == "train":
+                self.engine.hold_known(games)
+            else:
+                self.engine.hold(games)
 
     def task(self, game_id: str) -> Task:
         """The panel entry of a game."""

@@ -111,15 +111,21 @@ class Engine:
             self._games.put(game_id, opened)
         return opened
 
-    def hold(self, game_ids: Sequence[str], *, loaded: bool) -> None:
-        """Open these games now and make room for them beside all others; ``loaded``: on a lane each, too."""
+    def hold(self, game_ids: Sequence[str]) -> None:
+        """Open these games, with a lane each, and make room for them beside all others."""
         self._games.widen(len(game_ids))
-        if loaded:
-            self._lanes.widen(len(game_ids))
+        self._lanes.widen(len(game_ids))
+        games = map(self.game, game_ids)
+        self._translations.make([(game.domain, game.problem) for game in games])
         for game_id in game_ids:
-            opened = self.open(game_id)
-            if loaded:
-                self._lanes.lane(game_id, opened.world.translation)
+            self._lanes.lane(game_id, self.open(game_id).world.translation)
+
+    def hold_known(self, game_ids: Sequence[str]) -> None:
+        """Open those of these games that somebody has played, and make room for all of them."""
+        self._games.widen(len(game_ids))
+        for game_id in game_ids:
+            if self._store.knows(self.game(game_id)):
+                self.open(game_id)
 
     def _open(self, game: Game) -> OpenGame:
         graph = self._store.get(game)

@@ -40,6 +40,10 @@ class TransitionStore:
         self._read[game.id] = _stamp(self._path(game))
         return self._load(game) or Graph(self._most_states)
 
+    def knows(self, game: Game) -> bool:
+        """Whether there is a file of the game."""
+        return self._folder is not None and self._path(game).exists()
+
     def keep(self, game: Game, graph: Graph) -> None:
         """Write the graph, with what others have written meanwhile, if it has learned enough to be worth it."""
         if self._folder is None or graph.new * _WORTH < len(graph) or graph.new == 0:

@@ -11,8 +11,11 @@ import gzip
 import hashlib
 import json
 import logging
+import os
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +42,29 @@ class TranslationStore:
         if self._folder is None:
             return translate(domain, problem)
         key = translation_key(domain, problem)
-        path = self._folder / key[:2] / f"{key}.json.gz"
+        path = self._path(key)
         kept = _read(path, key)
         if kept is not None:
             return kept
         translation = translate(domain, problem)
         self._write(path, key, translation)
         return translation
+
+    def make(self, games: Sequence[tuple[str, str]]) -> None:
+        """Translate those (domain, problem) that are not kept yet, on all cores; for a process without threads."""
+        if self._folder is None:
+            return
+        new = [game for game in games if not self._path(translation_key(*game)).exists()]
+        if len(new) > 1:
+            with get_context("fork").Pool(min(len(new), len(os.sched_getaffinity(0)))) as pool:
+                pool.map(self._keep, new, chunksize=1)
+
+    def _keep(self, game: tuple[str, str]) -> None:
+        self.get(*game)
+
+    def _path(self, key: str) -> Path:
+        assert self._folder is not None  # noqa: S101 (for mypy: asked only where there is one)
+        return self._folder / key[:2] / f"{key}.json.gz"
 
     def _write(self, path: Path, key: str, translation: Translation) -> None:
         body = json.dumps(_to_json(translation), separators=(",", ":")).encode()
