@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 
 from analysis import names
 from analysis.families import with_note
+from analysis.figures.embedding import OF_A_KIND
 from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish, remark
 from analysis.sources.collect import Collected
 from analysis.style import COLUMN_WIDTH, FAILED, SUCCESS, Drawing, house_style
@@ -14,8 +15,9 @@ from scpo.diagnostics.step_texts import StepTexts
 HEIGHT = 2.8  # inches
 CAPTION = (
     "Step texts (action and observation) of successful and failed rollouts, embedded with all-MiniLM-L6-v2 and "
-    "projected with t-SNE; shaded: where steps of successes are dense. Equal texts lie on one point. The table says "
-    "how many texts of failed rollouts are also texts of successes."
+    "projected with t-SNE; shaded: where steps of successes are dense. Equal texts lie near each other. Shown are "
+    f"at most {OF_A_KIND} steps of a kind (success, failure with credit, failure without), drawn at random. The table "
+    "says how many texts of failed rollouts are also texts of successes."
 )
 
 

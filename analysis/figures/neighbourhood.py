@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis import names
-from analysis.figures.embedding import embed
+from analysis.figures.embedding import OF_A_KIND, drawn, embedded
 from analysis.published import credit
 from analysis.table import NONE, Block, Number, Table
 from scpo.diagnostics.step_texts import StepTexts
@@ -21,7 +21,8 @@ CAPTION = (
     "Median distance of failed steps to the nearest step of a success, in the embedding of all-MiniLM-L6-v2; exact: "
     "the same action and observation text. Own group: among the successful siblings of the step's group; all batches: "
     "among the successes of all sampled batches. {counts} "
-    "The plane may show fewer of these steps, drawn at random: its keys count what is drawn."
+    f"Measured and shown are at most {OF_A_KIND} steps of a kind (success, failure with credit, failure without), "
+    "drawn at random; distances are to every success, shown or not."
 )
 KINDS = (("credited", True), ("uncredited", False))
 STATISTICS = ("exact", "median", "median, non-exact")
@@ -39,19 +40,22 @@ class Nearest:
 
 
 def nearest(steps: StepTexts, *, own_group: bool) -> Nearest:
-    """Of every failed step that has a success to compare with."""
-    vectors = embed(tuple(steps.text_N.tolist()))
+    """Of every failed step that is shown and has a success to compare with."""
+    rows_n, vector_nd = embedded(steps)
+    text_n, group_n, success_n, credit_n = (
+        column[rows_n] for column in (steps.text_N, steps.group_N, steps.success_N, steps.credit_N)
+    )
     blocks = []
-    for group in np.unique(steps.group_N) if own_group else (None,):
-        inside = np.ones(len(steps.text_N), bool) if group is None else steps.group_N == group
-        failed, success = np.flatnonzero(inside & ~steps.success_N), np.flatnonzero(inside & steps.success_N)
+    for group in np.unique(group_n) if own_group else (None,):
+        inside = np.ones(len(rows_n), bool) if group is None else group_n == group
+        failed, success = np.flatnonzero(inside & ~success_n), np.flatnonzero(inside & success_n)
         if group is None:  # failures of groups without a success have no sibling here either
-            failed = failed[np.isin(steps.group_N[failed], np.unique(steps.group_N[success]))]
+            failed = failed[np.isin(group_n[failed], np.unique(group_n[success]))]
         if len(failed) and len(success):
-            cosine = (vectors[failed] @ vectors[success].T).max(axis=1)
-            exact = np.isin(steps.text_N[failed], steps.text_N[success])
+            cosine = (vector_nd[failed] @ vector_nd[success].T).max(axis=1)
+            exact = np.isin(text_n[failed], text_n[success])
             distance = np.where(exact, 0.0, np.clip(1 - cosine, 0, 2))
-            blocks.append((distance, exact, steps.credit_N[failed] > 0))
+            blocks.append((distance, exact, credit_n[failed] > 0))
     if not blocks:
         return Nearest(np.zeros(0), np.zeros(0, bool), np.zeros(0, bool))
     return Nearest(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
@@ -62,7 +66,7 @@ def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
     places = (("own group", nearest(steps, own_group=True)), ("all batches", nearest(steps, own_group=False)))
     rows = [row for place, found in places for row in _rows(place, found)]
     published = [Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published()))] if scale == "paper" else []
-    lonely = int((~steps.success_N).sum()) - len(places[0][1].distance_F)
+    lonely = int((~steps.success_N[drawn(steps)]).sum()) - len(places[0][1].distance_F)
     counts = (
         f"{len(steps.text_N)} steps of {steps.batches} batches of {names.run(run)}, "
         f"{int(steps.success_N.sum())} of successes; "

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from analysis import names
-from analysis.figures.embedding import plane
+from analysis.figures.embedding import OF_A_KIND, plane
 from analysis.missing import missing_runs
 from analysis.sources.collect import Collected
 from analysis.style import REMARK, SUCCESS
@@ -53,9 +53,10 @@ def chosen_run(data: Collected) -> tuple[str, str, StepTexts, np.ndarray, np.nda
 def remark(data: Collected, run: str, steps: StepTexts, shown: np.ndarray) -> str:
     """What stands above the plane: the run, its batches, and how many of their steps are drawn."""
     head = data.by_id[run].head
-    of = f"of {len(steps.text_N):,} " if len(shown) < len(steps.text_N) else ""
+    some = len(shown) < len(steps.text_N)
+    of, most = (f"of {len(steps.text_N):,} ", f", at most {OF_A_KIND} a kind") if some else ("", "")
     place = names.place(head.scale, head.env.name, head.model.name)
-    return f"{place}, {names.run(run)}\n{len(shown):,} {of}steps of {steps.batches} batches"
+    return f"{place}, {names.run(run)}\n{len(shown):,} {of}steps of {steps.batches} batches{most}"
 
 
 def draw_density(axis: Axes, point_n2: np.ndarray) -> None:

@@ -4,8 +4,8 @@ import io
 import numpy as np
 import pytest
 
-from analysis.figures import fig_credit_tsne, fig_motivation_tsne, neighbourhood
-from analysis.figures.embedding import embed
+from analysis.figures import embedding, fig_credit_tsne, fig_motivation_tsne
+from analysis.figures.embedding import OF_A_KIND, drawn, embed
 from analysis.figures.neighbourhood import nearest, neighbourhood_table
 from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
@@ -24,7 +24,7 @@ def flat(monkeypatch):
         angles = np.radians([ANGLES[text] for text in texts])
         return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
-    monkeypatch.setattr(neighbourhood, "embed", embedded)
+    monkeypatch.setattr(embedding, "embed", embedded)
 
 
 STEPS = StepTexts(
@@ -70,6 +70,24 @@ def test_a_broken_file_is_named(tmp_path):
     (tmp_path / "step_texts_step_00001.npz").write_bytes(b"PK")
     with pytest.raises(RecordError, match="step_texts_step_00001"):
         read_step_texts([tmp_path / "step_texts_step_00001.npz"])
+
+
+def test_of_a_kind_that_is_many_some_are_measured_and_of_one_that_is_few_all_but_every_success_is_a_neighbour(flat):
+    many = OF_A_KIND + 50
+    kind_N = np.repeat(["success", "other", "credited"], [many, many, 3])
+    steps = StepTexts(
+        text_N=np.array(["b"] * (many - 1) + ["a"] + ["a"] * many + ["b", "b", "c"]),
+        group_N=np.zeros(len(kind_N), int),
+        success_N=kind_N == "success",
+        credit_N=(kind_N == "credited").astype(float),
+        batches=1,
+    )
+    shown = kind_N[drawn(steps)]
+    assert [int((shown == kind).sum()) for kind in ("success", "other", "credited")] == [OF_A_KIND, OF_A_KIND, 3]
+    found = nearest(steps, own_group=True)
+    assert found.exact_F[~found.credited_F].tolist() == [True] * OF_A_KIND  # by one success among 901
+    assert found.exact_F[found.credited_F].tolist() == [True, True, False]
+    assert np.array_equal(drawn(steps), drawn(steps))
 
 
 def test_the_real_encoder_draws_both_figures_with_every_step(tmp_path):
