@@ -8,6 +8,7 @@ import contextlib
 import importlib.util
 import json
 import logging
+import math
 import re
 import time
 from collections.abc import Callable
@@ -166,13 +167,16 @@ def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...
 
 
 def _api(settings: Settings) -> Any:
-    """Wandb's own service process repeats what a server or the network spoils; it would do so for minutes."""
+    """Wandb's own service process repeats what a server or the network spoils; it would do so for minutes.
+
+    It waits whole seconds: of less than one it keeps nothing, and takes its own two.
+    """
     import wandb
 
     service = wandb.setup().settings
     service.x_graphql_retry_max = settings.attempts - 1
-    service.x_graphql_retry_wait_min_seconds = settings.first_wait_s
-    service.x_graphql_retry_wait_max_seconds = settings.first_wait_s * 2**settings.attempts
+    service.x_graphql_retry_wait_min_seconds = math.ceil(settings.first_wait_s)
+    service.x_graphql_retry_wait_max_seconds = math.ceil(settings.first_wait_s * 2**settings.attempts)
     service.x_graphql_timeout_seconds = settings.timeout_s
     return wandb.Api(
         timeout=round(settings.attempts * (settings.timeout_s + settings.first_wait_s * 2**settings.attempts))

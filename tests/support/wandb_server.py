@@ -126,6 +126,7 @@ def serve(*runs):
 def _handler(server):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one packet: apart, each answer waits 40 ms for an acknowledgement
 
         def log_message(self, *_):
             pass
