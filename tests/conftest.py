@@ -1,6 +1,7 @@
 """Settings that all tests share."""
 
 import os
+from unittest.mock import patch
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch loads: spinning threads fight over a busy machine
 
@@ -15,6 +16,13 @@ from tests.support.skips import skip_summary
 # A busy machine is no failure, and a commit's tests do the same thing twice.
 settings.register_profile("scpo", deadline=None, derandomize=True)
 settings.load_profile("scpo")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk():
+    """What is written is there for whoever reads it next; what a power cut would leave, no test here can see."""
+    with patch.object(os, "fsync", lambda _: None):
+        yield
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
