@@ -42,9 +42,7 @@ class Nearest:
 def nearest(steps: StepTexts, *, own_group: bool) -> Nearest:
     """Of every failed step that is shown and has a success to compare with."""
     rows_n, vector_nd = embedded(steps)
-    text_n, group_n, success_n, credit_n = (
-        column[rows_n] for column in (steps.text_N, steps.group_N, steps.success_N, steps.credit_N)
-    )
+    text_n, group_n, success_n = steps.text_N[rows_n], steps.group_N[rows_n], steps.success_N[rows_n]
     blocks = []
     for group in np.unique(group_n) if own_group else (None,):
         inside = np.ones(len(rows_n), bool) if group is None else group_n == group
@@ -55,7 +53,7 @@ def nearest(steps: StepTexts, *, own_group: bool) -> Nearest:
             cosine = (vector_nd[failed] @ vector_nd[success].T).max(axis=1)
             exact = np.isin(text_n[failed], text_n[success])
             distance = np.where(exact, 0.0, np.clip(1 - cosine, 0, 2))
-            blocks.append((distance, exact, credit_n[failed] > 0))
+            blocks.append((distance, exact, steps.credit_N[rows_n[failed]] > 0))
     if not blocks:
         return Nearest(np.zeros(0), np.zeros(0, bool), np.zeros(0, bool))
     return Nearest(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
