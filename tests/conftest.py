@@ -1,6 +1,7 @@
 """Settings that all tests share."""
 
 import os
+from pathlib import Path
 from unittest.mock import patch
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch loads: spinning threads fight over a busy machine
@@ -16,6 +17,15 @@ from tests.support.skips import skip_summary
 # A busy machine is no failure, and a commit's tests do the same thing twice.
 settings.register_profile("scpo", deadline=None, derandomize=True)
 settings.load_profile("scpo")
+
+
+COMPOSING = tuple(str(Path(__file__).parent / folder) for folder in ("configs", "unit/sweeps", "unit/analysis"))
+"""Tests that compose the configurations of whole experiments, many of them the same."""
+
+
+def pytest_collection_modifyitems(items):
+    """What is composed is kept by the process that did it, so these tests stand together: most of them share one."""
+    items.sort(key=lambda item: not str(item.path).startswith(COMPOSING))
 
 
 @pytest.fixture(scope="session", autouse=True)
