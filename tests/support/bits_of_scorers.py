@@ -23,24 +23,24 @@ PAIRS = [(f"{'x ' * n}{a}", f"{'x ' * n}{b}") for n in LENGTHS for a, b in (("ca
 def main():
     import torch
 
-    makes = {folder: partial(make_scorer, config(folder)) for folder in sys.argv[1:]}
+    makes = {folder: (PAIRS, partial(make_scorer, config(folder))) for folder in sys.argv[1:]}
     if importlib.util.find_spec(ENCODER):
         encoder = BiEncoderScorer(
             kind="bi_encoder", name="minilm", path=f"package:{ENCODER}", cosine_floor=0.35, max_tokens=32
         )
-        makes[ENCODER] = partial(make_scorer, encoder)
-    found = {name: company(make) for name, make in makes.items()}
+        makes[ENCODER] = (PAIRS[:10], partial(make_scorer, encoder))  # longer texts are cut to as many tokens
+    found = {name: company(make, pairs) for name, (pairs, make) in makes.items()}
     instructions = torch.backends.cpu.get_cpu_capability()
     json.dump({"instructions": instructions, "pairs": len(PAIRS), "company": found}, sys.stdout)
 
 
-def company(make):
+def company(make, pairs):
     """Each kind with a scorer that has read nothing yet."""
     single, crowd, halves = make(), make(), make()
-    alone = np.concatenate([single.score([pair]) for pair in PAIRS])
-    order = np.random.default_rng(0).permutation(len(PAIRS))
-    shuffled = crowd.score([PAIRS[i] for i in order])
-    in_two_calls = np.concatenate([halves.score(PAIRS[7:]), halves.score(PAIRS[:7])])
+    alone = np.concatenate([single.score([pair]) for pair in pairs])
+    order = np.random.default_rng(0).permutation(len(pairs))
+    shuffled = crowd.score([pairs[i] for i in order])
+    in_two_calls = np.concatenate([halves.score(pairs[7:]), halves.score(pairs[:7])])
     return {
         "shuffled": int((shuffled != alone[order]).sum()),
         "in two calls": int((in_two_calls != np.roll(alone, -7)).sum()),

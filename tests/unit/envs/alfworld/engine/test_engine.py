@@ -78,23 +78,22 @@ def assert_same_rollouts(game: Game, random_steps: int) -> None:
     for command in (*INADMISSIBLE, "  look ", *game.walkthrough, *INADMISSIBLE):
         assert player.step(command) == stock.step(command), f"{game.id}: {command}"
     assert player.state.won, f"{game.id}: the walkthrough did not win"
-    for repetition in range(2):
-        again, rng = Player(engine, game.id), random.Random(repetition)
-        seen = stock.reset()
-        assert again.reset() == seen
-        for _ in range(random_steps):
-            command = wander(seen, rng)
-            seen = stock.step(command)
-            assert again.step(command) == seen, f"{game.id}: {command}"
+    again, rng = Player(engine, game.id), random.Random(0)
+    seen = stock.reset()
+    assert again.reset() == seen
+    for _ in range(random_steps):
+        command = wander(seen, rng)
+        seen = stock.step(command)
+        assert again.step(command) == seen, f"{game.id}: {command}"
 
 
 @pytest.mark.parametrize("index", [1, 2])
 def test_a_generated_game_plays_as_on_the_stock_engine(index):
-    assert_same_rollouts(generate("train", 7, index), random_steps=10)
+    assert_same_rollouts(generate("train", 7, index), random_steps=20)
 
 
 def test_an_official_game_plays_as_on_the_stock_engine():
-    assert_same_rollouts(official_games("valid_unseen", 1)[1], random_steps=8)
+    assert_same_rollouts(official_games("valid_unseen", 1)[1], random_steps=16)
 
 
 @pytest.mark.slow
@@ -102,7 +101,7 @@ def test_an_official_game_plays_as_on_the_stock_engine():
 @pytest.mark.parametrize("split", ["train", "valid_seen", "valid_unseen"])
 def test_many_games_of_all_families_play_as_on_the_stock_engine(split):
     for game in [*official_games(split, 2, more=2), *(generate(split, 11, index) for index in range(12))]:
-        assert_same_rollouts(game, random_steps=40)
+        assert_same_rollouts(game, random_steps=80)
 
 
 def test_a_second_visit_comes_from_the_cache_and_says_the_same():
