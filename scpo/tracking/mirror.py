@@ -86,6 +86,7 @@ class WandbMirror:
                 disable_code=True,
                 x_disable_meta=True,
                 x_disable_machine_info=True,  # system metrics are sent, the machine's names are not
+                host="",  # else its name would be in the run all the same
             ),
         )
         for metric in ("train/*", "val/*", "credit/*", "actor/*"):

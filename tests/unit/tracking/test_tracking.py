@@ -1,8 +1,10 @@
 import builtins
 import logging
+import socket
 import sys
 import threading
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -243,9 +245,17 @@ def test_without_wandb_installed_there_is_one_note(folder, monkeypatch, caplog):
     assert "not installed" in caplog.text
 
 
-def test_the_offline_mirror_writes_a_wandb_folder_beside_the_logs(folder):
+def test_the_offline_mirror_writes_a_wandb_folder_beside_the_logs_without_code_command_and_machine(folder, monkeypatch):
     pytest.importorskip("wandb", reason="needs wandb: make setup")
+    monkeypatch.setattr(socket, "gethostname", lambda: "planted-host")
+    monkeypatch.setattr(sys, "argv", ["planted-script.py", "planted-argument"])
     folder.path.mkdir()
-    with Tracker(folder, mirrored("offline")) as tracker:
+    config = mirrored("offline")
+    machine = config.machine.model_copy(update={"cache_dir": "/planted/cache"})
+    with Tracker(folder, config.model_copy(update={"machine": machine})) as tracker:
         tracker.log(0, {"a": 1.0}, {})
-    assert list(folder.path.glob("wandb/offline-run-*/*.wandb"))
+    (sent,) = folder.path.glob("wandb/offline-run-*/*.wandb")
+    files = [sent, *(path for path in (sent.parent / "files").rglob("*") if path.is_file())]
+    assert [path.name for path in files[1:]] == ["requirements.txt"]
+    assert not any(b"planted" in path.read_bytes() for path in files)
+    assert str(Path(__file__).parents[3]).encode() not in sent.read_bytes()
