@@ -20,7 +20,10 @@ from analysis.seed_statistics import Series
 from analysis.sources.collect import Collected
 from analysis.style import PNG_DPI
 from analysis.table import NONE, Number, Table
+from scpo.errors import RecordError
+from scpo.tracking import RunFolder
 from scpo.tracking.health import examine, read_rules
+from scpo.tracking.wandb_run import url_of
 
 MEGABYTE = 1_000_000
 CURVE_BYTES = 4 * MEGABYTE
@@ -102,10 +105,20 @@ def _run(data: Collected, row: dict[str, Any], member: Row | None, styles: Mappi
         **{name: row[name] for name in ("id", "env", "model", "method", "state", "scale")},
         "label": member.label if member else row["method"],
         "look": style.screen(),
+        "url": _address(data, run),
         "seed": int(row["seed"]),
         "step": None if step is None or math.isnan(step) else int(step),
         "values": {name: value for name, value in (last | means).items() if value is not None},
     }
+
+
+def _address(data: Collected, run: str) -> str | None:
+    """Where W&B shows the run, as its mirror wrote it down; a page links to the web only."""
+    try:
+        url = url_of(RunFolder(data.by_id[run].folder))
+    except RecordError:
+        return None
+    return url if isinstance(url, str) and url.startswith(("https://", "http://")) else None
 
 
 def _rows(sections: Iterable[Section]) -> dict[str, Row]:

@@ -105,7 +105,7 @@ class RunsView {
 
   row(run) {
     const cell = (column) => {
-      if (column.key === 'id') return element('th', { scope: 'row' }, runLink(this.data, run.id));
+      if (column.key === 'id') return element('th', { scope: 'row' }, runLink(this.data, run.id), webLink(run));
       const value = valueOf(column, run);
       const text = column.metric ? metricText(column.metric, value) : String(value ?? '–');
       return element('td', { class: column.numeric ? 'number' : null }, text);
@@ -128,6 +128,11 @@ function compare(a, b, direction) {
 function runLink(data, run) {
   if (!data.groups.runs[run]) return run;
   return element('a', { href: link({ view: 'inspector', run }), title: 'open in the credit inspector' }, run);
+}
+
+// Where Weights & Biases shows the run; opened by a click only.
+function webLink(run) {
+  return run.url ? [' ', element('a', { href: run.url, rel: 'noopener noreferrer', target: '_blank' }, 'W&B')] : null;
 }
 
 function sharedNote(data) {

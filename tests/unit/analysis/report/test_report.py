@@ -176,3 +176,16 @@ def test_what_the_rules_of_health_say_of_a_run_is_on_the_page(tmp_path):
     [remark] = list(health_of(data))
     assert remark["run"] == run["id"]
     assert remark["text"].startswith("entropy_collapsed at step 3")
+
+
+def test_a_run_says_where_wandb_shows_it_and_only_web_addresses_are_linked(tmp_path):
+    ids = [write_run(tmp_path / "runs", seed=seed, steps=4)["id"] for seed in range(4)]
+    addresses = ("https://wandb.example/x/runs/1", "javascript:alert(1)", None)
+    for run, url in zip(ids, addresses, strict=False):
+        (tmp_path / "runs" / run / "wandb.json").write_text(json.dumps({"url": url, "mode": "online"}))
+    (tmp_path / "runs" / ids[3] / "wandb.json").write_text("{")
+    assert main(["report", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
+    data = embedded_data((tmp_path / "report.html").read_text())
+    assert {run["id"]: run["url"] for run in data["runs"]} == dict(
+        zip(ids, (addresses[0], None, None, None), strict=True)
+    )
