@@ -8,6 +8,7 @@
     python -m sweeps verify ['*']               are the records whole, do they agree
     python -m sweeps health ['*']               which runs need a look: collapse, spikes, stalls (conf/health.yaml)
     python -m sweeps sync ['*']                 push what offline runs wrote for Weights & Biases
+    python -m sweeps view ENTITY/PROJECT        save an overview of a W&B project: success, credit, health by group
     python -m sweeps search [<search>]          write a search's summary, winner and plots
     python -m sweeps completion                 shell completion: source <(python -m sweeps completion)
     python -m sweeps doctor [key=value ...]     what would go wrong with these runs, and how to fix it
@@ -26,6 +27,7 @@ from rich.console import Console
 
 from scpo.errors import ConfigError, ScpoError
 from scpo.tracking import RunFolder
+from sweeps import wandb_view
 from sweeps.doctor import examination
 from sweeps.health import add_arguments as health_arguments
 from sweeps.health import show_health
@@ -189,6 +191,7 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
     search_command.add_arguments(commands.add_parser("search", help=search_command.summarise.__doc__))
     examination.add_arguments(commands.add_parser("doctor", help=examination.doctor.__doc__))
+    wandb_view.add_arguments(commands.add_parser("view", help=wandb_view.save_view.__doc__))
     health_arguments(commands.choices["health"])
     completion = commands.add_parser("completion", help=complete.__doc__)
     completion.add_argument("--word", help="what was typed so far; without it, the script for the shell")

@@ -23,14 +23,20 @@ def push(offline: Path) -> tuple[bool, str]:
     return done.returncode == 0, said[-1] if said else f"exit status {done.returncode}"
 
 
+def check_key(command: str) -> None:
+    """Refuse what W&B would refuse later, in more words."""
+    if "WANDB_API_KEY" not in os.environ and not (Path.home() / ".netrc").exists():
+        raise ConfigError(f"{command}: there is no key for W&B; `wandb login` once, or set WANDB_API_KEY")
+
+
 def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) -> bool:
     """Push every offline folder that was not pushed yet; True if all went through."""
     found = [(folder, path) for folder in folders for path in sorted(folder.path.glob("wandb/offline-run-*"))]
     if not found:
         say(console, f"{len(folders)} runs, none with an offline W&B folder (wandb.mode=offline writes them)")
         return True
-    if push_one is push and "WANDB_API_KEY" not in os.environ and not (Path.home() / ".netrc").exists():
-        raise ConfigError("sync: there is no key for W&B; `wandb login` once, or set WANDB_API_KEY")
+    if push_one is push:
+        check_key("sync")
     failed = 0
     for folder, path in found:
         if list(path.glob("*.synced")):

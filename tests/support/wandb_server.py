@@ -56,11 +56,15 @@ class Server:
     runs: list
     faults: dict = field(default_factory=dict)  # operation -> [fault, ...]
     requests: dict = field(default_factory=dict)
+    views: list = field(default_factory=list)  # what was saved
     url: str = ""
 
     def answer(self, query, variables):
-        name = re.search(r"query\s+(\w+)", query)[1]
+        name = re.search(r"(?:query|mutation)\s+(\w+)", query)[1]
         self.requests[name] = self.requests.get(name, 0) + 1
+        if name == "UpsertView2":
+            self.views.append(variables)
+            return {"upsertView": {"view": {"id": "V1", "name": variables["name"]}, "inserted": True}}
         if name in ("Viewer", "GetDefaultEntity"):
             return {"viewer": {"id": "1", "entity": "me", "username": "me", "flags": "{}", "teams": {"edges": []}}}
         if name == "Runs":
@@ -81,7 +85,7 @@ class Server:
         return head | {"runs": {"edges": edges, "pageInfo": page, "totalCount": len(self.runs)}}
 
     def next_fault(self, query):
-        name = (re.search(r"query\s+(\w+)", query) or [None, ""])[1]
+        name = (re.search(r"(?:query|mutation)\s+(\w+)", query) or [None, ""])[1]
         waiting = self.faults.get(name) or self.faults.get("any") or []
         return waiting.pop(0) if waiting else None
 

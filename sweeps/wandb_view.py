@@ -1,0 +1,99 @@
+"""``python -m sweeps view ENTITY/PROJECT``: save a view of a W&B project that opens on what matters here.
+
+Curves of success, credit and health, mean and deviation over the seeds of a group; the table with what is compared.
+"""
+
+import argparse
+import re
+from typing import Any
+
+from rich.console import Console
+
+from scpo.errors import ConfigError
+from scpo.tracking.health import read_rules
+from sweeps.terminal import say
+from sweeps.wandb_sync import check_key
+
+NAME = "SCPO overview"
+SUCCESS = (
+    "train/success_rate",
+    "val/valid_seen/success_rate",
+    "val/valid_unseen/success_rate",
+    "val/test/success_rate",
+)
+CREDIT = ("credit/steps", "credit/aux_mean", "credit/effective", "credit/active_groups", "credit/precision")
+SPEED = ("timing_s/step",)
+PINNED = ("val/valid_seen/success_rate", "val/valid_unseen/success_rate", "train/success_rate", "credit/steps")
+MOST_GROUPS = 50  # of a plot; a study has more rows than W&B's ten
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.add_argument("project", metavar="ENTITY/PROJECT", help="where the runs are mirrored to (wandb.project)")
+    parser.add_argument("--name", default=NAME, help=f"what the view is called (default: {NAME})")
+    parser.set_defaults(run=save_view)
+
+
+def save_view(console: Console, arguments: argparse.Namespace) -> int:
+    """Save a view of a W&B project: success, credit and health, averaged over seeds. Each call makes a new one.
+
+    Raises:
+        ConfigError: A package or a key is missing, the project's name has no entity, or W&B refused.
+    """
+    if not re.fullmatch(r"[^/\s]+/[^/\s]+", arguments.project):
+        raise ConfigError(f"view {arguments.project}: give ENTITY/PROJECT, as in the address of the project's page")
+    check_key("view")
+    view = overview(*arguments.project.split("/"), arguments.name)
+    try:
+        view.save()
+    except Exception as error:  # wandb has a dozen kinds; the first line says which
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"view {arguments.project}: W&B did not save it: {reason}") from error
+    say(console, f"{arguments.name}: {view.url}")
+    return 0
+
+
+def overview(entity: str, project: str, name: str = NAME) -> Any:
+    """The view as wandb-workspaces describes it; nothing is sent.
+
+    Raises:
+        ConfigError: The package is not installed.
+    """
+    try:
+        import wandb_workspaces.reports.v2 as panels
+        import wandb_workspaces.workspaces as views
+    except ImportError as error:
+        raise ConfigError(f"view: {error}; pip install 'scpo[track]' adds what it needs") from None
+    sections = [
+        views.Section(
+            name=title,
+            panels=[
+                panels.LinePlot(
+                    title=metric,
+                    y=[metric],
+                    groupby_aggfunc="mean",
+                    groupby_rangefunc="stddev",
+                    max_runs_to_show=MOST_GROUPS,
+                )
+                for metric in of
+            ],
+            is_open=True,
+        )
+        for title, of in (("Success", SUCCESS), ("Credit", CREDIT), ("Health", health_metrics()), ("Speed", SPEED))
+    ]
+    return views.Workspace(
+        entity=entity,
+        project=project,
+        name=name,
+        sections=sections,
+        settings=views.WorkspaceSettings(max_runs=MOST_GROUPS),
+        runset_settings=views.RunsetSettings(
+            groupby=[views.Metric("Group")], pinned_columns=[f"summary:{metric}" for metric in PINNED]
+        ),
+    )
+
+
+def health_metrics() -> tuple[str, ...]:
+    """What the rules of conf/health.yaml look at, and what the other sections do not show."""
+    found = [rule.metric for rule in read_rules().values() if hasattr(rule, "metric")]
+    return tuple(dict.fromkeys(name for name in found if "*" not in name and name not in CREDIT))

@@ -1,0 +1,65 @@
+import json
+import sys
+
+import pytest
+
+from sweeps.__main__ import main
+from tests.support.wandb_server import KEY, fail, serve
+
+pytest.importorskip("wandb_workspaces", reason="needs wandb-workspaces: make setup")
+pytestmark = pytest.mark.filterwarnings("ignore:Pydantic V1 style")  # of wandb-workspaces
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with serve() as server:
+        monkeypatch.setenv("WANDB_BASE_URL", server.url)
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+        monkeypatch.setenv("WANDB_SILENT", "true")
+        yield server
+
+
+def test_a_view_with_success_credit_and_health_by_group_is_saved(server, capsys):
+    assert main(["view", "me/demo"]) == 0
+    said = capsys.readouterr().out.replace("\n", "")
+    (sent,) = server.views
+    assert (sent["entityName"], sent["projectName"], sent["displayName"]) == ("me", "demo", "SCPO overview")
+    assert f"SCPO overview: {server.url}/me/demo?nw=" in said
+    spec = json.loads(sent["spec"])
+    (sections,) = _found(spec, "sections")
+    assert [section["name"] for section in sections] == ["Success", "Credit", "Health", "Speed"]
+    plotted = {panel["config"]["metrics"][0] for section in sections for panel in section["panels"]}
+    assert {"val/valid_seen/success_rate", "credit/steps", "actor/entropy", "timing_s/step"} <= plotted
+    assert "group" in json.dumps(_found(spec, "grouping"))
+
+
+def _found(value, key):
+    """Every value of a key, however deep."""
+    if isinstance(value, dict):
+        here = [value[key]] if key in value else []
+        return here + [one for part in value.values() for one in _found(part, key)]
+    return [one for part in value for one in _found(part, key)] if isinstance(value, list) else []
+
+
+def test_what_is_wrong_is_said_in_one_line_and_nothing_is_sent(server, capsys, monkeypatch, tmp_path):
+    assert main(["view", "demo"]) == 2
+    assert "give ENTITY/PROJECT" in capsys.readouterr().err
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("WANDB_API_KEY")
+    assert main(["view", "me/demo"]) == 2
+    assert "there is no key for W&B" in capsys.readouterr().err
+    assert server.views == []
+
+
+def test_without_its_package_it_says_what_to_install(server, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb_workspaces.workspaces", None)
+    assert main(["view", "me/demo"]) == 2
+    assert "pip install 'scpo[track]'" in capsys.readouterr().err
+
+
+def test_a_refusal_of_wandb_is_one_line(server, capsys):
+    server.faults["UpsertView2"] = [fail(403)] * 9
+    assert main(["view", "me/demo"]) == 2
+    error = capsys.readouterr().err
+    assert "view me/demo: W&B did not save it" in error
+    assert "Traceback" not in error
