@@ -5,6 +5,7 @@ Curves of success, credit and health, mean and deviation over the seeds of a gro
 
 import argparse
 import re
+from importlib import import_module
 from typing import Any
 
 from rich.console import Console
@@ -43,7 +44,8 @@ def save_view(console: Console, arguments: argparse.Namespace) -> int:
     if not re.fullmatch(r"[^/\s]+/[^/\s]+", arguments.project):
         raise ConfigError(f"view {arguments.project}: give ENTITY/PROJECT, as in the address of the project's page")
     check_key("view")
-    view = overview(*arguments.project.split("/"), arguments.name)
+    entity, project = arguments.project.split("/")
+    view = overview(entity, project, arguments.name)
     try:
         view.save()
     except Exception as error:  # wandb has a dozen kinds; the first line says which
@@ -60,8 +62,8 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
         ConfigError: The package is not installed.
     """
     try:
-        import wandb_workspaces.reports.v2 as panels
-        import wandb_workspaces.workspaces as views
+        panels: Any = import_module("wandb_workspaces.reports.v2")  # its modules do not say what they export
+        views: Any = import_module("wandb_workspaces.workspaces")
     except ImportError as error:
         raise ConfigError(f"view: {error}; pip install 'scpo[track]' adds what it needs") from None
     sections = [
