@@ -84,7 +84,7 @@ def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
     outcomes, completed = found.outcomes(), True
     if starts:
         configs = [matrix.runs[run_id] for run_id in starts]
-        with ProgressBoard(console, configs) as board, forked_runs(configs) as begin:
+        with ProgressBoard(console, configs) as board, forked_runs(configs, board.note) as begin:
             pool = Pool(train_script, slots_for(configs), board, begin)
             completed = pool.run({run_id: (folder, matrix.runs[run_id]) for run_id, folder in starts.items()})
         outcomes |= pool.outcomes

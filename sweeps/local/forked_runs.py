@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from scpo.schema import LocalLauncher, RunConfig
@@ -71,6 +71,7 @@ class Server:
         )
         theirs.close()
         self._forks = 0
+        self._heard = False
         self._waiting = b""
         self._new: list[int] = []
         self._status: dict[int, int] = {}
@@ -101,9 +102,10 @@ class Server:
         return self._status.get(pid)
 
     def close(self) -> None:
-        """Let it end."""
+        """Let it end; one that is still opening games ends when it has."""
         self._channel.close()
-        self._process.wait()
+        if self._heard:
+            self._process.wait()
 
     def _hear(self, seconds: float) -> None:
         """Take in what it has said, waiting so long for a first word."""
@@ -115,6 +117,7 @@ class Server:
                 return
             if not received:
                 return
+            self._heard = True
             *lines, self._waiting = (self._waiting + received).split(b"\n")
             for said in map(json.loads, lines):
                 if "status" in said:
@@ -132,8 +135,13 @@ def _alive(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def forked_runs(configs: Sequence[RunConfig]) -> Iterator[Begin]:
-    """How to begin these runs: forked where that pays and can be done, else each in a Python of its own."""
+def forked_runs(configs: Sequence[RunConfig], note: Callable[[str], None]) -> Iterator[Begin]:
+    """How to begin these runs: forked where that pays and can be done, else each in a Python of its own.
+
+    Args:
+        configs: What is going to be run.
+        note: Told before something takes a while.
+    """
     environments = Counter(config.env.model_dump_json() for config in configs if _can_fork(config))
     commonest, runs = environments.most_common(1)[0] if environments else ("", 0)
     servers: list[Server] = []
@@ -142,6 +150,7 @@ def forked_runs(configs: Sequence[RunConfig]) -> Iterator[Begin]:
         if not _can_fork(start.config) or start.config.env.model_dump_json() != commonest:
             return begin_anew(start)
         if not servers or servers[-1].used_up:
+            note("opening what the runs share; the first time on a machine its games are translated")
             servers.append(Server(start))
         return servers[-1].begin(start) or begin_anew(start)
 

@@ -95,6 +95,10 @@ class ProgressBoard:
     ) -> None:
         self._progress.stop()
 
+    def note(self, line: str) -> None:
+        """Something about all runs."""
+        self._say(escape(line))
+
     def started(self, folder: RunFolder, config: RunConfig) -> None:
         """A run's process was started."""
         before = None

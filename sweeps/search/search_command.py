@@ -54,7 +54,7 @@ def command(console: Console, request: Request, train_script: Path) -> int:
 
 def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:
     runs = [plan.base] * plan.trials * len(plan.seeds)
-    with ProgressBoard(console) as board, forked_runs(runs) as begin:
+    with ProgressBoard(console) as board, forked_runs(runs, board.note) as begin:
         launcher = _launcher(plan, train_script, board, begin)
         try:
             return Driver(plan, study, launcher, lambda line: say(console, line)).run()

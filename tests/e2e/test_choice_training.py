@@ -110,7 +110,7 @@ def test_an_imitation_start_with_another_weight_is_made_again(cache, tmp_path, f
 def test_a_run_that_is_forked_from_a_process_with_open_games_logs_the_same_bytes(finished, cache, tmp_path):
     words = [*STUDY, f"machine.runs_dir={tmp_path}", f"machine.cache_dir={cache}"]
     folder = store.ensure(config := compose_run(words))
-    with forked_runs([config] * 3) as begin:
+    with forked_runs([config] * 3, print) as begin:
         one = RunProcess.start(folder, config, ROOT / "train.py", {}, begin)
         assert isinstance(one.process, Forked)
         while one.poll() is None:

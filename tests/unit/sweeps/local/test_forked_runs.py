@@ -19,6 +19,9 @@ SAYS_WHO = (
 )
 
 
+NOTES = []
+
+
 @pytest.fixture
 def start(tmp_path):
     """Makes a start of a run with such a script."""
@@ -40,7 +43,7 @@ def ended(process, seconds=30):
 
 
 def forked(start):
-    return forked_runs.forked_runs([start.config] * 3)
+    return forked_runs.forked_runs([start.config] * 3, NOTES.append)
 
 
 def test_runs_are_forked_from_one_process_that_opened_what_they_share(start, tmp_path):
@@ -53,6 +56,7 @@ def test_runs_are_forked_from_one_process_that_opened_what_they_share(start, tmp
     assert [words for words, _, _ in said] == [str(one.command[1:]) for one in starts]
     assert len({parent for _, parent, _ in said}) == 1
     assert (tmp_path / "runs" / "servers").read_text() == "one "
+    assert NOTES.pop().startswith("opening what the runs share")
 
 
 @pytest.mark.parametrize(
@@ -119,15 +123,15 @@ def test_a_server_that_cannot_open_anything_costs_nothing_but_time(start):
 @pytest.mark.parametrize("words", [["launcher.fork=false"], ["machine.threads=2"], ["machine.device=cuda"]])
 def test_it_is_not_done_where_it_cannot_be(start, words, tmp_path):
     config = fake.compose_run([*fake.QUICK, *words])
-    with forked_runs.forked_runs([config] * 3) as begin:
+    with forked_runs.forked_runs([config] * 3, NOTES.append) as begin:
         assert begin is forked_runs.begin_anew
 
 
 def test_it_is_not_done_for_two_runs_and_not_for_another_environment(start):
     one = start()
-    with forked_runs.forked_runs([one.config] * 2) as begin:
+    with forked_runs.forked_runs([one.config] * 2, NOTES.append) as begin:
         assert begin is forked_runs.begin_anew
-    with forked_runs.forked_runs([fake.compose_run([*fake.QUICK, "env=webshop"])] * 3) as begin:
+    with forked_runs.forked_runs([fake.compose_run([*fake.QUICK, "env=webshop"])] * 3, NOTES.append) as begin:
         process = begin(one)
         assert isinstance(process, subprocess.Popen)
         assert process.wait() == 0
