@@ -21,6 +21,7 @@ from analysis.sources.collect import Collected
 from analysis.style import PNG_DPI
 from analysis.table import NONE, Number, Table
 from scpo.errors import RecordError
+from scpo.schema import method_label
 from scpo.tracking import RunFolder
 from scpo.tracking.health import examine, read_rules
 from scpo.tracking.wandb_run import url_of
@@ -248,6 +249,6 @@ def _settings(method: dict[str, Any]) -> dict[str, Any]:
     shaper, estimator = method["shaper"], method["estimator"]
     return {
         **{name: shaper[name] for name in SHAPER_SETTINGS},
-        "host": estimator["name"],
+        "host": method_label(estimator["name"]),
         "normalisation": estimator.get("normalisation"),
     }

@@ -128,9 +128,14 @@ def _shown(panel: _Panel) -> dict[str, Any]:
         "env": panel.env,
         "title": f"{PANELS.get(panel.name, panel.name)}, {benchmark(panel.env)}",
         "repeats": panel.repeats,
-        "games": [[game.removeprefix(f"{panel.name}/"), task(family)] for game, family in panel.games],
+        "games": [[_short(game, panel.name, family), task(family)] for game, family in panel.games],
         "runs": {
             run: {"steps": sorted(steps), "won": [steps[step] for step in sorted(steps)]}
             for run, steps in panel.runs.items()
         },
     }
+
+
+def _short(game: str, panel: str, family: str) -> str:
+    """An id without what stands beside it: the panel that it begins with, the family that it ends with."""
+    return game.removeprefix(f"{panel}/").removesuffix(f"-{family}")

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from analysis.names import task
 from analysis.sources.collect import Collected
 from analysis.sources.run_records import Problem
 from scpo.diagnostics.sampled_groups import PATTERN, read_groups
@@ -38,6 +39,8 @@ def sample_groups(data: Collected, limit: int) -> GroupSample:
         except RecordError as error:
             problems.append(Problem(f"{run}/{path.name}", str(error)))
             continue
+        for group in record["groups"]:
+            group["task"] = task(group["task"])
         used += len(json.dumps(record, ensure_ascii=False).encode())
         if used > limit:
             break

@@ -24,10 +24,10 @@ def test_every_game_says_which_row_wins_it_and_from_which_step(episodes):
         wins = [won(game, seed, 20) for seed in (0, 1)]
         steps = [step for step in (0, 10, 20) if won(game, 0, step) or won(game, 1, step)]
         assert name.startswith(f"generated-0/{game:06d}")
-        assert ours.split() == [f"{sum(wins)}/2", *(["step", str(min(steps))] if steps else [])]
+        assert ours.split() == [f"{sum(wins)}/2", *(["first:", "step", str(min(steps))] if steps else [])]
         assert other.split()[0] == f"{int(wins[0])}/1"
     assert rows[0][1] == "pick and place"
-    assert "of 12 games every row solves 11, no row 1." in episodes.locator(".summary:visible").inner_text()
+    assert "of 12 games every row solves 11, no row 1." in episodes.locator(".tally").inner_text()
 
 
 def test_a_number_opens_the_rows_runs_and_a_mark_the_transcript_and_the_address_keeps_both(

@@ -29,8 +29,8 @@ class CompareView {
 
   update(state) {
     if (this.data.runs.length < 2) return;
-    const a = this.runs.get(state.a) || this.data.runs[0];
-    const b = this.runs.get(state.b) || counterpart(this.data.runs, a);
+    const a = this.runs.get(state.a) || this.data.runs.find(({ method }) => method === 'scpo') || this.data.runs[0];
+    const b = this.runs.get(state.b) || counterpart(this.data, a);
     [this.selects[0].value, this.selects[1].value] = [a.id, b.id];
     const shared = (name) => [a, b].some((run) => name in (this.data.curves.runs[run.id] || {}));
     const first = ['val/valid_seen/success_rate', 'train/success_rate'].find(shared) || this.metrics[0];
@@ -46,10 +46,13 @@ function runName(run) {
   return `${run.label}, seed ${run.seed}: ${run.id}`;
 }
 
-// The same seed of another row, else any other run.
-function counterpart(runs, a) {
-  const others = runs.filter((run) => run !== a);
-  return others.find((run) => run.label !== a.label && run.seed === a.seed && run.env === a.env) || others[0];
+// What differs least in its configuration: first among the same seed of other rows, else among all other runs.
+function counterpart(data, a) {
+  const of = (run) => data.configurations.runs[run.id];
+  const differences = (run) => of(run).filter((value, k) => value !== of(a)[k]).length;
+  const others = data.runs.filter((run) => run !== a);
+  const paired = others.filter((run) => run.label !== a.label && run.seed === a.seed && run.env === a.env);
+  return (paired.length ? paired : others).reduce((best, run) => (differences(run) < differences(best) ? run : best));
 }
 
 function pairedCurve(data, run, metric, k, lookOfA) {

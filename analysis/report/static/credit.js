@@ -151,7 +151,7 @@ function summaryLines(group, match, sampled) {
       `it moved the advantage of ${credited.filter(isMoved).length} of them.`,
     `${sampled.groups.length} of ${sampled.active_groups} active groups of this training step were sampled; ` +
       `${sampled.groups_in_batch} groups were rolled out. Steps are compared by ${COMPARED[settings.step_text]}; ` +
-      `matcher ${settings.matcher}, ${walk}, θ = ${settings.theta}, λ = ${settings.soft_base}, ` +
-      `order ${settings.order}, host ${settings.host}.`,
+      `${settings.matcher === 'kmp' ? 'the walk of Algorithm 2' : 'the forward matcher'}, ${walk}, θ = ${settings.theta}, λ = ${settings.soft_base}, ` +
+      `processed in ${settings.order} order, on ${settings.host}.`,
   ];
 }

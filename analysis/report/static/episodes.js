@@ -14,7 +14,7 @@ class EpisodesView {
     this.panel = this.select('panel', this.panels.map((panel, k) => [String(k), panelName(this.panels, panel)]));
     this.order = this.select('order', Object.entries(ORDERS));
     const bar = element('div', { class: 'bar' }, labelled('Panel', this.panel), labelled('Order of games', this.order));
-    this.summary = element('div', { class: 'summary' });
+    this.summary = element('div', { class: 'tally' });
     this.table = element('div', { class: 'wide', tabindex: '0' });
     this.game = element('section', { class: 'panel played', 'aria-live': 'polite' });
     const split = element('div', { class: 'twofold' }, this.table, this.game);
@@ -74,7 +74,7 @@ class EpisodesView {
     const { won, played, first } = solved(row, game);
     const title = `${row.name}: ${won} of ${played} episodes won at the last validation`;
     const open = { type: 'button', class: 'open', title, click: () => this.open(game, row.name) };
-    const since = first === null ? null : element('span', { class: 'since' }, `step ${first}`);
+    const since = first === null ? null : element('span', { class: 'since' }, `first: step ${first}`);
     const share = { class: chosen ? 'number share chosen' : 'number share', style: { '--share': won / played } };
     return element('td', share, element('button', open, `${won}/${played}`, since));
   }
@@ -189,7 +189,8 @@ function panelSummary(panel, rows, { shown, recorded }) {
   const none = by.filter((one) => !one.length).length;
   const alone = rows.map((row) => [row.name, by.filter((one) => one.length === 1 && one[0] === row).length]);
   const only = alone.filter(([, count]) => count && rows.length > 1).map(([name, count]) => `only ${name} ${count}`);
-  const solvedBy = [`every row solves ${all}`, `no row ${none}`, ...only].join(', ');
+  const everyone = rows.length === 1 ? [`${rows[0].name} solves ${all}`] : [`every row solves ${all}`, `no row ${none}`];
+  const solvedBy = [...everyone, ...only].join(', ');
   const left = shown < recorded ? ` ${shown} of ${recorded} validations fit into the page.` : '';
   return [
     element('p', {}, `At the last validation, of ${panel.games.length} games ${solvedBy}.`),

@@ -18,7 +18,7 @@ def test_every_game_has_its_count_at_every_validation_of_every_run(tmp_path):
     content = sample_episodes(collect(tmp_path)).content()
     (panel,) = content["panels"]
     assert panel["title"] == "held out, seen rooms, ALFWorld"
-    assert panel["games"][0] == ["generated-0/000000-pick_and_place_simple", "pick and place"]
+    assert panel["games"][0] == ["generated-0/000000", "pick and place"]
     assert len(panel["games"]) == GAMES
     for seed, run in enumerate(ids):
         assert panel["runs"][run]["steps"] == [0, 10, 20]

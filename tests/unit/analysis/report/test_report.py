@@ -81,7 +81,7 @@ def test_sampled_groups_come_with_the_settings_that_explain_them(made):
     groups = embedded_data(made[0])["groups"]
     run = made[1]["scpo"][0]
     assert [record["step"] for record in groups["runs"][run]] == [1, 5]
-    assert {"theta": 0.6, "soft_base": 0.4, "alpha": 0.5, "host": "gigpo"}.items() <= groups["settings"][run].items()
+    assert {"theta": 0.6, "soft_base": 0.4, "alpha": 0.5, "host": "GiGPO"}.items() <= groups["settings"][run].items()
     assert (groups["shown"], groups["recorded"]) == (2, 2)
 
 
