@@ -151,7 +151,8 @@ def _draw_group(axis: Axes, example: Example) -> None:
             ("failed", example.match["trajectory"]),
         )
     }
-    axis.set_yticks(range(len(siblings)), [texts.get(one["trajectory"], "") for one in siblings], fontsize=6)
+    labels = [texts.get(one["trajectory"], "") for one in siblings]
+    axis.set_yticks(range(len(siblings)), labels, fontsize=5.2, linespacing=0.9)  # two below each other do not touch
     axis.tick_params(axis="y", length=0)
     axis.grid(visible=False)
     axis.set_xlabel("step")

@@ -97,8 +97,8 @@ def _step_rows(data: Collected, shaped: Row, host: Row) -> Iterator[tuple[str | 
             yield (f"training step, {row.label}", "s", row.count, _seconds(step[row.name]), NONE)
     if host.finished and shaped.finished:
         added = step[shaped.name].mean - step[host.name].mean
-        share = Number(f"{100 * added / step[host.name].mean:.1f}")
-        yield (ADDED, "s", counts, Number(f"{added:.2f}"), share)
+        share = Number(f"{100 * added / step[host.name].mean:.1f}".replace("-", "−"))
+        yield (ADDED, "s", counts, Number(f"{added:.2f}".replace("-", "−")), share)
     for row in (host, shaped):
         peaks = summarise(max(data.series(run, MEMORY).values, default=None) for run in row.finished)
         if peaks.n:

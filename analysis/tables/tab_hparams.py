@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from analysis import names
+from analysis.families import PANELS
 from analysis.rows import Section
 from analysis.sources.collect import Collected
 from analysis.table import Table
@@ -22,6 +24,11 @@ def _trainer(path: str) -> Callable[[Config], Any]:
     return lambda config: config.at(f"trainer.{path}")
 
 
+def _model(config: Config) -> str | None:
+    name = config.at("model.path") or config.at("model.name")
+    return names.model(name) if name else None
+
+
 def _state_key(config: Config) -> str | None:
     """Left out of a configuration that has the default; None for an estimator that compares no states."""
     if config.at("method.estimator.name") not in COMPARES_STATES:
@@ -32,12 +39,12 @@ def _state_key(config: Config) -> str | None:
 def _validation_episodes(data: Collected, part: Section) -> str:
     runs = [run for row in part.rows for run in row.finished]
     counts = {
-        f"{panel}: {episodes:.0f}"
+        f"{PANELS.get(panel, panel)}: {episodes:.0f}"
         for run in runs
         for panel in data.panels(run)
         if (episodes := data.series(run, f"val/{panel}/episodes").last)
     }
-    return ", ".join(sorted(counts))
+    return "; ".join(sorted(counts))
 
 
 def _optimizer(config: Config) -> str | None:
@@ -49,7 +56,7 @@ def _optimizer(config: Config) -> str | None:
 
 
 ENTRIES = (
-    Entry("Base model", "Qwen2.5-1.5B/7B-Instruct", lambda config: config.at("model.path") or config.at("model.name")),
+    Entry("Base model", "Qwen2.5-1.5B/7B-Instruct", _model),
     Entry("Trainer", "verl-agent", _trainer("name")),
     Entry("Group size", "8", _trainer("group_size")),
     Entry("Train batch size (tasks/step)", "16", _trainer("groups")),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
+from analysis import names
 from analysis.credit_rules import Precision
 from analysis.families import with_note
 from analysis.missing import missing_runs
@@ -49,7 +50,8 @@ def build(data: Collected) -> Table:
 
 def _block(data: Collected, part: Section) -> Block:
     rows = tuple(_row(data, row) for row in part.rows if any(data.series(run, CREDITED).values for run in row.finished))
-    return Block(f"Measured, {part.scale} scale, {part.env}, {part.model} [setting {part.setting}]", rows)
+    apart = f"; {part.differs}" if part.differs else ""
+    return Block(f"Measured, {names.place(part.scale, part.env, part.model)}{apart}", rows)
 
 
 def _row(data: Collected, row: Row) -> tuple[str | Number, ...]:

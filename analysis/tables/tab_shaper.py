@@ -6,6 +6,7 @@ from typing import Any
 from analysis.sources.collect import Collected
 from analysis.table import Table
 from analysis.tables.settings_table import Config, Entry, finished_parts, settings_table
+from scpo.schema import method_label
 
 PLACE = "tab:shaper"
 CAPTION = (
@@ -19,12 +20,51 @@ def build(data: Collected) -> Table:
     return settings_table(data, ENTRIES, finished_parts(data, shaped=True), caption=CAPTION, label=PLACE)
 
 
+WORDS = {
+    "matcher": {"kmp": "Algorithm 2", "forward": "forward"},
+    "reference": {"longest": "longest success", "shortest": "shortest success", "random": "random success"},
+    "order": {
+        "balanced": "reordered (batches balanced)",
+        "chronological": "temporal",
+        "length": "longest first",
+        "random": "random",
+    },
+    "allocation": {
+        "matched": "where it was matched",
+        "random_match": "on random steps",
+        "uniform_bonus": "spread evenly",
+        "graph": "on shortest ways of the graph",
+    },
+    "step_text": {
+        "action_next_observation": "action ‖ next observation",
+        "observation_action": "observation ‖ action",
+        "action_next_state": "action ‖ next state",
+    },
+}
+"""What print calls the choices of the shaper; those that are not here are called so."""
+SCORERS = {
+    "exact": "equal texts",
+    "minilm": "all-MiniLM-L6-v2",
+    "bge_reranker_v2_m3": "BGE-Reranker-v2-m3",
+}
+
+
 def _shaper(name: str) -> Callable[[Config], Any]:
-    return lambda config: config.at(f"method.shaper.{name}")
+    def read(config: Config) -> Any:
+        value = config.at(f"method.shaper.{name}")
+        return WORDS[name].get(value, value) if name in WORDS else value
+
+    return read
 
 
 def _scorer(config: Config) -> Any:
-    return config.at("scorer.path") or config.at("scorer.name")
+    name = config.at("scorer.name")
+    return config.at("scorer.path") or SCORERS.get(name, name)
+
+
+def _host(config: Config) -> str | None:
+    name = config.at("method.estimator.name")
+    return method_label(name) if name else None
 
 
 def _scorer_batch(config: Config) -> str | None:
@@ -80,6 +120,6 @@ ENTRIES = (
     Entry("Scorer", "BGE-Reranker-v2-m3", _scorer),
     Entry("Precision", "fp16", _precision),
     Entry("Scorer's batch", "64 pairs", _scorer_batch),
-    Entry("Host estimator", "GiGPO", lambda config: config.at("method.estimator.name")),
+    Entry("Host estimator", "GiGPO", _host),
     Entry("Step weight ω", "–", lambda config: config.at("method.estimator.omega")),
 )

@@ -20,7 +20,7 @@ def test_hyper_parameters_are_those_that_ran(tmp_path):
     assert table["Group size"] == ["8", "4"]
     assert table["Random seeds"] == ["0, 1, 2", "0, 1"]
     assert table["Training iterations"] == ["150", "40"]
-    assert "valid_seen: 140" in table["Validation episodes"][1]
+    assert "held out, seen rooms: 140" in table["Validation episodes"][1]
 
 
 def test_what_states_are_compared_by_is_shown_where_states_are_compared(tmp_path):
@@ -39,7 +39,7 @@ def test_what_rows_differ_in_is_listed_with_the_default_first(tmp_path):
     write_ablation(tmp_path, rows=("no_monotonicity", "scpo", "chronological"), seeds=(0,))
     table = values(tab_shaper.build(collect(tmp_path).at_scale("mini")))
     assert table["Monotonic"][1] == "yes, no"
-    assert table["Processing order π"][1] == "balanced, chronological"
+    assert table["Processing order π"][1] == "reordered (batches balanced), temporal"
     assert table["Match threshold θ"] == ["0.6", "0.6"]
 
 
