@@ -61,17 +61,18 @@ class Played:
 
 
 def played(trajectory: Trajectory) -> Played:
-    """The episode of a rollout."""
+    """The episode of a rollout; its numbers are Python's own, whatever a trainer's data came through."""
     results, task = trajectory.results, trajectory.slot.task
+    score = results[-1].score
     return Played(
         task.id,
         task.family,
-        trajectory.slot.sibling,
-        won=trajectory.won,
+        int(trajectory.slot.sibling),
+        won=bool(trajectory.won),
         length=len(results),
-        score=results[-1].score,
+        score=None if score is None else float(score),
         start=trajectory.anchors[0] if trajectory.anchors else "",
-        turns=[Turn(result.action, result.observation, result.valid) for result in results],
+        turns=[Turn(result.action, result.observation, bool(result.valid)) for result in results],
     )
 
 

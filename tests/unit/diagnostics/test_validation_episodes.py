@@ -1,6 +1,7 @@
 import gzip
 import json
 
+import numpy as np
 import pytest
 
 from scpo.diagnostics.validation_episodes import LONGEST_TEXT, TRANSCRIPTS, played, read_validation, save_validation
@@ -41,6 +42,13 @@ def test_every_episode_is_there_with_its_outcome_and_its_transcript(tmp_path):
         "start": "In a room.",
         "turns": [["go 0", "You see a desk.", True], ["go 1", "Done.", False]],
     }
+
+
+def test_numbers_of_numpy_are_recorded_as_numbers(tmp_path):
+    result = StepResult("go", np.bool_(True), "Done.", 0.0, True, np.bool_(True), np.float32(0.5))
+    trajectory = Trajectory(Slot(0, np.int64(1), Task("a", "Pick", "0")), anchors=["In a room."], results=[result])
+    panel = read_validation(written(tmp_path, {"seen": [played(trajectory)]}))["panels"]["seen"]
+    assert (panel["repeat"], panel["won"], panel["score"]) == ([1], [True], [0.5])
 
 
 def test_of_a_large_panel_a_few_games_are_told_spread_over_it_whoever_won(tmp_path):
