@@ -15,7 +15,8 @@ from scpo.policies.word_tokenizer import train_tokenizer
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer
 from scpo.scoring.exact import Exact
-from scpo.tracking import JsonLines
+from scpo.tracking import JsonLines, Tracker
+from scpo.trainers.verl.checkpoints import mark_complete, newest, verl_folder
 from scpo.trainers.verl.launch import PLAIN_TEMPLATE
 from scpo.trainers.verl.verl_rows import read_rows
 from scpo.trainers.verl.workplace import open_workplace
@@ -62,6 +63,7 @@ class Engine:
 
     def __init__(self, tokenizer):
         self.tokenizer, self.turns, self.empty, self.dead = tokenizer, {}, False, False
+        self.scripts = SCRIPTS
 
     async def generate(self, request_id, prompt_ids, sampling_params, **_):
         from ray.exceptions import RayTaskError
@@ -69,7 +71,7 @@ class Engine:
 
         if self.dead:
             raise RayTaskError("generate", "its stack", RuntimeError("no core")).as_instanceof_cause()
-        turn, words = self.turns.setdefault(request_id, [0, SCRIPTS[len(self.turns) % SIBLINGS].split()])
+        turn, words = self.turns.setdefault(request_id, [0, self.scripts[len(self.turns) % len(self.scripts)].split()])
         self.turns[request_id][0] += 1
         ids = [] if self.empty else self.tokenizer(words[turn % len(words)], add_special_tokens=False)["input_ids"]
         versions = {"min_global_steps": 0, "max_global_steps": 0}
@@ -148,16 +150,22 @@ def play(run):
     return list(run.queue.fields)
 
 
-def advantages(run, keys, ranks, **columns):
-    """verl's padding and balancing over ``ranks``, then ours; returns (batch, metrics, advantage of each row)."""
-    from transfer_queue import KVBatchMeta
-
+def trainer_of(run, buffer=None):
+    """The trainer without what verl's engine needs."""
     from scpo.trainers.verl.trainer import ScpoTrainer
 
     trainer = object.__new__(ScpoTrainer)
     trainer.config, trainer.place, trainer.tokenizer = run.config, run.place, run.tokenizer
     trainer.scorer = None if run.place.config.method.shaper is None else _reporting()
-    trainer.use_critic, trainer.global_steps, trainer.buffer = False, 1, None
+    trainer.use_critic, trainer.global_steps, trainer.buffer = False, 1, buffer
+    return trainer
+
+
+def advantages(run, keys, ranks, buffer=None, **columns):
+    """verl's padding and balancing over ``ranks``, then ours; returns (batch, metrics, advantage of each row)."""
+    from transfer_queue import KVBatchMeta
+
+    trainer = trainer_of(run, buffer)
     trainer.actor_rollout_wg = SimpleNamespace(
         _dispatch_info={"actor": list(range(ranks))}, compute_log_prob=lambda batch: score(run, batch)
     )
@@ -283,6 +291,35 @@ def test_a_scorer_that_gives_out_on_a_sample_costs_the_sample_and_not_the_step(r
     assert metrics["credit/steps"] > 0
     assert any((row != 0).any() for row in rows)
     assert not list(made.place.folder.diagnostics.glob("groups_*"))
+
+
+def test_remembered_references_go_through_a_checkpoint_and_serve_after_it(run, monkeypatch):
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    made = run("method=scpo", "method.shaper.reference_buffer=last_success")
+    first, restored = (made.place.config.method.shaper.make_buffer() for _ in range(2))
+    advantages(made, play(made), 1, buffer=first)
+    assert len(first) == 2  # both tasks have a sibling that wins
+    # What verl's engine writes and reads is its own business; what is beside it is ours.
+    monkeypatch.setattr(
+        PPOTrainerSync, "_save_checkpoint", lambda self: verl_folder(self.place.folder, 1).mkdir(parents=True)
+    )
+    monkeypatch.setattr(PPOTrainerSync, "_load_checkpoint", lambda self: setattr(self, "global_steps", 1))
+    with Tracker(made.place.folder, made.place.config) as tracker:
+        tracker.log(0, {}, {})
+        tracker.log(1, {}, {})
+        trainer_of(made, first)._save_checkpoint()
+        mark_complete(made.place.folder, 1, tracker.sums, keep=1)
+        assert newest(made.place.folder) == 1
+        resumed = trainer_of(made, restored)
+        resumed.tracker, resumed.global_steps = tracker, 0
+        resumed._load_checkpoint()
+    assert restored.dump() == first.dump()
+    made.queue.fields.clear()
+    made.engine.scripts = ["go go go go"]
+    _, metrics, _ = advantages(made, play(made), 1, buffer=restored)
+    assert (metrics["buffer/all_failed"], metrics["buffer/served"]) == (1, 1)
+    assert metrics["buffer/steps"] > 0
 
 
 def test_a_lost_row_stops_the_step(run):
