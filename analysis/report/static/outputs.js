@@ -59,7 +59,8 @@ function copyButton(latex) {
 
 // What it shows, and the name that its files have.
 function heading(caption, name) {
-  const title = /^[^.:;]{4,90}(?=[.:;])/.exec(caption || '');
+  const tries = [/^[^.:;]{4,90}(?=[.:;])/, /^[^.:;(]{4,90}(?= \()/]; // the first sentence, or what stands before its brackets
+  const title = tries.map((form) => form.exec(caption || '')).find(Boolean);
   return element('h2', {}, title ? title[0] : name, title ? element('code', { class: 'name' }, name) : null);
 }
 
