@@ -139,6 +139,11 @@ def mean_of(metric: str, first: int = 0) -> OfRow:
     return measure
 
 
+def peak_of(metric: str) -> OfRow:
+    """The largest value of a metric in a run."""
+    return lambda data, part, run: max(data.series(run, metric).values, default=None)
+
+
 def rise(data: Collected, part: Section, run: str) -> float | None:
     """Validation success after the last step minus before the first."""
     series = data.series(run, success_metric(JUDGED[part.scale]))

@@ -29,6 +29,7 @@ from scpo.memory import gpu_table, needed_gib
 from scpo.preflight import SAMPLE
 from scpo.schema import CrossEncoderScorer, RunConfig
 from scpo.scoring import make_scorer
+from scpo.tracking.node_memory import used_gib
 from sweeps.compose.configuration import compose_run
 from sweeps.doctor.nvidia import driver_version, installed_gpus
 from sweeps.records.provenance import REPOSITORY
@@ -97,7 +98,7 @@ def peaks() -> Iterator[list[float]]:
 
     def watch() -> None:
         while not over.wait(POLL_S):
-            gib[:] = [max(pair) for pair in itertools.zip_longest(gib, _used(), fillvalue=0.0)]
+            gib[:] = [max(pair) for pair in itertools.zip_longest(gib, used_gib().values(), fillvalue=0.0)]
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -106,15 +107,6 @@ def peaks() -> Iterator[list[float]]:
     finally:
         over.set()
         thread.join()
-
-
-def _used() -> list[float]:
-    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [float(line) / 1024 for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 
 
 def score(config: RunConfig) -> dict[str, Any]:

@@ -10,6 +10,15 @@ from typing import Any
 from scpo.errors import ConfigError
 from scpo.schema import VerlTrainer
 
+CPUS_A_GPU = 3  # verl's placement groups reserve three of Ray's CPUs with each GPU
+STORAGE_UNITS = 2  # of TransferQueue, each with a CPU of its own; verl's default is 8
+CONTROLLER_CPUS = 1
+
+
+def cores_needed(trainer: VerlTrainer) -> int:
+    """Of a node: with fewer, Ray places TransferQueue or the workers never, and verl waits for ever."""
+    return CONTROLLER_CPUS + STORAGE_UNITS + CPUS_A_GPU * trainer.verl.gpus
+
 
 @dataclass(frozen=True)
 class Setting:

@@ -27,8 +27,9 @@ class ShaperConfig(Strict):
     """SCPO's shaper (paper section 3, table 4). ``allocation`` is where the matcher's credit lands.
 
     ``reference_buffer``: what groups without a success are matched with; ``reference_max_age`` in training steps, None
-    for any. Both are left out of a run's identity where they are off, so that runs from before they were there keep
-    their names.
+    for any. ``dense``: all pairs are scored before the walks start, as in the paper, instead of those that a walk
+    reads: the same credit at the paper's cost. These are left out of a run's identity where they are off, so that runs
+    from before they were there keep their names.
     """
 
     matcher: Matcher
@@ -46,6 +47,7 @@ class ShaperConfig(Strict):
     allocation: Allocation
     reference_buffer: Remembering = Field(default="off", exclude_if=lambda value: value == "off")
     reference_max_age: PositiveInt | None = Field(default=None, exclude_if=lambda value: value is None)
+    dense: bool = Field(default=False, exclude_if=lambda value: not value)
 
     @model_validator(mode="after")
     def _an_age_needs_a_buffer(self) -> Self:
@@ -111,7 +113,6 @@ def shape(
     config: ShaperConfig,
     seed: Seed,
     *,
-    dense: bool = False,
     speculate: bool = False,
     buffer: ReferenceBuffer | None = None,
 ) -> Shaped:
@@ -126,7 +127,6 @@ def shape(
         scorer: Answers text pairs with similarities in [0, 1].
         config: The shaper's settings.
         seed: Run seed and training step; read only where something is random.
-        dense: Score all pairs first, as in the paper.
         speculate: Score some pairs ahead, for fewer and larger batches; the credit is the same.
         buffer: Successes of earlier training steps.
 
@@ -141,7 +141,7 @@ def shape(
         plans += _plan_remembered(batch, text_N, surviving_N, config, seed, buffer=buffer)
     planned = time.perf_counter()
     rule = MatchRule(config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match)
-    matched = credit_batch([plan.task for plan in plans], scorer, rule, dense=dense, speculate=speculate)
+    matched = credit_batch([plan.task for plan in plans], scorer, rule, dense=config.dense, speculate=speculate)
     driven = time.perf_counter()
     matches = tuple(
         FailedMatch(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from scpo.errors import ConfigError
 from scpo.memory import parameters, shortage
 from scpo.schema import CrossEncoderScorer, HuggingFaceModel, RunConfig, SlurmLauncher, VerlTrainer
+from scpo.verl_config import cores_needed
 from sweeps.compose.gpu_hours import LEGEND, duration, gpu_hours
 
 CPUS_A_GPU = 8  # appendix A.2: 32 cores for 4 GPUs
@@ -80,11 +81,23 @@ def cost_lines(configs: Sequence[RunConfig], todo: Sequence[RunConfig]) -> list[
 
 
 def check_fits(config: RunConfig, gpu_gb: float) -> None:
-    """Refuse what cannot fit into a GPU's memory, by the estimate of :mod:`scpo.memory`.
+    """Refuse what cannot fit into a GPU's memory, by the estimate of :mod:`scpo.memory`, or onto its job's share.
 
     Raises:
-        ConfigError: It says what takes the memory, and what would fit.
+        ConfigError: It says what takes the memory, or is too few, and what would fit.
     """
+    if trains_in_verl(config) and isinstance(config.trainer, VerlTrainer):
+        given, needed = resources(config), _derived(config).gpus
+        if given.gpus < needed:
+            raise ConfigError(
+                f"launcher.gpus={given.gpus}, the run takes {needed} of each node (trainer.verl.gpus); allowed: null, "
+                f"or {needed} and more. For one GPU: trainer=verl_1gpu"
+            )
+        if needed and given.cpus < (cores := cores_needed(config.trainer)):
+            raise ConfigError(
+                f"launcher.cpus={given.cpus}, verl on {needed} GPUs needs {cores} CPU cores: with fewer it waits for "
+                f"ever; allowed: null, or {cores} and more"
+            )
     if trains_in_verl(config) and resources(config).gpus and (reason := shortage(config, gpu_gb)):
         raise ConfigError(reason)
 

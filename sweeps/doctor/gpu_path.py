@@ -9,6 +9,7 @@ from pathlib import Path
 from scpo.findings import Finding, error, ok, warning
 from scpo.memory import gpu_table, needed_gib, shortage
 from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig, SlurmLauncher, VerlTrainer
+from scpo.verl_config import cores_needed
 from sweeps.compose.resources import resources, trains_in_verl
 from sweeps.doctor.nvidia import driver_version, installed_gpus
 from sweeps.doctor.subject import Subject
@@ -16,7 +17,6 @@ from sweeps.doctor.subject import Subject
 CUDA_OF_TORCH: dict[tuple[int, ...], str] = {(2, 10): "13", (2, 11): "13", (2, 13): "13"}  # PyPI's default builds
 DRIVER_OF_CUDA = {"12": 525, "13": 580}  # NVIDIA's release notes: the oldest driver of each major version
 SOCKETS = "rl-colocate-zmq-*.sock"
-CPUS_OF_QUEUE, CPUS_A_GPU = 3, 3  # as scpo.trainers.verl.readiness counts them
 
 
 def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
@@ -77,7 +77,7 @@ def check_ray_cores(subject: Subject) -> Iterator[Finding]:
     for config in subject.configs:
         if not (trains_in_verl(config) and isinstance(config.trainer, VerlTrainer) and _on_gpus(config)):
             continue
-        needed = CPUS_OF_QUEUE + CPUS_A_GPU * config.trainer.verl.gpus
+        needed = cores_needed(config.trainer)
         local = isinstance(config.launcher, LocalLauncher)
         there = len(os.sched_getaffinity(0)) if local else resources(config).cpus
         if there < needed:

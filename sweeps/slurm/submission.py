@@ -22,6 +22,7 @@ from sweeps.compose.gpu_hours import hours
 from sweeps.compose.resources import Resources, check_fits, resources
 from sweeps.slurm.cluster_settings import Site
 from sweeps.slurm.job_records import STARTED, Job, read_job, restore_job, write_job
+from sweeps.slurm.ray_nodes import FIRST_NODE, ray_lines
 from sweeps.slurm.refusal import UNSURE, RefusedError, explain_refusal
 from sweeps.slurm.scheduler import SchedulerError
 from sweeps.slurm.snapshot import check_private
@@ -70,7 +71,7 @@ def by_request(configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: 
     """What jobs ask for -> the runs that ask for it; those with the most GPUs first.
 
     Raises:
-        ConfigError: A run fits no job: its model no GPU, its time limit no warning, its nodes are several.
+        ConfigError: A run fits no job: its model no GPU, its time limit no warning.
     """
     groups = defaultdict(list)
     for run_id, config in configs.items():
@@ -81,11 +82,6 @@ def by_request(configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: 
 def request_of(config: RunConfig, launcher: SlurmLauncher, site: Site) -> Request:
     """What the job of a run asks for."""
     needed = resources(config)
-    if needed.nodes > 1:
-        raise ConfigError(
-            f"trainer.verl.nodes={needed.nodes}: launcher={launcher.name} submits jobs of one node; Ray must run on "
-            'each of several. docs/verl.md, "Two nodes", has the script; here: trainer.verl.nodes=1'
-        )
     check_fits(config, launcher.gpu_gb)
     return Request(_limit_min(config, launcher, site), needed, site.partition_for(needed.gpus))
 
@@ -210,7 +206,8 @@ def _parameters(submission: Submission) -> dict[str, Any]:
         "nodes": needed.nodes,
         "ntasks_per_node": 1,
         "cpus_per_task": needed.cpus,
-        "srun_args": [f"--cpus-per-task={needed.cpus}"],  # since Slurm 22.05 srun does not take it from sbatch
+        # since Slurm 22.05 srun does not take it from sbatch
+        "srun_args": [f"--cpus-per-task={needed.cpus}", *(FIRST_NODE if needed.nodes > 1 else ())],
         "array_parallelism": launcher.parallelism,
         "signal_delay_s": launcher.warn_s,
         "partition": request.partition,
@@ -218,7 +215,7 @@ def _parameters(submission: Submission) -> dict[str, Any]:
         "qos": site.qos,
         "constraint": site.constraint,
         "mem": site.memory_flag(needed.memory_gb),
-        "setup": [*_guard(submission), *site.setup],
+        "setup": [*_guard(submission), *site.setup, *ray_lines(needed)],
         "additional_parameters": {"requeue": True, **site.more},
         **site.gpu_flags(needed.gpus),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ from scpo.shaping.order import positions
 from scpo.steps import StepBatch
 from scpo.streams import AGAIN, CRITIC, PROBE, ROLLOUT, SHUFFLE
 from scpo.tracking import Tracker
+from scpo.tracking.node_memory import NodeMemory
 from scpo.trainers.local.checkpoint import load_checkpoint, newest_usable, save_checkpoint
 from scpo.trainers.local.estimates import Estimate, estimate
 from scpo.trainers.local.garbage import collected_at_checkpoints
@@ -85,12 +87,13 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     torch.set_num_threads(config.machine.threads)
     session = _open(config, should_stop)
     folder.pin_panels(panel_records(session.environment, config))
-    with Tracker(folder, config) as tracker, collected_at_checkpoints() as collect:
+    gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0") if session.policy.device.type == "cuda" else None
+    with Tracker(folder, config) as tracker, collected_at_checkpoints() as collect, NodeMemory(gpus=gpus) as memory:
         done = _resume(session, tracker)
         if done is None:
             metrics, timing = _measure(session, 0, folder)
             _probe(session, 0, folder)
-            tracker.log(0, metrics, timing)
+            tracker.log(0, metrics, timing | memory.take())
             done = 0
         for step in range(done + 1, config.trainer.steps + 1):
             metrics, timing = _training_step(session, step, tracker)
@@ -98,7 +101,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
                 validation, seconds = _measure(session, step, folder)
                 metrics, timing = metrics | validation, timing | seconds
             _probe(session, step, folder)
-            tracker.log(step, metrics, timing)
+            tracker.log(step, metrics, timing | memory.take())
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0 or step == config.trainer.steps:
                 _save(session, tracker, step)

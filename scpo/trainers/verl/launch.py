@@ -22,7 +22,7 @@ from scpo.tracking.atomic import write_bytes, write_yaml
 from scpo.trainers.verl.checkpoints import newest, verl_folder
 from scpo.trainers.verl.cpu.cpu_settings import cpu_environment, cpu_settings
 from scpo.trainers.verl.data import training_rows, validation_rows, write_parquet
-from scpo.trainers.verl.readiness import attention, check_machine, gpu_settings, trainer_of
+from scpo.trainers.verl.readiness import attention, check_machine, gpu_settings, ray_settings, trainer_of
 from scpo.trainers.verl.sockets import MODULES, environment
 from scpo.trainers.verl.verl_settings import Files, settings
 from scpo.trainers.verl.versions import check_signatures, check_version
@@ -49,8 +49,10 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     check_signatures()  # the first import of verl: by now its environment variables are set
     verl_config = compose_verl(words)
     write_yaml(folder.path / "verl_config.yaml", _plain(verl_config))
+    verl = trainer_of(config).verl
     with _stop_file(Workplace(config, folder).stop_file, should_stop):
-        _run(verl_config)
+        if verl.nodes == 1 or _nodes_are_there(verl.nodes, verl.gpus, should_stop):
+            _run(verl_config)
 
 
 def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> list[str]:
@@ -65,13 +67,12 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     files = _files(place, should_stop)
     verl = trainer_of(config).verl
     chosen = settings(config, files, attention=None if on_cpu else attention(config))
-    if on_cpu:
-        os.environ.update(cpu_environment(verl.engine))
-        chosen += cpu_settings(verl.engine, verl.gpus)
-    variables = environment(files.run_folder, os.environ[MODULES] if on_cpu else "")
+    platform = cpu_environment(verl.engine) if on_cpu else {}
+    chosen += cpu_settings(verl.engine, verl.gpus if verl.nodes == 1 else None) if on_cpu else gpu_settings(config)
+    variables = platform | environment(files.run_folder, platform.get(MODULES, ""))
     os.environ.update(variables)
-    if not on_cpu:
-        chosen += gpu_settings(config, variables)
+    if not on_cpu or verl.nodes > 1:  # on the CPU a Ray of our own inherits them
+        chosen += ray_settings(config, variables)
     extra = list(verl.overrides)
     _write_down(folder, chosen, extra)
     return [*(setting.override for setting in chosen), *extra]
@@ -177,6 +178,12 @@ def _stop_file(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
         over.set()
         thread.join()
         path.unlink(missing_ok=True)
+
+
+def _nodes_are_there(nodes: int, gpus: int, should_stop: Callable[[], bool]) -> bool:
+    from scpo.trainers.verl.nodes import wait_for_nodes  # Ray
+
+    return wait_for_nodes(nodes, gpus, should_stop)
 
 
 def _run(verl_config: Any) -> None:

@@ -12,13 +12,9 @@ from scpo.errors import ConfigError
 from scpo.memory import GIB, shortage
 from scpo.policies.model import pick_device
 from scpo.schema import RunConfig, VerlTrainer
-from scpo.trainers.verl.sockets import MODULES, VARIABLE
-from scpo.verl_config import Setting
+from scpo.verl_config import STORAGE_UNITS, Setting, cores_needed
 
 Attention = Literal["flash", "sdpa"]
-CPUS_A_GPU = 3  # verl's placement groups reserve three of Ray's CPUs with each GPU
-STORAGE_UNITS = 2  # of TransferQueue, each with a CPU of its own; verl's default is 8
-CONTROLLER_CPUS = 1
 ENV_VARS = "ray_kwargs.ray_init.runtime_env.env_vars"
 
 
@@ -92,16 +88,13 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def cores_needed(config: RunConfig) -> int:
-    """With fewer, Ray places TransferQueue or the workers never, and verl waits for ever."""
-    return CONTROLLER_CPUS + STORAGE_UNITS + CPUS_A_GPU * trainer_of(config).verl.gpus
-
-
 def _check_cores(config: RunConfig) -> None:
-    if cores() < cores_needed(config) and trainer_of(config).verl.nodes == 1:
+    trainer = trainer_of(config)
+    needed = cores_needed(trainer)
+    if cores() < needed and trainer.verl.nodes == 1:
         raise ConfigError(
-            f"verl needs {cores_needed(config)} CPU cores for {trainer_of(config).verl.gpus} GPUs, this process may "
-            f"use {cores()}: with fewer it waits for ever. On Slurm: launcher.cpus={cores_needed(config)} or more"
+            f"verl needs {needed} CPU cores for {trainer.verl.gpus} GPUs, this process may use {cores()}: with fewer "
+            f"it waits for ever. On Slurm: launcher.cpus={needed} or more"
         )
 
 
@@ -120,14 +113,18 @@ def attention(config: RunConfig) -> Attention:
     return "flash" if installed and wanted != "sdpa" else "sdpa"
 
 
-def gpu_settings(config: RunConfig, variables: dict[str, str]) -> Iterator[Setting]:
-    """What verl is told of this machine: its cores, and the variables of every process."""
-    if trainer_of(config).verl.nodes > 1:
-        yield Setting("ray_kwargs.ray_init.address", "auto", "trainer.verl.nodes: Ray runs on each node", added=True)
-    elif "RAY_ADDRESS" not in os.environ:
+def gpu_settings(config: RunConfig) -> Iterator[Setting]:
+    """What verl is told of this machine's cores."""
+    if trainer_of(config).verl.nodes == 1 and "RAY_ADDRESS" not in os.environ:
         yield Setting("ray_kwargs.ray_init.num_cpus", cores(), "the cores of this process; Ray would count the node's")
     yield Setting(
         "transfer_queue.backend.SimpleStorage.num_data_storage_units", STORAGE_UNITS, "each holds a CPU of Ray's"
     )
-    for name in (MODULES, VARIABLE):
-        yield Setting(f"{ENV_VARS}.{name}", variables[name], "sockets named by this attempt", added=True)
+
+
+def ray_settings(config: RunConfig, variables: dict[str, str]) -> Iterator[Setting]:
+    """The Ray of several nodes, which runs already, and variables of every process, on whichever node."""
+    if trainer_of(config).verl.nodes > 1:
+        yield Setting("ray_kwargs.ray_init.address", "auto", "trainer.verl.nodes: Ray runs on each node", added=True)
+    for name, value in variables.items():
+        yield Setting(f"{ENV_VARS}.{name}", value, "sockets named by this attempt; the platform", added=True)

@@ -6,6 +6,8 @@ Registered as ``scpo`` in the process that imports this module: that of the task
 from __future__ import annotations
 
 import functools
+import os
+import time
 import uuid
 from typing import Any
 
@@ -22,10 +24,11 @@ from scpo.diagnostics.episodes import validation_metrics
 from scpo.diagnostics.record import Diagnostics
 from scpo.rollout import step_batch
 from scpo.schema import required
-from scpo.scoring.ray_scorer import open_ray_scorer
+from scpo.scoring.ray_scorer import BEFORE_RAY, open_ray_scorer
 from scpo.shaping.reference_buffer import FILE as REFERENCES
 from scpo.tracking import Tracker
 from scpo.tracking.atomic import write_bytes
+from scpo.tracking.node_memory import NodeMemory
 from scpo.trainers.verl.checkpoints import logs_at, mark_complete
 from scpo.trainers.verl.data import PROBE
 from scpo.trainers.verl.deadline import WithDeadline
@@ -34,10 +37,12 @@ from scpo.trainers.verl.hindsight_pass import hindsight_logprob
 from scpo.trainers.verl.padding import real_rows, spread
 from scpo.trainers.verl.replay import rollout_actors
 from scpo.trainers.verl.verl_metrics import (
+    DIAGNOSTICS,
     RecordingLogger,
     of_panel,
     rollout_metrics,
     split_metrics,
+    without_samples,
 )
 from scpo.trainers.verl.verl_rows import Rows, read_rows
 from scpo.trainers.verl.verl_settings import MODE
@@ -56,9 +61,12 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         check_signatures()
         self.place = workplace_of(config)
         run = self.place.config
-        self.scorer = open_ray_scorer(run, on_gpu=config.trainer.device != "cpu") if run.trained.shaper else None
         self.buffer = run.trained.shaper.make_buffer() if run.trained.shaper else None
         self.tracker = Tracker(self.place.folder, run)
+        on_gpu = config.trainer.device != "cpu"
+        self.scorer = open_ray_scorer(run, on_gpu=on_gpu) if run.trained.shaper else None
+        # Ray's processes on this node descend from the parent of this one
+        self.memory = NodeMemory(os.getppid(), os.environ.get(BEFORE_RAY, "") if on_gpu else None)
         self._saved_step: int | None = None
         self._validation: dict[str, float] = {}
         super().__init__(config)
@@ -85,7 +93,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.replay_buffer.actors = rollout_actors(agent_loop_manager.agent_loop_workers, servers)
         failed = True
         try:
-            super().fit(agent_loop_manager)
+            with self.memory:
+                super().fit(agent_loop_manager)
             failed = False
         finally:
             self.tracker.close(failed=failed)
@@ -131,7 +140,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             np.array([tag["seq_len"] for tag in batch.tags]),
             np.array([len(row) for row in mask.unbind()]),
             **{name: [row.float().numpy() for row in data[column].unbind()] for name, column in names.items()},
-            hindsight=self._hindsight(batch, data),
+            hindsight=self._hindsight(batch, data, metrics),
         )
         rows = read_rows(
             list(data["extra_fields"]),
@@ -184,12 +193,13 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     # What those are made of
 
-    def _hindsight(self, batch: Any, data: Any) -> Any:
+    def _hindsight(self, batch: Any, data: Any, metrics: dict[str, Any]) -> Any:
         """Before the update: the policy is the one that sampled. None: the method asks for none."""
         if "hindsight_logprob" not in required(self.place.config.method):
             return None
         micro = self.config.actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu or 1
-        return hindsight_logprob(
+        started = time.perf_counter()
+        found = hindsight_logprob(
             self.actor_rollout_wg,
             list(data["extra_fields"]),
             list(data["responses"].unbind()),
@@ -197,6 +207,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             multiple=self._ranks * micro,
             temperature=self.config.actor_rollout_ref.rollout.temperature,
         )
+        metrics["timing_s/hindsight"] = time.perf_counter() - started
+        return found
 
     @functools.cached_property
     def _diagnostics(self) -> Diagnostics:
@@ -204,8 +216,10 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     def _recorded(self, rows: Rows, estimated: Estimate) -> dict[str, float]:
         credit, trajectories = estimated.diagnostics, estimated.trajectories
+        started = time.perf_counter()
         precision = self._diagnostics.record(self.global_steps, estimated.batch, credit, trajectories)
-        return rollout_metrics(rows, trajectories) | credit.metrics | precision | credit.timings
+        took = {DIAGNOSTICS: time.perf_counter() - started}
+        return rollout_metrics(rows, trajectories) | credit.metrics | precision | credit.timings | took
 
     def _play_validation(self) -> Rows:
         fields: list[Any] = []
@@ -226,7 +240,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _finished(self, metrics: dict[str, Any], step: int) -> None:
         """A step is over: record it, then call its checkpoint whole, then stop if asked to."""
         learned, took = split_metrics(metrics)
-        self.tracker.log(step, learned, took)
+        self.tracker.log(step, learned, without_samples(took) | self.memory.take())
         if self._saved_step == step:
             mark_complete(self.place.folder, step, self.tracker.sums, keep=self.place.config.trainer.keep_checkpoints)
         if self.place.stop_file.exists():

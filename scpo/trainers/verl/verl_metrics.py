@@ -13,6 +13,7 @@ from scpo.trainers.verl.verl_rows import Rows, StepRow
 
 CLOCK = ("timing_s/", "timing_per_token_ms/", "perf/", "actor/perf/", "critic/perf/", "global_seqlen/")
 """Prefixes of what depends on the machine."""
+STEP, DIAGNOSTICS = "timing_s/step", "timing_s/diagnostics"
 SCORER = ("scpo/pairs_truncated", "scpo/scorer_crashes")
 """What the scorer says of its own work (``PairCache.report``)."""
 
@@ -22,6 +23,16 @@ def split_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[st
     numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float | np.number)}
     took = {name: value for name, value in numbers.items() if name.startswith(CLOCK) or name in SCORER}
     return {name: value for name, value in numbers.items() if name not in took}, took
+
+
+def without_samples(took: Mapping[str, float]) -> dict[str, float]:
+    """The same, a step being what is learned in it: our samples and the measure of precision are counted apart.
+
+    With ``trainer=local`` they come after the step; verl's clock of the step runs meanwhile.
+    """
+    if STEP not in took or DIAGNOSTICS not in took:
+        return dict(took)
+    return {**took, STEP: took[STEP] - took[DIAGNOSTICS]}
 
 
 def rollout_metrics(rows: Rows, trajectories: Sequence[Trajectory]) -> dict[str, float]:

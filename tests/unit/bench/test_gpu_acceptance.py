@@ -36,11 +36,11 @@ def test_the_peak_of_each_gpu_is_kept(monkeypatch):
 
     def look():
         if used:
-            return used.pop(0)
+            return dict(enumerate(used.pop(0)))
         seen.set()
-        return [0.0, 0.0]
+        return {0: 0.0, 1: 0.0}
 
-    monkeypatch.setattr(gpu_acceptance, "_used", look)
+    monkeypatch.setattr(gpu_acceptance, "used_gib", look)
     monkeypatch.setattr(gpu_acceptance, "POLL_S", 0.001)
     with gpu_acceptance.peaks() as gib:
         assert seen.wait(10)

@@ -160,7 +160,7 @@ def test_lazy_and_dense_drivers_agree_with_separate_cold_caches(scorer):
     shaped = []
     for dense in (False, True):
         scorer._cache = Bounded(CACHED_TEXTS)
-        shaped.append(shape(batch, scorer, shaper_config(), (0, step), dense=dense))
+        shaped.append(shape(batch, scorer, shaper_config(dense=dense), (0, step)))
     lazy, dense = shaped
     assert [match.trace for match in lazy.matches] == [match.trace for match in dense.matches]
     assert lazy.credit_N.any()

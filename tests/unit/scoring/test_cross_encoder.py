@@ -174,7 +174,7 @@ def test_lazy_and_dense_drivers_agree_with_separate_cold_scorers(folder):
     batch = take(batch, np.flatnonzero(batch.group_N <= 2))
     theta = float(np.median(make_scorer(config(folder)).score(PAIRS)))
     lazy, dense = (
-        shape(batch, make_scorer(config(folder)), shaper_config(theta=theta, soft_base=0.0), (0, step), dense=mode)
+        shape(batch, make_scorer(config(folder)), shaper_config(theta=theta, soft_base=0.0, dense=mode), (0, step))
         for mode in (False, True)
     )
     assert [match.trace for match in lazy.matches] == [match.trace for match in dense.matches]

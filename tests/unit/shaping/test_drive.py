@@ -189,7 +189,7 @@ def test_on_recorded_rollouts_the_lazy_walk_needs_a_fraction_of_the_pairs():
     for step, batch, _ in recorded():
         scorers = [EqualityScorer() for _ in range(3)]
         lazy, full, ahead = (
-            shape(batch, scorer, config, (0, step), dense=dense, speculate=speculate)
+            shape(batch, scorer, config.model_copy(update={"dense": dense}), (0, step), speculate=speculate)
             for scorer, dense, speculate in zip(scorers, (False, True, False), (False, False, True), strict=True)
         )
         assert np.array_equal(lazy.credit_N, full.credit_N)

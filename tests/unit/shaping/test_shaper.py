@@ -105,7 +105,7 @@ def test_laws_of_credit(seed, order, matcher, copies):
 
 @pytest.mark.parametrize("dense", [False, True])
 def test_an_empty_batch_is_shaped_to_nothing(dense):
-    assert shape(make_batch(), EqualityScorer(), shaper_config(), (0, 0), dense=dense).credit_N.shape == (0,)
+    assert shape(make_batch(), EqualityScorer(), shaper_config(dense=dense), (0, 0)).credit_N.shape == (0,)
 
 
 def remembering(batch, step=1, **changes):

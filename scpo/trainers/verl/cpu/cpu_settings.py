@@ -23,18 +23,26 @@ def cpu_environment(engine: str) -> dict[str, str]:
     return {**verl, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 
 
-def cpu_settings(engine: str, ranks: int = 1) -> list[Setting]:
-    """Verl's words, after those of the run; ``ranks``: data-parallel ones, each on a logical GPU."""
-    return [*_machine(ranks), *_model(), *_rollout(), *(_vllm() if engine == "vllm" else _hf())]
+def cpu_settings(engine: str, ranks: int | None = 1) -> list[Setting]:
+    """Verl's words, after those of the run.
+
+    ``ranks``: data-parallel ones, each on a logical GPU; None: of a Ray that runs already, with resources of its own.
+    """
+    return [
+        Setting("trainer.device", "cpu", "no GPU"),
+        *(() if ranks is None else _ray(ranks)),
+        Setting("transfer_queue.backend.SimpleStorage.num_data_storage_units", 1, "one process is enough"),
+        *_model(),
+        *_rollout(),
+        *(_vllm() if engine == "vllm" else _hf()),
+    ]
 
 
-def _machine(ranks: int) -> Iterator[Setting]:
-    yield Setting("trainer.device", "cpu", "no GPU")
+def _ray(ranks: int) -> Iterator[Setting]:
     yield Setting("ray_kwargs.ray_init.num_cpus", LOGICAL_CPUS + 3 * ranks, "logical cores")
     yield Setting("ray_kwargs.ray_init.num_gpus", ranks, "logical GPUs: verl places each worker on one", added=True)
     yield Setting("ray_kwargs.ray_init.include_dashboard", False, "nobody looks at it", added=True)
     yield Setting("ray_kwargs.ray_init.object_store_memory", STORE_BYTES, "a laptop's memory", added=True)
-    yield Setting("transfer_queue.backend.SimpleStorage.num_data_storage_units", 1, "one process is enough")
 
 
 def _model() -> Iterator[Setting]:

@@ -5,7 +5,7 @@ import pytest
 
 from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
-from analysis.tables.tab_cost import build
+from analysis.tables.tab_cost import PEAKS, build
 from tests.support.run_records import write_experiment, write_lines, write_run
 
 
@@ -17,7 +17,8 @@ def rows(runs_dir):
 
 def hosted(runs_dir, seconds, memory):
     run = write_run(runs_dir, "gigpo", overrides=("method=gigpo",))
-    lines = ({"step": s, "timing_s/step": seconds, "perf/max_memory_allocated_gb": memory} for s in (1, 2))
+    peaks = {"perf/max_memory_allocated_gb": memory, "perf/node_gpu_gib": memory + 40, "perf/node_memory_gib": 60}
+    lines = ({"step": s, "timing_s/step": seconds, **peaks} for s in (1, 2))
     write_lines(runs_dir / run["id"] / "timing.jsonl", lines)
     return run
 
@@ -39,7 +40,22 @@ def test_what_a_step_takes_longer_is_set_against_the_host(tmp_path):
     table = rows(tmp_path)
     added = table["Measured", "added to a training step (mean)"]
     assert (added["Value mean"], added["Share (%) mean"], added["Seeds"]) == ("0.21", "10.3", "1/1; 1/1")
-    assert table["Measured", "peak GPU memory, gigpo"]["Value mean"] == "33.5"
+    peaks = {label: table["Measured", f"{label}, gigpo"]["Value mean"] for label in PEAKS.values()}
+    assert list(peaks.values()) == ["33.5", "73.5", "60.0"]
+
+
+def test_a_row_that_scores_all_pairs_has_a_block_of_its_own(tmp_path):
+    dense = write_run(tmp_path, "scpo_dense", overrides=("method=scpo", "method.shaper.dense=true"))
+    lines = [
+        {"step": s, "timing_s/step": 5.0, "timing_s/scpo/scoring": 3.0, "timing_s/scpo/matching": 0.1} for s in (1, 2)
+    ]
+    write_lines(tmp_path / dense["id"] / "timing.jsonl", lines)
+    runs = {"scpo": [write_run(tmp_path)], "gigpo": [hosted(tmp_path, 2.0, 33.5)], "scpo_dense": [dense]}
+    write_experiment(tmp_path, runs, name="cost")
+    blocks = build(collect(tmp_path).at_scale("mini")).blocks
+    assert ["all pairs scored, as in the paper" in block.title for block in blocks] == [False, False, True]
+    shown = {row[0]: row[3].mean for row in blocks[2].rows}
+    assert (shown["scorer on reference–failed pairs"], shown["added to a training step (mean)"]) == ("3.00", "3.00")
 
 
 def test_published_numbers_stand_apart(tmp_path):

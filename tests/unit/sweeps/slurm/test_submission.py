@@ -127,10 +127,18 @@ def test_a_job_without_a_gpu_asks_for_none(tmp_path):
     assert flags(text)["cpus-per-task"] == "2"
 
 
-def test_several_nodes_and_what_fits_no_gpu_are_refused_before_anything_is_queued():
+def test_a_run_of_two_nodes_is_a_job_of_two_and_its_process_stands_on_the_first(tmp_path):
     nodes = compose_run([SLURM, "scale=paper", "trainer.verl.nodes=2"])
-    with pytest.raises(ConfigError, match=r"nodes=2: .* jobs of one node"):
-        submission.by_request({"a": nodes}, launcher(), SITE)
+    (request,) = submission.by_request({"a": nodes}, launcher(), SITE)
+    text = submission.sbatch_text(made(tmp_path, needed=request.resources))
+    assert (flags(text)["nodes"], flags(text)["ntasks-per-node"], flags(text)["gpus-per-node"]) == ("2", "1", "4")
+    *rays, command = (line for line in text.splitlines() if line.startswith("srun"))
+    assert "--nodes=1 --ntasks=1 --overlap" in command
+    assert len(rays) == 2
+    assert not [line for line in submission.sbatch_text(made(tmp_path)).splitlines() if "ray start" in line]
+
+
+def test_what_fits_no_gpu_is_refused_before_anything_is_queued():
     large = compose_run([SLURM, "scale=paper", "model=qwen2_5_7b", "trainer=verl_1gpu"])
     with pytest.raises(ConfigError, match=r"7B with trainer=verl needs about \d+ GiB of each GPU"):
         submission.by_request({"a": large}, launcher(), SITE)

@@ -96,15 +96,18 @@ def test_ray_counts_the_jobs_cores_and_another_cluster_its_own(gpus, monkeypatch
     gpus(cores=20)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     variables = sockets.environment(tmp_path)
-    found = {one.key: one.value for one in readiness.gpu_settings(compose_run(["scale=paper"]), variables)}
+    found = told(compose_run(["scale=paper"]), variables)
     assert found["ray_kwargs.ray_init.num_cpus"] == 20
     assert found[f"{readiness.ENV_VARS}.SCPO_SOCKETS"] == variables["SCPO_SOCKETS"]
-    two = {
-        one.key: one.value
-        for one in readiness.gpu_settings(compose_run(["scale=paper", "trainer.verl.nodes=2"]), variables)
-    }
+    assert "ray_kwargs.ray_init.address" not in found
+    two = told(compose_run(["scale=paper", "trainer.verl.nodes=2"]), variables)
     assert two["ray_kwargs.ray_init.address"] == "auto"
     assert "ray_kwargs.ray_init.num_cpus" not in two
+
+
+def told(config, variables):
+    settings = [*readiness.gpu_settings(config), *readiness.ray_settings(config, variables)]
+    return {one.key: one.value for one in settings}
 
 
 def test_every_attempt_names_its_sockets_differently(tmp_path):

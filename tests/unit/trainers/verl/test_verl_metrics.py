@@ -10,6 +10,7 @@ from scpo.trainers.verl.verl_metrics import (
     of_panel,
     rollout_metrics,
     split_metrics,
+    without_samples,
 )
 from scpo.trainers.verl.verl_rows import read_rows
 from tests.support.damage import flip_a_bit
@@ -39,6 +40,12 @@ def test_what_depends_on_the_machine_is_kept_apart_and_words_are_dropped():
     )
     assert learned == {"actor/pg_loss": 0.5, "credit/steps": 12.0}
     assert took == {"timing_s/step": 3.0, "perf/mfu/actor": 0.1, "scpo/pairs_truncated": 0.5}
+
+
+def test_a_step_is_counted_without_our_own_samples():
+    took = {"timing_s/step": 10.0, "timing_s/diagnostics": 2.5, "timing_s/gen": 4.0}
+    assert without_samples(took) == {**took, "timing_s/step": 7.5}
+    assert without_samples({"timing_s/step": 10.0}) == {"timing_s/step": 10.0}
 
 
 def test_rollouts_are_counted_without_padding_and_padding_beside():
