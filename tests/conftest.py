@@ -35,6 +35,15 @@ def no_waiting_for_the_disk():
         yield
 
 
+@pytest.fixture
+def threads():
+    """The trainer sets the threads of its process, which for a test that trains in its own is that of all tests."""
+    torch = pytest.importorskip("torch", reason="needs torch: make setup")
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session):
     """The last line counts what was skipped by reason; with pytest-xdist only its controller has a terminal."""

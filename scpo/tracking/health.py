@@ -3,6 +3,7 @@
 import fnmatch
 import functools
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,16 +21,16 @@ Level = Literal["warn", "stop"]
 Values = Sequence[tuple[int, float]]  # (step, value), in order
 
 
-class _OfMetric(Strict):
+class _OfMetric(Strict, ABC):
     """A rule about one metric; it speaks once it has held for ``steps`` logged values in a row."""
 
     metric: str
     steps: PositiveInt
     level: Level
 
+    @abstractmethod
     def broken(self, values: Values) -> Iterator[tuple[int, str] | None]:
         """For each value the step and what is wrong with it, or None."""
-        raise NotImplementedError
 
 
 class Outside(_OfMetric):

@@ -5,12 +5,3 @@ import pytest
 def cache(tmp_path_factory):
     """One cache, and so one warm start, for all runs."""
     return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def threads():
-    """The trainer sets the threads of its process, which for a test that trains in its own is that of all tests."""
-    torch = pytest.importorskip("torch", reason="needs torch: make setup")
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
