@@ -8,8 +8,8 @@ from tests.support.warm_starts import ROOT, WarmStart
 
 OVERRIDES = [
     "method=scpo", "scorer=exact", "wandb.mode=disabled",
-    "env.generated.train=60", "env.generated.valid_seen=6", "env.generated.valid_unseen=6", "env.horizon=8",
-    "env.train_panel.games=6", "env.validation_panels.train_games.games=6",
+    "env.generated.train=60", "env.generated.valid_seen=3", "env.generated.valid_unseen=3", "env.horizon=6",
+    "env.train_panel.games=6", "env.validation_panels.train_games.games=3",
     "env.validation_panels.train_games.repeats=1",
     "model.hidden_size=32", "model.layers=2", "model.heads=2", "model.intermediate_size=64",
     "model.warm_start.games=24", "model.warm_start.steps=60", "model.warm_start.learning_rate=5e-3",
