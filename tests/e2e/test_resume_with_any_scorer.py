@@ -76,8 +76,8 @@ class Walk:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    make = trainer.make_environment
-    monkeypatch.setattr(trainer, "make_environment", lambda *args, **settings: Shelves(make(*args, **settings)))
+    environment_of = trainer.environment_of
+    monkeypatch.setattr(trainer, "environment_of", lambda config: Shelves(environment_of(config)))
 
 
 @pytest.fixture
