@@ -16,6 +16,10 @@ FIGURES = {
     "fig_study_curves": "Held-out success over training, and differences paired by seed",
     "fig_study_effects": "Every row minus GiGPO and minus SCPO, paired by seed, with its credit beside",
 }
+UNEQUAL_SEEDS = (
+    "A curve is the mean over its row's own finished seeds, and seeds differ by more than methods do: a row of few "
+    "seeds may lie anywhere. The differences beside it are of equal seeds; a point without a bar is of one."
+)
 INTRODUCTION = """\
 # The laptop study
 
@@ -68,6 +72,7 @@ def page(data: Collected, figures: Iterable[str]) -> str:
         *(_answer(question, of) for question, of in found.items()),
         "\n".join(credit_lines(data)),
         *(f"![{FIGURES[name]}](study/{name}.png)" for name in FIGURES if name in set(figures)),
+        UNEQUAL_SEEDS,
         *_tables(data),
         CONCLUSIONS,
         REBUILD,
