@@ -21,12 +21,14 @@ import analysis.figures
 import analysis.tables
 from analysis.built_from import Sources
 from analysis.missing import MissingRunsError
+from analysis.rows import Row
 from analysis.sources.collect import Collected, collect, write_parquet
 from analysis.sources.run_records import Problem
 from analysis.sources.wandb_project import Settings
 from analysis.style import Drawing, figure_files
 from analysis.table import Table
 from scpo.errors import RecordError
+from scpo.tracking import State
 from scpo.tracking.atomic import write_bytes
 
 Made: TypeAlias = Table | Figure | Drawing
@@ -148,7 +150,16 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
     lines: list[str] = []
     commands: list[str] = []
     for part in data.sections:
-        missing = [(row, run) for row in part.rows for run in row.missing]
-        lines += [f"{row.label}, seed {run.seed} ({part.scale} scale): {run.id} is {run.state}" for row, run in missing]
+        lines += [line for row in part.rows for line in _missing(row, part.scale)]
         commands += part.commands
     return tuple(dict.fromkeys(lines)), tuple(dict.fromkeys(commands))
+
+
+def _missing(row: Row, scale: str) -> list[str]:
+    """A line for each run that was started and is not finished, and one for all that were not."""
+    waiting = [str(run.seed) for run in row.missing if run.state == State.PENDING]
+    started = [run for run in row.missing if run.state != State.PENDING]
+    lines = [f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}" for run in started]
+    if waiting:
+        lines.append(f"{row.label} ({scale} scale): not started: seed{'s' * (len(waiting) > 1)} {', '.join(waiting)}")
+    return lines

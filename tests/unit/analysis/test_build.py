@@ -96,12 +96,16 @@ def test_what_is_missing_is_said_and_the_rest_is_built(few, tmp_path, capsys):
 def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
     write_experiment(
         tmp_path / "runs",
-        {"scpo": [write_run(tmp_path / "runs"), write_run(tmp_path / "runs", seed=1, state="FAILED")]},
+        {
+            "scpo": [write_run(tmp_path / "runs"), write_run(tmp_path / "runs", seed=1, state="FAILED")]
+            + [write_run(tmp_path / "runs", seed=seed, state="PENDING") for seed in (2, 3)]
+        },
     )
     main(["figures", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
     said = capsys.readouterr().out
     assert "seed 1 (mini scale)" in said
     assert "is FAILED" in said
+    assert "(mini scale): not started: seeds 2, 3\n" in said
 
 
 @pytest.mark.parametrize(("folder", "said"), [("none", "there is no folder"), ("empty", "no runs were found in")])
