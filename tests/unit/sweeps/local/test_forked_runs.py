@@ -46,6 +46,13 @@ def forked(start):
     return forked_runs.forked_runs([start.config] * 3, NOTES.append)
 
 
+@pytest.fixture(scope="module")
+def begin():
+    """Begins runs that are forked from one server, whichever script they are of."""
+    with forked_runs.forked_runs([fake.compose_run([*fake.QUICK])] * 3, NOTES.append) as begin:
+        yield begin
+
+
 def test_runs_are_forked_from_one_process_that_opened_what_they_share(start, tmp_path):
     starts = [start(OPENED + SAYS_WHO, seed) for seed in range(3)]
     with forked(starts[0]) as begin:
@@ -56,29 +63,27 @@ def test_runs_are_forked_from_one_process_that_opened_what_they_share(start, tmp
     assert [words for words, _, _ in said] == [str(one.command[1:]) for one in starts]
     assert len({parent for _, parent, _ in said}) == 1
     assert (tmp_path / "runs" / "servers").read_text() == "one "
-    assert NOTES.pop().startswith("opening what the runs share")
+    assert NOTES[-1].startswith("opening what the runs share")
 
 
 @pytest.mark.parametrize(
     ("body", "code"),
     [("sys.exit(3)", 3), ("raise ValueError('why')", 1), ("os.kill(os.getpid(), 9)", -9), ("pass", 0)],
 )
-def test_how_a_process_ended_is_told(start, body, code):
+def test_how_a_process_ended_is_told(start, begin, body, code):
     one = start(f"import os, sys\nif __name__ == '__main__': {body}")
-    with forked(one) as begin:
-        assert ended(begin(one)) == code
+    assert ended(begin(one)) == code
     assert ("ValueError: why" in one.log.read_text()) == ("why" in body)
 
 
-def test_it_can_be_asked_to_end_and_is_the_first_of_its_session(start):
+def test_it_can_be_asked_to_end_and_is_the_first_of_its_session(start, begin):
     one = start(
         "import os, time\nif __name__ == '__main__': print(os.getsid(0) == os.getpid(), flush=True), time.sleep(60)"
     )
-    with forked(one) as begin:
-        process = begin(one)
-        fake.wait_until(one.log.read_text)
-        process.terminate()
-        assert ended(process) == -signal.SIGTERM
+    process = begin(one)
+    fake.wait_until(one.log.read_text)
+    process.terminate()
+    assert ended(process) == -signal.SIGTERM
     assert one.log.read_text() == "True\n"
 
 
