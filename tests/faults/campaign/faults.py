@@ -220,10 +220,10 @@ def _ended_otherwise(place: Place, runs: Path, ended: Ended) -> Found:
 
 
 def _same_times(truth: Reading, seen: Reading, run_id: str) -> Reading:
-    """Seconds are those of the second run."""
+    """Seconds and memory are those of the second run."""
     known = dict(truth.numbers[run_id])
     now = seen.numbers.get(run_id, {})
-    known |= {name: series for name, series in now.items() if name.startswith(("timing_s/", "scpo/"))}
+    known |= {name: series for name, series in now.items() if name.startswith(("timing_s/", "perf/", "scpo/"))}
     return Reading(truth.numbers | {run_id: known}, truth.rows, truth.table, truth.samples)
 
 
