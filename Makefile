@@ -49,7 +49,7 @@ setup: ## virtual environment in .venv with everything a laptop needs
 	$(call environment,$(VENV),constraints.txt,$(EXTRAS),$(SIZE))
 
 demo: setup ## SCPO, GiGPO and GRPO on real ALFWorld-engine games, three seeds each: table and figures (no GPU)
-	@echo "demo: training, then tables and figures; about 5 minutes of two quiet cores. Ctrl-C stops, the same command goes on."
+	@echo "demo: training, then tables and figures; about 4 minutes of two quiet cores. Ctrl-C stops, the same command goes on."
 	$(BIN)/python sweep.py $(DEMO)
 	$(BIN)/python -m analysis figures
 
