@@ -7,6 +7,7 @@ from analysis.sources.collect import Collected
 from analysis.table import Table
 from analysis.tables.settings_table import Config, Entry, finished_parts, settings_table
 from scpo.schema import method_label
+from scpo.shaping.shaper import ShaperConfig
 
 PLACE = "tab:shaper"
 CAPTION = (
@@ -35,6 +36,12 @@ WORDS = {
         "uniform_bonus": "spread evenly",
         "graph": "on shortest ways of the graph",
     },
+    "amount": {"similarity": "by similarity", "distance": "by similarity and distance along the reference"},
+    "credited_states": {
+        "all": "all",
+        "anchor_without_success": "observations at which no sibling succeeded",
+        "state_without_success": "states at which no sibling succeeded",
+    },
     "step_text": {
         "action_next_observation": "action ‖ next observation",
         "observation_action": "observation ‖ action",
@@ -52,6 +59,8 @@ SCORERS = {
 def _shaper(name: str) -> Callable[[Config], Any]:
     def read(config: Config) -> Any:
         value = config.at(f"method.shaper.{name}")
+        if value is None:  # records leave out what is off
+            value = ShaperConfig.model_fields[name].get_default()
         return WORDS[name].get(value, value) if name in WORDS else value
 
     return read
@@ -115,6 +124,8 @@ ENTRIES = (
     Entry("Processing order π", "reordered; temporal in one ablation", _shaper("order")),
     Entry("Ranks of the order", "4 GPUs", _shaper("order_ranks")),
     Entry("Allocation of the credit", "where it was matched", _shaper("allocation")),
+    Entry("Amount of a match", "by similarity", _shaper("amount")),
+    Entry("Credited states", "all", _shaper("credited_states")),
     Entry("Filtered steps", "invalid, no-op and empty observations", _filter),
     Entry("Step text", "action ‖ observation", _shaper("step_text")),
     Entry("Scorer", "BGE-Reranker-v2-m3", _scorer),

@@ -12,6 +12,7 @@ from scpo.advantages.outcomes import row_scores, step_returns
 from scpo.advantages.registry import ESTIMATORS
 from scpo.credit.graph_control import on_shortest_ways
 from scpo.credit.metrics import CreditDiagnostics, buffer_metrics, credit_metrics, effect_metrics, stage_timings
+from scpo.credit.success_states import without_success
 from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Scorer
@@ -60,8 +61,6 @@ def assign(
     return_N = step_returns(batch, host.gamma)
     penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
     shaped = _shape(batch, scorer, config, seed, speculate=speculate, buffer=buffer)
-    if shaped and config.shaper and config.shaper.allocation == "graph":
-        shaped = on_shortest_ways(batch, shaped)
     bonus_N = np.float32(config.shaper.alpha) * shaped.credit_N - penalty_N if config.shaper and shaped else -penalty_N
     advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, host)
     started = time.perf_counter()
@@ -95,10 +94,13 @@ def _shape(
             f"method {config.name!r} has a shaper, which needs a scorer: got None, pass scpo.load_scorer('exact')"
         )
     try:
-        return shape(batch, scorer, config.shaper, seed, speculate=speculate, buffer=buffer)
+        shaped = shape(batch, scorer, config.shaper, seed, speculate=speculate, buffer=buffer)
     except ScorerUnavailable as error:
         _log.error("NO SHAPING in this step (scpo/shaping_skipped = 1): %s", error)
         return None
+    if config.shaper.credited_states != "all":
+        shaped = without_success(batch, shaped, config.shaper.credited_states)
+    return on_shortest_ways(batch, shaped) if config.shaper.allocation == "graph" else shaped
 
 
 def assign_tokens(

@@ -78,6 +78,9 @@ class TrainedMethod(Strict):
         """The settings that compare steps by ``state_N``, which not every environment gives."""
         reads = {
             "method.estimator.state_key=state": getattr(self.estimator, "state_key", None) == "state",
+            "method.shaper.credited_states=state_without_success": (
+                self.shaper is not None and self.shaper.credited_states == "state_without_success"
+            ),
             "method.shaper.allocation=graph": self.shaper is not None and self.shaper.allocation == "graph",
             "method.shaper.step_text=action_next_state": (
                 self.shaper is not None and self.shaper.step_text == "action_next_state"

@@ -56,6 +56,18 @@ class MatchTrace:
             credit_l[cell.v] = cell.credit
         return credit_l
 
+    def distance_credit_l(self, length: int, m: int) -> FloatArray:
+        """The same, each times its advance along the reference: positions beyond all earlier credit, of ``m`` (ours).
+
+        Sums to at most 1: to how far along the reference the trajectory came, if every match is exact. Without
+        monotonicity, credit behind the frontier counts nothing.
+        """
+        credit_l, frontier = np.zeros(length, dtype=np.float32), -1
+        for cell in self.credited:
+            credit_l[cell.v] = cell.credit * max(0, cell.u - frontier) / m
+            frontier = max(frontier, cell.u)
+        return credit_l
+
 
 Matching = Generator[Cell, np.float32, MatchTrace]
 

@@ -19,6 +19,9 @@ from scpo.shaping.step_text import StepFilter, StepText, step_texts, surviving
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, StrArray
 from scpo.strict import Strict
 
+Amount = Literal["similarity", "distance"]
+CreditedStates = Literal["all", "anchor_without_success", "state_without_success"]
+
 LABEL = "SCPO"
 """What tables and figures call a method with the shaper."""
 
@@ -28,8 +31,11 @@ class ShaperConfig(Strict):
 
     ``reference_buffer``: what groups without a success are matched with; ``reference_max_age`` in training steps, None
     for any. ``dense``: all pairs are scored before the walks start, as in the paper, instead of those that a walk
-    reads: the same credit at the paper's cost. These are left out of a run's identity where they are off, so that runs
-    from before they were there keep their names.
+    reads: the same credit at the paper's cost. ``amount``: ``distance`` pays a match by the reference positions that it
+    advances, of all. ``credited_states``: ``anchor_without_success`` and ``state_without_success`` drop the credit of
+    steps whose state a success of the group passed, too, where a host that compares equal states already knows which
+    step is better. These are left out of a run's identity where they are off, so that runs from before they were there
+    keep their names.
     """
 
     matcher: Matcher
@@ -48,6 +54,8 @@ class ShaperConfig(Strict):
     reference_buffer: Remembering = Field(default="off", exclude_if=lambda value: value == "off")
     reference_max_age: PositiveInt | None = Field(default=None, exclude_if=lambda value: value is None)
     dense: bool = Field(default=False, exclude_if=lambda value: not value)
+    amount: Amount = Field(default="similarity", exclude_if=lambda value: value == "similarity")
+    credited_states: CreditedStates = Field(default="all", exclude_if=lambda value: value == "all")
 
     @model_validator(mode="after")
     def _an_age_needs_a_buffer(self) -> Self:
@@ -248,7 +256,8 @@ def _filtered(rows: IntArray, surviving_N: BoolArray) -> IntArray:
 
 
 def _credit(batch: StepBatch, plan: _Plan, trace: MatchTrace, config: ShaperConfig, seed: Seed) -> FloatArray:
-    matched_l = trace.credit_l(len(plan.failed_row_l))
+    length, m = len(plan.failed_row_l), len(plan.task.reference)
+    matched_l = trace.credit_l(length) if config.amount == "similarity" else trace.distance_credit_l(length, m)
     if not len(matched_l):
         return matched_l
     return allocate(matched_l, config.allocation, seed, int(batch.trajectory_N[plan.failed_row_l[0]]))

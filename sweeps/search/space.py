@@ -7,6 +7,8 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from scpo.errors import ConfigError
 from scpo.schema import Choice, Dimension, LogRange, RunConfig, StepRange
 
@@ -106,8 +108,7 @@ def _as_text(value: Any) -> str:
 
 def point_of(space: Space, config: RunConfig) -> Params | None:
     """The values that a configuration has in the space; None if one of them lies outside of it."""
-    data = config.model_dump(mode="json")
-    found = {name: _look_up(data, dimension.key) for name, dimension in space.items()}
+    found = {name: _look_up(config, dimension.key) for name, dimension in space.items()}
     inside = all(_contains(dimension, found[name]) for name, dimension in space.items())
     return tidy(space, found) if inside else None
 
@@ -120,12 +121,15 @@ def _contains(dimension: Dimension, value: Any) -> bool:
     return isinstance(dimension, LogRange) or any(abs(value - point) < STEP_TOLERANCE for point in values(dimension))
 
 
-def _look_up(data: Any, key: str) -> Any:
+def _look_up(config: RunConfig, key: str) -> Any:
+    """A setting's value, also of one that records leave out while it is off."""
+    value: Any = config
     for part in key.split("."):
-        if not isinstance(data, dict) or part not in data:
+        known = value if isinstance(value, dict) else type(value).model_fields if isinstance(value, BaseModel) else {}
+        if part not in known:
             raise ConfigError(
                 f"search.space: {key} is no key of this configuration; "
                 "allowed: what `python train.py` takes, such as method.shaper.theta"
             )
-        data = data[part]
-    return data
+        value = value[part] if isinstance(value, dict) else getattr(value, part)
+    return value

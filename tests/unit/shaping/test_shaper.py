@@ -172,3 +172,25 @@ def test_on_the_same_recorded_trajectories_reordering_credits_fewer_steps(matche
                 shaped = shape(batch, EqualityScorer(), shaper_config(matcher=matcher, order=order), (0, step))
                 credited[order] += sum(int((match.credit_l > 0).sum()) for match in shaped.matches)
         assert 0 < credited["balanced"] < 0.9 * credited["chronological"]
+
+
+def test_a_match_can_pay_by_its_advance_along_the_reference():
+    batch = make_batch((0, 0, "a b c d", 1), (0, 1, "b x d", 0), (0, 2, "d b", 0))
+    assert credit(batch, matcher="forward", amount="distance")[4:] == [0.5, 0, 0.5, 1, 0]
+    assert credit(batch, matcher="forward")[4:] == [1, 0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("matcher", ["kmp", "forward"])
+@given(seed=st.integers(0, 10_000))
+def test_credit_by_distance_sums_to_how_far_the_trajectory_came(matcher, seed):
+    shaped = shape(random_batch(seed), EqualityScorer(), shaper_config(matcher=matcher, amount="distance"), (seed, 0))
+    for match in shaped.matches:
+        furthest = max((cell.u for cell in match.trace.credited), default=-1) + 1
+        assert match.credit_l.sum() == pytest.approx(furthest / max(1, len(match.task.reference)))
+
+
+def test_credit_behind_the_frontier_pays_no_distance():
+    batch = make_batch((0, 0, "a b c", 1), (0, 1, "a b x a b", 0))
+    assert credit(batch, monotonic=False)[3:] == [1, 1, 0, 1, 1]
+    third = pytest.approx(1 / 3)
+    assert credit(batch, monotonic=False, amount="distance")[3:] == [third, third, 0, 0, 0]

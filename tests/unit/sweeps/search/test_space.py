@@ -49,6 +49,11 @@ def test_drawn_values_lose_the_noise_of_binary_fractions():
     assert space.tidy({"alpha": ALPHA}, {"alpha": 4.999999})["alpha"] == 5.0
 
 
+def test_the_point_of_a_configuration_whose_record_leaves_out_what_is_off():
+    amount = Choice(kind="choice", key="method.shaper.amount", values=("similarity", "distance"))
+    assert space.point_of({"amount": amount}, compose_run([])) == {"amount": "similarity"}
+
+
 def test_the_point_of_a_configuration():
     assert space.point_of(SPACE, compose_run([])) == {"theta": 0.6, "alpha": 0.5, "order": "balanced"}
     assert space.point_of(SPACE, compose_run(["method.shaper.theta=0.2"])) is None
