@@ -6,8 +6,7 @@ from typing import Any
 from analysis.sources.collect import Collected
 from analysis.table import Table
 from analysis.tables.settings_table import Config, Entry, finished_parts, settings_table
-from scpo.schema import method_label
-from scpo.shaping.shaper import ShaperConfig
+from scpo.schema import ShaperConfig, method_label
 
 PLACE = "tab:shaper"
 CAPTION = (

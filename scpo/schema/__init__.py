@@ -71,6 +71,7 @@ from scpo.schema.trainer import (
     VerlSettings,
     VerlTrainer,
 )
+from scpo.shaping.shaper import ShaperConfig
 from scpo.strict import Scale
 
 __all__ = [
@@ -131,6 +132,7 @@ __all__ = [
     "ScorerConfig",
     "ScorerRuntime",
     "Search",
+    "ShaperConfig",
     "SlurmLauncher",
     "StackWorkers",
     "StepRange",
