@@ -13,10 +13,10 @@ from xml.sax.saxutils import escape
 
 from rich.console import Console
 
-from analysis.looks import look
-from analysis.rows import benchmarks, record_rows
+from analysis.naming.line_styles import look
 from analysis.show import experiment_table
 from analysis.sources.logged_lines import read_lines
+from analysis.sources.rows import benchmarks, record_rows
 from analysis.sources.run_records import ExperimentRecord, Run, read_experiments, read_runs
 from scpo.errors import RecordError
 from scpo.tracking import State

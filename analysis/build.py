@@ -20,13 +20,13 @@ from matplotlib.figure import Figure
 import analysis.figures
 import analysis.tables
 from analysis.built_from import Sources
-from analysis.missing import MissingRunsError
-from analysis.rows import Row
+from analysis.rendering.style import Drawing, figure_files
+from analysis.rendering.table import Table
 from analysis.sources.collect import Collected, collect, write_parquet
+from analysis.sources.missing import MissingRunsError
+from analysis.sources.rows import Row
 from analysis.sources.run_records import Problem
 from analysis.sources.wandb_project import Settings
-from analysis.style import Drawing, figure_files
-from analysis.table import Table
 from scpo.errors import RecordError
 from scpo.tracking import State
 from scpo.tracking.atomic import write_bytes

@@ -12,12 +12,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from analysis.families import COLUMNS, NOTES, PANELS, panel_order, success_metric
-from analysis.published import ablation
-from analysis.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
-from analysis.seed_statistics import Series, Summary, make_series, summarise
+from analysis.naming.families import COLUMNS, NOTES, PANELS, panel_order, success_metric
+from analysis.paper.published import ablation
 from analysis.sources.logged_lines import read_lines
+from analysis.sources.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
 from analysis.sources.run_records import LOGS, ExperimentRecord, Problem, Run, read_experiments, read_runs
+from analysis.stats.seed_statistics import Series, Summary, make_series, summarise
 from scpo.errors import RecordError
 from scpo.tracking import State
 from scpo.tracking.records import PlannedRow

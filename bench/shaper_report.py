@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.style import PAGE_WIDTH, house_style, line_styles
+from analysis.rendering.style import PAGE_WIDTH, house_style, line_styles
 from bench.reranker_cost import Cost, ours, papers, single
 
 PAPER = {

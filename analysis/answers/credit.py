@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterator
 
-from analysis.comparisons import against, distinct, label_of
-from analysis.measures import MEASURES
-from analysis.rows import Row, Section
-from analysis.seed_statistics import Summary, summarise
 from analysis.sources.collect import Collected
+from analysis.sources.rows import Row, Section
+from analysis.stats.comparisons import against, distinct, label_of
+from analysis.stats.measures import MEASURES
+from analysis.stats.seed_statistics import Summary, summarise
 
 FEWEST_ROWS = 5  # for a rank correlation
 COLUMNS = {

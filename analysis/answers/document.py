@@ -6,10 +6,10 @@ from pathlib import Path
 
 from analysis.answers.credit import credit_lines
 from analysis.answers.questions import QUESTIONS, Question, answers, headline, sentence
-from analysis.comparisons import MAIN, Comparison, effect_text, label_of
-from analysis.missing import MissingRunsError
-from analysis.rows import Section
 from analysis.sources.collect import Collected
+from analysis.sources.missing import MissingRunsError
+from analysis.sources.rows import Section
+from analysis.stats.comparisons import MAIN, Comparison, effect_text, label_of
 from analysis.tables import tab_study, tab_study_effects
 
 FIGURES = {

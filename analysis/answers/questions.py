@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from analysis.comparisons import (
+from analysis.sources.collect import Collected
+from analysis.sources.rows import Row, Section
+from analysis.stats.comparisons import (
     ENOUGH,
     HIGHER,
     LOWER,
@@ -16,9 +18,7 @@ from analysis.comparisons import (
     label_of,
     primary,
 )
-from analysis.measures import MEASURES
-from analysis.rows import Row, Section
-from analysis.sources.collect import Collected
+from analysis.stats.measures import MEASURES
 
 MEASURE = MEASURES["validation_area"]
 

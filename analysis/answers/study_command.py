@@ -10,11 +10,11 @@ from rich.markup import escape
 from analysis.answers.document import page, picture_files, summary
 from analysis.answers.written_blocks import with_claims, with_headline
 from analysis.build import builders
-from analysis.missing import MissingRunsError
+from analysis.rendering.style import Drawing, figure_files
 from analysis.sources.archive import is_archive, write_archive
 from analysis.sources.collect import Collected, collect
+from analysis.sources.missing import MissingRunsError
 from analysis.sources.run_records import ExperimentRecord
-from analysis.style import Drawing, figure_files
 from scpo.errors import RecordError
 from scpo.tracking.atomic import write_bytes
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from analysis.answers.questions import QUESTIONS, answers, headline
-from analysis.claims import ELSEWHERE, NOT_RUN, Claim, verdict
-from analysis.paper_claims import claims
+from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, verdict
+from analysis.paper.paper_claims import claims
+from analysis.rendering.table import difference
 from analysis.sources.collect import Collected
-from analysis.table import difference
 
 BEGIN, END = "<!-- claims: written by `python -m analysis study` -->", "<!-- end of claims -->"
 HEADLINE = "<!-- headline: written by `python -m analysis study` -->", "<!-- end of headline -->"

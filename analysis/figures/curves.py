@@ -5,9 +5,9 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from analysis.rows import Row
-from analysis.seed_statistics import Summary, moving_average, summarise
 from analysis.sources.collect import Collected
+from analysis.sources.rows import Row
+from analysis.stats.seed_statistics import Summary, moving_average, summarise
 
 FEW = 6  # lines whose bands can be told apart
 

@@ -12,12 +12,12 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from analysis import names
-from analysis.families import with_note
-from analysis.missing import missing_runs
+from analysis.naming import names
+from analysis.naming.families import with_note
+from analysis.rendering.style import ACCENT, PAGE_WIDTH, REMARK, SEQUENTIAL, Drawing, house_style
+from analysis.rendering.table import NONE, Block, Number, Table
 from analysis.sources.collect import Collected
-from analysis.style import ACCENT, PAGE_WIDTH, REMARK, SEQUENTIAL, Drawing, house_style
-from analysis.table import NONE, Block, Number, Table
+from analysis.sources.missing import missing_runs
 from scpo.diagnostics.probe import PATTERN, Pair, Probe, read_probe
 
 HEIGHT = 2.6  # inches

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis import names
-from analysis.families import with_note
 from analysis.figures.curves import curve, draw
-from analysis.looks import line_styles
-from analysis.missing import missing_runs
-from analysis.published import credit
-from analysis.rows import Row, Section
-from analysis.seed_statistics import Series, summarise
+from analysis.naming import names
+from analysis.naming.families import with_note
+from analysis.naming.line_styles import line_styles
+from analysis.paper.published import credit
+from analysis.rendering.style import COLUMN_WIDTH, REMARK, Drawing, house_style
+from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.sources.collect import Collected
-from analysis.style import COLUMN_WIDTH, REMARK, Drawing, house_style
-from analysis.table import NONE, Block, Number, Table, number
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Row, Section
+from analysis.stats.seed_statistics import Series, summarise
 
 HEIGHT = 1.9  # inches
 ROWS = {"scpo": "reordered (default)", "chronological": "chronological"}

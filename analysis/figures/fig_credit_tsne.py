@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 from analysis.figures.embedding import kinds
 from analysis.figures.neighbourhood import neighbourhood_table
 from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish, remark
+from analysis.rendering.style import COLUMN_WIDTH, CREDITED, FAILED, SUCCESS, Drawing, house_style
 from analysis.sources.collect import Collected
-from analysis.style import COLUMN_WIDTH, CREDITED, FAILED, SUCCESS, Drawing, house_style
 
 HEIGHT = 3.0  # inches
 

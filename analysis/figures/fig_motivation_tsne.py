@@ -3,13 +3,13 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis import names
-from analysis.families import with_note
 from analysis.figures.embedding import OF_A_KIND
 from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish, remark
+from analysis.naming import names
+from analysis.naming.families import with_note
+from analysis.rendering.style import COLUMN_WIDTH, FAILED, SUCCESS, Drawing, house_style
+from analysis.rendering.table import Block, Number, Table
 from analysis.sources.collect import Collected
-from analysis.style import COLUMN_WIDTH, FAILED, SUCCESS, Drawing, house_style
-from analysis.table import Block, Number, Table
 from scpo.diagnostics.step_texts import StepTexts
 
 HEIGHT = 2.8  # inches

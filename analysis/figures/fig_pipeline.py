@@ -14,13 +14,23 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from analysis import names
-from analysis.families import with_note
-from analysis.missing import missing_runs
-from analysis.rows import Section
+from analysis.naming import names
+from analysis.naming.families import with_note
+from analysis.rendering.style import (
+    ACCENT,
+    CREDITED,
+    FAILED,
+    PAGE_WIDTH,
+    REMARK,
+    SEQUENTIAL,
+    SUCCESS,
+    Drawing,
+    house_style,
+)
+from analysis.rendering.table import Block, Number, Table
 from analysis.sources.collect import Collected
-from analysis.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, SEQUENTIAL, SUCCESS, Drawing, house_style
-from analysis.table import Block, Number, Table
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Section
 from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
 HEIGHT = 2.75  # inches

@@ -10,18 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis import names
-from analysis.families import JUDGED, PANELS, success_metric, with_note
 from analysis.figures.curves import FEW, is_trained
-from analysis.looks import line_styles
-from analysis.methods import compared, left_out
-from analysis.missing import missing_runs
-from analysis.names import Footnotes
-from analysis.rows import Row, Section
-from analysis.seed_statistics import Summary, interquartile_mean, summarise
+from analysis.naming import names
+from analysis.naming.families import JUDGED, PANELS, success_metric, with_note
+from analysis.naming.line_styles import line_styles
+from analysis.naming.methods import compared, left_out
+from analysis.naming.names import Footnotes
+from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
+from analysis.rendering.table import Block, Number, Table, number, percent
 from analysis.sources.collect import Collected
-from analysis.style import PAGE_WIDTH, REMARK, Drawing, house_style
-from analysis.table import Block, Number, Table, number, percent
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Row, Section
+from analysis.stats.seed_statistics import Summary, interquartile_mean, summarise
 from scpo.schema import FAMILIES
 
 HEIGHT, LINE = 1.35, 0.13  # inches: the figure without rows, and what each row adds

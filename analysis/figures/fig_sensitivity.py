@@ -7,16 +7,16 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import names
-from analysis.families import JUDGED, PANELS, success_metric, with_note
-from analysis.looks import SHADES
-from analysis.missing import missing_runs
-from analysis.published import main_table
-from analysis.rows import Row, Section
-from analysis.seed_statistics import Summary, best_of_bias, summarise
+from analysis.naming import names
+from analysis.naming.families import JUDGED, PANELS, success_metric, with_note
+from analysis.naming.line_styles import SHADES
+from analysis.paper.published import main_table
+from analysis.rendering.style import ACCENT, COLUMN_WIDTH, REMARK, Drawing, house_style
+from analysis.rendering.table import NONE, Block, Table, percent
 from analysis.sources.collect import Collected
-from analysis.style import ACCENT, COLUMN_WIDTH, REMARK, Drawing, house_style
-from analysis.table import NONE, Block, Table, percent
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Row, Section
+from analysis.stats.seed_statistics import Summary, best_of_bias, summarise
 
 HEIGHT = 1.95  # inches
 DEFAULT = "scpo"

@@ -10,17 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.comparisons import MAIN, distinct, label_of
-from analysis.families import with_note
-from analysis.looks import line_styles
-from analysis.measures import MEASURES, by_seed, held_out, success_at
-from analysis.missing import missing_runs
-from analysis.paired import difference
-from analysis.rows import Family, Row, Section
-from analysis.seed_statistics import summarise
+from analysis.naming.families import with_note
+from analysis.naming.line_styles import line_styles
+from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
+from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
-from analysis.style import PAGE_WIDTH, REMARK, Drawing, house_style
-from analysis.table import Block, Number, Table, percent
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Family, Row, Section
+from analysis.stats.comparisons import MAIN, distinct, label_of
+from analysis.stats.measures import MEASURES, by_seed, held_out, success_at
+from analysis.stats.paired import difference
+from analysis.stats.seed_statistics import summarise
 
 SCALE = "study"
 MOST = 4  # lines of panels that fit on a page

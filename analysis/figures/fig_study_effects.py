@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import names
-from analysis.comparisons import HIGHER, LOWER, Comparison, against, distinct, label_of
-from analysis.families import with_note
-from analysis.measures import MEASURES
-from analysis.missing import missing_runs
-from analysis.rows import Row, Section
-from analysis.seed_statistics import Summary, summarise
+from analysis.naming import names
+from analysis.naming.families import with_note
+from analysis.rendering.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, SUCCESS, Drawing, house_style
+from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
-from analysis.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, SUCCESS, Drawing, house_style
-from analysis.table import NONE, Block, Number, Table, difference, number, percent
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Row, Section
+from analysis.stats.comparisons import HIGHER, LOWER, Comparison, against, distinct, label_of
+from analysis.stats.measures import MEASURES
+from analysis.stats.seed_statistics import Summary, summarise
 
 SCALE = "study"
 HEIGHT, LINE = 1.15, 0.165  # inches: the figure without rows, and what each row adds

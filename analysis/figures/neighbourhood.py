@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis import names
 from analysis.figures.embedding import OF_A_KIND, drawn, embedded
-from analysis.published import credit
-from analysis.table import NONE, Block, Number, Table
+from analysis.naming import names
+from analysis.paper.published import credit
+from analysis.rendering.table import NONE, Block, Number, Table
 from scpo.diagnostics.step_texts import StepTexts
 
 CAPTION = (

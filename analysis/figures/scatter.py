@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis import names
 from analysis.figures.embedding import OF_A_KIND, plane
-from analysis.missing import missing_runs
+from analysis.naming import names
+from analysis.rendering.style import REMARK, SUCCESS
 from analysis.sources.collect import Collected
-from analysis.style import REMARK, SUCCESS
+from analysis.sources.missing import missing_runs
 from scpo.diagnostics.step_texts import PATTERN, StepTexts, read_step_texts
 
 DEFAULT = "scpo"

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from analysis.build import Output, Report
-from analysis.families import NOTES, PANELS, panel_order, success_metric
-from analysis.looks import Look, look, looks
+from analysis.naming.families import NOTES, PANELS, panel_order, success_metric
+from analysis.naming.line_styles import Look, look, looks
+from analysis.rendering.style import PNG_DPI
+from analysis.rendering.table import NONE, Number, Table
 from analysis.report.configurations import configurations
 from analysis.report.episodes import sample_episodes
 from analysis.report.groups import GroupSample, most_telling, sample_groups
-from analysis.rows import Row, Section
-from analysis.seed_statistics import Series
 from analysis.sources.collect import Collected
-from analysis.style import PNG_DPI
-from analysis.table import NONE, Number, Table
+from analysis.sources.rows import Row, Section
+from analysis.stats.seed_statistics import Series
 from scpo.errors import RecordError
 from scpo.schema import method_label
 from scpo.tracking import RunFolder

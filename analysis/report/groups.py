@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from analysis.names import task
+from analysis.naming.names import task
 from analysis.sources.collect import Collected
 from analysis.sources.run_records import Problem
 from scpo.diagnostics.sampled_groups import PATTERN, read_groups

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from analysis import paired as pairing
-from analysis.families import success_metric
-from analysis.rows import DEFAULT, Row, Section
-from analysis.seed_statistics import Series, Summary, summarise
+from analysis.naming.families import success_metric
+from analysis.rendering.table import Number, percent
 from analysis.sources.collect import Collected
-from analysis.table import Number, percent
+from analysis.sources.rows import DEFAULT, Row, Section
+from analysis.stats import paired as pairing
+from analysis.stats.seed_statistics import Series, Summary, summarise
 from scpo.schema.method import COMPARES_STATES
 
 NO_ROW = Row("", "", ())

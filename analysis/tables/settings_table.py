@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis import names
-from analysis.missing import missing_runs
-from analysis.rows import Row, Section
+from analysis.naming import names
+from analysis.rendering.table import Block, Table
 from analysis.sources.collect import Collected
-from analysis.table import Block, Table
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Row, Section
 
 DEFAULT = "scpo"
 

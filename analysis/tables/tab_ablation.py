@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable
 
-from analysis import names, paired
-from analysis.families import ALL, COLUMNS, panel_label, panel_order, success_metric, with_note
-from analysis.methods import ABLATION, CONTROLS
-from analysis.missing import missing_runs
-from analysis.names import Footnotes
-from analysis.published import ablation
-from analysis.rows import Row, Section
-from analysis.seed_statistics import summarise
+from analysis.naming import names
+from analysis.naming.families import ALL, COLUMNS, panel_label, panel_order, success_metric, with_note
+from analysis.naming.methods import ABLATION, CONTROLS
+from analysis.naming.names import Footnotes
+from analysis.paper.published import ablation
+from analysis.rendering.table import NONE, Block, Number, Table, difference, percent
 from analysis.sources.collect import Collected
-from analysis.table import NONE, Block, Number, Table, difference, percent
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Row, Section
+from analysis.stats import paired
+from analysis.stats.seed_statistics import summarise
 
 EXPERIMENT = "ablation"
 DEFAULT = ABLATION[0]

@@ -6,15 +6,15 @@ One block for each benchmark, model, setting and validation panel; one line for 
 import re
 from collections.abc import Iterator
 
-from analysis import names
-from analysis.families import panel_label, panel_order, success_metric, with_note
-from analysis.methods import in_order, is_method, method_of
-from analysis.missing import missing_runs
-from analysis.names import Footnotes
-from analysis.rows import Row, Section
-from analysis.seed_statistics import Summary, summarise
+from analysis.naming import names
+from analysis.naming.families import panel_label, panel_order, success_metric, with_note
+from analysis.naming.methods import in_order, is_method, method_of
+from analysis.naming.names import Footnotes
+from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
-from analysis.table import NONE, Block, Number, Table, difference, number, percent
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Row, Section
+from analysis.stats.seed_statistics import Summary, summarise
 from analysis.tables.comparison import episode_counts, pairs, row_of, state_key, value
 
 WORDS = ("Method", "State key", "Seeds")

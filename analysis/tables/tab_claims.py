@@ -1,12 +1,12 @@
 """The paper's numbered claims with what runs of one scale say of each: agrees, disagrees, undecided, not run."""
 
-from analysis.claims import ELSEWHERE, NOT_RUN, Claim, verdict
-from analysis.families import with_note
-from analysis.missing import missing_runs
-from analysis.paper_claims import claims
-from analysis.seed_statistics import Summary
+from analysis.naming.families import with_note
+from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, verdict
+from analysis.paper.paper_claims import claims
+from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collect import Collected
-from analysis.table import NONE, Block, Number, Table, difference
+from analysis.sources.missing import missing_runs
+from analysis.stats.seed_statistics import Summary
 
 CAPTION = (
     "The paper's numbered claims. “Measured”: mean over seeds, differences paired by seed, with the 95 % Student "

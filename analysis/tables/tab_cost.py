@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from statistics import median
 
-from analysis import names
-from analysis.families import with_note
-from analysis.missing import missing_runs
-from analysis.published import cost
-from analysis.rows import Row, Section
-from analysis.seed_statistics import Summary, summarise
+from analysis.naming import names
+from analysis.naming.families import with_note
+from analysis.paper.published import cost
+from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.sources.collect import Collected
-from analysis.table import NONE, Block, Number, Table, number
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Row, Section
+from analysis.stats.seed_statistics import Summary, summarise
 from scpo.tracking.node_memory import GPU
 from scpo.tracking.node_memory import HOST as HOST_MEMORY
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from analysis import names
-from analysis.families import PANELS
-from analysis.rows import Section
+from analysis.naming import names
+from analysis.naming.families import PANELS
+from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
-from analysis.table import Table
+from analysis.sources.rows import Section
 from analysis.tables.settings_table import Config, Entry, finished_parts, settings_table
 from scpo.schema import COMPARES_STATES
 

@@ -7,16 +7,16 @@ asked for both; whatever was run under another setting stands in a block of its 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from analysis import names
-from analysis.families import ALL, COLUMNS, panel_label, success_metric, with_note
-from analysis.methods import CLOSED, METHODS, PROMPTING, SIZES, in_order, is_method, method_of
-from analysis.missing import missing_runs
-from analysis.names import Footnotes
-from analysis.published import main_table
-from analysis.rows import Row, Section
-from analysis.seed_statistics import Summary, best_of_bias, summarise
+from analysis.naming import names
+from analysis.naming.families import ALL, COLUMNS, panel_label, success_metric, with_note
+from analysis.naming.methods import CLOSED, METHODS, PROMPTING, SIZES, in_order, is_method, method_of
+from analysis.naming.names import Footnotes
+from analysis.paper.published import main_table
+from analysis.rendering.table import NONE, Block, Number, Table, difference, percent, with_best_in_bold
 from analysis.sources.collect import Collected
-from analysis.table import NONE, Block, Number, Table, difference, percent, with_best_in_bold
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Row, Section
+from analysis.stats.seed_statistics import Summary, best_of_bias, summarise
 from analysis.tables.comparison import pairs, row_of, state_key, value
 from scpo.schema import FAMILIES
 

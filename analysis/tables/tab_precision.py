@@ -4,14 +4,14 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
-from analysis import names
 from analysis.credit_rules import Precision
-from analysis.families import with_note
-from analysis.missing import missing_runs
-from analysis.rows import Row, Section
-from analysis.seed_statistics import Summary, summarise
+from analysis.naming import names
+from analysis.naming.families import with_note
+from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
-from analysis.table import Block, Number, Table, percent
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Row, Section
+from analysis.stats.seed_statistics import Summary, summarise
 from scpo.diagnostics.step_credit import Rate, StepCredit
 
 CREDITED, CHANCE, SHARE = "credit/precision", "credit/precision_random", "credit/share"

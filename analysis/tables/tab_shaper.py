@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
-from analysis.table import Table
 from analysis.tables.settings_table import Config, Entry, finished_parts, settings_table
 from scpo.schema import ShaperConfig, method_label
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from analysis.comparisons import MAIN, compare, label_of
-from analysis.families import with_note
-from analysis.measures import LEVELS, MEASURES, Measure, by_seed, held_out, steps_to, success_at
-from analysis.missing import missing_runs
-from analysis.names import place
-from analysis.rows import Family, Row, Section
-from analysis.seed_statistics import summarise
+from analysis.naming.families import with_note
+from analysis.naming.names import place
+from analysis.rendering.table import NONE, Block, Number, Table, difference, number
 from analysis.sources.collect import Collected
-from analysis.table import NONE, Block, Number, Table, difference, number
+from analysis.sources.missing import missing_runs
+from analysis.sources.rows import Family, Row, Section
+from analysis.stats.comparisons import MAIN, compare, label_of
+from analysis.stats.measures import LEVELS, MEASURES, Measure, by_seed, held_out, steps_to, success_at
+from analysis.stats.seed_statistics import summarise
 
 SCALE = "study"
 MOST_STEPS = 4  # columns of success at a step

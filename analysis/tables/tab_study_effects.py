@@ -2,12 +2,12 @@
 
 import math
 
-from analysis.comparisons import ENOUGH, MAIN, NOT_RUN, OPEN, Comparison, primary
-from analysis.families import with_note
-from analysis.missing import missing_runs
-from analysis.paired import MOST_SEEDS
+from analysis.naming.families import with_note
+from analysis.rendering.table import NONE, Block, Number, Table
 from analysis.sources.collect import Collected
-from analysis.table import NONE, Block, Number, Table
+from analysis.sources.missing import missing_runs
+from analysis.stats.comparisons import ENOUGH, MAIN, NOT_RUN, OPEN, Comparison, primary
+from analysis.stats.paired import MOST_SEEDS
 
 SCALE = "study"
 CAPTION = (

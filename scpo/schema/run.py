@@ -255,8 +255,9 @@ A value may bring further overrides with it, after a space: ``webshop env.settin
 
 
 Measure = Literal["validation_area", "training_area", "last_success"]
-"""What an experiment may be judged by, a number a run: the area under the curve of validation (all held-out panels) or
-of training, over the steps: a mean success rate; or held-out success after the last step (``analysis.measures``)."""
+"""What an experiment may be judged by, a number a run (``analysis.stats.measures``): the area under the curve of
+validation (all held-out panels) or of training, over the steps: a mean success rate; or held-out success after the last
+step."""
 
 
 class Primary(Strict):

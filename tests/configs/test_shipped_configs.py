@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.methods import METHODS, TRAINED
-from analysis.published import main_table
+from analysis.naming.methods import METHODS, TRAINED
+from analysis.paper.published import main_table
 from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError
 from scpo.schema import AGENT_LABELS, HOSTS

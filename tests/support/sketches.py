@@ -1,6 +1,6 @@
 """Drawings in a third of their time, for tests of what lies around them: no layout, whole fonts, coarse pixels."""
 
-from analysis import style
+from analysis.rendering import style
 
 
 def sketch(monkeypatch):

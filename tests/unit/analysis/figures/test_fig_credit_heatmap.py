@@ -3,8 +3,8 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from analysis.figures.fig_credit_heatmap import build
-from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
+from analysis.sources.missing import MissingRunsError
 from scpo.errors import RecordError
 from tests.support.run_records import write_ablation, write_experiment, write_probe, write_run
 

@@ -4,9 +4,9 @@ import io
 import pytest
 
 from analysis.figures.fig_credit_trend import build
-from analysis.missing import MissingRunsError
+from analysis.rendering.style import COLUMN_WIDTH
 from analysis.sources.collect import collect
-from analysis.style import COLUMN_WIDTH
+from analysis.sources.missing import MissingRunsError
 from tests.support.run_records import log_lines, write_ablation, write_experiment, write_run
 
 

@@ -5,9 +5,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from analysis.figures.curves import curve
 from analysis.figures.fig_learning import build
-from analysis.missing import MissingRunsError
+from analysis.rendering.style import PAGE_WIDTH
 from analysis.sources.collect import collect
-from analysis.style import PAGE_WIDTH
+from analysis.sources.missing import MissingRunsError
 from tests.support.run_records import log_lines, write_ablation, write_experiment, write_run
 
 

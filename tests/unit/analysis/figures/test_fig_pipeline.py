@@ -4,8 +4,8 @@ import io
 import pytest
 
 from analysis.figures.fig_pipeline import build
-from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
+from analysis.sources.missing import MissingRunsError
 from tests.support.run_records import write_ablation, write_groups
 
 

@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
-from analysis.families import COLUMNS, success_metric
+from analysis.naming.families import COLUMNS, success_metric
+from analysis.rendering.table import Number
 from analysis.sources.collect import collect
-from analysis.table import Number
 from analysis.tables import tab_main
 from scpo.schema import METHOD_LABELS
 from tests.support.fabricated_runs import NOT_STARTED, STEPS, invented, of_experiment, write_record, write_runs

@@ -3,8 +3,8 @@ import io
 
 import pytest
 
-from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
+from analysis.sources.missing import MissingRunsError
 from analysis.tables.tab_cost import PEAKS, build
 from tests.support.run_records import write_experiment, write_lines, write_run
 

@@ -3,8 +3,8 @@ import io
 
 import pytest
 
-from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
+from analysis.sources.missing import MissingRunsError
 from analysis.tables.tab_main import build
 from tests.support.run_records import log_only, write_ablation, write_experiment, write_run
 

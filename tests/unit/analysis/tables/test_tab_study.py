@@ -6,8 +6,8 @@ import io
 import pytest
 
 from analysis.build import build_all
-from analysis.missing import MissingRunsError
 from analysis.sources.collect import collect
+from analysis.sources.missing import MissingRunsError
 from analysis.tables import tab_study, tab_study_effects
 from tests.support.run_records import write_ablation
 from tests.support.study_runs import rising, write_study, write_study_run

@@ -1,0 +1,60 @@
+"""The paper's printed numbers, from ``paper_figures/published/*.csv``."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.rendering.table import Number
+from scpo.errors import RecordError
+
+FOLDER = Path(__file__).resolve().parents[2] / "paper_figures" / "published"
+
+
+def ablation(folder: Path = FOLDER) -> dict[tuple[str, str], Number]:
+    """The ablation table: (row name, column) -> number."""
+    return {
+        (line["variant"], line["column"]): Number(line["mean"], line["std"]) for line in _lines(folder / "ablation.csv")
+    }
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One printed number, and whether the paper quotes it from another one."""
+
+    number: Number
+    quoted: bool
+
+
+def main_table(folder: Path = FOLDER) -> dict[tuple[str, str, str, str], Printed]:
+    """The main table: (size, method, environment, column) -> number."""
+    return {
+        (line["size"], line["method"], line["env"], line["column"]): Printed(
+            Number(line["mean"], line["std"]), line["quoted"] == "yes"
+        )
+        for line in _lines(folder / "main.csv")
+    }
+
+
+def cost(folder: Path = FOLDER) -> dict[tuple[str, str, str], str]:
+    """Cost of the shaper on ALFWorld at 1.5B: (method, quantity, statistic) -> number."""
+    lines = (line for line in _lines(folder / "cost.csv") if (line["size"], line["env"]) == ("1.5B", "ALFWorld"))
+    return {(line["method"], line["column"], line["statistic"]): line["mean"] for line in lines}
+
+
+def credit(folder: Path = FOLDER) -> dict[tuple[str, str, str], float]:
+    """Credit and its neighbourhood on ALFWorld at 1.5B: (variant, quantity, statistic) -> number."""
+    return {
+        (line["variant"], line["column"], line["statistic"]): float(line["mean"])
+        for line in _lines(folder / "credit.csv")
+    }
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    except OSError as error:
+        raise RecordError(
+            f"the published numbers are missing: {path.name} cannot be read ({error.strerror}). "
+            "They are part of the repository: restore them with `git checkout -- paper_figures/published`."
+        ) from error

@@ -1,0 +1,272 @@
+"""Which runs make which row of a table, and which of them are missing.
+
+A section is a set of rows that may stand under each other: same scale, environment and model, and configs that differ
+in method and seed only. A row that its experiment runs under a setting of its own (another trainer, another scorer)
+stands with the others and says what differs. Other runs that differ in anything else (training steps, panels, ...) get
+sections of their own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from analysis.sources.differences import same_games, told_apart
+from analysis.sources.run_records import ExperimentRecord, Problem, Run, is_implied
+from scpo.tracking import State
+from scpo.tracking.records import PlannedRun, PrimaryComparisons
+
+NOT_APPLICABLE = "n/a"
+DEFAULT = "scpo"
+
+
+@dataclass(frozen=True)
+class RowRun:
+    """One seed of a row and its state; PENDING when there is no run folder yet."""
+
+    id: str
+    seed: int
+    state: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table: all seeds that were asked for, finished or not.
+
+    ``method`` is that of its runs, empty while none has started; ``differs`` says what sets its runs apart from those
+    of the section's other rows besides the method.
+    """
+
+    name: str
+    label: str
+    runs: tuple[RowRun, ...]
+    method: str = ""
+    differs: str = ""
+
+    @property
+    def finished(self) -> tuple[str, ...]:
+        """Ids of the finished runs: the only ones that enter a mean."""
+        return tuple(run.id for run in self.runs if run.state == State.DONE)
+
+    @property
+    def missing(self) -> tuple[RowRun, ...]:
+        """Runs that were asked for and are not finished."""
+        return tuple(run for run in self.runs if run.state != State.DONE)
+
+    @property
+    def count(self) -> str:
+        """Seeds finished of seeds asked for, e.g. ``2/3``; ``n/a`` for a row that cannot run here."""
+        return f"{len(self.finished)}/{len(self.runs)}" if self.runs else NOT_APPLICABLE
+
+
+@dataclass(frozen=True)
+class Family:
+    """An experiment's part in a section: its rows, and the comparisons that it named before its runs."""
+
+    experiment: str
+    title: str
+    rows: tuple[str, ...]
+    primary: PrimaryComparisons | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows that may be compared.
+
+    Of the sections of one benchmark and model, the first is the one with most finished rows; ``differs`` says what sets
+    another one apart from it.
+    """
+
+    scale: str
+    env: str
+    model: str
+    setting: str | None  # None while no run of it has started
+    experiments: tuple[str, ...]
+    rows: tuple[Row, ...]
+    commands: tuple[str, ...] = ()  # that make the missing runs
+    families: tuple[Family, ...] = ()  # one for each experiment
+    differs: str = ""
+
+    @property
+    def sweeps(self) -> tuple[str, ...]:
+        """The experiments that a sweep can run again; a W&B project or single runs are none."""
+        return tuple(name for name in self.experiments if not is_implied(name))
+
+
+def record_rows(record: ExperimentRecord, runs: Mapping[str, Run], env: str, model: str) -> tuple[Row, ...]:
+    """The rows of one experiment on one environment and model."""
+    return tuple(
+        Row(
+            row.name,
+            row.label,
+            tuple(_row_run(run, runs, record.scale) for run in row.runs if (run.env, run.model) == (env, model)),
+        )
+        for row in record.rows
+    )
+
+
+def benchmarks(record: ExperimentRecord) -> tuple[tuple[str, str], ...]:
+    """The (environment, model) pairs of an experiment, in order of appearance."""
+    return tuple(dict.fromkeys((run.env, run.model) for row in record.rows for run in row.runs))
+
+
+def sections(
+    records: Iterable[ExperimentRecord], runs: Mapping[str, Run]
+) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
+    """Merge experiments into sections; what may not be merged is left out and named."""
+    merged: dict[_Key, _Draft] = {}
+    problems: list[Problem] = []
+    for record in records:
+        settings = _settings(record, runs)
+        for row in record.rows:
+            for run in row.runs:
+                key = (record.scale, run.env, run.model, settings[run.id])
+                problem = _wrong_scale(run, record, runs)
+                if not problem:
+                    problem = merged.setdefault(key, _Draft({}, {}, {}, {})).add(record, row.name, row.label, run)
+                problems += [problem] if problem else []
+    made = [draft.section(key, runs) for key, draft in merged.items()]
+    made.sort(key=lambda part: (part.scale, part.env, part.model, -_finished(part), part.setting or ""))
+    return tuple(_beside_the_first(made, runs)), tuple(problems)
+
+
+_Key = tuple[str, str, str, str | None]
+
+
+def _finished(part: Section) -> int:
+    return sum(bool(row.finished) for row in part.rows)
+
+
+def _beside_the_first(parts: Iterable[Section], runs: Mapping[str, Run]) -> Iterator[Section]:
+    """Each section with what sets it apart from the first of its benchmark and model."""
+    first: dict[tuple[str, str, str], Section] = {}
+    for part in parts:
+        main = first.setdefault((part.scale, part.env, part.model), part)
+        yield part if main is part else replace(part, differs=_apart(_started(part, runs), _started(main, runs)))
+
+
+def _started(part: Section, runs: Mapping[str, Run]) -> Run | None:
+    """A run of the section that stands for its setting."""
+    known = [runs[run.id] for row in part.rows for run in row.runs if _settled(run.id, runs)]
+    return next((run for run in known if run.setting == part.setting), None)
+
+
+def _apart(one: Run | None, other: Run | None) -> str:
+    if one is None or other is None:
+        return "not started yet"
+    if one.foreign != other.foreign:
+        return "logged by verl-agent" if one.foreign else "not logged by verl-agent"
+    return told_apart(one.config, other.config, (one.panels, other.panels)) or "another setting"
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A section under construction: insertion-ordered dicts of labels, runs by row and seed, experiments by name.
+
+    ``asked_by``: the experiment that first asked for a run, by the run's id.
+    """
+
+    labels: dict[str, str]
+    planned: dict[str, dict[int, PlannedRun]]
+    experiments: dict[str, ExperimentRecord]
+    asked_by: dict[str, str]
+
+    def add(self, record: ExperimentRecord, name: str, label: str, run: PlannedRun) -> Problem | None:
+        self.labels.setdefault(name, label)
+        self.experiments.setdefault(record.experiment, record)
+        self.asked_by.setdefault(run.id, record.experiment)
+        known = self.planned.setdefault(name, {}).setdefault(run.seed, run)
+        if known.id == run.id:
+            return None
+        place = f"row {name}, seed {run.seed} of {record.experiment}"
+        reason = f"{place} is already run {known.id} of another experiment; left out"
+        return Problem(run.id, reason)
+
+    def section(self, key: _Key, runs: Mapping[str, Run]) -> Section:
+        known = [runs[run.id] for row in self.planned.values() for run in row.values() if _settled(run.id, runs)]
+        usual = next((run for run in known if run.setting == key[3]), None)
+        rows = tuple(self._row(name, label, key[0], runs, usual) for name, label in self.labels.items())
+        families = tuple(
+            Family(
+                name, record.title, tuple(row.name for row in record.rows if row.name in self.labels), record.primary
+            )
+            for name, record in self.experiments.items()
+        )
+        return Section(*key, tuple(self.experiments), rows, tuple(self._commands(rows)), families)
+
+    def _row(self, name: str, label: str, scale: str, runs: Mapping[str, Run], usual: Run | None) -> Row:
+        planned = [run for _, run in sorted(self.planned[name].items())]
+        own = next((runs[run.id] for run in planned if _settled(run.id, runs)), None)
+        alike = own is None or usual is None or own.setting == usual.setting
+        return Row(
+            name,
+            label,
+            tuple(_row_run(run, runs, scale) for run in planned),
+            own.head.method.name if own else "",
+            "" if alike else _apart(own, usual),
+        )
+
+    def _commands(self, rows: Iterable[Row]) -> Iterator[str]:
+        seeds: dict[str, set[int]] = {}
+        for run in (run for row in rows for run in row.missing):
+            seeds.setdefault(self.asked_by[run.id], set()).add(run.seed)
+        for name, missing in seeds.items():
+            if command := self.experiments[name].command(sorted(missing)):
+                yield command
+
+
+def _row_run(run: PlannedRun, runs: Mapping[str, Run], scale: str) -> RowRun:
+    if run.id not in runs:
+        return RowRun(run.id, run.seed, State.PENDING)
+    head = runs[run.id].head
+    return RowRun(run.id, run.seed, runs[run.id].state if head.scale == scale else f"of scale {head.scale}")
+
+
+def _settings(record: ExperimentRecord, runs: Mapping[str, Run]) -> dict[str, str | None]:
+    """The setting of the section that each run stands in: its own, or that of the rows it is compared with.
+
+    The usual setting of an experiment is that of most of its rows on a benchmark. A row that has no run in it was
+    asked for with a setting of its own and stands beside the others all the same, if it played the same games. Runs
+    that no experiment asked for stand with their equals alone. One that has not started, or is damaged, takes the
+    usual setting.
+    """
+    found: dict[str, str | None] = {}
+    for benchmark in benchmarks(record):
+        here = [(row.name, run.id) for row in record.rows for run in row.runs if (run.env, run.model) == benchmark]
+        known = [(row, runs[run]) for row, run in here if _settled(run, runs)]
+        usual = _usual(known)
+        found |= dict.fromkeys((run for _, run in here), usual.setting if usual else None)
+        for row, run in known:
+            found[run.id] = run.setting
+            if usual and not is_implied(record.experiment) and _stands_beside(row, run, usual, known):
+                found[run.id] = usual.setting
+    return found
+
+
+def _settled(run: str, runs: Mapping[str, Run]) -> bool:
+    """Whether a run's setting is known: its panels, a part of it, are recorded when it starts."""
+    return run in runs and runs[run].settled and runs[run].state != State.DAMAGED
+
+
+def _usual(known: Sequence[tuple[str, Run]]) -> Run | None:
+    """A run of the setting that most rows have; of equals, the one that the default is in, then the first."""
+    rows: dict[str, set[str]] = {}
+    for row, run in known:
+        rows.setdefault(run.setting, set()).add(row)
+    ordered = sorted(known, key=lambda item: (-len(rows[item[1].setting]), DEFAULT not in rows[item[1].setting]))
+    return ordered[0][1] if ordered else None
+
+
+def _stands_beside(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Run]]) -> bool:
+    """Whether a row was asked for in another setting than the usual one, and this run has it."""
+    own = Counter(other.setting for name, other in known if name == row)
+    apart = usual.setting not in own and run.setting == own.most_common(1)[0][0]
+    return apart and run.foreign == usual.foreign and same_games(run.panels, usual.panels)
+
+
+def _wrong_scale(run: PlannedRun, record: ExperimentRecord, runs: Mapping[str, Run]) -> Problem | None:
+    if run.id not in runs or runs[run.id].head.scale == record.scale:
+        return None
+    reason = (
+        f"a run of scale {runs[run.id].head.scale} in the {record.scale}-scale record of {record.experiment}; left out"
+    )
+    return Problem(run.id, reason)

@@ -1,0 +1,26 @@
+from analysis.naming import names
+from analysis.naming.names import Footnotes
+
+
+def test_what_records_call_a_thing_is_printed_in_words():
+    assert names.place("study", "alfworld", "choice") == "study scale, ALFWorld, choice policy"
+    assert names.place("paper", "webshop", "7B") == "paper scale, WebShop, Qwen2.5-7B-Instruct"
+    assert names.task("pick_two_obj_and_place") == "pick two and place"
+    assert names.task("home_decor") == "home decor"
+
+
+def test_a_run_is_told_by_method_choices_and_seed():
+    assert names.run("alfworld-1.5b-scpo-s2-4c2e8563") == "SCPO, seed 2"
+    assert names.run("alfworld-tiny-scpo-on_hgpo-theta0.5-s0-4c541560") == "SCPO, on hgpo, theta0.5, seed 0"
+    assert names.run("3kx9f2a1") == "3kx9f2a1"  # a run of W&B that is none of ours
+
+
+def test_the_same_footnote_has_the_same_mark():
+    notes = Footnotes()
+    assert [notes.mark(text) for text in ("a", "", "b", "a")] == ["†", "", "‡", "†"]
+    assert notes.text == " † a. ‡ b."
+
+
+def test_marks_do_not_run_out():
+    notes = Footnotes()
+    assert len({notes.mark(str(number)) for number in range(12)}) == 12

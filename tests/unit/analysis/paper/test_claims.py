@@ -1,0 +1,161 @@
+"""Verdicts on the paper's claims: by hand, from runs, and that each has its command and its row."""
+
+import math
+
+import pytest
+
+from analysis.answers.written_blocks import BEGIN, END, with_claims
+from analysis.paper.claims import AGREES, DISAGREES, ELSEWHERE, NOT_RUN, UNDECIDED, Claim, verdict
+from analysis.paper.paper_claims import claims
+from analysis.sources.collect import collect
+from analysis.stats.seed_statistics import Summary, summarise
+from analysis.tables import tab_claims
+from sweeps.compose.matrix import expand
+from tests.support.run_records import ROOT, log_only, write_experiment, write_run
+from tests.support.study_runs import rising, write_study
+
+BY_NAME = {claim.name: claim for claim in claims()}
+GAIN = Claim("gain", "", "", "+7.0", "main_table", lambda data, part: {}, 7.0)
+LEVEL = Claim("level", "", "", "93.7", "main_table", lambda data, part: {}, 93.7, null=None)
+
+
+def around(mean, half):
+    """A summary of three seeds whose interval is mean ± half, in points."""
+    return Summary(mean / 100, half / 100 * math.sqrt(3) / 4.302653, 3)  # t_2 at 97.5 %
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "said"),
+    [
+        (7, 2, AGREES),  # the number, not 0
+        (2, 1, AGREES),  # neither, on the claimed side
+        (12, 2, AGREES),
+        (1, 2, DISAGREES),  # 0, not the number
+        (-4, 1, DISAGREES),  # the other side of 0
+        (4, 5, UNDECIDED),  # both
+    ],
+)
+def test_a_gain_at_the_papers_scale_is_held_against_its_number_and_none(mean, half, said):
+    assert verdict(GAIN, around(mean, half), "paper") == said
+
+
+@pytest.mark.parametrize(("mean", "half", "said"), [(1, 2, UNDECIDED), (1, 0.5, AGREES), (-1, 0.5, DISAGREES)])
+def test_a_gain_at_another_scale_is_held_against_none_alone(mean, half, said):
+    assert verdict(GAIN, around(mean, half), "study") == said
+
+
+def test_a_level_is_the_papers_scales_alone():
+    assert verdict(LEVEL, around(92, 3), "paper") == AGREES
+    assert verdict(LEVEL, around(80, 3), "paper") == DISAGREES
+    assert verdict(LEVEL, around(92, 3), "study") == ELSEWHERE
+
+
+def test_one_seed_is_no_verdict():
+    assert verdict(GAIN, summarise([0.07]), "paper") == NOT_RUN
+    assert verdict(GAIN, summarise([]), "mini") == NOT_RUN
+
+
+def test_two_seeds_that_differ_by_the_same_decide_nothing():
+    assert verdict(GAIN, summarise([-0.04, -0.04]), "study") == UNDECIDED
+    assert verdict(GAIN, summarise([0.07, 0.08]), "study") == UNDECIDED
+    assert verdict(GAIN, summarise([-0.04, -0.04, -0.04]), "paper") == UNDECIDED
+
+
+def test_a_claim_of_less_is_on_the_other_side():
+    plateau = BY_NAME["plateau"]
+    assert verdict(plateau, around(-10, 2), "study") == AGREES
+    assert verdict(plateau, around(10, 2), "study") == DISAGREES
+
+
+def test_what_the_paper_claims_is_what_its_tables_print():
+    claimed = {name: claim.claimed for name, claim in BY_NAME.items()}
+    assert (claimed["over_gigpo_alfworld_1.5B"], claimed["over_gigpo_webshop_1.5B"]) == (7.0, 9.8)
+    assert (claimed["over_gigpo_look"], claimed["over_gigpo_cool"], claimed["over_gigpo_pick2"]) == (21.1, 13.0, 14.5)
+    assert (claimed["over_chronological"], claimed["over_no_monotonicity"]) == (3.3, 3.6)
+    assert (claimed["reordered_steps"], claimed["reordered_aux_mean"]) == (2.3, 0.005)
+    assert (claimed["narrower"], claimed["memory"]) == (2.5, 1.7)
+
+
+@pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.name)
+def test_every_claim_is_tested_by_an_experiment_that_composes(claim):
+    scale = "study" if claim.tested_at("study") and claim.env == "alfworld" else "paper"
+    words = claim.command(scale).split()[2:]
+    assert expand(words[0].removeprefix("+experiment="), words[1:]).runs
+
+
+def study(tmp_path, scpo):
+    curves = {
+        "scpo": lambda seed: rising(scpo, 0.004 * (seed % 2)),
+        "gigpo": lambda seed: rising(0.8, 0.004 * (seed // 2)),
+        "chronological": lambda seed: rising(0.8),
+    }
+    credit = {"scpo": {"credit/steps": 1.4, "credit/exact": 0.9}, "chronological": {"credit/steps": 1.9}}
+    experiments = {"main_table": ("scpo", "gigpo"), "ablation": ("scpo", "chronological")}
+    write_study(tmp_path, experiments, curves, seeds=(0, 1, 2, 3), credit=credit)
+    return collect(tmp_path)
+
+
+def said(data):
+    made = tab_claims.build(data.at_scale("study"))
+    return {row[0]: row for block in made.blocks for row in block.rows}
+
+
+def test_verdicts_of_a_scale_come_from_its_runs(tmp_path):
+    ahead = said(study(tmp_path / "a", 0.9))
+    behind = said(study(tmp_path / "b", 0.7))
+    gain = BY_NAME["over_gigpo_alfworld_1.5B"].text
+    assert ahead[gain][3:5] == ("4", AGREES)
+    assert behind[gain][3:5] == ("4", DISAGREES)
+    assert ahead[BY_NAME["reordered_steps"].text][5].mean == "−0.50"  # 1.4 against 1.9
+    assert ahead[BY_NAME["rises"].text][4] == AGREES
+    assert ahead[BY_NAME["over_gigpo_webshop_1.5B"].text][4] == NOT_RUN
+    assert ahead[BY_NAME["level_alfworld_7B"].text][4] == ELSEWHERE
+
+
+def test_a_scorer_that_credits_equal_texts_alone_proves_nothing_about_equal_texts(tmp_path):
+    data = study(tmp_path, 0.9)
+    assert data.config(next(iter(data.by_id)))["scorer"]["kind"] == "exact"
+    assert said(data)[BY_NAME["exact"].text][4] == NOT_RUN
+
+
+def test_claims_about_the_papers_models_are_tested_on_those(tmp_path):
+    runs = {}
+    for row, end in (("scpo", 0.95), ("gigpo", 0.88)):
+        made = [
+            write_run(tmp_path, row, seed, scale="paper", steps=10, overrides=("model=qwen2_5_1_5b", f"method={row}"))
+            for seed in range(3)
+        ]
+        for run in made:
+            log_only(
+                tmp_path,
+                run,
+                "val/valid_seen/success_rate",
+                {0: 0.1, 10: end + (0.002 if row == "scpo" else 0.001) * run["seed"]},
+            )
+            run["model"] = "1.5B"
+        runs[row] = made
+    write_experiment(tmp_path, runs, name="main_table", scale="paper")
+    data = collect(tmp_path).at_scale("paper")
+    assert verdict(BY_NAME["level_alfworld_1.5B"], BY_NAME["level_alfworld_1.5B"].summary(data), "paper") == DISAGREES
+    gain = BY_NAME["over_gigpo_alfworld_1.5B"]
+    assert gain.summary(data).n == 3
+    assert verdict(gain, gain.summary(data), "paper") == AGREES
+    assert BY_NAME["over_gigpo_alfworld_7B"].summary(data).n == 0
+
+
+def test_the_documents_table_is_written_between_its_markers(tmp_path):
+    data = study(tmp_path, 0.9)
+    text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    made = with_claims(text, data)
+    assert made.startswith("before\n")
+    assert made.endswith("\nafter\n")
+    assert "old" not in made
+    assert made.count("\n| ") == len(claims()) + 1
+    assert with_claims(made, data) == made
+    assert with_claims("no markers", data) == "no markers"
+
+
+def test_every_claim_has_its_row_in_the_ledger_document():
+    text = (ROOT / "REPRODUCTION.md").read_text()
+    block = text.partition(BEGIN)[2].partition(END)[0]
+    assert all(f"| {claim.text} | {claim.place} | {claim.printed} | `" in block for claim in claims())

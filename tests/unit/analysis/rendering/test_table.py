@@ -1,0 +1,38 @@
+from analysis.rendering.table import NONE, Block, Number, Table, number, percent, with_best_in_bold
+from analysis.stats.seed_statistics import Summary
+
+
+def test_differences_carry_a_sign():
+    assert percent(Summary(-0.031, 0.01, 3), sign=True) == Number("−3.1", "1.0")
+    assert percent(Summary(0.031, float("nan"), 1), sign=True) == Number("+3.1")
+    assert number(Summary(float("nan"), float("nan"), 0)) == NONE
+
+
+def test_every_one_of_equal_best_numbers_is_bold():
+    rows = with_best_in_bold(
+        [("a", Number("1.0"), NONE), ("b", Number("2.0", "0.1"), NONE), ("c", Number("2.0"), NONE)]
+    )
+    assert [row[1].bold for row in rows] == [False, True, True]
+    assert not any(row[2].bold for row in rows)
+
+
+def test_bold_greek_and_bars_come_through_in_every_format():
+    made = Table(("θ | λ",), ("Δ",), (Block("α ≥ 1", (("x | y", Number("2.0", "0.1", bold=True)),)),), "τ", "tab:x")
+    assert r"\textbf{2.0}$_{\pm 0.1}$" in made.tex()
+    assert made.tex().isascii()
+    assert r"| x \| y | **2.0 ± 0.1** |" in made.md()
+    assert made.csv().splitlines()[1] == "α ≥ 1,x | y,2.0,0.1"
+
+
+def test_texts_of_an_environment_are_escaped_and_wrapped():
+    made = Table(("Step",), (), (Block("b", ((r"buy \{x} for $5 <b>~^_#&%",),)),), "c", "tab:x", widths=(0.4,))
+    assert r"buy {\textbackslash}\{x\} for \$5 \ensuremath{<}b\ensuremath{>}" in made.tex()
+    assert r"{\textasciitilde}{\textasciicircum}\_\#\&\%" in made.tex()
+    assert r"\begin{tabular}{@{}p{0.4\textwidth}@{}}" in made.tex()
+
+
+def test_a_text_cannot_be_a_formula_of_a_spreadsheet_and_a_number_stays_one():
+    texts = ("=1+1", "+cmd", "-x", "@sum", "plain", "-0.5")
+    made = Table(("Step",), (), (Block("b", tuple((text,) for text in texts)),), "c", "tab:x")
+    cells = [line.partition(",")[2] for line in made.csv().splitlines()[1:]]
+    assert cells == ["'=1+1", "'+cmd", "'-x", "'@sum", "plain", "-0.5"]
