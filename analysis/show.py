@@ -17,8 +17,9 @@ from analysis.paper.published import ablation
 from analysis.sources.logged_lines import read_lines
 from analysis.sources.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
 from analysis.sources.run_records import LOGS, ExperimentRecord, Problem, Run, read_experiments, read_runs
-from analysis.stats.seed_statistics import Series, Summary, make_series, summarise
+from analysis.sources.series import Series, make_series
 from scpo.errors import RecordError
+from scpo.intervals import Summary, summarise
 from scpo.tracking import State
 from scpo.tracking.records import PlannedRow
 

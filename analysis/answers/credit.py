@@ -7,7 +7,7 @@ from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section
 from analysis.stats.comparisons import against, distinct, label_of
 from analysis.stats.measures import MEASURES
-from analysis.stats.seed_statistics import Summary, summarise
+from scpo.intervals import Summary, summarise
 
 FEWEST_ROWS = 5  # for a rank correlation
 COLUMNS = {

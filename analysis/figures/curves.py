@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row
-from analysis.stats.seed_statistics import Summary, moving_average, summarise
+from analysis.stats.seed_statistics import moving_average
+from scpo.intervals import Summary, summarise
 
 FEW = 6  # lines whose bands can be told apart
 

@@ -15,7 +15,8 @@ from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
-from analysis.stats.seed_statistics import Series, summarise
+from analysis.sources.series import Series
+from scpo.intervals import summarise
 
 HEIGHT = 1.9  # inches
 ROWS = {"scpo": "reordered (default)", "chronological": "chronological"}

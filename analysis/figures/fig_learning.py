@@ -21,7 +21,7 @@ from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
-from analysis.stats.seed_statistics import summarise
+from scpo.intervals import summarise
 
 TRAINING = "train/success_rate"
 ROW_HEIGHT, MARGIN = 1.4, 0.55  # inches

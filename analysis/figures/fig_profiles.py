@@ -21,7 +21,8 @@ from analysis.rendering.table import Block, Number, Table, number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
-from analysis.stats.seed_statistics import Summary, interquartile_mean, summarise
+from analysis.stats.seed_statistics import interquartile_mean
+from scpo.intervals import Summary, summarise
 from scpo.schema import FAMILIES
 
 HEIGHT, LINE = 1.35, 0.13  # inches: the figure without rows, and what each row adds

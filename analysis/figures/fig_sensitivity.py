@@ -16,7 +16,8 @@ from analysis.rendering.table import NONE, Block, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
-from analysis.stats.seed_statistics import Summary, best_of_bias, summarise
+from analysis.stats.seed_statistics import best_of_bias
+from scpo.intervals import Summary, summarise
 
 HEIGHT = 1.95  # inches
 DEFAULT = "scpo"

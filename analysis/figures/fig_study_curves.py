@@ -20,7 +20,7 @@ from analysis.sources.rows import Family, Row, Section
 from analysis.stats.comparisons import MAIN, distinct, label_of
 from analysis.stats.measures import MEASURES, by_seed, held_out, success_at
 from analysis.stats.paired import difference
-from analysis.stats.seed_statistics import summarise
+from scpo.intervals import summarise
 
 SCALE = "study"
 MOST = 4  # lines of panels that fit on a page

@@ -15,7 +15,7 @@ from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
 from analysis.stats.comparisons import HIGHER, LOWER, Comparison, against, distinct, label_of
 from analysis.stats.measures import MEASURES
-from analysis.stats.seed_statistics import Summary, summarise
+from scpo.intervals import Summary, summarise
 
 SCALE = "study"
 HEIGHT, LINE = 1.15, 0.165  # inches: the figure without rows, and what each row adds

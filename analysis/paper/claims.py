@@ -12,7 +12,7 @@ from analysis.naming.families import ALL, JUDGED, success_metric
 from analysis.paper.published import ablation, cost, credit, main_table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section
-from analysis.stats.seed_statistics import Summary, summarise
+from scpo.intervals import Summary, summarise
 
 AGREES, DISAGREES, UNDECIDED, NOT_RUN, ELSEWHERE = "agrees", "disagrees", "undecided", "not run", "–"
 Values = Mapping[int, float | None]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
-from analysis.stats.seed_statistics import Summary
+from scpo.intervals import Summary
 
 BESIDE = 3  # columns of texts that are legible beside the repeated ones
 PARTS = ("mean", "std", "low", "high")  # of a number, in the columns of a CSV file

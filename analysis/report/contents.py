@@ -19,7 +19,7 @@ from analysis.report.episodes import sample_episodes
 from analysis.report.groups import GroupSample, most_telling, sample_groups
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section
-from analysis.stats.seed_statistics import Series
+from analysis.sources.series import Series
 from scpo.errors import RecordError
 from scpo.schema import method_label
 from scpo.tracking import RunFolder

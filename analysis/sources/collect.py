@@ -17,9 +17,9 @@ from analysis.sources.archive import METRICS, archived_metrics
 from analysis.sources.logged_lines import read_lines
 from analysis.sources.rows import Section, sections
 from analysis.sources.run_records import ExperimentRecord, Problem, Run
+from analysis.sources.series import Series, make_series
 from analysis.sources.sources import read_sources
 from analysis.sources.wandb_project import Settings
-from analysis.stats.seed_statistics import Series, make_series
 from scpo.errors import RecordError
 from scpo.tracking import State
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from analysis.naming.families import TRAINED_ON, success_metric
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row
-from analysis.stats.seed_statistics import Series, make_series
+from analysis.sources.series import Series, make_series
 
 TRAINING = "train/success_rate"
 LEVELS = (0.5, 0.8)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.stats.seed_statistics import Summary, summarise
+from scpo.intervals import Summary, summarise
 
 LEVEL = 0.95  # of every interval, and 1 - LEVEL of every test
 POWER = 0.8  # of the seeds that are asked for: the chance that their interval excludes 0

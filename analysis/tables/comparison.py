@@ -7,8 +7,9 @@ from analysis.naming.families import success_metric
 from analysis.rendering.table import Number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import DEFAULT, Row, Section
+from analysis.sources.series import Series
 from analysis.stats import paired as pairing
-from analysis.stats.seed_statistics import Series, Summary, summarise
+from scpo.intervals import Summary, summarise
 from scpo.schema.method import COMPARES_STATES
 
 NO_ROW = Row("", "", ())

@@ -12,7 +12,7 @@ from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
 from analysis.stats import paired
-from analysis.stats.seed_statistics import summarise
+from scpo.intervals import summarise
 
 EXPERIMENT = "ablation"
 DEFAULT = ABLATION[0]

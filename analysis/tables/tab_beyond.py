@@ -14,8 +14,8 @@ from analysis.rendering.table import NONE, Block, Number, Table, difference, num
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
-from analysis.stats.seed_statistics import Summary, summarise
 from analysis.tables.comparison import episode_counts, pairs, row_of, state_key, value
+from scpo.intervals import Summary, summarise
 
 WORDS = ("Method", "State key", "Seeds")
 COLUMNS = ("avg@k, last", "avg@k, best", "pass@k, last", "Score, last", "Errored episodes", "SCPO − method")

@@ -6,7 +6,7 @@ from analysis.paper.paper_claims import claims
 from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
-from analysis.stats.seed_statistics import Summary
+from scpo.intervals import Summary
 
 CAPTION = (
     "The paper's numbered claims. “Measured”: mean over seeds, differences paired by seed, with the 95 % Student "

@@ -10,7 +10,7 @@ from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
-from analysis.stats.seed_statistics import Summary, summarise
+from scpo.intervals import Summary, summarise
 from scpo.tracking.node_memory import GPU
 from scpo.tracking.node_memory import HOST as HOST_MEMORY
 

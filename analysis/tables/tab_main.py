@@ -16,8 +16,9 @@ from analysis.rendering.table import NONE, Block, Number, Table, difference, per
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
-from analysis.stats.seed_statistics import Summary, best_of_bias, summarise
+from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import pairs, row_of, state_key, value
+from scpo.intervals import Summary, summarise
 from scpo.schema import FAMILIES
 
 SHOP_COLUMNS = ("Score", "Succ")

@@ -11,8 +11,8 @@ from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
-from analysis.stats.seed_statistics import Summary, summarise
 from scpo.diagnostics.step_credit import Rate, StepCredit
+from scpo.intervals import Summary, summarise
 
 CREDITED, CHANCE, SHARE = "credit/precision", "credit/precision_random", "credit/share"
 CAPTION = (

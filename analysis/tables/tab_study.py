@@ -10,7 +10,7 @@ from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Family, Row, Section
 from analysis.stats.comparisons import MAIN, compare, label_of
 from analysis.stats.measures import LEVELS, MEASURES, Measure, by_seed, held_out, steps_to, success_at
-from analysis.stats.seed_statistics import summarise
+from scpo.intervals import summarise
 
 SCALE = "study"
 MOST_STEPS = 4  # columns of success at a step

@@ -8,8 +8,8 @@ from analysis.answers.written_blocks import BEGIN, END, with_claims
 from analysis.paper.claims import AGREES, DISAGREES, ELSEWHERE, NOT_RUN, UNDECIDED, Claim, verdict
 from analysis.paper.paper_claims import claims
 from analysis.sources.collect import collect
-from analysis.stats.seed_statistics import Summary, summarise
 from analysis.tables import tab_claims
+from scpo.intervals import Summary, summarise
 from sweeps.compose.matrix import expand
 from tests.support.run_records import ROOT, log_only, write_experiment, write_run
 from tests.support.study_runs import rising, write_study

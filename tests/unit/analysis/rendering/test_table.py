@@ -1,5 +1,5 @@
 from analysis.rendering.table import NONE, Block, Number, Table, number, percent, with_best_in_bold
-from analysis.stats.seed_statistics import Summary
+from scpo.intervals import Summary
 
 
 def test_differences_carry_a_sign():

@@ -4,33 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from analysis.stats.seed_statistics import (
-    Series,
-    best_of_bias,
-    interquartile_mean,
-    make_series,
-    moving_average,
-    paired_difference,
-    summarise,
-)
-
-
-def test_last_and_best_checkpoint_differ():
-    series = make_series([(0, 0.3), (20, 0.7), (10, 0.9)])
-    assert (series.at(0), series.last, series.best) == (0.3, 0.7, 0.9)
-    assert series.mean == pytest.approx(0.6333, abs=1e-4)
-
-
-def test_a_step_written_twice_counts_once():
-    assert make_series([(1, 0.1), (1, 0.2)]) == Series((1,), (0.2,))
-
-
-def test_values_that_are_not_finite_are_left_out():
-    assert make_series([(1, math.nan), (2, 0.5)]) == Series((2,), (0.5,))
-
-
-def test_an_empty_series_has_no_values():
-    assert (Series().at(0), Series().last, Series().best, Series().mean) == (None, None, None, None)
+from analysis.stats.seed_statistics import best_of_bias, interquartile_mean, moving_average
+from scpo.intervals import summarise
 
 
 @pytest.mark.parametrize("seeds", range(3, 11))
@@ -46,31 +21,6 @@ def test_a_bootstrap_over_three_seeds_covers_far_less():
     again = drawn[:, np.random.default_rng(1).integers(0, 3, (500, 3))].mean(axis=2)
     low, high = np.percentile(again, [2.5, 97.5], axis=1)
     assert 0.67 <= np.mean((low <= 0) & (high >= 0)) <= 0.75
-
-
-def test_the_area_is_the_mean_height_by_hand():
-    assert make_series([(0, 0.0), (10, 0.5), (20, 1.0)]).area == pytest.approx(0.5)
-    assert make_series([(0, 0.0), (10, 0.4), (40, 0.4)]).area == pytest.approx((2 + 12) / 40)  # steps of unequal length
-    assert make_series([(5, 0.3)]).area is None
-
-
-def test_a_point_on_a_straight_line_changes_no_area():
-    assert make_series([(0, 0.1), (4, 0.18), (10, 0.3)]).area == pytest.approx(make_series([(0, 0.1), (10, 0.3)]).area)
-
-
-def test_a_level_is_reached_between_two_checkpoints():
-    series = make_series([(0, 0.0), (10, 0.4), (20, 0.6), (30, 0.5)])
-    assert series.first_at(0.5) == pytest.approx(15)
-    assert series.first_at(0.4) == pytest.approx(10)
-    assert series.first_at(0.0) == 0
-    assert series.first_at(0.7) is None
-    assert Series().first_at(0.5) is None
-
-
-def test_differences_are_paired_by_seed():
-    summary = paired_difference({0: 0.9, 1: 0.8, 2: None}, {0: 0.7, 1: 0.7, 3: 0.1})
-    assert (summary.mean, summary.n) == (pytest.approx(0.15), 2)
-    assert summary.std == pytest.approx(np.std([0.2, 0.1], ddof=1))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 18, 60])
