@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 from rich.console import Console
 
-from analysis.naming.line_styles import look
+from analysis.naming.line_styles import line_style
 from analysis.show import experiment_table
 from analysis.sources.logged_lines import read_lines
 from analysis.sources.rows import benchmarks, record_rows
@@ -94,7 +94,7 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
     return record, [
         Progress(
             f"{label}, seed {one.seed}",
-            look(name, runs[one.id].head.method.name).screen()["dark"],
+            line_style(name, runs[one.id].head.method.name).screen()["dark"],
             [time - start for time in clocks[one.id][1:]],
             [line.get("train/success_rate") for line in read_lines(runs[one.id], ("metrics.jsonl",))],
         )

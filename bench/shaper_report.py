@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.rendering.style import PAGE_WIDTH, house_style, line_styles
+from analysis.rendering.style import PAGE_WIDTH, house_style
 from bench.reranker_cost import Cost, ours, papers, single
 
 PAPER = {
@@ -192,8 +192,8 @@ def _plot(path: Path, results: Sequence[Result]) -> None:
                 "read by the walks": [one.read for one in batches],
                 "scored": [one.ours.pairs for one in batches],
             }
-            for label, style in line_styles(list(lines)).items():
-                axis.plot([one.step for one in batches], lines[label], label=label, **style)
+            for (label, pairs), style in zip(lines.items(), ("o-", "s--", "^:"), strict=True):
+                axis.plot([one.step for one in batches], pairs, style, label=label)
             axis.set(title=name, xlabel="training step", yscale="symlog", ylim=(0, None))
         axes[0].set_ylabel("text pairs a batch")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)

@@ -8,7 +8,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.figures.curves import curve, draw
 from analysis.naming import names
 from analysis.naming.families import with_note
-from analysis.naming.line_styles import line_styles
+from analysis.naming.line_styles import plot_styles
 from analysis.paper.published import credit
 from analysis.rendering.style import COLUMN_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import NONE, Block, Number, Table, number
@@ -36,7 +36,7 @@ def build(data: Collected) -> Drawing:
     """One pair of panels; MissingRunsError if no run with credit has finished."""
     part = _choose(data)
     rows = [row for name in ROWS for row in part.rows if row.name == name and row.finished]
-    styles = line_styles(rows)
+    styles = plot_styles(rows)
     with house_style():
         figure = Figure(figsize=(COLUMN_WIDTH, HEIGHT))
         axes = figure.subplots(1, len(METRICS))

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.figures.curves import curve, draw, is_trained
 from analysis.naming import names
 from analysis.naming.families import PANELS, panel_order, success_metric, with_note
-from analysis.naming.line_styles import line_styles
+from analysis.naming.line_styles import plot_styles
 from analysis.naming.methods import compared, left_out
 from analysis.naming.names import Footnotes
 from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
@@ -68,7 +68,7 @@ def build(data: Collected) -> Drawing:
     if not strips:
         raise missing_runs("finished training runs", data.sections)
     drawn, notes = strips[:MOST], Footnotes()
-    styles = line_styles(row for strip in drawn for row in strip.rows)
+    styles = plot_styles(row for strip in drawn for row in strip.rows)
     keys = _keys(drawn, notes)
     with house_style():
         lines = -(-len(keys.texts) // keys.columns)
@@ -123,10 +123,10 @@ def _draw_strip(data: Collected, strip: Strip, line: Sequence[Axes], styles: Sty
     for panel, axis in zip(strip.panels, line, strict=False):
         every_step = panel.metric == TRAINING
         for row in strip.rows:
-            look = styles[row.name] | ({"marker": ""} if every_step else {})
+            style = styles[row.name] | ({"marker": ""} if every_step else {})
             made = curve(data, row, panel.metric)
             if made.steps:
-                draw(axis, made, look, factor=100, crowd=len(strip.rows))
+                draw(axis, made, style, factor=100, crowd=len(strip.rows))
         _dress(axis, panel)
     for axis in line[len(strip.panels) :]:
         axis.set_visible(False)

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from analysis.figures.curves import FEW, is_trained
 from analysis.naming import names
 from analysis.naming.families import JUDGED, PANELS, success_metric, with_note
-from analysis.naming.line_styles import line_styles
+from analysis.naming.line_styles import plot_styles
 from analysis.naming.methods import compared, left_out
 from analysis.naming.names import Footnotes
 from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
@@ -68,7 +68,7 @@ def build(data: Collected) -> Drawing:
     """Three panels for each model on ALFWorld; MissingRunsError if no run with families has finished."""
     found = _found(data)
     drawn, notes = found[:MOST], Footnotes()
-    styles = line_styles(line.row for _, lines in drawn for line in lines)
+    styles = plot_styles(line.row for _, lines in drawn for line in lines)
     heights = [HEIGHT + LINE * max(4, len(lines)) for _, lines in drawn]
     labels = {line.row.name: line.row.label for _, lines in drawn for line in lines}
     columns = min(6, len(labels))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.naming.families import with_note
-from analysis.naming.line_styles import line_styles
+from analysis.naming.line_styles import plot_styles
 from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
@@ -61,7 +61,7 @@ def build(data: Collected) -> Drawing:
         figure = Figure(figsize=(PAGE_WIDTH, ROW_HEIGHT * len(groups) + MARGIN))
         axes = figure.subplots(len(groups), 3, squeeze=False, width_ratios=(1, 1.25, 0.72))
         for group, (left, right, key) in zip(groups, axes, strict=True):
-            styles = line_styles(group.rows)
+            styles = plot_styles(group.rows)
             _draw(data, group, left, styles)
             _draw_differences(data, group, right, styles)
             left.set_ylabel("\n".join([*wrap(group.family.title, TITLE), "success (%)"]))
@@ -119,13 +119,15 @@ def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles)
     axis.axhline(0, color=REMARK, linewidth=0.8)
     for lane, row in enumerate(others):
         offset = wide * ((lane + 0.5) / len(others) - 0.5)
-        look = {"color": styles[row.name]["color"], "marker": styles[row.name]["marker"], "markersize": 2.4}
+        style = {"color": styles[row.name]["color"], "marker": styles[row.name]["marker"], "markersize": 2.4}
         for step in steps:
             at = [by_seed(data, one, success_at(step)) for one in (row, reference)]
             found = difference(*at).summary
-            axis.plot(step + offset, 100 * found.mean, **look)
+            axis.plot(step + offset, 100 * found.mean, **style)
             if found.n >= FEWEST:
-                axis.plot([step + offset] * 2, [100 * bound for bound in found.interval()], color=look["color"], lw=0.9)
+                axis.plot(
+                    [step + offset] * 2, [100 * bound for bound in found.interval()], color=style["color"], lw=0.9
+                )
     axis.set_title(f"minus {label_of(reference)}, paired (points)")
     axis.set_xlabel("training step")
     axis.set_xticks(steps)

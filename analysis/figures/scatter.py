@@ -74,9 +74,9 @@ def draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> No
     """Draw the kinds one after the other, so that the last lies on top; how many there are stands in the key."""
     for cloud in clouds:
         points = point_n2[cloud.chosen_n]
-        look = {"linewidth": 0.5, "s": 5} if cloud.marker == "x" else {"linewidth": 0, "s": 8}
+        size = {"linewidth": 0.5, "s": 5} if cloud.marker == "x" else {"linewidth": 0, "s": 8}
         label = f"{cloud.label} ({len(points):,})"
-        axis.scatter(*points.T, marker=cloud.marker, color=cloud.color, alpha=cloud.alpha, label=label, **look)
+        axis.scatter(*points.T, marker=cloud.marker, color=cloud.color, alpha=cloud.alpha, label=label, **size)
     low, high = point_n2.min(axis=0), point_n2.max(axis=0)
     pad = MARGIN * (high - low)
     axis.set_xlim(low[0] - pad[0], high[0] + pad[0])

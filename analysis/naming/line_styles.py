@@ -1,8 +1,8 @@
-"""One look for each method: its colour, marker and dashes in every figure and on the report page.
+"""One line style for each method: its colour, marker and dashes in every figure and on the report page.
 
-SCPO alone has vermilion, solid lines and discs; its ablations are shades of it with marks of their own. Looks whose
+SCPO alone has vermilion, solid lines and discs; its ablations are shades of it with markers of their own. Styles whose
 colours are alike to some reader (with any colour vision, or in grey print) differ in marker and in dashes. A method
-that is not listed gets one of the spare looks, in the registry's order: the same in every figure.
+that is not listed gets one of the spare styles, in the registry's order: the same in every figure.
 """
 
 import zlib
@@ -28,7 +28,7 @@ DARK, PALER = 190, 0.55  # colours without a channel above the first are mixed w
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """A colour, a marker, and the lengths of dashes and gaps in line widths (none: a solid line)."""
 
     color: str
@@ -49,61 +49,61 @@ class Look:
         return {"colour": self.color, "dark": "#" + "".join(f"{one:02X}" for one in pale), "dash": dash}
 
 
-SCPO = Look(VERMILION, "o", width=BOLD)
-LOOKS: Mapping[str, Look] = {
+SCPO = LineStyle(VERMILION, "o", width=BOLD)
+STYLES: Mapping[str, LineStyle] = {
     DEFAULT: SCPO,
-    "gigpo": Look(BLUE, "s", DASHED),
-    "graphgpo": Look(BLUE, "^", DOTTED),
-    "gagpo": Look(BLUE, "v", LONG),
-    "grpo": Look(GREEN, "P", DASHED),
-    "hcapo": Look(PINK, "X", DOTTED),
-    "empg": Look(GREY, "<", DASH_DOT),
-    "dapo": Look(GREEN, ">", LONG),
-    "rewardflow": Look(PINK, "p", DASH_DOT_DOT),
-    "hgpo": Look(PURPLE, "^", DASHED),
-    "g2po": Look(TEAL, "D", DOTTED),
-    "crbc": Look(BROWN, "v", DASH_DOT),
-    "rloo": Look(SKY, ">", DASHED),
-    "ppo": Look(AMBER, "p", DOTTED),
-    "plain": Look(BLACK, "^", DASH_DOT),
-    "react": Look(BLACK, "P", SHORT),
-    "reflexion": Look(SKY, "*", DASH_DOT),
-    "gpt_4o": Look(AMBER, "s", LONG),
-    "gemini_2_5_pro": Look(SKY, "^", DASH_DOT_DOT),
+    "gigpo": LineStyle(BLUE, "s", DASHED),
+    "graphgpo": LineStyle(BLUE, "^", DOTTED),
+    "gagpo": LineStyle(BLUE, "v", LONG),
+    "grpo": LineStyle(GREEN, "P", DASHED),
+    "hcapo": LineStyle(PINK, "X", DOTTED),
+    "empg": LineStyle(GREY, "<", DASH_DOT),
+    "dapo": LineStyle(GREEN, ">", LONG),
+    "rewardflow": LineStyle(PINK, "p", DASH_DOT_DOT),
+    "hgpo": LineStyle(PURPLE, "^", DASHED),
+    "g2po": LineStyle(TEAL, "D", DOTTED),
+    "crbc": LineStyle(BROWN, "v", DASH_DOT),
+    "rloo": LineStyle(SKY, ">", DASHED),
+    "ppo": LineStyle(AMBER, "p", DOTTED),
+    "plain": LineStyle(BLACK, "^", DASH_DOT),
+    "react": LineStyle(BLACK, "P", SHORT),
+    "reflexion": LineStyle(SKY, "*", DASH_DOT),
+    "gpt_4o": LineStyle(AMBER, "s", LONG),
+    "gemini_2_5_pro": LineStyle(SKY, "^", DASH_DOT_DOT),
 }
 SPARE = (
-    *(Look(PURPLE, "P", LONG), Look(TEAL, "X", DASH_DOT_DOT)),
-    *(Look(BROWN, "<", SHORT), Look(AMBER, "D", SHORT)),
+    *(LineStyle(PURPLE, "P", LONG), LineStyle(TEAL, "X", DASH_DOT_DOT)),
+    *(LineStyle(BROWN, "<", SHORT), LineStyle(AMBER, "D", SHORT)),
 )
 VARIANTS = (*ABLATION[1:], *(name for name in CONTROLS if name not in METHODS))
 
 
-def look(name: str, method: str = "") -> Look:
-    """The look of a row: of a method, or of a variant of one (``method`` is that of its runs)."""
-    if name in LOOKS:
-        return LOOKS[name]
-    newcomers = [known for known in METHODS if known not in LOOKS]
+def line_style(name: str, method: str = "") -> LineStyle:
+    """The style of a row: of a method, or of a variant of one (``method`` is that of its runs)."""
+    if name in STYLES:
+        return STYLES[name]
+    newcomers = [known for known in METHODS if known not in STYLES]
     if name in newcomers or name == method:
         at = newcomers.index(name) if name in newcomers else _hash(name)
         return SPARE[at % len(SPARE)]
     at = VARIANTS.index(name) if name in VARIANTS else _hash(name)
-    return _variant(look(method, method) if method else SCPO, at)
+    return _variant(line_style(method, method) if method else SCPO, at)
 
 
-def looks(rows: Iterable[Row]) -> dict[str, Look]:
-    """The looks of all rows of a figure; of two unlisted ones that would look the same, the later gets another."""
-    found: dict[str, Look] = {}
+def line_styles(rows: Iterable[Row]) -> dict[str, LineStyle]:
+    """The styles of all rows of a figure; of two unlisted ones that would have the same, the later gets another."""
+    found: dict[str, LineStyle] = {}
     for row in rows:
         if row.name not in found:
-            own = look(row.name, row.method)
+            own = line_style(row.name, row.method)
             others = (_variant(own, at) for at in range(len(_KINDS)))
             found[row.name] = next((one for one in (own, *others, *SPARE) if one not in found.values()), own)
     return found
 
 
-def line_styles(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
+def plot_styles(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
     """The same as matplotlib's ``plot`` takes them."""
-    return {name: one.line() for name, one in looks(rows).items()}
+    return {name: one.line() for name, one in line_styles(rows).items()}
 
 
 _KINDS = tuple(
@@ -111,9 +111,9 @@ _KINDS = tuple(
 )
 
 
-def _variant(method: Look, at: int) -> Look:
+def _variant(method: LineStyle, at: int) -> LineStyle:
     shade, marker, dashes = _KINDS[at % len(_KINDS)]
-    return Look(SHADES[shade] if method.color in SHADES else method.color, marker, dashes)
+    return LineStyle(SHADES[shade] if method.color in SHADES else method.color, marker, dashes)
 
 
 def _hash(name: str) -> int:

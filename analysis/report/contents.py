@@ -11,7 +11,7 @@ from typing import Any
 
 from analysis.build import Output, Report
 from analysis.naming.families import NOTES, PANELS, panel_order, success_metric
-from analysis.naming.line_styles import Look, look, looks
+from analysis.naming.line_styles import LineStyle, line_style, line_styles
 from analysis.rendering.style import PNG_DPI
 from analysis.rendering.table import NONE, Number, Table
 from analysis.report.configurations import configurations
@@ -91,21 +91,21 @@ def _runs(data: Collected) -> list[dict[str, Any]]:
     """In the order of the tables' rows; runs of no experiment last."""
     members = _rows(data.sections)
     place = {run: k for k, run in enumerate(members)}
-    styles = looks(members.values())
+    styles = line_styles(members.values())
     rows = sorted(data.runs.to_dict("records"), key=lambda row: place.get(row["id"], len(place)))
     return [_run(data, row, members.get(row["id"]), styles) for row in rows]
 
 
-def _run(data: Collected, row: dict[str, Any], member: Row | None, styles: Mapping[str, Look]) -> dict[str, Any]:
+def _run(data: Collected, row: dict[str, Any], member: Row | None, styles: Mapping[str, LineStyle]) -> dict[str, Any]:
     run = row["id"]
-    style = styles[member.name] if member else look(row["method"], row["method"])
+    style = styles[member.name] if member else line_style(row["method"], row["method"])
     last = {metric: _short(data.series(run, metric).last) for metric in _validations(data, [run])}
     means = {metric: _short(data.series(run, metric).mean) for metric in CREDIT_COLUMNS}
     step = row["last_step"]
     return {
         **{name: row[name] for name in ("id", "env", "model", "method", "state", "scale")},
         "label": member.label if member else row["method"],
-        "look": style.screen(),
+        "style": style.screen(),
         "url": _address(data, run),
         "seed": int(row["seed"]),
         "step": None if step is None or math.isnan(step) else int(step),

@@ -40,10 +40,10 @@ class StepColumns {
       const { r, f } = timesOf(this.match, pair);
       const [y1, y2] = [middle(this.cards.r.get(r)), middle(this.cards.f.get(f))];
       const line = `M0 ${y1}C${box.width / 2} ${y1} ${box.width / 2} ${y2} ${box.width} ${y2}`;
-      const look = { style: { '--share': pair.credit }, 'stroke-width': 1.5 + 3 * pair.credit };
+      const width = { style: { '--share': pair.credit }, 'stroke-width': 1.5 + 3 * pair.credit };
       const numbers = `M = ${fixed(pair.similarity)}, credit ${fixed(pair.credit)}`;
       const title = `reference step ${r} and failed step ${f}: ${numbers}`;
-      return drawn('path', { d: line, 'data-r': r, 'data-f': f, ...look }, drawn('title', {}, title));
+      return drawn('path', { d: line, 'data-r': r, 'data-f': f, ...width }, drawn('title', {}, title));
     };
     this.links.setAttribute('viewBox', `0 0 ${box.width} ${box.height}`);
     refill(this.links, creditedPairs(this.match).map(path));

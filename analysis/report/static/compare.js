@@ -35,7 +35,7 @@ class CompareView {
     const shared = (name) => [a, b].some((run) => name in (this.data.curves.runs[run.id] || {}));
     const first = ['val/valid_seen/success_rate', 'train/success_rate'].find(shared) || this.metrics[0];
     this.metric.value = this.metrics.includes(state.metric) ? state.metric : first;
-    const rows = [a, b].map((run, k) => pairedCurve(this.data, run, this.metric.value, k, a.look));
+    const rows = [a, b].map((run, k) => pairedCurve(this.data, run, this.metric.value, k, a.style));
     refill(this.legend, rows.map((row) => element('span', { class: 'entry' }, lineSample(row.style), row.name)));
     this.chart.show(rows.filter((row) => row.runs.length), this.metric.value);
     refill(this.differences, configurationDifferences(this.data, a, b), lastNumbers(this.data, a, b), gamesApart(this.data, a, b));
@@ -55,12 +55,12 @@ function counterpart(data, a) {
   return (paired.length ? paired : others).reduce((best, run) => (differences(run) < differences(best) ? run : best));
 }
 
-function pairedCurve(data, run, metric, k, lookOfA) {
+function pairedCurve(data, run, metric, k, styleOfA) {
   const [place, values] = data.curves.runs[run.id]?.[metric] || [];
   const points = values ? data.curves.steps[place].map((step, at) => [step, values[at]]) : [];
-  const own = lineStyle(run.look);
-  // Two runs of one method look alike: the second has the page's ink, dashed.
-  const style = k && run.look.colour === lookOfA.colour ? { colour: own.colour, paint: 'var(--ink)', dash: '5 3' } : own;
+  const own = lineStyle(run.style);
+  // Two runs of one method have one style: the second has the page's ink, dashed.
+  const style = k && run.style.colour === styleOfA.colour ? { colour: own.colour, paint: 'var(--ink)', dash: '5 3' } : own;
   const runs = points.length ? [{ points }] : [];
   return { name: `${'AB'[k]}: ${run.label}, seed ${run.seed}`, style, runs, mean: runs.length ? meanCurve(runs) : [] };
 }

@@ -129,7 +129,7 @@ class Chart {
   }
 }
 
-// Runs of one row, environment, model and scale form one line; the look belongs to the row's method.
+// Runs of one row, environment, model and scale form one line; the style belongs to the row's method.
 function curveRows(data, runs, metric) {
   const several = ['env', 'model', 'scale'].some((facet) => common(data, facet) === null);
   const nameOf = (run) => (several ? `${run.label}, ${run.env}, ${run.model}, ${run.scale}` : run.label);
@@ -138,7 +138,7 @@ function curveRows(data, runs, metric) {
     const [place, values] = data.curves.runs[run.id]?.[metric] || [];
     if (!values) continue;
     const name = nameOf(run);
-    if (!rows.has(name)) rows.set(name, { name, style: lineStyle(run.look), runs: [] });
+    if (!rows.has(name)) rows.set(name, { name, style: lineStyle(run.style), runs: [] });
     rows.get(name).runs.push({ points: data.curves.steps[place].map((step, k) => [step, values[k]]) });
   }
   return [...rows.values()].map((row) => ({ ...row, mean: meanCurve(row.runs) }));
@@ -190,7 +190,7 @@ function curve(row, x, y) {
     points.map(([step, value], k) => `${k ? 'L' : 'M'}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join('');
   const { colour, paint, dash } = row.style;
   const pen = { fill: 'none', stroke: colour, style: { stroke: paint }, 'stroke-dasharray': dash };
-  const line = (points, look) => drawn('path', { d: path(points), ...pen, ...look });
+  const line = (points, stroke) => drawn('path', { d: path(points), ...pen, ...stroke });
   if (row.runs.length === 1) return line(row.runs[0].points, { 'stroke-width': 2.2 });
   const edge = (side) => row.mean.map((one) => [one.step, one.mean + side * one.spread]);
   const band = `${path([...edge(1), ...edge(-1).reverse()])}Z`;
@@ -204,7 +204,7 @@ function curve(row, x, y) {
 }
 
 function lineSample({ colour, paint, dash }) {
-  const look = { stroke: colour, style: { stroke: paint }, 'stroke-width': 2.5, 'stroke-dasharray': dash };
-  const line = drawn('line', { x1: 0, x2: 30, y1: 5, y2: 5, ...look });
+  const stroke = { stroke: colour, style: { stroke: paint }, 'stroke-width': 2.5, 'stroke-dasharray': dash };
+  const line = drawn('line', { x1: 0, x2: 30, y1: 5, y2: 5, ...stroke });
   return drawn('svg', { width: 30, height: 10, 'aria-hidden': 'true' }, line);
 }

@@ -132,8 +132,8 @@ class EpisodesView {
     if (!transcriptOf(this.data, run.id, this.panel.value, step, game)) return text;
     const chosen = state.of === run.id && state.at === String(step);
     const click = () => this.go({ of: run.id, at: String(step), row: state.row || '' });
-    const look = { type: 'button', class: 'tell', 'aria-pressed': String(chosen), title: 'read the transcript', click };
-    return element('button', look, text);
+    const attributes = { type: 'button', class: 'tell', 'aria-pressed': String(chosen), title: 'read the transcript', click };
+    return element('button', attributes, text);
   }
 
   transcript(state) {

@@ -43,7 +43,7 @@ function linear(low, high, from, to) {
   return (value) => from + ((value - low) / span) * (to - from);
 }
 
-// A method looks here as it does in every figure (analysis/naming/line_styles.py); dark colours are paler on dark paper.
+// A method is drawn as in every figure (analysis/naming/line_styles.py); dark colours are paler on dark paper.
 function lineStyle({ colour, dark, dash }) {
   return { colour, paint: `light-dark(${colour}, ${dark})`, dash: dash || 'none' };
 }
