@@ -41,3 +41,8 @@ def test_a_checksum_that_is_not_the_official_one(subject, tmp_path):
     words = (*SHOP, "env.catalogue=official", f"machine.data.webshop={tmp_path}")
     found = [one for one in deep.check_environment(subject(*words)) if one.check.startswith("file")]
     assert_finds(found, "error", "differs from the official file", "download it again")
+
+
+def test_data_that_the_environment_says_is_missing(subject):
+    found = deep.check_data(subject("env.games=official", "machine.data.alfworld=null"))
+    assert_finds(found, "error", "ALFWORLD_DATA is not set", "alfworld-download")

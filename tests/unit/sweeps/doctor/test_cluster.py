@@ -1,0 +1,77 @@
+"""The doctor against planted defects, one test each: it must see it, say the right level, and name the fix."""
+
+import pytest
+
+from scpo.findings import Level
+from scpo.schema import SlurmLauncher
+from sweeps.doctor import cluster as cluster_checks
+from sweeps.doctor.subject import Subject
+from tests.support.doctor_findings import assert_finds
+
+SITE = "partition: a800\n"
+
+
+@pytest.fixture
+def cluster(subject, tmp_path, commands):
+    """A subject on Slurm: commands that answer, and a site with the partition `a800`."""
+
+    def make(row="a800|up|2-00:00:00|64|gpu:a800:4(S:0-1)", sacct="exit 0", without=(), site=SITE, time_h=24):
+        for name in set(cluster_checks.COMMANDS) - set(without):
+            commands(name, {"sinfo": f"echo '{row}'", "sacct": sacct}.get(name, "exit 0"))
+        path = tmp_path / "site.yaml"
+        if site is not None:
+            path.write_text(site)
+        launcher = SlurmLauncher(
+            name="slurm", gpus=4, cpus=32, gpu_gb=80.0, parallelism=8, time_h=time_h, warn_s=1800, max_timeouts=3,
+            max_failures=3, site=str(path),
+        )  # fmt: skip
+        config = subject().first.model_copy(update={"launcher": launcher})
+        return Subject((config,), 1)
+
+    return make
+
+
+def test_a_cluster_that_fits(cluster):
+    assert {one.level for one in cluster_checks.check_slurm(cluster())} == {Level.OK}
+
+
+def test_without_a_partition_of_the_sites_the_default_one_is_looked_at(cluster):
+    rows = "large|up|2-00:00:00|64|gpu:4\ndefault*|up|2-00:00:00|8|gpu:4"
+    found = cluster_checks.check_slurm(cluster(row=rows, site=""))
+    assert_finds(found, "error", "nodes have 8 cores")
+
+
+def test_a_machine_without_slurm(cluster):
+    assert_finds(cluster_checks.check_slurm(cluster(without=("sbatch", "sacct"))), "error", "not found: sbatch, sacct")
+
+
+def test_a_cluster_without_accounting(cluster):
+    found = cluster_checks.check_slurm(cluster(sacct="echo 'Slurm accounting storage is disabled' >&2; exit 1"))
+    assert_finds(found, "warning", "accounting storage is disabled", "slurmdbd")
+
+
+def test_a_site_file_that_is_not_there(cluster):
+    assert_finds(cluster_checks.check_slurm(cluster(site=None)), "error", "No such file", "launcher.site=")
+
+
+def test_a_job_whose_time_limit_nobody_knows(cluster):
+    found = cluster_checks.check_slurm(cluster(time_h=None))
+    assert_finds(found, "error", "say how long a job may run", "launcher.time_h=")
+
+
+def test_a_partition_that_the_cluster_lacks(cluster):
+    assert_finds(cluster_checks.check_slurm(cluster(row="")), "error", "has no such partition")
+
+
+BAD_PARTITIONS = {
+    "down": ("a800|down|2-00:00:00|64|gpu:4", "error", "is down"),
+    "few cores": ("a800|up|2-00:00:00|16|gpu:4", "error", "nodes have 16 cores, a job asks for 32"),
+    "few GPUs": ("a800|up|2-00:00:00|64|gpu:a800:2", "error", "nodes have 2 GPUs, a job asks for 4"),
+    "no GPUs": ("a800|up|2-00:00:00|64|(null)", "error", "nodes have 0 GPUs"),
+    "short limit": ("a800|up|12:00:00|64|gpu:a800:4", "warning", "allows 12 h, a job asks for 24 h"),
+}
+
+
+@pytest.mark.parametrize(("row", "level", "text"), BAD_PARTITIONS.values(), ids=BAD_PARTITIONS)
+def test_a_partition_that_does_not_fit(cluster, row, level, text):
+    assert_finds(cluster_checks.check_slurm(cluster(row=row)), level, text)

@@ -1,0 +1,39 @@
+"""The doctor's examination as a whole, and its command."""
+
+import json
+
+from scpo.findings import Level
+from sweeps import __main__ as cli
+from sweeps.doctor.examination import QUICK, examine
+from sweeps.doctor.packages import needed_extras
+from sweeps.doctor.subject import read_subject
+from tests.support.doctor_findings import only
+
+
+def test_this_machine_and_the_defaults_have_no_error(subject):
+    assert not [one for one in examine(subject(), slow=False) if one.level is Level.ERROR]
+
+
+def test_a_check_that_breaks_is_a_finding_and_stops_no_other(subject, monkeypatch):
+    monkeypatch.setitem(QUICK, "cpus", lambda _: (_ for _ in ()).throw(OSError("no such counter")))
+    found = list(examine(subject(), slow=False))
+    assert only(found).text == "the check itself failed: OSError: no such counter"
+    assert {"packages", "disk", "wandb"} <= {one.check for one in found}
+
+
+def test_the_exit_status_and_json_are_for_scripts(tmp_path, capsys):
+    runs = f"machine.runs_dir={tmp_path}"
+    assert cli.main(["doctor", runs, "--json"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert {"check", "level", "text", "fix"} == set(records[0])
+    assert cli.main(["doctor", runs, "env.games=official", "machine.data.alfworld=null"]) == 1
+    assert "fix: alfworld-download" in capsys.readouterr().out
+    assert cli.main(["doctor", "method.shaper.thet=1"]) == 2
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_experiment_is_looked_at_once_for_each_environment_and_model():
+    subject = read_subject(["+experiment=prompting", "scale=paper", "env=webshop", "model=qwen2_5_1_5b"])
+    assert len({(one.env.name, one.model.name) for one in subject.configs}) == len(subject.configs)
+    assert subject.runs > len(subject.configs)
+    assert {"agents", "track", "webshop"} <= set(needed_extras(subject))

@@ -1,0 +1,82 @@
+"""The doctor against planted defects, one test each: it must see it, say the right level, and name the fix."""
+
+import os
+import shutil
+
+from sweeps.doctor import machine
+from sweeps.doctor.subject import read_subject
+from tests.support.doctor_findings import assert_finds
+
+
+def test_more_runs_at_a_time_than_cores(subject):
+    cores = len(os.sched_getaffinity(0))
+    found = machine.check_cpus(subject("+search=scpo", f"launcher.slots={cores + 1}"))
+    assert_finds(found, "warning", f"on {cores} cores: they will wait", f"launcher.slots={cores}")
+
+
+def test_a_container_whose_quota_is_below_its_cores(subject, tmp_path, monkeypatch):
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    assert_finds(machine.check_cpus(subject()), "warning", "on 0.5 cores (of ", "launcher.slots=1")
+
+
+def test_a_machine_with_too_little_memory(subject, tmp_path, monkeypatch):
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 4194304 kB\n")
+    monkeypatch.setattr(machine, "MEMINFO", tmp_path / "meminfo")
+    found = machine.check_memory(subject("+search=scpo", "launcher.slots=4"))
+    assert_finds(found, "error", "4.0 GiB free; 4 at a time need at least 5.6 GiB", "launcher.slots=2")
+
+
+def test_a_container_with_too_little_memory(subject, tmp_path, monkeypatch):
+    (tmp_path / "memory.max").write_text(f"{1 << 30}\n")
+    (tmp_path / "memory.current").write_text(f"{1 << 29}\n")
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    assert_finds(machine.check_memory(subject()), "error", "0.5 GiB free", "larger machine")
+
+
+def test_a_disk_without_room_for_the_checkpoints(subject, monkeypatch):
+    usage = shutil.disk_usage("/")._replace(free=1 << 30)
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: usage)
+    found = machine.check_disk(subject("model=qwen2_5_1_5b", "env.prompt=verl_agent"))
+    assert_finds(found, "error", "1.0 GiB free", "machine.runs_dir")
+
+
+def test_a_disk_without_inodes(subject, monkeypatch):
+    few = os.statvfs_result((4096, 4096, 1 << 30, 1 << 30, 1 << 30, 1000, 5, 5, 0, 255))
+    monkeypatch.setattr(machine.os, "statvfs", lambda _: few)
+    assert_finds(machine.check_disk(subject()), "error", "5 inodes are left")
+
+
+def test_a_run_folder_that_cannot_be_written():
+    assert_finds(machine.check_run_folder(read_subject(["machine.runs_dir=/proc/runs"])), "error", "/proc (proc)")
+
+
+def mounted(tmp_path, monkeypatch, kind):
+    (tmp_path / "mounts").write_text(f"disk / ext4 rw 0 0\nother {tmp_path} {kind} rw 0 0\n")
+    monkeypatch.setattr(machine, "MOUNTS", tmp_path / "mounts")
+
+
+def test_a_run_folder_that_a_restart_empties(subject, tmp_path, monkeypatch):
+    mounted(tmp_path, monkeypatch, "tmpfs")
+    assert_finds(machine.check_run_folder(subject()), "warning", "is tmpfs: gone when the machine restarts")
+
+
+def test_a_sqlite_study_on_a_network_file_system(subject, tmp_path, monkeypatch):
+    mounted(tmp_path, monkeypatch, "nfs4")
+    found = machine.check_run_folder(subject("+search=scpo", "search.storage=sqlite"))
+    assert_finds(found, "error", "sqlite on nfs4", "search.storage=journal")
+
+
+def test_a_gpu_that_is_not_there(subject, commands):
+    assert_finds(machine.check_gpus(subject("machine.device=cuda")), "error", "shows no GPU", "machine.device=auto")
+
+
+def test_a_large_model_without_a_gpu(subject, commands):
+    found = machine.check_gpus(subject("model=qwen2_5_7b", "env.prompt=verl_agent"))
+    assert_finds(found, "warning", "days a step on a CPU")
+
+
+def test_a_machine_with_fewer_gpus_than_a_run_needs(subject, commands, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    commands("nvidia-smi", "echo 'Large GPU, 81920'")
+    assert_finds(machine.check_gpus(subject("scale=paper")), "error", "wants 4 GPUs", "what it says")
