@@ -29,8 +29,8 @@ from scpo.errors import ConfigError, ScpoError
 from scpo.tracking import RunFolder
 from sweeps import wandb_view
 from sweeps.doctor import examination
-from sweeps.health import add_arguments as health_arguments
-from sweeps.health import show_health
+from sweeps.health_command import add_arguments as health_arguments
+from sweeps.health_command import show_health
 from sweeps.records import cancellation, verify
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.log_lines import follow

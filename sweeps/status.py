@@ -18,7 +18,7 @@ from scpo.tracking import RunFolder, State
 from scpo.tracking.live import SUCCESS, panels
 from scpo.tracking.wandb_run import url_of
 from scpo.tracking.whole_logs import read_whole
-from sweeps.health import remarks_of
+from sweeps.health_command import remarks_of
 from sweeps.slurm.observer import Observer
 from sweeps.terminal import coloured, wide
 

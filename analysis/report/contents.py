@@ -15,8 +15,8 @@ from analysis.naming.line_styles import LineStyle, line_style, line_styles
 from analysis.rendering.style import PNG_DPI
 from analysis.rendering.table import NONE, Number, Table
 from analysis.report.configurations import configurations
-from analysis.report.episodes import sample_episodes
-from analysis.report.groups import GroupSample, most_telling, sample_groups
+from analysis.report.episode_browser import sample_episodes
+from analysis.report.inspector_groups import GroupSample, most_telling, sample_groups
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section
 from analysis.sources.series import Series

@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.graph import StateGraph, state_graph
 from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, text_ids
 from scpo.advantages.grpo import episode_advantage
+from scpo.advantages.state_graph import StateGraph, state_graph
 from scpo.steps import FloatArray, IntArray, StepBatch
 
 

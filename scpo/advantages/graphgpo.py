@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.graph import StateGraph, distances, state_graph
 from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, moments, normalise
 from scpo.advantages.grpo import episode_advantage
+from scpo.advantages.state_graph import StateGraph, distances, state_graph
 from scpo.steps import FloatArray, StepBatch
 
 

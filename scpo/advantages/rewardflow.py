@@ -7,9 +7,9 @@ from pydantic import Field, NonNegativeFloat
 
 from scpo.advantages.anchors import state_texts
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.graph import StateGraph, state_graph
 from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, moments, normalise
 from scpo.advantages.grpo import episode_advantage
+from scpo.advantages.state_graph import StateGraph, state_graph
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
 
 LOOKING_ACTIONS, LOOKING_VERB, NO_OP = ("inventory", "look"), "examine", "Nothing happens"

@@ -18,7 +18,7 @@ import httpx
 import tenacity
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
-from scpo.agents.deadline import AbandonedError, within
+from scpo.agents.time_limit import AbandonedError, within
 from scpo.errors import ChatError, ConfigError
 from scpo.schema import ApiLimits, ApiModel, Prices
 

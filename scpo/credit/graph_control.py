@@ -8,7 +8,7 @@ from itertools import groupby
 
 import numpy as np
 
-from scpo.advantages.graph import distances, state_graph
+from scpo.advantages.state_graph import distances, state_graph
 from scpo.shaping.shaper import Shaped
 from scpo.steps import StepBatch
 
@@ -16,9 +16,9 @@ from scpo.steps import StepBatch
 def on_shortest_ways(batch: StepBatch, shaped: Shaped) -> Shaped:
     """The credit of every group, spread evenly over those steps of its failures that led nearer to success.
 
-    Nearer by one: along a shortest way known to the group (``scpo.advantages.graph.distances``), among the steps that
-    survived the filter. Where its failures have no such step, all surviving ones share the credit. A step may get more
-    than 1.
+    Nearer by one: along a shortest way known to the group (``scpo.advantages.state_graph.distances``), among the steps
+    that survived the filter. Where its failures have no such step, all surviving ones share the credit. A step may get
+    more than 1.
 
     Raises:
         StepBatchError: The batch has no states.

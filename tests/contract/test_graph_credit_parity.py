@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from scpo.advantages.graph import state_graph
 from scpo.advantages.graphgpo import graph_rewards
 from scpo.advantages.outcomes import row_scores
 from scpo.advantages.registry import ESTIMATORS
 from scpo.advantages.rewardflow import flow_rewards
+from scpo.advantages.state_graph import state_graph
 from tests.support.graph_credit import authors_code, household, shopping, walks
 from tests.support.parity import BOUND, MODES, SMALLEST_STD, Distance, spread, tokens
 from tests.support.step_batches import settings_of

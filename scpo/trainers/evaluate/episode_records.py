@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from scpo.diagnostics.episodes import repeat_metrics
+from scpo.diagnostics.episode_metrics import repeat_metrics
 from scpo.diagnostics.validation_episodes import Played, Turn, told
 from scpo.errors import RecordError
 from scpo.rollout import Slot
@@ -105,7 +105,7 @@ def _checked(line: dict[str, Any], slots: Sequence[Slot], log: JsonLines) -> Epi
 
 
 def panel_metrics(records: Sequence[EpisodeRecord], *, reflecting: bool) -> dict[str, float]:
-    """The metrics of ``scpo.diagnostics.episodes.episode_metrics``, from records.
+    """The metrics of ``scpo.diagnostics.episode_metrics.episode_metrics``, from records.
 
     Of a reflecting agent also: how many attempts were made, and the success rate after the first.
     """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from scpo.agents import make_agent
 from scpo.agents.base import Agent, ReflectingAgent
-from scpo.diagnostics.episodes import panel_records
+from scpo.diagnostics.episode_metrics import panel_records
 from scpo.diagnostics.validation_episodes import Played, save_validation
 from scpo.envs import make_environment
 from scpo.envs.base import Environment

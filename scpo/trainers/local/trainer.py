@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.diagnostics.episodes import episode_metrics, panel_records, validation_metrics
+from scpo.diagnostics.episode_metrics import episode_metrics, panel_records, validation_metrics
 from scpo.diagnostics.record import Diagnostics
 from scpo.envs.base import Environment, Task
 from scpo.errors import ScorerError
@@ -38,11 +38,11 @@ from scpo.streams import AGAIN, CRITIC, PROBE, ROLLOUT, SHUFFLE
 from scpo.tracking import Tracker
 from scpo.tracking.node_memory import NodeMemory
 from scpo.trainers.local.checkpoint import load_checkpoint, newest_usable, save_checkpoint
-from scpo.trainers.local.estimates import Estimate, estimate
 from scpo.trainers.local.garbage import collected_at_checkpoints
 from scpo.trainers.local.measurements import measure
 from scpo.trainers.local.opened import environment_of
 from scpo.trainers.local.sampling import Draw, Sampled, sample
+from scpo.trainers.local.step_advantages import Estimate, estimate
 from scpo.trainers.local.update import UpdateBatch, update
 from scpo.trainers.local.validation import play_panels
 from scpo.trainers.tasks import training_tasks

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scpo.diagnostics.episodes import panel_records
+from scpo.diagnostics.episode_metrics import panel_records
 from scpo.envs.base import DemonstratingEnvironment
 from scpo.errors import ConfigError
 from scpo.policies.kept import made_once

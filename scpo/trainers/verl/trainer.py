@@ -20,7 +20,7 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
-from scpo.diagnostics.episodes import validation_metrics
+from scpo.diagnostics.episode_metrics import validation_metrics
 from scpo.diagnostics.record import Diagnostics
 from scpo.rollout import step_batch
 from scpo.schema import required

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from scpo.diagnostics.episodes import episode_metrics
+from scpo.diagnostics.episode_metrics import episode_metrics
 from scpo.rollout import Trajectory
 from scpo.trainers.verl.verl_rows import Rows, StepRow
 

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scpo.advantages.crbc import action_values, crbc, state_values
-from scpo.advantages.graph import state_graph
 from scpo.advantages.groups import group_ids, text_ids
 from scpo.advantages.grpo import episode_advantage
+from scpo.advantages.state_graph import state_graph
 from tests.support.step_batches import make_batch, random_batch, settings_of, take
 
 # start: a twice, b once; a: c wins, x does not. Rows: start-a, a-c | start-a, a-x | start-b

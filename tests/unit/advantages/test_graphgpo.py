@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scpo.advantages.graph import state_graph
 from scpo.advantages.graphgpo import graph_rewards, graphgpo
 from scpo.advantages.grpo import episode_advantage
+from scpo.advantages.state_graph import state_graph
 from tests.support.step_batches import make_batch, random_batch, settings_of, take
 
 # start -> a (0), a -> success (1); start -> x (2), where nobody goes on

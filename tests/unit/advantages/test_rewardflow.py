@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scpo.advantages.graph import distances, state_graph
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.rewardflow import flow_rewards, propagated, rewardflow
+from scpo.advantages.state_graph import distances, state_graph
 from tests.support.step_batches import make_batch, random_batch, settings_of, take
 
 # start -> a, a -> success | start -> a, a -> x

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 
 from scpo.bounded import Bounded
-from scpo.envs.alfworld.engine.library import LABEL, OPERATOR, load_library
+from scpo.envs.alfworld.engine.downward_library import LABEL, OPERATOR, load_library
 from scpo.envs.alfworld.planning.translation import Translation
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.naming.families import PANELS, TRAINED_ON, panel_order
 from analysis.naming.names import benchmark, task
-from analysis.report.groups import taking_turns
+from analysis.report.inspector_groups import taking_turns
 from analysis.sources.collect import Collected
 from analysis.sources.run_records import Problem
 from scpo.diagnostics.validation_episodes import PATTERN, read_validation

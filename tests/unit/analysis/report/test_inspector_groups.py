@@ -1,6 +1,6 @@
 import json
 
-from analysis.report.groups import GroupSample, most_telling, sample_groups
+from analysis.report.inspector_groups import GroupSample, most_telling, sample_groups
 from analysis.sources.collect import collect
 from tests.support.group_samples import write_groups
 from tests.support.run_records import write_run

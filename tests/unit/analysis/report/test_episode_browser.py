@@ -1,6 +1,6 @@
 import json
 
-from analysis.report.episodes import sample_episodes
+from analysis.report.episode_browser import sample_episodes
 from analysis.sources.collect import collect
 from tests.support.run_records import write_run
 from tests.support.validation_records import GAMES, MARKUP, won, write_validations

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scpo.advantages.graph import distances, state_graph
+from scpo.advantages.state_graph import distances, state_graph
 from tests.support.step_batches import make_batch, random_batch, stated, take
 
 
