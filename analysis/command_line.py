@@ -44,7 +44,12 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
         raise RecordError(f"no runs: there is no folder {', '.join(missing)}; {MEND}")
     data = collect(folders, options.wandb, Settings(cache=options.cache, refresh=options.refresh))
     if data.runs.empty:
-        raise RecordError(f"no runs were found in {', '.join([*map(str, folders), *options.wandb])}; {MEND}")
+        places = ", ".join([*map(str, folders), *options.wandb])
+        if not data.problems:
+            raise RecordError(f"no runs were found in {places}; {MEND}")
+        first = data.problems[0]
+        found = f"{counted(len(data.problems), 'problem')}, the first: {first.reason}"
+        raise RecordError(f"no run in {places} can be used: {found}")
     console.print(f"{counted(len(data.runs), 'run')} read; tables and figures, each in seconds:")
     return data
 

@@ -117,6 +117,16 @@ def test_no_runs_at_all_is_said_once_with_what_makes_some(tmp_path, capsys, fold
     assert not (tmp_path / "out").exists()
 
 
+def test_runs_of_which_none_can_be_used_are_not_said_to_be_missing(tmp_path, capsys):
+    for seed in (0, 1):
+        run = tmp_path / "runs" / write_run(tmp_path / "runs", seed=seed)["id"]
+        (run / "config.yaml").write_text("name: half")
+    assert main(["figures", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "can be used: 2 problems, the first: " in said
+    assert "config.yaml is cut short" in said
+
+
 def test_a_foreign_folder_and_a_torn_probe_stop_nothing(few, tmp_path, capsys):
     ids = write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
     (tmp_path / "runs" / "holiday").mkdir()
