@@ -135,6 +135,10 @@ def _draw_precision(axis: Axes, effects: Sequence[Effect]) -> None:
         ]
         axis.plot(*(zip(*known, strict=True) if known else ((), ())), marker, color=color, markersize=3, label=label)
     axis.set_xlabel("steps that shorten\nthe plan (%)")
+    if not any(one.credit[metric].n for one in effects for metric in PRECISION):
+        axis.set_xticks([])
+        axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", color=REMARK, fontsize=6.5)
+        return
     axis.margins(x=0.12)
     axis.set_xlim(left=0)
     axis.legend(loc="lower center", bbox_to_anchor=(0.4, 1), fontsize=6, handletextpad=0.1, borderpad=0)

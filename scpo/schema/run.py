@@ -273,16 +273,21 @@ class Primary(Strict):
 class Experiment(Strict):
     """``conf/experiment/<name>.yaml``: rows x the product of the axes (``env``, ``model``, ``seeds``).
 
-    An axis is a list of values (seeds: or how many), or one for each scale. ``overrides`` are every row's, before its
-    own; those of the command line win over them. ``primary``: what it is run for; None of one that compares nothing.
+    An axis is a list of values (seeds: or how many), or one for each scale. ``overrides``, one list or one for each
+    scale, are every row's, before its own; those of the command line win over them. ``primary``: what it is run for;
+    None of one that compares nothing.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     title: str
     axes: dict[Literal["env", "model", "seeds"], AxisValues | dict[Scale, AxisValues]]
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[str, ...] | dict[Scale, tuple[str, ...]] = ()
     rows: Annotated[tuple[ExperimentRow, ...], Field(min_length=1)]
     primary: Primary | None = None
+
+    def shared_overrides(self, scale: Scale) -> tuple[str, ...]:
+        """The overrides of every row at a scale."""
+        return self.overrides.get(scale, ()) if isinstance(self.overrides, dict) else self.overrides
 
     def axis(self, name: Literal["env", "model", "seeds"], scale: Scale) -> tuple[str | int, ...]:
         """The values of an axis at a scale; none where it has none."""

@@ -9,17 +9,20 @@ from omegaconf import ListConfig, OmegaConf
 
 from scpo.errors import ConfigError
 from scpo.schema import Experiment, ExperimentRow
+from scpo.strict import Scale
 from sweeps.compose.configuration import compose_raw
 from sweeps.compose.overrides import Override, parse, parse_all
 
 Axis = tuple[Override, ...]  # one override for each value
 
 
-def split_axes(experiment: Experiment, overrides: Sequence[Override]) -> tuple[tuple[Axis, ...], tuple[Override, ...]]:
+def split_axes(
+    experiment: Experiment, overrides: Sequence[Override], scale: Scale
+) -> tuple[tuple[Axis, ...], tuple[Override, ...]]:
     """The axes among the overrides, and the rest. A list is an axis unless the key itself takes one."""
     axes, rest = [], []
     for override in overrides:
-        texts = override.axis or (_values(override) if _is_axis(experiment, override, overrides) else ())
+        texts = override.axis or (_values(override) if _is_axis(experiment, override, scale) else ())
         if texts:
             axes.append(tuple(parse(f"{override.text.partition('=')[0]}={text}") for text in dict.fromkeys(texts)))
         else:
@@ -55,14 +58,13 @@ def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) 
     )
 
 
-def _is_axis(experiment: Experiment, override: Override, given: Sequence[Override]) -> bool:
+def _is_axis(experiment: Experiment, override: Override, scale: Scale) -> bool:
     if not isinstance(override.value, list) or not override.sets:
         return False
     if override.is_group or override.is_host:
         return True
-    scale = [one for one in given if one.key == "scale"]
-    chosen = [*scale, *parse_all(experiment.overrides), *parse_all(experiment.rows[0].overrides)]
-    return not isinstance(OmegaConf.select(compose_raw(chosen), override.key), ListConfig)
+    chosen = (f"scale={scale}", *experiment.shared_overrides(scale), *experiment.rows[0].overrides)
+    return not isinstance(OmegaConf.select(compose_raw(parse_all(chosen)), override.key), ListConfig)
 
 
 def _values(override: Override) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from yaml import YAMLError
 
 from scpo.errors import ConfigError
 from scpo.schema import Experiment, RunConfig
+from scpo.strict import Scale
 from sweeps.compose.explanations import (
     explain_hydra,
     explain_interpolation,
@@ -41,13 +42,14 @@ def compose_run(texts: Sequence[str]) -> RunConfig:
     return validate_run(resolve(compose_raw(overrides)))
 
 
-def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[Experiment, str]:
+def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[Experiment, Scale]:
     """An experiment, one of conf/experiment or a YAML file named by its path, and the scale it is asked for at."""
     path = Path(name)
     if path.suffix != ".yaml":
         parse(f"+experiment={name}").check()
         path = CONF / "experiment" / f"{name}.yaml"
-    section, scale = _section(path), str(resolve(compose_raw(overrides))["scale"])
+    section = _section(path)
+    scale: Scale = resolve(compose_raw(overrides))["scale"]
     try:
         return Experiment.model_validate(section), scale
     except ValidationError as error:

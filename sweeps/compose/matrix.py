@@ -66,7 +66,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     """
     chosen, common = _split(parse_all(map(str, overrides)))
     experiment, scale = compose_experiment(name, [override for override in common if override.key == "scale"])
-    added, common = split_axes(experiment, common)
+    added, common = split_axes(experiment, common, scale)
     _refuse_contradictions(experiment.rows, [axis[0] for axis in added])
     experiment = with_axes(experiment, added)
     _refuse_contradictions(experiment.rows, common)
@@ -74,7 +74,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     matrix = Matrix(experiment, scale, tuple(common))
     for row in experiment.rows:
         if scale in row.scales:
-            for config in _row_runs(row, axes, parse_all(experiment.overrides), common):
+            for config in _row_runs(row, axes, parse_all(experiment.shared_overrides(scale)), common):
                 matrix.add(row, config)
     return matrix
 

@@ -107,3 +107,14 @@ def test_a_value_of_an_axis_may_bring_further_overrides_with_it():
     words = ["scale=paper", "seeds=[0]", "env=[webshop,'webshop env.setting=paper']"]
     shops = [cell.config.env for cell in expand("cost", words).cells if cell.row.name == "scpo"]
     assert [(shop.benchmark, shop.reward) for shop in shops] == [("webshop", "won"), ("webshop_paper", "score")]
+
+
+def test_the_overrides_of_an_experiment_may_depend_on_the_scale():
+    chosen = ["seeds=[0]", "env=alfworld"]
+    scorers = {
+        scale: {cell.config.scorer.name for cell in expand("sweep_theta", [*chosen, f"scale={scale}"]).cells}
+        for scale in ("study", "paper")
+    }
+    assert scorers == {"study": {"lexical"}, "paper": {"bge_reranker_v2_m3"}}
+    given = expand("sweep_theta", [*chosen, "scale=study", "scorer=exact"])
+    assert {cell.config.scorer.name for cell in given.cells} == {"exact"}
