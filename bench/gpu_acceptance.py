@@ -30,8 +30,8 @@ from scpo.preflight import SAMPLE
 from scpo.schema import CrossEncoderScorer, RunConfig
 from scpo.scoring import make_scorer
 from scpo.tracking.node_memory import used_gib
+from scpo.tracking.nvidia import driver_version, installed_gpus
 from sweeps.compose.configuration import compose_run
-from sweeps.doctor.nvidia import driver_version, installed_gpus
 from sweeps.records.provenance import REPOSITORY
 
 STEPS = 2

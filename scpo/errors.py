@@ -58,3 +58,8 @@ class RecordError(ScpoError, ValueError):
 
 class RecordWriteError(ScpoError, OSError):
     """A record that could not be written (disk full, no permission); the previous version is intact."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, without the further lines on which libraries quote the place; its name if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

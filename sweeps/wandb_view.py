@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, first_line
 from scpo.tracking.health import read_rules
 from sweeps.terminal import say
 from sweeps.wandb_sync import check_key
@@ -49,8 +49,7 @@ def save_view(console: Console, arguments: argparse.Namespace) -> int:
     try:
         view.save()
     except Exception as error:  # wandb has a dozen kinds; the first line says which
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ConfigError(f"view {arguments.project}: W&B did not save it: {reason}") from error
+        raise ConfigError(f"view {arguments.project}: W&B did not save it: {first_line(error)}") from error
     say(console, f"{arguments.name}: {view.url}")
     return 0
 

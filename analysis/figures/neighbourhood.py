@@ -25,7 +25,6 @@ CAPTION = (
     "drawn at random; distances are to every success, shown or not."
 )
 KINDS = (("credited", True), ("uncredited", False))
-STATISTICS = ("exact", "median", "median, non-exact")
 PUBLISHED = (("exact matches", "share"), ("distance to the nearest success step", "median"),
              ("distance to the nearest success step, non-exact", "median"))  # fmt: skip
 

@@ -14,7 +14,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, RunHead, setting_of
-from scpo.errors import RecordError
+from scpo.errors import RecordError, first_line
 from scpo.schema import MACHINE_SECTIONS
 from scpo.tracking import State
 from scpo.tracking.atomic import write_bytes
@@ -42,7 +42,7 @@ def read_archive(folder: Path) -> tuple[dict[str, Run], tuple[ExperimentRecord, 
         lines = table[[*COLUMNS]].to_dict("records")
     except (OSError, ValueError, KeyError, ValidationError) as error:
         raise RecordError(
-            f"{folder} is no archive of runs that can be read: {_first_line(error)}. "
+            f"{folder} is no archive of runs that can be read: {first_line(error)}. "
             "Restore its three files (git checkout), or delete it and build it again from the run folders."
         ) from error
     runs: dict[str, Run] = {}
@@ -51,7 +51,7 @@ def read_archive(folder: Path) -> tuple[dict[str, Run], tuple[ExperimentRecord, 
         try:
             runs[line["id"]] = _run(folder, line)
         except ValueError as error:
-            problems.append(Problem(f"{folder.name}/{line['id']}", f"not a run's configuration: {_first_line(error)}"))
+            problems.append(Problem(f"{folder.name}/{line['id']}", f"not a run's configuration: {first_line(error)}"))
     return runs, experiments, tuple(problems)
 
 
@@ -136,7 +136,3 @@ def _joined(first: ExperimentRecord, second: ExperimentRecord) -> ExperimentReco
         planned = {(run.env, run.model, run.seed): run for run in (*row.runs, *known.runs)}
         rows[row.name] = known.model_copy(update={"runs": tuple(planned[place] for place in sorted(planned))})
     return first.model_copy(update={"rows": tuple(rows.values()), "primary": first.primary or second.primary})
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from analysis.sources.run_records import Problem
 from analysis.sources.transaction_log import flat
 from scpo.checksums import FileSum, RunningSum, change
-from scpo.errors import RecordError, ScpoError
+from scpo.errors import RecordError, ScpoError, first_line
 from scpo.tracking.atomic import write_bytes, write_json
 from scpo.tracking.records import first_complaint, read_record
 
@@ -213,12 +213,13 @@ def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
         try:
             return act()
         except (AuthenticationError, UsageError) as error:
-            raise RecordError(
-                f"cannot {what}: {_first_line(error)}. Check WANDB_API_KEY (or run `wandb login`) and the connection."
-            ) from error
+            fix = "Check WANDB_API_KEY (or run `wandb login`) and the connection"
+            raise RecordError(f"cannot {what}: {first_line(error).rstrip('.')}. {fix}.") from error
         except (CommError, WandbApiFailedError, IncompleteReadError, ValueError) as error:
             if left == 0 or not _cut_short(error):
-                raise RecordError(f"cannot {what}: {_first_line(error)}. Check the name and the connection.") from error
+                raise RecordError(
+                    f"cannot {what}: {first_line(error).rstrip('.')}. Check the name and the connection."
+                ) from error
         time.sleep(wait)
         wait *= 2
     raise AssertionError("unreachable")
@@ -226,7 +227,3 @@ def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
 
 def _cut_short(error: Exception) -> bool:
     return isinstance(error, IncompleteReadError) or "EOF" in str(error)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from analysis.naming.families import success_metric
 from analysis.rendering.table import Number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import DEFAULT, Row, Section
@@ -79,8 +78,3 @@ def episode_counts(data: Collected, part: Section, panel: str) -> str:
     runs = [run for row in part.rows for run in row.finished]
     counts = {count for run in runs if (count := data.series(run, f"val/{panel}/episodes").last) is not None}
     return f", {'/'.join(f'{count:.0f}' for count in sorted(counts))} episodes at the last checkpoint" if counts else ""
-
-
-def judged_by(panel: str) -> str:
-    """The metric by which a run's best checkpoint is chosen."""
-    return success_metric(panel)

@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from scpo.errors import ScorerError
+from scpo.errors import ScorerError, first_line
 
 _PACKAGE = "package:"
 
@@ -46,7 +46,7 @@ def _load(path: str, auto_class: str, **settings: Any) -> Any:
 
 
 def _missing(path: str, local: bool, error: Exception) -> str:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    reason = first_line(error)
     if local:
         return f"no model of transformers in the folder {path!r} ({reason}): it needs config.json, weights, tokenizer"
     return (

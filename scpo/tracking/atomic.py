@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from scpo.checksums import sealed, text_sum, unsealed
-from scpo.errors import RecordError, RecordWriteError
+from scpo.errors import RecordError, RecordWriteError, first_line
 from scpo.whole_file import replace_file
 
 YAML_END = "...\n"  # YAML's own end-of-document mark: without it a file cut inside its last number would read as valid
@@ -96,12 +96,7 @@ def read_yaml(path: Path) -> Any:
     try:
         return yaml.load(data, Loader=Loader)  # noqa: S506 (a safe loader, chosen above)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise RecordError(f"{path} is damaged: {_first_line(error)}. {RUN_AGAIN}") from error
-
-
-def _first_line(error: Exception) -> str:
-    """YAML's errors quote the place on further lines."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise RecordError(f"{path} is damaged: {first_line(error)}. {RUN_AGAIN}") from error
 
 
 def read_bytes(path: Path) -> bytes:

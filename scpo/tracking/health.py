@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
 
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, first_line
 from scpo.strict import Strict
 
 RULES = Path(__file__).resolve().parents[2] / "conf" / "health.yaml"
@@ -143,7 +143,7 @@ def read_rules(path: Path = RULES) -> Mapping[str, Any]:
         place = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{path}: {place}: got {first['input']!r}; {first['msg']}") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no YAML: {str(error).splitlines()[0]}") from None
+        raise ConfigError(f"{path} is no YAML: {first_line(error)}") from None
 
 
 def examine(records: Sequence[Mapping[str, Any]], rules: Mapping[str, Any] | None = None) -> list[Remark]:

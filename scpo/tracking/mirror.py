@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from scpo.errors import first_line
 from scpo.schema import RunConfig
 from scpo.tracking.folder import RunFolder
 from scpo.tracking.wandb_run import init_settings, keep_url
@@ -69,8 +70,9 @@ class WandbMirror:
         except Exception as error:  # noqa: BLE001 (whatever goes wrong in the mirror, training goes on)
             if self._abandoned:
                 return
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            logger.warning("W&B mirror stopped: %s. Training goes on; %s is whole", reason, self._folder.metrics)
+            logger.warning(
+                "W&B mirror stopped: %s. Training goes on; %s is whole", first_line(error), self._folder.metrics
+            )
 
     def _init(self) -> None:
         import wandb  # optional, and slow to import

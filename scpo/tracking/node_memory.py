@@ -7,7 +7,6 @@ which lives in a process of its own.
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -15,10 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from scpo.tracking import nvidia
+
 GIB = 1 << 30
 POLL_S = 2.0  # allocators keep what they have taken, so that a peak is there to be seen
 HOST, GPU = "perf/node_memory_gib", "perf/node_gpu_gib"
-QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.used", "--format=csv,noheader,nounits")
+QUERY = "index,uuid,memory.used"
 
 
 class NodeMemory:
@@ -64,23 +65,15 @@ class NodeMemory:
         self._thread.join()
 
 
-def used_gib(visible: str = "", ask: Callable[[], str] | None = None) -> dict[str, float]:
+def used_gib(visible: str = "", ask: Callable[[str], list[str]] = nvidia.ask) -> dict[str, float]:
     """GiB in use on each GPU, by its number; of those that ``visible`` names. Empty where there is no driver."""
     chosen = [one.strip() for one in visible.split(",") if one.strip()]
     used = {}
-    for line in (ask or _nvidia_smi)().splitlines():
+    for line in ask(QUERY):
         number, uuid, mib = (part.strip() for part in line.split(","))
         if not chosen or any(one == number or (len(one) > 3 and uuid.startswith(one)) for one in chosen):
             used[number] = float(mib) / 1024
     return used
-
-
-def _nvidia_smi() -> str:
-    try:
-        done = subprocess.run(QUERY, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
 
 
 def tree_gib(root: int, proc: Path = Path("/proc")) -> float:

@@ -16,7 +16,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from pydantic import ValidationError
 from yaml import YAMLError
 
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, first_line
 from scpo.schema import Experiment, RunConfig
 from scpo.strict import Scale
 from sweeps.compose.explanations import (
@@ -113,7 +113,7 @@ def _set(raw: DictConfig, override: Override, choices: tuple[Override, ...]) -> 
         wrong = inside if inside.startswith(f"{override.key}.") else override.text
         raise ConfigError(explain_key(wrong, resolve(compose_files(choices)), RunConfig)) from None
     except OmegaConfBaseException as error:
-        raise ConfigError(f"Error merging override {override}: {str(error).splitlines()[0]}") from None
+        raise ConfigError(f"Error merging override {override}: {first_line(error)}") from None
 
 
 def resolve(raw: DictConfig) -> dict[str, Any]:

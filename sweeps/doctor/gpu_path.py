@@ -1,6 +1,5 @@
 """What stops a run of a language model on GPUs: memory, driver, flash-attn, cores, the sockets of another run."""
 
-import importlib.metadata
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,9 +8,10 @@ from pathlib import Path
 from scpo.findings import Finding, error, ok, warning
 from scpo.memory import gpu_table, needed_gib, shortage
 from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig, SlurmLauncher, VerlTrainer
+from scpo.tracking.nvidia import driver_version, installed_gpus
 from scpo.verl_config import cores_needed
 from sweeps.compose.resources import resources, trains_in_verl
-from sweeps.doctor.nvidia import driver_version, installed_gpus
+from sweeps.doctor.packages import installed_version
 from sweeps.doctor.subject import Subject
 
 CUDA_OF_TORCH: dict[tuple[int, ...], str] = {(2, 10): "13", (2, 11): "13", (2, 13): "13"}  # PyPI's default builds
@@ -44,7 +44,7 @@ def check_attention(subject: Subject) -> Iterator[Finding]:
     """Which attention verl's update will use, as far as this environment tells."""
     for config in subject.configs:
         if isinstance(config.trainer, VerlTrainer) and config.trainer.name == "verl" and _on_gpus(config):
-            installed, wanted = _version("flash-attn"), config.trainer.verl.attention
+            installed, wanted = installed_version("flash-attn"), config.trainer.verl.attention
             if installed is None and wanted == "flash":
                 fix = "pip install -c constraints-verl-gpu.txt 'scpo[verl-gpu]', or trainer.verl.attention=sdpa"
                 yield error("flash-attn", "trainer.verl.attention=flash, and it is not installed", fix)
@@ -58,7 +58,7 @@ def check_attention(subject: Subject) -> Iterator[Finding]:
 
 def check_driver(subject: Subject) -> Iterator[Finding]:
     """The driver against the CUDA that torch was built for."""
-    driver, torch = driver_version(), _version("torch")
+    driver, torch = driver_version(), installed_version("torch")
     if driver is None or torch is None or not any(map(_on_gpus, subject.configs)):
         return
     release = tuple(int(part) for part in torch.split("+")[0].split(".")[:2])
@@ -113,10 +113,3 @@ def _on_gpus(config: RunConfig) -> bool:
 
 def _named(config: RunConfig) -> str:
     return f"{config.method.name} {config.model.name} {config.env.benchmark}"
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -12,8 +12,8 @@ from scpo.findings import Finding, error, ok, warning
 from scpo.memory import GIB
 from scpo.schema import HuggingFaceModel, LocalLauncher
 from scpo.tracking.atomic import write_bytes
+from scpo.tracking.nvidia import installed_gpus
 from sweeps.doctor.needs import PROCESS_GIB, disk_gib, rounded, training_gib
-from sweeps.doctor.nvidia import installed_gpus
 from sweeps.doctor.subject import Subject
 from sweeps.local.slot_pool import refused_here, slots_for
 

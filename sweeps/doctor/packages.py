@@ -60,7 +60,7 @@ def _missing_or_old(extra: str, requirements: list[str]) -> Iterator[Finding]:
         if requirement.marker is not None and not requirement.marker.evaluate():
             continue
         install = f"pip install -c constraints.txt 'scpo[{extra}]'" if extra else "make setup"
-        version = _version(requirement.name)
+        version = installed_version(requirement.name)
         if version is None:
             yield error("packages", f"{requirement.name} is not installed", install)
         elif not requirement.specifier.contains(version, prereleases=True):
@@ -75,16 +75,19 @@ def _against_constraints(path: Path) -> Iterator[Finding]:
     pins = [Requirement(line) for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
     differing = []
     for pin in pins:
-        version = _version(pin.name)
+        version = installed_version(pin.name)
         if version is not None and not pin.specifier.contains(version, prereleases=True):
             differing.append(f"{pin.name} {version} (tested: {str(pin.specifier).lstrip('=')})")
     if differing:
         yield warning("constraints", ", ".join(differing), "pip install -c constraints.txt <package>, or make setup")
     else:
-        yield ok("constraints", "tested versions: " + ", ".join(str(pin) for pin in pins if _version(pin.name)))
+        yield ok(
+            "constraints", "tested versions: " + ", ".join(str(pin) for pin in pins if installed_version(pin.name))
+        )
 
 
-def _version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
+    """Of an installed package; None: it is not installed."""
     try:
         found: Any = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

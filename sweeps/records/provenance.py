@@ -4,7 +4,6 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import shutil
 import socket
 import subprocess
 from collections.abc import Collection, Iterable
@@ -15,6 +14,7 @@ from scpo.schema import RunConfig
 from scpo.tracking import RunFolder
 from scpo.tracking.atomic import read_json, write_bytes, write_json
 from scpo.tracking.folder import now
+from scpo.tracking.nvidia import installed_gpus
 from scpo.tracking.records import Provenance, read_record
 from sweeps.records import redaction as secrets
 
@@ -80,7 +80,7 @@ def _machine() -> dict[str, Any]:
         "host": socket.gethostname(),
         "system": platform.platform(),
         "cpu": _cpu(),
-        "gpus": _gpus(),
+        "gpus": [name for name, _ in installed_gpus()],
         "python": platform.python_version(),
     }
 
@@ -102,16 +102,8 @@ def visible_gpus() -> list[str]:
     """The GPUs that a process started here may use, as CUDA_VISIBLE_DEVICES names them."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
-        return [str(index) for index in range(len(_gpus()))]
+        return [str(index) for index in range(len(installed_gpus()))]
     return [word.strip() for word in chosen.split(",") if word.strip() not in ("", "-1", "NoDevFiles")]
-
-
-def _gpus() -> list[str]:
-    """Names of the GPUs, as the driver tells them: importing torch for this would take seconds."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    printed = output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or b""
-    return [line.strip() for line in printed.decode().splitlines() if line.strip()]
 
 
 def output(*command: str) -> bytes | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError
 
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, first_line
 from scpo.strict import Strict
 from sweeps.compose.explanations import explain_validation
 
@@ -87,7 +87,7 @@ def _read(path: Path) -> dict[str, Any]:
             f"by name: {known}"
         ) from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no YAML: {str(error).splitlines()[0]}") from error
+        raise ConfigError(f"{path} is no YAML: {first_line(error)}") from error
     if not isinstance(data, dict | None):
         raise ConfigError(f"{path}: key: value lines are expected, got {data!r}")
     return data or {}

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scpo.errors import ConfigError, ScpoError
+from scpo.errors import ConfigError, ScpoError, first_line
 from scpo.integrations.verl_agent.fork_settings import command_line, settings
 from scpo.integrations.verl_agent.hooks import Hooks, install
 from scpo.scoring.ray_scorer import open_ray_scorer, remember_gpus
@@ -89,9 +89,7 @@ def compose_fork(folder: Path, overrides: Sequence[str]) -> Any:
         try:
             return compose("ppo_trainer", overrides=list(overrides))
         except HydraException as error:
-            raise ConfigError(
-                f"verl-agent's configuration refuses an override: {str(error).splitlines()[0]}"
-            ) from error
+            raise ConfigError(f"verl-agent's configuration refuses an override: {first_line(error)}") from error
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from scpo.diagnostics.episode_metrics import panel_records
 from scpo.envs.base import DemonstratingEnvironment
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, first_line
 from scpo.policies.kept import made_once
 from scpo.schema import TinyModel
 from scpo.tracking import RunFolder
@@ -138,7 +138,7 @@ def compose_verl(words: Sequence[str]) -> Any:
             return compose("ppo_trainer", overrides=list(words))
         except HydraException as error:
             raise ConfigError(
-                f"verl's configuration refuses a word ({str(error).splitlines()[0]}); check trainer.verl.overrides"
+                f"verl's configuration refuses a word ({first_line(error)}); check trainer.verl.overrides"
             ) from error
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import ray
 
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, first_line
 from scpo.trainers.verl.runner import STOP_SIGNALS
 
 DEADLINE_S = 300.0  # ours: nodes of a job start their Ray within seconds of each other
@@ -61,7 +61,7 @@ def _join(asked: str) -> None:
     try:
         ray.init(address="auto", log_to_driver=False, logging_level="error")
     except ConnectionError as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ConfigError(
             f"{asked}: no Ray to join here ({reason}). {START}, with the same RAY_AUTH_MODE everywhere (docs/verl.md); "
             "or trainer.verl.nodes=1"

@@ -12,7 +12,7 @@ from typing import Any
 import ray
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-from scpo.errors import RolloutError
+from scpo.errors import RolloutError, first_line
 
 PING_S = 10.0
 """Dead processes are looked for this often."""
@@ -82,7 +82,7 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
             ray.get(ping)
         except ray.exceptions.RayError as error:
             raise RolloutError(
-                f"the {name} died during the rollout ({_first_line(error)}); Ray's log of it says why. The run goes on "
+                f"the {name} died during the rollout ({first_line(error)}); Ray's log of it says why. The run goes on "
                 "from its last checkpoint"
             ) from error
 
@@ -91,7 +91,3 @@ def rollout_actors(workers: Sequence[Any], servers: Sequence[Any]) -> dict[str, 
     """The processes that a rollout depends on, by what to call them."""
     named = {f"agent loop worker {number}": actor for number, actor in enumerate(workers)}
     return named | {f"rollout engine {number}": actor for number, actor in enumerate(servers)}
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

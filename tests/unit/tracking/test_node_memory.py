@@ -38,11 +38,11 @@ SMI = "0, GPU-aaaa-1, 1024\n1, GPU-bbbb-2, 2048\n2, GPU-cccc-3, 71680\n"
     [("", {"0": 1, "1": 2, "2": 70}), ("0,1", {"0": 1, "1": 2}), ("GPU-bbbb", {"1": 2}), ("7", {})],
 )
 def test_only_the_runs_own_gpus_are_looked_at(visible, found):
-    assert used_gib(visible, ask=lambda: SMI) == found
+    assert used_gib(visible, ask=lambda _: SMI.splitlines()) == found
 
 
 def test_without_a_driver_nothing_is_said_of_gpus():
-    assert used_gib(ask=lambda: "") == {}
+    assert used_gib(ask=lambda _: []) == {}
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux: nothing, the measure is left out")

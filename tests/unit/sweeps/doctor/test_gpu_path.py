@@ -22,7 +22,7 @@ def test_the_memory_table_of_a_cluster_that_fits(subject, commands):
 
 def test_a_driver_too_old_for_torch(subject, commands, monkeypatch):
     commands("nvidia-smi", "echo 550.54.15")
-    monkeypatch.setattr(gpu_path, "_version", lambda _: "2.11.0")
+    monkeypatch.setattr(gpu_path, "installed_version", lambda _: "2.11.0")
     found = gpu_path.check_driver(subject("scale=paper"))
     assert_finds(found, "error", "550.54.15; torch 2.11.0 is built for CUDA 13, which needs 580", "a driver of 580")
 

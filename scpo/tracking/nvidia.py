@@ -7,17 +7,18 @@ TIMEOUT_S = 20
 
 def installed_gpus() -> list[tuple[str, float]]:
     """Name and total memory (GiB) of each GPU."""
-    rows = [line.rsplit(",", 1) for line in _ask("name,memory.total") if "," in line]
+    rows = [line.rsplit(",", 1) for line in ask("name,memory.total") if "," in line]
     return [(name.strip(), float(mib) / 1024) for name, mib in rows]
 
 
 def driver_version() -> str | None:
     """For example 580.65.06; None: there is no driver."""
-    lines = _ask("driver_version")
+    lines = ask("driver_version")
     return lines[0].strip() if lines else None
 
 
-def _ask(fields: str) -> list[str]:
+def ask(fields: str) -> list[str]:
+    """A line for each GPU; none where there is no driver, or where it does not answer."""
     command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
