@@ -10,9 +10,10 @@ from analysis.build import Failure, Output
 from analysis.sources.collect import Collected, collect
 from analysis.sources.wandb_project import Settings
 from scpo.errors import RecordError
+from scpo.progress import counted
 
 RUNS = Path("runs")
-MEND = "make some, `make demo` or `python sweep.py +experiment=ablation`, or name others with --runs-dir or --wandb"
+FIX = "make some, `make demo` or `python sweep.py +experiment=ablation`, or name others with --runs-dir or --wandb"
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
@@ -41,22 +42,17 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
         console.print(f"only W&B is read; {RUNS}/ is here too: --runs-dir {RUNS} adds it")
     missing = [str(folder) for folder in folders if not folder.is_dir()]
     if missing:
-        raise RecordError(f"no runs: there is no folder {', '.join(missing)}; {MEND}")
+        raise RecordError(f"no runs: there is no folder {', '.join(missing)}; {FIX}")
     data = collect(folders, options.wandb, Settings(cache=options.cache, refresh=options.refresh))
     if data.runs.empty:
         places = ", ".join([*map(str, folders), *options.wandb])
         if not data.problems:
-            raise RecordError(f"no runs were found in {places}; {MEND}")
+            raise RecordError(f"no runs were found in {places}; {FIX}")
         first = data.problems[0]
         found = f"{counted(len(data.problems), 'problem')}, the first: {first.reason}"
         raise RecordError(f"no run in {places} can be used: {found}")
     console.print(f"{counted(len(data.runs), 'run')} read; tables and figures, each in seconds:")
     return data
-
-
-def counted(number: int, what: str) -> str:
-    """For example ``1 run``, ``3 runs``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def tell_result(console: Console, result: Output | Failure) -> None:

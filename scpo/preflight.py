@@ -107,12 +107,12 @@ FACTS: dict[str, Callable[[RunConfig], dict[str, Any]]] = {
 }
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Answer one question about the configuration on the standard input."""
     try:
-        if len(words) != 1 or words[0] not in FACTS:
-            raise ConfigError(f"got {' '.join(words) or 'nothing'}; allowed: one of {', '.join(FACTS)}")
-        answer, code = FACTS[words[0]](RunConfig.model_validate_json(sys.stdin.read())), 0
+        if len(arguments) != 1 or arguments[0] not in FACTS:
+            raise ConfigError(f"got {' '.join(arguments) or 'nothing'}; allowed: one of {', '.join(FACTS)}")
+        answer, code = FACTS[arguments[0]](RunConfig.model_validate_json(sys.stdin.read())), 0
     except (ScpoError, ImportError, OSError, ValueError) as error:
         answer, code = {"error": f"{type(error).__name__}: {error}"}, 1
     sys.stdout.write(json.dumps(answer) + "\n")

@@ -67,3 +67,8 @@ def about(seconds: float) -> str:
     if seconds < 90 * 60:
         return f"about {round(seconds / 60)} min"
     return f"about {seconds / 3600:.1f} h"
+
+
+def counted(number: int, what: str) -> str:
+    """For example ``1 run``, ``3 runs``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"

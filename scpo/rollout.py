@@ -17,6 +17,10 @@ from scpo.steps import StepBatch, StrArray
 
 logger = logging.getLogger(__name__)
 
+ROLLOUT, SHUFFLE, TASKS, PROBE, AGAIN, CRITIC, PRECISION = range(7)
+"""Random streams: what a generator seeded by (run seed, training step, purpose) is for, so that no two share draws;
+AGAIN is of later sampling rounds."""
+
 
 class Policy(Protocol):
     """Anything that answers prompts: the model in training, a frozen one, an API."""

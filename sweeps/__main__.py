@@ -21,13 +21,15 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from scpo.errors import ConfigError, ScpoError
+from scpo.progress import counted
 from scpo.tracking import RunFolder
-from sweeps import wandb_view
+from sweeps import wandb_commands
 from sweeps.doctor import examination
 from sweeps.health_command import add_arguments as health_arguments
 from sweeps.health_command import show_health
@@ -42,7 +44,6 @@ from sweeps.slurm.observer import Observer
 from sweeps.slurm.scheduler import Slurm
 from sweeps.status import RunStatus, show_statuses, statuses, watch
 from sweeps.terminal import complaint, replace_what_cannot_be_printed, say, say_error
-from sweeps.wandb_sync import sync
 
 RUNS = Path("runs")
 TOP_S = 2.0
@@ -64,10 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def status(console: Console, arguments: argparse.Namespace) -> int:
     """Where things stand."""
-
-    def read() -> list[RunStatus]:
-        return statuses(_chosen(arguments), Observer(Slurm()))
-
+    read = partial(_statuses, arguments)
     if arguments.json:
         console.print_json(json.dumps([one.as_record() for one in read()]))
     elif arguments.watch is None:
@@ -79,14 +77,10 @@ def status(console: Console, arguments: argparse.Namespace) -> int:
 
 def top(console: Console, arguments: argparse.Namespace) -> int:
     """Live runs first, with success and time left, until all have ended."""
-
-    def read() -> list[RunStatus]:
-        return statuses(_chosen(arguments), Observer(Slurm()))
-
     if console.is_terminal:
-        watch(console, read, TOP_S)
+        watch(console, partial(_statuses, arguments), TOP_S)
     else:
-        show_statuses(console, read())
+        show_statuses(console, _statuses(arguments))
     return EXIT_DONE
 
 
@@ -125,10 +119,7 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     found += experiment_members(arguments.runs_dir)[1]
     for problem in found:
         say_error(console, problem)
-    counted = [
-        f"{len(some)} {name}{'' if len(some) == 1 else 's'}" for name, some in (("run", folders), ("problem", found))
-    ]
-    console.print(", ".join(counted), highlight=False)
+    console.print(f"{counted(len(folders), 'run')}, {counted(len(found), 'problem')}", highlight=False)
     return EXIT_FAILED if found else EXIT_DONE
 
 
@@ -147,7 +138,7 @@ def health(console: Console, arguments: argparse.Namespace) -> int:
 
 def push(console: Console, arguments: argparse.Namespace) -> int:
     """Push what offline runs wrote for Weights & Biases."""
-    return EXIT_DONE if sync(console, _chosen(arguments)) else EXIT_FAILED
+    return EXIT_DONE if wandb_commands.sync(console, _chosen(arguments)) else EXIT_FAILED
 
 
 def _each(console: Console, folders: list[RunFolder], act: Callable[[RunFolder], object], done: str) -> int:
@@ -167,6 +158,10 @@ def _chosen(arguments: argparse.Namespace) -> list[RunFolder]:
     if arguments.runs_dir != RUNS and not arguments.runs_dir.is_dir():
         raise ConfigError(f"--runs-dir {arguments.runs_dir}: there is no such folder; default: {RUNS}")
     return select(arguments.runs_dir, arguments.patterns)
+
+
+def _statuses(arguments: argparse.Namespace) -> list[RunStatus]:
+    return statuses(_chosen(arguments), Observer(Slurm()))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -191,7 +186,7 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
     search_command.add_arguments(commands.add_parser("search", help=search_command.summarise.__doc__))
     examination.add_arguments(commands.add_parser("doctor", help=examination.doctor.__doc__))
-    wandb_view.add_arguments(commands.add_parser("view", help=wandb_view.save_view.__doc__))
+    wandb_commands.add_view_arguments(commands.add_parser("view", help=wandb_commands.save_view.__doc__))
     health_arguments(commands.choices["health"])
     completion = commands.add_parser("completion", help=complete.__doc__)
     completion.add_argument("--word", help="what was typed so far; without it, the script for the shell")

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from scpo.progress import about
+from scpo.progress import about, counted
 from scpo.schema import Experiment, LocalLauncher, RunConfig
 from scpo.tracking import State
 from sweeps.compose.gpu_hours import duration
@@ -77,7 +77,7 @@ def _time_here(todo: Sequence[RunConfig], past: PastTimes) -> str:
     launcher = todo[0].launcher
     slots = len(slots_for(todo)) if isinstance(launcher, LocalLauncher) else launcher.parallelism
     seconds, unknown = past.total(todo, slots)
-    count = f"{len(todo)} run{'s' if len(todo) > 1 else ''} to start"
+    count = f"{counted(len(todo), 'run')} to start"
     if unknown == len(todo):
         return f"{count}; how long is unknown: none of this kind and size was finished on this machine yet"
     rest = f"; {unknown} more without a figure" if unknown else ""

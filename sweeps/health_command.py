@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordError
+from scpo.progress import counted
 from scpo.tracking import RunFolder, State
 from scpo.tracking.health import RULES, Remark, examine, read_rules, stalled
 from scpo.tracking.whole_logs import read_whole
@@ -39,11 +40,8 @@ def show_health(console: Console, folders: Sequence[RunFolder], arguments: argpa
         for name, remarks in told.items():
             for one in remarks:
                 say(console, f"{name}: {one.level}: {one}")
-        ill = sum(map(bool, told.values()))
-        say(
-            console,
-            f"{len(told)} run{'' if len(told) == 1 else 's'} looked at, {ill} with remarks ({arguments.rules.name})",
-        )
+        marked = sum(map(bool, told.values()))
+        say(console, f"{counted(len(told), 'run')} looked at, {marked} with remarks ({arguments.rules.name})")
     return not any(told.values())
 
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from scpo.errors import ScpoError
-from scpo.progress import about
+from scpo.progress import about, counted
 from scpo.tracking import RunFolder, State
 from scpo.tracking.live import SUCCESS, panels
 from scpo.tracking.wandb_run import url_of
@@ -86,8 +86,7 @@ def show_statuses(console: Console, rows: Sequence[RunStatus]) -> None:
     wide(console).print(_table(rows))
     counts = Counter(row.state for row in rows)
     parts = [f"{count} {coloured(state)}" for state, count in sorted(counts.items())]
-    runs = f"{len(rows)} run{'s' if len(rows) > 1 else ''}"
-    console.print(f"{runs}: {', '.join(parts)}" if rows else "no runs", highlight=False)
+    console.print(f"{counted(len(rows), 'run')}: {', '.join(parts)}" if rows else "no runs", highlight=False)
 
 
 def watch(console: Console, read: Callable[[], Sequence[RunStatus]], seconds: float) -> None:

@@ -11,6 +11,7 @@ from analysis.sources.missing import MissingRunsError
 from analysis.sources.rows import Section
 from analysis.stats.comparisons import MAIN, Comparison, effect_text, label_of
 from analysis.tables import tab_study, tab_study_effects
+from scpo.progress import counted
 
 FIGURES = {
     "fig_study_curves": "Held-out success over training, and differences paired by seed",
@@ -116,7 +117,7 @@ def _answer(question: Question, found: list[Comparison]) -> str:
         return "\n".join([*lines, f"Not run yet: `{question.command}`."])
     lines += [f"- {sentence(one)}" for one in found]
     if missing := len(question.pairs) - len(found):
-        lines.append(f"- {missing} more comparison{'s' * (missing > 1)} not run yet: `{question.command}`.")
+        lines.append(f"- {counted(missing, 'more comparison')} not run yet: `{question.command}`.")
     return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from analysis.answers.questions import QUESTIONS, answers, headline
-from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, verdict
+from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import difference
 from analysis.sources.collect import Collected
@@ -60,7 +60,7 @@ def _said(claim: Claim, data: Collected, scale: str) -> str:
     if not claim.tested_at(scale):
         return ELSEWHERE
     found = claim.summary(part)
-    said = verdict(claim, found, scale)
+    said = conclusion(claim, found, scale)
     if said == NOT_RUN:
         return said
     return f"{said}: {difference(found, claim.factor, claim.digits).text}, {found.n} seeds"

@@ -1,7 +1,7 @@
 """The paper's numbered claims, each as a number of every seed that runs can contradict, and what runs say of it.
 
 A claim is tested by the mean over seeds of ``values``: a difference of two rows paired by seed, or a quantity of one
-row. Its verdict is computed from the 95 % Student interval of that mean (`verdict`).
+row. The conclusion is computed from the 95 % Student interval of that mean (`conclusion`).
 """
 
 import math
@@ -65,7 +65,7 @@ class Claim:
         return sized and part.env.startswith(self.env) and not (self.env == "alfworld" and part.env != "alfworld")
 
 
-def verdict(claim: Claim, found: Summary, scale: str) -> str:
+def conclusion(claim: Claim, found: Summary, scale: str) -> str:
     """Agrees, disagrees, undecided or not run.
 
     At the paper's scale the interval is held against the claimed number and the null: it agrees where it includes the
@@ -221,7 +221,7 @@ def scoring_share(data: Collected, part: Section, run: str) -> float | None:
     return (medians.get("scoring", 0) + medians.get("self_similarity", 0)) / total if total else None
 
 
-FEWEST = 3  # seeds for a verdict
+FEWEST = 3  # seeds for a conclusion
 STAGES = ("scoring", "self_similarity", "text", "matching", "accumulation", "metrics")
 
 

@@ -15,31 +15,31 @@ from matplotlib.transforms import Affine2D
 DIGITS = 6  # of a pixel: far below what can be seen, far above the last bit
 
 
-class SteadyCanvas(FigureCanvasAgg):  # type: ignore[misc]  # see pyproject.toml
+class DeterministicCanvas(FigureCanvasAgg):  # type: ignore[misc]  # see pyproject.toml
     """An Agg canvas that draws with rounded transforms."""
 
     def get_renderer(self) -> RendererAgg:
         """A renderer for the figure's present size, always a new one."""
         width, height = self.figure.bbox.size
-        self.renderer = _SteadyRenderer(width, height, self.figure.dpi)
-        self.renderer.draw_markers = _steady_markers(self.renderer.draw_markers)
-        self.renderer.draw_path_collection = _steady_collection(self.renderer.draw_path_collection)
+        self.renderer = _RoundingRenderer(width, height, self.figure.dpi)
+        self.renderer.draw_markers = _rounded_markers(self.renderer.draw_markers)
+        self.renderer.draw_path_collection = _rounded_collection(self.renderer.draw_path_collection)
         return self.renderer
 
 
-class _SteadyRenderer(RendererAgg):  # type: ignore[misc]
+class _RoundingRenderer(RendererAgg):  # type: ignore[misc]
     def draw_path(self, gc: Any, path: Any, transform: Any, rgbFace: Any = None) -> None:
         super().draw_path(gc, path, _rounded(transform), rgbFace)
 
 
-def _steady_markers(draw: Callable[..., None]) -> Callable[..., None]:
+def _rounded_markers(draw: Callable[..., None]) -> Callable[..., None]:
     def markers(gc: Any, marker: Any, own: Any, path: Any, shift: Any, *rest: Any) -> None:
         draw(gc, marker, _rounded(own), path, _rounded(shift), *rest)
 
     return markers
 
 
-def _steady_collection(draw: Callable[..., None]) -> Callable[..., None]:
+def _rounded_collection(draw: Callable[..., None]) -> Callable[..., None]:
     def collection(gc: Any, transform: Any, *rest: Any) -> None:
         *items, shift = rest[:4]  # paths, their transforms, offsets; and the transform of the offsets
         draw(gc, _rounded(transform), *items, _rounded(shift), *rest[4:])

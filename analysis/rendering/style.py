@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from analysis.rendering.deterministic_canvas import SteadyCanvas
+from analysis.rendering.deterministic_canvas import DeterministicCanvas
 from analysis.rendering.table import Table
 
 COLUMN_WIDTH = 3.25  # inches, one column of the paper
@@ -67,7 +67,7 @@ def house_style() -> Iterator[None]:
 
 def figure_files(figure: Figure) -> dict[str, bytes]:
     """PDF and PNG of a figure, without dates or versions, so that equal figures give equal bytes."""
-    SteadyCanvas(figure)
+    DeterministicCanvas(figure)
     return {
         "pdf": _saved(figure, "pdf", {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None}),
         "png": _saved(figure, "png", {"Software": None}),

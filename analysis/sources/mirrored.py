@@ -21,6 +21,7 @@ from analysis.sources.run_records import (
     setting_of,
 )
 from scpo.errors import RecordError
+from scpo.progress import counted
 from scpo.schema import TUNING, method_label
 from scpo.tracking import State
 from scpo.tracking.records import PlannedRow, PlannedRun
@@ -89,8 +90,7 @@ def without_record(
     asked = {run.id for record in records for row in record.rows for run in row.runs}
     left = [run for run in runs if run.id not in asked]
     trials = [run for run in left if is_trial(run)]
-    number = f"{len(trials)} trial{'' if len(trials) == 1 else 's'}"
-    reason = f"{number} of a search, judged on its own games: the search's summary.md has them"
+    reason = f"{counted(len(trials), 'trial')} of a search, judged on its own games: the search's summary.md has them"
     problems = (Problem("searches", reason),) if trials else ()
     return implied_records(run for run in left if not is_trial(run)), problems
 

@@ -69,7 +69,7 @@ def safe_name(name: str) -> str:
     return name
 
 
-class _Told(BaseModel):
+class _ListedRun(BaseModel):
     """What W&B says of a run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -80,7 +80,7 @@ class _Told(BaseModel):
     config: dict[str, Any]
 
 
-class _Copy(_Told):
+class _Copy(_ListedRun):
     """``run.json``: the same, with the checksum of what was downloaded."""
 
     history: FileSum
@@ -155,13 +155,15 @@ def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...
     ids, problems = [], []
     for run in runs:
         try:
-            told = _Told(id=run.id, state=run.state, last_step=run.lastHistoryStep, config=dict(run.config))
+            listed = _ListedRun(id=run.id, state=run.state, last_step=run.lastHistoryStep, config=dict(run.config))
         except (ValidationError, TypeError, ValueError, AttributeError) as error:
             what = first_complaint(error) if isinstance(error, ValidationError) else str(error)
             problems.append(Problem(name, f"W&B lists a run that can be none ({what}); left out"))
             continue
-        _attempt(f"download run {told.id} of {name}", partial(_save, run, told, folder / told.id, settings), settings)
-        ids.append(told.id)
+        _attempt(
+            f"download run {listed.id} of {name}", partial(_save, run, listed, folder / listed.id, settings), settings
+        )
+        ids.append(listed.id)
     write_json(folder / LISTED, {"project": name, "runs": ids})
     return tuple(problems)
 
@@ -183,19 +185,19 @@ def _api(settings: Settings) -> Any:
     )
 
 
-def _save(run: Any, told: _Told, folder: Path, settings: Settings) -> None:
+def _save(run: Any, listed: _ListedRun, folder: Path, settings: Settings) -> None:
     """Nothing to do for a run whose copy has all its steps; ``run.json`` comes last, so that it vouches for both."""
     with contextlib.suppress(RecordError):  # not there, or damaged: it is downloaded again
-        if _copy(folder) == Download(**told.model_dump(), folder=folder):
+        if _copy(folder) == Download(**listed.model_dump(), folder=folder):
             return
-    rows = list(run.scan_history(page_size=settings.page, use_cache=False)) if told.last_step >= 0 else []
+    rows = list(run.scan_history(page_size=settings.page, use_cache=False)) if listed.last_step >= 0 else []
     if not all(isinstance(row, dict) and type(row.get("_step")) is int for row in rows):
-        raise RecordError(f"W&B run {told.id} has a history without steps; nothing was kept of it")
-    _check_whole([row["_step"] for row in rows], told.last_step)
+        raise RecordError(f"W&B run {listed.id} has a history without steps; nothing was kept of it")
+    _check_whole([row["_step"] for row in rows], listed.last_step)
     lines = ({"step": row["_step"], **flat(row)} for row in rows)
     history = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
     write_bytes(folder / HISTORY, history, readable=True)
-    write_json(folder / HEAD, {**told.model_dump(), "history": RunningSum.of(history).now().model_dump()})
+    write_json(folder / HEAD, {**listed.model_dump(), "history": RunningSum.of(history).now().model_dump()})
 
 
 def _check_whole(steps: list[int], last_step: int) -> None:

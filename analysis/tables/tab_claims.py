@@ -1,7 +1,7 @@
 """The paper's numbered claims with what runs of one scale say of each: agrees, disagrees, undecided, not run."""
 
 from analysis.naming.families import with_note
-from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, verdict
+from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collect import Collected
@@ -31,7 +31,7 @@ def build(data: Collected) -> Table:
     scale = data.scales[0]
     lines = [_line(claim, claim.summary(data) if claim.tested_at(scale) else None, scale) for claim in claims()]
     return Table(
-        words=("Claim", "Place", "Printed", "Seeds", "Verdict"),
+        words=("Claim", "Place", "Printed", "Seeds", "Conclusion"),
         numbers=("Measured",),
         blocks=(Block(f"{scale} scale", tuple(lines)),),
         caption=with_note(CAPTION.format(units=UNITS, reading=READING[scale == "paper"]), scale),
@@ -44,6 +44,6 @@ def _line(claim: Claim, found: Summary | None, scale: str) -> tuple[str | Number
     if found is None:
         return (claim.text, claim.place, claim.printed, "", ELSEWHERE, NONE)
     seeds = str(found.n) if found.n else ""
-    said = verdict(claim, found, scale)
+    said = conclusion(claim, found, scale)
     shown = NONE if said == NOT_RUN else difference(found, claim.factor, claim.digits)
     return (claim.text, claim.place, claim.printed, seeds, said, shown)

@@ -19,7 +19,7 @@ from scpo.diagnostics.step_texts import save_step_texts
 from scpo.diagnostics.validation_episodes import played, save_validation
 from scpo.envs.base import Environment, PlanningEnvironment
 from scpo.errors import ScorerUnavailable
-from scpo.streams import PRECISION
+from scpo.rollout import PRECISION
 
 if TYPE_CHECKING:
     from scpo.credit.metrics import CreditDiagnostics

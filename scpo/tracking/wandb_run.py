@@ -36,8 +36,7 @@ def init_settings(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
 
 def group_of(run_id: str) -> str:
     """Benchmark, model, method and what differs from the paper's shaper: the run's id without its seed and hash."""
-    words = run_id.split("-")
-    return "-".join(words[:-2]) or run_id
+    return "-".join(run_id.split("-")[:-2]) or run_id
 
 
 def keep_url(folder: RunFolder, url: str | None, mode: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scpo.envs.base import Task
-from scpo.streams import TASKS
+from scpo.rollout import TASKS
 
 
 def training_tasks(tasks: Sequence[Task], *, groups: int, seed: int, step: int, turn: int = 0) -> list[Task]:

@@ -98,14 +98,14 @@ def install(environment: Environment) -> None:
         f"pip: about {environment.download} MB to download, {environment.disk} MB in {environment.folder}. "
         "It compiles some packages (up to 2 min) and at the end unpacks all (1 min)"
     )
-    words = pip.command(environment.python, environment.pins)
+    command = pip.command(environment.python, environment.pins)
     if _pip_version(environment.python) < (23, 1):
-        pip.run([*words, "--upgrade", "pip"])  # before, packages without a pyproject.toml were not built apart
+        pip.run([*command, "--upgrade", "pip"])  # before, packages without a pyproject.toml were not built apart
     index = ["--index-url", environment.torch_index] if environment.torch_index else []
-    _warn_of_cuda([*words, *index], environment.folder / "torch.json")
+    _warn_of_cuda([*command, *index], environment.folder / "torch.json")
     if index:
-        pip.run([*words, *index, "torch"])
-    pip.run([*words, "-e", f"{ROOT}[{environment.extras}]"])
+        pip.run([*command, *index, "torch"])
+    pip.run([*command, "-e", f"{ROOT}[{environment.extras}]"])
     environment.write_down(ours=ours, finished=True)
     say(f"{environment.folder} is ready after {time.monotonic() - started:.0f} s")
 
@@ -216,8 +216,8 @@ def _make(environment: Environment, why: str) -> None:
         shutil.rmtree(environment.folder)
     environment.folder.mkdir(parents=True)
     environment.write_down(ours=True, finished=False)  # first: whatever is left of it, one may delete it
-    words = [sys.executable, "-m", "venv", str(environment.folder)]
-    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    command = [sys.executable, "-m", "venv", str(environment.folder)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         text = done.stdout + done.stderr
         sys.stderr.write(text)
@@ -230,9 +230,9 @@ def _pip_version(python: Path) -> tuple[int, ...]:
     return tuple(int(part) for part in said.strip().split(".")[:2])
 
 
-def _warn_of_cuda(words: list[str], report: Path) -> None:
+def _warn_of_cuda(command: list[str], report: Path) -> None:
     """The default Linux build of torch brings gigabytes of CUDA packages: say so while it can still be stopped."""
-    asked = [*words, "--quiet", "--retries", "0", "--dry-run", "--report", str(report), "torch"]
+    asked = [*command, "--quiet", "--retries", "0", "--dry-run", "--report", str(report), "torch"]
     subprocess.run(asked, capture_output=True, check=False)  # if this fails, so will the installation, and say why
     if report.exists() and '"name": "nvidia-' in report.read_text(encoding="utf-8"):
         say("NOTE: this torch comes with CUDA, a download of about 3 GB. Without a GPU, stop now (Ctrl-C) and run")

@@ -56,7 +56,7 @@ def command(python: Path, pins: Path) -> list[str]:
     return [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-c", str(pins)]
 
 
-def run(words: Sequence[str]) -> None:
+def run(arguments: Sequence[str]) -> None:
     """Run pip: its progress bars on a terminal; its lines, and one of ours in each long silence, elsewhere.
 
     Raises:
@@ -64,9 +64,9 @@ def run(words: Sequence[str]) -> None:
     """
     bars = sys.stdout.isatty()
     # The build of fast-downward-textworld calls `python`, which Debian does not have outside an environment.
-    path = os.pathsep.join([str(Path(words[0]).parent.absolute()), os.environ.get("PATH", os.defpath)])
+    path = os.pathsep.join([str(Path(arguments[0]).parent.absolute()), os.environ.get("PATH", os.defpath)])
     process = subprocess.Popen(
-        words,
+        arguments,
         stdout=None if bars else subprocess.PIPE,
         stderr=subprocess.PIPE if bars else subprocess.STDOUT,
         env={**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"},

@@ -61,8 +61,8 @@ def _serve(channel: socket.socket) -> dict[str, Any] | None:
             _say(channel, pid=pid, status=status)
 
 
-def _say(channel: socket.socket, **words: int) -> None:
-    channel.sendall(json.dumps(words).encode() + b"\n")
+def _say(channel: socket.socket, **message: int) -> None:
+    channel.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _ended() -> tuple[int, int] | None:

@@ -1,6 +1,6 @@
 """Which code runs: a hash of each of its files, so that a run is resumed by the code that began it and by no other.
 
-A commit says less: one that mends a typo in a text changes no number, an uncommitted edit of an estimator does, and
+A commit says less: one that fixes a typo in a text changes no number, an uncommitted edit of an estimator does, and
 some checkouts have no git. ``conf/`` is left out, since a run keeps its whole configuration, and so is slurm/site.yaml.
 """
 

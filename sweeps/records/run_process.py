@@ -47,7 +47,7 @@ class Start:
 
     @property
     def command(self) -> list[str]:
-        """The script and its words."""
+        """The script and its arguments."""
         return [str(self.script), str(self.folder.path), "--attempt", str(self.attempt)]
 
     @property

@@ -84,7 +84,7 @@ class Supervisor:
     def run(self) -> State:
         """Wait for the process; returns the state that the run is in when the job ends."""
         while (code := self.process.poll()) is None:
-            self.look()
+            self.check()
             self.sleep(POLL_S)
         outcome = self.process.outcome(code, interrupted=self.cause is not None)
         if outcome.state is not State.INTERRUPTED:
@@ -97,7 +97,7 @@ class Supervisor:
             self._requeue()
         return State.INTERRUPTED
 
-    def look(self) -> None:
+    def check(self) -> None:
         """React to what has happened since the last time."""
         elapsed = self.now() - self._started
         if self.cause is None and (self._warned or elapsed > self.job.limit_s - self.job.warn_s):

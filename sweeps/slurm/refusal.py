@@ -4,7 +4,7 @@ import re
 
 from scpo.errors import ConfigError
 
-KEYS = (  # sbatch's words -> the key of the site's file, what to do
+KEYS = (  # in sbatch's message -> the key of the site's file, what to do
     ("account|association", "account", "account: <one of `sacctmgr show associations user=$USER`>"),
     ("qos", "qos", "qos: <one that your account has>"),
     ("partition", "partition", "partition: <one that `sinfo` shows>"),
@@ -22,9 +22,11 @@ class RefusedError(ConfigError):
     """Slurm did not take a submission; nothing of it is queued."""
 
 
-def explain_refusal(words: str, asked: str, site: str) -> str:
-    """One line: sbatch's own words, what was asked for, and the key of the site's file that they are about."""
-    said = [line.removeprefix("sbatch:").removeprefix(" error:").strip() for line in words.splitlines() if line.strip()]
+def explain_refusal(message: str, asked: str, site: str) -> str:
+    """One line: sbatch's own message, what was asked for, and the key of the site's file that it is about."""
+    said = [
+        line.removeprefix("sbatch:").removeprefix(" error:").strip() for line in message.splitlines() if line.strip()
+    ]
     text = "; ".join(dict.fromkeys(said)) or "no reason given"
     for pattern, key, fix in KEYS:
         if re.search(pattern, text, re.IGNORECASE):

@@ -80,10 +80,10 @@ class Slurm:
     def preempted(self, job_id: str) -> bool | None:
         """From the job's PreemptTime: set once its grace has begun."""
         try:
-            words = " ".join(_ask("scontrol", "--oneliner", "show", "job", job_id)).split()
+            fields = " ".join(_ask("scontrol", "--oneliner", "show", "job", job_id)).split()
         except SchedulerError:
             return None
-        times = [word.partition("=")[2] for word in words if word.startswith("PreemptTime=")]
+        times = [field.partition("=")[2] for field in fields if field.startswith("PreemptTime=")]
         return times[0] != "None" if times else None
 
 

@@ -147,10 +147,10 @@ def call_sbatch(submission: Submission) -> list[str]:
         with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it raises
             return [job.job_id for job in _submit(submission, submission.folder)]
     except FailedJobError as error:
-        words = str(error)
-        if UNSURE.search(words):
-            raise SchedulerError(f"sbatch: {words}; what it queued is found by the next call") from None
-        raise RefusedError(explain_refusal(words, _asked(submission), submission.launcher.site)) from None
+        message = str(error)
+        if UNSURE.search(message):
+            raise SchedulerError(f"sbatch: {message}; what it queued is found by the next call") from None
+        raise RefusedError(explain_refusal(message, _asked(submission), submission.launcher.site)) from None
 
 
 def _asked(submission: Submission) -> str:

@@ -63,7 +63,7 @@ def test_the_chosen_step_tells_its_match_its_returns_and_whether_the_credit_had_
 
 
 @pytest.mark.parametrize(
-    ("sibling", "at", "verdict"),
+    ("sibling", "at", "effect"),
     [
         (1, "f1", "No effect: of two steps from one state, divided by their deviation, only the order counts."),
         (3, "f1", "No effect: no other step of the group starts from this state"),
@@ -72,10 +72,10 @@ def test_the_chosen_step_tells_its_match_its_returns_and_whether_the_credit_had_
         (1, "r0", "Not credited itself, but the credit of steps that it is compared with moved its advantage by −"),
     ],
 )
-def test_credit_without_effect_is_told_from_credit_that_moved_the_advantage(sibling, at, verdict, open_page, reports):
+def test_credit_without_effect_is_told_from_credit_that_moved_the_advantage(sibling, at, effect, open_page, reports):
     page = open_page(f"view=inspector&run={reports.runs[1]}&step=1&sibling={sibling}&at={at}")
-    assert page.locator(".verdict").inner_text().startswith(verdict)
-    if "No effect" in verdict:
+    assert page.locator(".effect").inner_text().startswith(effect)
+    if "No effect" in effect:
         assert page.locator(".step.chosen .dead").inner_text() == "no effect"
 
 

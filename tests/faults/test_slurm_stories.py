@@ -200,7 +200,7 @@ def test_a_step_that_outlasts_the_warning_is_cut_off_in_time_to_be_requeued(matr
     def hangs(_job, step, supervisor):
         if step == 2:
             supervisor.warn()
-            supervisor.look()
+            supervisor.check()
             slurm.now_s += HOUR
 
     assert slurm.run(job_id, hangs) is State.INTERRUPTED

@@ -170,7 +170,7 @@ class FakeProcess:
     def _step(self, step):
         self.slurm.now_s += self.slurm.step_s
         self.fate(self.job, step, self.supervisor)
-        self.supervisor.look()
+        self.supervisor.check()
         if self._killed:
             raise Killed
 

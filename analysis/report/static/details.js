@@ -20,7 +20,7 @@ class Details {
       element('h3', {}, `${at.side === 'f' ? 'Failed' : 'Reference'} step ${step.time}`),
       element('p', {}, at.side === 'f' ? reason(group, match, step) : matchedBy(match, step)),
       changes(group, step),
-      element('p', { class: works ? 'verdict works' : 'verdict' }, text),
+      element('p', { class: works ? 'effect works' : 'effect' }, text),
       peersTable(step),
       stepTexts(step),
     );

@@ -29,12 +29,11 @@ from scpo.generation import Generation
 from scpo.policies.base import TrainedPolicy
 from scpo.policies.critic import Critic, make_critic, update_critic
 from scpo.policies.make_policy import make_policy
-from scpo.rollout import Slot, Trajectory, group_slots, rollout, step_batch
+from scpo.rollout import AGAIN, CRITIC, PROBE, ROLLOUT, SHUFFLE, Slot, Trajectory, group_slots, rollout, step_batch
 from scpo.schema import required
 from scpo.scoring import PairCache, open_scorer
 from scpo.shaping.order import positions
 from scpo.steps import StepBatch
-from scpo.streams import AGAIN, CRITIC, PROBE, ROLLOUT, SHUFFLE
 from scpo.tracking import Tracker
 from scpo.tracking.node_memory import NodeMemory
 from scpo.trainers.local.checkpoint import load_checkpoint, newest_usable, save_checkpoint

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from scpo.tracking import JsonLines
 from scpo.tracking.health import RULES
-from sweeps import wandb_sync
+from sweeps import wandb_commands
 from sweeps.health_command import show_health
 from tests.support import fake_runs as fake
 
@@ -42,7 +42,7 @@ def test_each_offline_folder_is_pushed_once(tmp_path):
         pushed.append(path.name)
         return path.name != "offline-run-3", "no server" if path.name == "offline-run-3" else "done"
 
-    worked, said = shown(wandb_sync.sync, [folder], push)
+    worked, said = shown(wandb_commands.sync, [folder], push)
     assert pushed == ["offline-run-2", "offline-run-3"]
     assert not worked
     assert "error: " in said

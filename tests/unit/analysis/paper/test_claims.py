@@ -1,11 +1,11 @@
-"""Verdicts on the paper's claims: by hand, from runs, and that each has its command and its row."""
+"""Conclusions on the paper's claims: by hand, from runs, and that each has its command and its row."""
 
 import math
 
 import pytest
 
 from analysis.answers.written_blocks import BEGIN, END, with_claims
-from analysis.paper.claims import AGREES, DISAGREES, ELSEWHERE, NOT_RUN, UNDECIDED, Claim, verdict
+from analysis.paper.claims import AGREES, DISAGREES, ELSEWHERE, NOT_RUN, UNDECIDED, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.sources.collect import collect
 from analysis.tables import tab_claims
@@ -36,35 +36,35 @@ def around(mean, half):
     ],
 )
 def test_a_gain_at_the_papers_scale_is_held_against_its_number_and_none(mean, half, said):
-    assert verdict(GAIN, around(mean, half), "paper") == said
+    assert conclusion(GAIN, around(mean, half), "paper") == said
 
 
 @pytest.mark.parametrize(("mean", "half", "said"), [(1, 2, UNDECIDED), (1, 0.5, AGREES), (-1, 0.5, DISAGREES)])
 def test_a_gain_at_another_scale_is_held_against_none_alone(mean, half, said):
-    assert verdict(GAIN, around(mean, half), "study") == said
+    assert conclusion(GAIN, around(mean, half), "study") == said
 
 
 def test_a_level_is_the_papers_scales_alone():
-    assert verdict(LEVEL, around(92, 3), "paper") == AGREES
-    assert verdict(LEVEL, around(80, 3), "paper") == DISAGREES
-    assert verdict(LEVEL, around(92, 3), "study") == ELSEWHERE
+    assert conclusion(LEVEL, around(92, 3), "paper") == AGREES
+    assert conclusion(LEVEL, around(80, 3), "paper") == DISAGREES
+    assert conclusion(LEVEL, around(92, 3), "study") == ELSEWHERE
 
 
-def test_one_seed_is_no_verdict():
-    assert verdict(GAIN, summarise([0.07]), "paper") == NOT_RUN
-    assert verdict(GAIN, summarise([]), "mini") == NOT_RUN
+def test_one_seed_is_no_conclusion():
+    assert conclusion(GAIN, summarise([0.07]), "paper") == NOT_RUN
+    assert conclusion(GAIN, summarise([]), "mini") == NOT_RUN
 
 
 def test_two_seeds_that_differ_by_the_same_decide_nothing():
-    assert verdict(GAIN, summarise([-0.04, -0.04]), "study") == UNDECIDED
-    assert verdict(GAIN, summarise([0.07, 0.08]), "study") == UNDECIDED
-    assert verdict(GAIN, summarise([-0.04, -0.04, -0.04]), "paper") == UNDECIDED
+    assert conclusion(GAIN, summarise([-0.04, -0.04]), "study") == UNDECIDED
+    assert conclusion(GAIN, summarise([0.07, 0.08]), "study") == UNDECIDED
+    assert conclusion(GAIN, summarise([-0.04, -0.04, -0.04]), "paper") == UNDECIDED
 
 
 def test_a_claim_of_less_is_on_the_other_side():
     plateau = BY_NAME["plateau"]
-    assert verdict(plateau, around(-10, 2), "study") == AGREES
-    assert verdict(plateau, around(10, 2), "study") == DISAGREES
+    assert conclusion(plateau, around(-10, 2), "study") == AGREES
+    assert conclusion(plateau, around(10, 2), "study") == DISAGREES
 
 
 def test_what_the_paper_claims_is_what_its_tables_print():
@@ -100,7 +100,7 @@ def said(data):
     return {row[0]: row for block in made.blocks for row in block.rows}
 
 
-def test_verdicts_of_a_scale_come_from_its_runs(tmp_path):
+def test_conclusions_of_a_scale_come_from_its_runs(tmp_path):
     ahead = said(study(tmp_path / "a", 0.9))
     behind = said(study(tmp_path / "b", 0.7))
     gain = BY_NAME["over_gigpo_alfworld_1.5B"].text
@@ -136,10 +136,12 @@ def test_claims_about_the_papers_models_are_tested_on_those(tmp_path):
         runs[row] = made
     write_experiment(tmp_path, runs, name="main_table", scale="paper")
     data = collect(tmp_path).at_scale("paper")
-    assert verdict(BY_NAME["level_alfworld_1.5B"], BY_NAME["level_alfworld_1.5B"].summary(data), "paper") == DISAGREES
+    assert (
+        conclusion(BY_NAME["level_alfworld_1.5B"], BY_NAME["level_alfworld_1.5B"].summary(data), "paper") == DISAGREES
+    )
     gain = BY_NAME["over_gigpo_alfworld_1.5B"]
     assert gain.summary(data).n == 3
-    assert verdict(gain, gain.summary(data), "paper") == AGREES
+    assert conclusion(gain, gain.summary(data), "paper") == AGREES
     assert BY_NAME["over_gigpo_alfworld_7B"].summary(data).n == 0
 
 

@@ -1,19 +1,26 @@
-"""``python -m sweeps view ENTITY/PROJECT``: save a view of a W&B project that opens on what matters here.
+"""What the commands do with Weights & Biases.
 
-Curves of success, credit and health, mean and deviation over the seeds of a group; the table with what is compared.
+``python -m sweeps sync`` pushes what offline runs wrote, each once. ``python -m sweeps view ENTITY/PROJECT`` saves a
+view of a project that opens on what matters here: curves of success, credit and health, mean and deviation over the
+seeds of a group; the table with what is compared.
 """
 
 import argparse
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from scpo.errors import ConfigError, first_line
+from scpo.tracking import RunFolder
 from scpo.tracking.health import read_rules
-from sweeps.terminal import say
-from sweeps.wandb_sync import check_key
+from sweeps.terminal import say, say_error
 
 NAME = "SCPO overview"
 SUCCESS = (
@@ -26,9 +33,44 @@ CREDIT = ("credit/steps", "credit/aux_mean", "credit/effective", "credit/active_
 SPEED = ("timing_s/step",)
 PINNED = ("val/valid_seen/success_rate", "val/valid_unseen/success_rate", "train/success_rate", "credit/steps")
 MOST_GROUPS = 50  # of a plot; a study has more rows than W&B's ten
+Push = Callable[[Path], tuple[bool, str]]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def push(offline: Path) -> tuple[bool, str]:
+    """Hand one offline folder to ``wandb sync``: whether that worked, and the last thing it said."""
+    command = [sys.executable, "-m", "wandb", "sync", str(offline)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    return done.returncode == 0, said[-1] if said else f"exit status {done.returncode}"
+
+
+def check_key(command: str) -> None:
+    """Refuse what W&B would refuse later, in more words."""
+    if "WANDB_API_KEY" not in os.environ and not (Path.home() / ".netrc").exists():
+        raise ConfigError(f"{command}: there is no key for W&B; `wandb login` once, or set WANDB_API_KEY")
+
+
+def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) -> bool:
+    """Push every offline folder that was not pushed yet; True if all went through."""
+    found = [(folder, path) for folder in folders for path in sorted(folder.path.glob("wandb/offline-run-*"))]
+    if not found:
+        say(console, f"{len(folders)} runs, none with an offline W&B folder (wandb.mode=offline writes them)")
+        return True
+    if push_one is push:
+        check_key("sync")
+    failed = 0
+    for folder, path in found:
+        if list(path.glob("*.synced")):
+            say(console, f"{folder.run_id}: synced before")
+            continue
+        worked, said = push_one(path)
+        failed += not worked
+        (say if worked else say_error)(console, f"{folder.run_id}: {said}")
+    say(console, f"{len(found)} offline folders, {failed} could not be synced")
+    return not failed
+
+
+def add_view_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
     parser.add_argument("project", metavar="ENTITY/PROJECT", help="where the runs are mirrored to (wandb.project)")
     parser.add_argument("--name", default=NAME, help=f"what the view is called (default: {NAME})")
