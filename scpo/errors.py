@@ -61,5 +61,5 @@ class RecordWriteError(ScpoError, OSError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without the further lines on which libraries quote the place; its name if it says nothing."""
+    """What an error says, without the lines on which libraries quote the place; the name of one that says nothing."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

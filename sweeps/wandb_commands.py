@@ -1,4 +1,4 @@
-"""What the commands do with Weights & Biases.
+"""The commands for Weights & Biases.
 
 ``python -m sweeps sync`` pushes what offline runs wrote, each once. ``python -m sweeps view ENTITY/PROJECT`` saves a
 view of a project that opens on what matters here: curves of success, credit and health, mean and deviation over the
