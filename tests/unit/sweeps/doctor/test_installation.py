@@ -15,6 +15,7 @@ from sweeps.doctor import installation
 from sweeps.doctor import run_pip as pip
 from sweeps.doctor.installation import STATE, Environment, install, is_ready, main, must_be_made
 from sweeps.doctor.run_pip import InstallationError
+from tests.support.fake_commands import fake_python
 
 ROOT = Path(__file__).parents[4]
 MAKE = shutil.which("make")
@@ -37,13 +38,6 @@ def calls(monkeypatch):
     monkeypatch.setattr(installation, "_warn_of_cuda", lambda words, report: None)
     monkeypatch.setattr(installation, "_pip_version", lambda python: (23, 1))
     return asked
-
-
-def fake_python(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 def fake_venv(folder, version=THERE):
@@ -239,124 +233,3 @@ def test_a_disk_without_room_is_told_before_anything_is_downloaded(wanted, calls
     with pytest.raises(InstallationError, match=r"has 80 MB free, 1[0-2]0 MB are needed. Make room, then give"):
         install(wanted)
     assert calls == []
-
-
-# What pip says
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        (
-            "WARNING: Retrying (Retry(total=4, connect=None)) after connection broken by 'NewConnectionError(': Failed "
-            "to establish a new connection: [Errno 111] Connection refused')': /simple/torch/\n"
-            "ERROR: Could not find a version that satisfies the requirement torch (from versions: none)\n"
-            "ERROR: No matching distribution found for torch\n",
-            "no package index can be reached",
-        ),
-        (
-            "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n",
-            "the disk is full. Make room there",
-        ),
-        (
-            "ERROR: No matching distribution found for torch==2.13.0\n",
-            "the package index has no build of a package for Python 3",
-        ),
-        ("error: [Errno 13] Permission denied: '/opt/venv/lib'\n", "a folder cannot be written"),
-        (
-            "  error: subprocess-exited-with-error\n  Building wheel for jericho did not run successfully.\n",
-            "a package could not be compiled",
-        ),
-        ("Segmentation fault\n", "pip ended with exit status 3; the lines above say why"),
-    ],
-)
-def test_the_cause_of_a_failure_is_one_line_that_says_what_to_do(tmp_path, capfd, said, told):
-    script = tmp_path / "pip.py"
-    script.write_text(f"import sys; sys.stderr.write({said!r}); sys.exit(3)")
-    with pytest.raises(InstallationError) as error:
-        pip.run([sys.executable, str(script)])
-    assert str(error.value).startswith(told)
-    assert "\n" not in str(error.value)
-    assert said in capfd.readouterr().err  # pip's own words are never kept back
-
-
-def test_in_a_silence_a_line_says_that_pip_is_still_at_work(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(pip, "SILENCE_S", 0.2)
-    script = tmp_path / "pip.py"
-    script.write_text("import time; print('Building wheel for jericho: started'); time.sleep(0.7)")
-    pip.run([sys.executable, str(script)])
-    lines = capfd.readouterr().err.splitlines()
-    assert "Building wheel for jericho: started" in lines
-    assert any(line.endswith("s since: Building wheel for jericho: started") for line in lines)
-
-
-def test_the_build_of_a_package_finds_a_python(tmp_path, capfd, monkeypatch):
-    fake_python(tmp_path / "bin" / "python", "command -v python")
-    monkeypatch.setenv("PATH", "/nowhere")
-    pip.run([str(tmp_path / "bin" / "python")])
-    assert capfd.readouterr().err == f"{tmp_path}/bin/python\n"
-
-
-# The Makefile
-
-
-def make(folder, *words, path=None):
-    variables = {"PATH": str(path), "LC_ALL": "C"}
-    done = subprocess.run([MAKE, *words], cwd=folder, env=variables, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
-
-
-@pytest.fixture
-def checkout(tmp_path):
-    """The Makefile in a folder with a difficult name, with an environment whose Python says what it was asked."""
-    folder = tmp_path / "Pfad mit Ümlaut" / "scpo"
-    folder.mkdir(parents=True)
-    shutil.copy(ROOT / "Makefile", folder)
-    fake_python(folder / ".venv" / "bin" / "python", 'case "$*" in *--check) exit 0;; esac; echo "asked: $*"')
-    return folder
-
-
-def test_the_demo_trains_and_draws_also_in_a_path_with_spaces_and_umlauts(checkout, tmp_path):
-    status, said = make(checkout, "--silent", "demo", "DEMO=+experiment=ablation", path=tmp_path / "nothing")
-    assert status == 0
-    assert said.splitlines()[1:] == ["asked: sweep.py +experiment=ablation", "asked: -m analysis figures"]
-
-
-def test_an_environment_may_lie_in_a_path_with_spaces_too(checkout, tmp_path):
-    (checkout / ".venv").rename(tmp_path / "my venv")
-    path = tmp_path / "nothing"
-    assert make(checkout, "--silent", "figures", f"VENV={tmp_path}/my venv", path=path) == (
-        0,
-        "asked: -m analysis figures\n",
-    )
-
-
-@pytest.mark.parametrize(
-    ("python", "found"),
-    [('case "$1" in --version) echo Python 3.9.18;; *) exit 1;; esac', "Python 3.9.18"), (None, "not there")],
-)
-def test_a_python_that_is_too_old_or_missing_is_told_with_how_to_name_another(checkout, tmp_path, python, found):
-    shutil.rmtree(checkout / ".venv")
-    path = tmp_path / "path"
-    path.mkdir()
-    if python is not None:
-        fake_python(path / "python3", python)
-    status, said = make(checkout, "--silent", "demo", path=path)
-    assert status != 0
-    (line,) = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert line.startswith(f"error: Python 3.11 or newer is needed, python3 is {found}. Install one, or name it: ")
-    assert line.endswith("make demo PYTHON=/path/to/python3.11")
-
-
-def test_a_newer_python_of_another_name_is_taken(checkout, tmp_path):
-    shutil.rmtree(checkout / ".venv")
-    path = tmp_path / "path"
-    fake_python(path / "python3", "exit 1")
-    fake_python(path / "python3.12", 'case "$1" in -c) exit 0;; esac; echo "3.12 asked: $1 $2 $3"')
-    assert make(checkout, "--silent", "setup", path=path) == (0, "3.12 asked: -m sweeps.doctor.installation .venv\n")
-
-
-def test_a_make_that_is_too_old_is_told(checkout, tmp_path):
-    status, said = make(checkout, "MAKE_VERSION=3.80", "demo", path=tmp_path)
-    assert status != 0
-    assert "GNU make 3.81 or newer is needed, this is 3.80" in said
