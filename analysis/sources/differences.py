@@ -11,7 +11,9 @@ MOST = 3  # differences that are spelled out
 Panels = Mapping[str, Any]
 
 
-def told_apart(one: Mapping[str, Any], other: Mapping[str, Any], games: tuple[Panels, Panels] = ({}, {})) -> str:
+def setting_differences(
+    one: Mapping[str, Any], other: Mapping[str, Any], games: tuple[Panels, Panels] = ({}, {})
+) -> str:
     """For example ``trainer=local (the others: verl)``; empty if nothing differs.
 
     Args:

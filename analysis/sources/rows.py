@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.sources.differences import same_games, told_apart
+from analysis.sources.differences import same_games, setting_differences
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, is_implied
 from scpo.tracking import State
 from scpo.tracking.records import PlannedRun, PrimaryComparisons
@@ -155,7 +155,7 @@ def _apart(one: Run | None, other: Run | None) -> str:
         return "not started yet"
     if one.foreign != other.foreign:
         return "logged by verl-agent" if one.foreign else "not logged by verl-agent"
-    return told_apart(one.config, other.config, (one.panels, other.panels)) or "another setting"
+    return setting_differences(one.config, other.config, (one.panels, other.panels)) or "another setting"
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def _damage(folder: Path) -> str | None:
     return folder_change(folder, record.files)
 
 
-def heed(should_stop: Callable[[], bool]) -> None:
+def stop_if_asked(should_stop: Callable[[], bool]) -> None:
     """Stopping here loses nothing but time: no training step was taken yet.
 
     Raises:
@@ -112,7 +112,7 @@ def _locked(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
         if not (free := _try_lock(file)):
             logger.info("waiting for %s, which another run makes", path.stem)
         while not free:
-            heed(should_stop)
+            stop_if_asked(should_stop)
             time.sleep(_POLL_S)
             free = _try_lock(file)
         yield

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from scpo.envs.base import DemonstratingEnvironment, Demonstration
-from scpo.policies.kept import heed, made_once
+from scpo.policies.kept import made_once, stop_if_asked
 from scpo.policies.language_policy import LocalPolicy
 from scpo.policies.model import build_tiny, load_pretrained
 from scpo.policies.word_tokenizer import train_tokenizer
@@ -108,7 +108,7 @@ def imitate(
     losses = []
     batches = _batches(rows, config)
     for step in progress(range(config.steps), "warm start", "update"):
-        heed(should_stop)
+        stop_if_asked(should_stop)
         rate = min(1.0, (step + 1) / 50) * (1 - 0.9 * step / config.steps)
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * rate

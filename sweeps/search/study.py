@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scpo.errors import RecordError
 from scpo.tracking import RunFolder
-from sweeps.search.claims import Claims
+from sweeps.search.driver_locks import DriverLocks
 from sweeps.search.plan import Plan
 from sweeps.search.proposals import Proposal, propose
 from sweeps.search.space import distributions
@@ -39,13 +39,13 @@ class Study:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._claims = Claims(plan.folder)
-        with self._claims.turn():
+        self._locks = DriverLocks(plan.folder)
+        with self._locks.turn():
             self._study, self._storage = open_study(plan)
 
     def close(self) -> None:
         """Let go of the trials that this driver owns."""
-        self._claims.close()
+        self._locks.close()
 
     def trials(self) -> "list[FrozenTrial]":
         """All trials, by number."""
@@ -59,17 +59,17 @@ class Study:
     def mine(self) -> "list[FrozenTrial]":
         """The trials under way that this driver owns, after it has taken over those of dead drivers."""
         running = self.under_way()
-        if all(self._claims.alive(trial.user_attrs[OWNER]) for trial in running):
-            return [trial for trial in running if trial.user_attrs[OWNER] == self._claims.me]
-        with self._claims.turn():
+        if all(self._locks.alive(trial.user_attrs[OWNER]) for trial in running):
+            return [trial for trial in running if trial.user_attrs[OWNER] == self._locks.me]
+        with self._locks.turn():
             for trial in self.under_way():
-                if not self._claims.alive(trial.user_attrs[OWNER]):
-                    self._handle(trial).set_user_attr(OWNER, self._claims.me)
+                if not self._locks.alive(trial.user_attrs[OWNER]):
+                    self._handle(trial).set_user_attr(OWNER, self._locks.me)
         return self.mine()
 
     def next_trial(self) -> "FrozenTrial | None":
         """Make the next trial, None if nothing is left to be tried."""
-        with self._claims.turn():
+        with self._locks.turn():
             trials = self.trials()
             proposal = propose(self.plan, trials)
             if proposal is None:
@@ -108,7 +108,7 @@ class Study:
     def _add(self, proposal: Proposal) -> None:
         import optuna
 
-        attributes: dict[str, Any] = {OWNER: self._claims.me, ATTEMPTS: self._attempts(proposal)}
+        attributes: dict[str, Any] = {OWNER: self._locks.me, ATTEMPTS: self._attempts(proposal)}
         if proposal.retry_of is not None:
             attributes[RETRY_OF] = proposal.retry_of
         self._study.add_trial(

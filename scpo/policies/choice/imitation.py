@@ -16,7 +16,7 @@ from scpo.envs.base import DemonstratingEnvironment, Demonstration
 from scpo.envs.projection import CLOSE_TAG
 from scpo.errors import ConfigError, RecordError
 from scpo.policies.choice.policy import ChoicePolicy, ScoreNet
-from scpo.policies.kept import heed, made_once
+from scpo.policies.kept import made_once, stop_if_asked
 
 if TYPE_CHECKING:
     from scpo.schema import ChoiceModel, EnvConfig
@@ -98,7 +98,7 @@ def imitate(
     losses = []
     policy.model.train()
     for _ in range(config.steps):
-        heed(should_stop)
+        stop_if_asked(should_stop)
         chosen = rng.choice(len(rows), min(config.batch_size, len(rows)), replace=False)
         statistics, _ = policy.statistics([prompts[row] for row in chosen], [(rows[row][1],) for row in chosen], 1.0)
         loss = -statistics.logprob_NL.mean()

@@ -1,4 +1,4 @@
-from analysis.sources.differences import same_games, told_apart
+from analysis.sources.differences import same_games, setting_differences
 
 RUN = {"seed": 0, "method": {"name": "scpo"}, "machine": {"threads": 1}, "wandb": {"mode": "offline"}}
 
@@ -9,33 +9,33 @@ def config(trainer, **others):
 
 def test_seed_method_and_machine_set_nothing_apart():
     other = {"seed": 1, "method": {"name": "gigpo"}, "machine": {"threads": 8}, "wandb": {"mode": "online"}}
-    assert told_apart(config({"steps": 1}), other | {"trainer": {"steps": 1}}) == ""
+    assert setting_differences(config({"steps": 1}), other | {"trainer": {"steps": 1}}) == ""
 
 
 def test_a_part_of_another_kind_is_told_by_its_name():
     verl = config({"name": "verl", "steps": 150, "verl": {"gpus": 4, "engine": "vllm"}})
     local = config({"name": "local", "steps": 150})
-    assert told_apart(local, verl) == "trainer=local (the others: verl)"
+    assert setting_differences(local, verl) == "trainer=local (the others: verl)"
 
 
 def test_what_both_kinds_have_and_differ_in_is_told_too():
     verl = config({"name": "verl", "steps": 150, "verl": {"gpus": 4}})
     local = config({"name": "local", "steps": 160})
-    assert told_apart(local, verl) == "trainer=local (the others: verl); trainer.steps=160 (the others: 150)"
+    assert setting_differences(local, verl) == "trainer=local (the others: verl); trainer.steps=160 (the others: 150)"
 
 
 def test_the_clip_range_that_a_method_brings_is_the_methods():
     one, other = (config({"loss": {"clip_high": value}}) for value in (0.28, 0.2))
-    assert told_apart(one, other) == ""
+    assert setting_differences(one, other) == ""
 
 
 def test_many_differences_are_counted():
     one, other = (config({f"k{i}": i + shift for i in range(5)}) for shift in (0, 10))
-    assert told_apart(one, other).endswith("trainer.k2=2 (the others: 12); 2 more settings")
+    assert setting_differences(one, other).endswith("trainer.k2=2 (the others: 12); 2 more settings")
 
 
 def test_other_games_are_told_and_do_not_compare():
     one, other = {"valid_seen": {"sha256": "a"}}, {"valid_seen": {"sha256": "b"}, "test": {"sha256": "c"}}
     assert not same_games(one, other)
     assert same_games(one, {"test": {"sha256": "c"}})
-    assert told_apart(RUN, RUN, (one, other)) == "other tasks in the panel valid_seen"
+    assert setting_differences(RUN, RUN, (one, other)) == "other tasks in the panel valid_seen"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-class Claims:
+class DriverLocks:
     """One driver's place among the drivers of a study. ``me`` is what it signs its trials with."""
 
     def __init__(self, folder: Path) -> None:
