@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from analysis.naming.names import benchmark
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section
 from analysis.stats.comparisons import against, distinct, label_of
@@ -25,11 +26,13 @@ def credit_lines(data: Collected) -> Iterator[str]:
     rows = [(part, row) for part in data.sections for row in distinct(part) if _mean(data, row, "credit/steps").n]
     if not rows:
         return
+    several = len({part.env for part, _ in rows}) > 1
     yield "## How much credit, where, and does its precision predict a gain?\n"
     yield f"| row | seeds | {' | '.join(label for label, _, _ in COLUMNS.values())} |"
     yield f"|{' --- |' * (len(COLUMNS) + 2)}"
-    for _, row in rows:
-        yield f"| {label_of(row)} | {row.count} | {' | '.join(_cell(data, row, metric) for metric in COLUMNS)} |"
+    for part, row in rows:
+        place = f"{benchmark(part.env)}: " if several else ""
+        yield f"| {place}{label_of(row)} | {row.count} | {' | '.join(_cell(data, row, metric) for metric in COLUMNS)} |"
     yield ""
     for part in data.sections:
         yield from _precision_and_gain(data, part)

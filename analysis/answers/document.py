@@ -31,7 +31,8 @@ Every method, ablation and control on one policy that learns to win ALFWorld gam
 *choice policy* scores the listed commands by hashed features, after a short imitation start (`scale=study`; settings \
 and where they come from: [REPRODUCTION.md](../REPRODUCTION.md#study-scale)). Judged by the area under the curve of \
 held-out success over training, which is a mean success rate; this measure and the comparisons that count were named \
-in the experiments' files before the runs."""
+in the experiments' files before the runs. They are repeated on WebShop, with five seeds and a section of their own: \
+there the policy chooses among the page's clicks and searches made of the instruction's words."""
 CONCLUSIONS = """\
 ## What may be concluded about a language model, and what not
 

@@ -30,6 +30,7 @@ class Question:
     text: str
     pairs: tuple[tuple[str, str], ...]
     experiment: str
+    env: str = "alfworld"
 
     @property
     def command(self) -> str:
@@ -82,6 +83,17 @@ QUESTIONS = (
         (("scpo_gigpo", "gigpo"), ("scpo_hgpo", "hgpo"), ("scpo_g2po", "g2po")),
         "hosts",
     ),
+    Question(
+        "And on WebShop?",
+        (
+            *_each(("scpo", "scpo_lexical"), "gigpo"),
+            ("gigpo", "grpo"),
+            *(("scpo", row) for row in ("chronological", "no_monotonicity", "shortest_reference")),
+            *(("scpo", row) for row in ("random_match", "uniform_bonus", "forward_matcher")),
+        ),
+        "webshop_study",
+        "webshop",
+    ),
 )
 
 
@@ -90,7 +102,9 @@ def answers(data: Collected, question: Question) -> list[Comparison]:
 
     What an experiment named before its runs keeps the correction of its family; the others are corrected together.
     """
-    named = {(one.first.name, one.second.name): one for family in reversed(primary(data).values()) for one in family}
+    families = reversed(primary(data).values())
+    asked = (one for family in families for one in family if one.part.env == question.env)
+    named = {(one.first.name, one.second.name): one for one in asked}
     rest = corrected([one for one in _compared(data, question) if (one.first.name, one.second.name) not in named])
     found = {(one.first.name, one.second.name): one for one in rest} | named
     return [found[pair] for pair in question.pairs if pair in found and found[pair].reading != NOT_RUN]
@@ -99,7 +113,7 @@ def answers(data: Collected, question: Question) -> list[Comparison]:
 def _compared(data: Collected, question: Question) -> Iterator[Comparison]:
     for first, second in question.pairs:
         for part in data.sections:
-            if rows := _both(part, first, second):
+            if part.env == question.env and (rows := _both(part, first, second)):
                 yield compare(data, part, *rows, MEASURE)
                 break
 

@@ -90,14 +90,19 @@ class BenchmarkTraining(Strict):
     warm_start_rows: PositiveInt
 
 
+_READ_ELSEWHERE = ("baselines", "imitation_steps")
+
+
 class EnvironmentSettings(Strict):
     """What all environments share."""
 
     @model_validator(mode="before")
     @classmethod
-    def _baselines_are_read_where_they_are_used(cls, data: Any) -> Any:
-        """``baselines`` holds what published baselines set by benchmark; conf/estimator has taken what it reads."""
-        return {key: value for key, value in data.items() if key != "baselines"} if isinstance(data, dict) else data
+    def _some_is_read_where_it_is_used(cls, data: Any) -> Any:
+        """Without what conf/estimator (``baselines``, by benchmark) and conf/model (``imitation_steps``) have taken."""
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if key not in _READ_ELSEWHERE}
 
 
 class AlfworldConfig(EnvironmentSettings):
@@ -182,7 +187,7 @@ class WebshopConfig(EnvironmentSettings):
     order_seed: NonNegativeInt
     test_goals: PositiveInt
     workers: StackWorkers
-    prompt: Literal["verl_agent", "compact"]
+    prompt: Literal["verl_agent", "compact", "memory"]
     max_prompt_characters: PositiveInt
     history_length: NonNegativeInt
     horizon: PositiveInt

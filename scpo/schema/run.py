@@ -209,7 +209,7 @@ def _no_choice(config: RunConfig) -> str | None:
     if config.env.prompt != "memory":
         return (
             f"model=choice reads only env.prompt=memory, got env={config.env.name} with env.prompt="
-            f"{config.env.prompt}; scale=study sets all that it needs, on env=alfworld"
+            f"{config.env.prompt}; scale=study sets all that it needs"
         )
     if config.trainer.max_response_tokens != 1:
         return (

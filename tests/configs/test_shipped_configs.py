@@ -30,7 +30,6 @@ NEEDS = {  # what a choice cannot be composed without
     "model=gemini_2_5_pro": ["method=plain", "env.prompt=verl_agent"],
 }
 REFUSED_AT_STUDY = {  # what a choice policy cannot do, or nobody has set up for it
-    "env=webshop": "no settings for env=webshop;",
     "method=hcapo": "needs hindsight_logprob, which model=choice does not provide",
     "model=tiny": "env.prompt=memory is read by model=choice alone",
     "model=qwen2_5_0_5b": "env.prompt=memory is read by model=choice alone",

@@ -7,7 +7,7 @@ from pathlib import Path
 from scpo.tracking.atomic import write_yaml
 from tests.support.run_records import config, write_json, write_lines
 
-GAMES = {"valid_seen": 140, "valid_unseen": 134}
+GAMES = {"alfworld": {"valid_seen": 140, "valid_unseen": 134}, "webshop": {"test": 200}}
 STEPS = (0, 10, 20, 30, 40)
 OVERRIDES = {
     "scpo": ("method=scpo",),
@@ -21,35 +21,36 @@ PRIMARY = {
     "main_table": (("scpo", "gigpo"), ("gigpo", "grpo")),
     "ablation": (("scpo", "chronological"),),
     "controls": (("scpo", "random_match"),),
+    "webshop_study": (("scpo", "gigpo"), ("gigpo", "grpo")),
 }
 
 
-def write_study_run(runs_dir, row, seed, curve, *, state="DONE", credit=None):
-    """A run whose held-out success follows ``curve`` (step -> rate, on both panels), and what a record says of it."""
-    made = config("study", "", seed, OVERRIDES[row])
+def write_study_run(runs_dir, row, seed, curve, *, state="DONE", credit=None, env="alfworld"):
+    """A run whose held-out success follows ``curve`` (step -> rate, on all panels), and what a record says of it."""
+    made = config("study", "", seed, (*OVERRIDES[row], *([] if env == "alfworld" else [f"env={env}"])))
     suffix = hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:8]
-    run = {"id": f"alfworld-choice-{row}-s{seed}-{suffix}", "env": "alfworld", "model": "choice", "seed": seed}
+    run = {"id": f"{env}-choice-{row}-s{seed}-{suffix}", "env": env, "model": "choice", "seed": seed}
     folder = Path(runs_dir) / run["id"]
     if folder.exists():
         return run
     (folder / "diagnostics").mkdir(parents=True)
     write_yaml(folder / "config.yaml", made, checked=True)
     write_json(folder / "status.json", {"state": state, "step": 40, "steps": 40, "commit": "0123456789abcdef"})
-    panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": [name]} for name in GAMES}
+    panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": [name]} for name in GAMES[env]}
     write_json(folder / "panels.json", panels)
     write_json(folder / "provenance.json", {"attempts": {"1": {"cpu": "a processor", "dirty": False}}})
-    write_lines(folder / "metrics.jsonl", list(_lines(curve, credit or {})))
+    write_lines(folder / "metrics.jsonl", list(_lines(curve, credit or {}, GAMES[env])))
     write_lines(folder / "timing.jsonl", [{"step": step, "timing_s/step": 0.5} for step in range(1, 41)])
     return run
 
 
-def _lines(curve, credit):
+def _lines(curve, credit, panels):
     for step in range(41):
         line = {"step": step}
         if step:
             line |= {"train/success_rate": _between(curve, step), "train/episodes": 128.0, **credit}
         if step in curve:
-            for panel, games in GAMES.items():
+            for panel, games in panels.items():
                 line |= {f"val/{panel}/success_rate": curve[step], f"val/{panel}/episodes": float(games)}
         yield line
 
@@ -67,14 +68,14 @@ def rising(end, shift=0.0):
     return {0: 0.0, **{step: end * step / 40 + shift for step in STEPS[1:]}}
 
 
-def write_study(runs_dir, experiments, curves, *, seeds=(0, 1, 2), primary=PRIMARY, credit=None):
+def write_study(runs_dir, experiments, curves, *, seeds=(0, 1, 2), primary=PRIMARY, credit=None, env="alfworld"):
     """``experiments``: name -> rows; ``curves``: row -> function of the seed. Returns run ids by row."""
     ids = {}
     for experiment, rows in experiments.items():
         listed = []
         for row in rows:
             own = (credit or {}).get(row)
-            runs = [write_study_run(runs_dir, row, seed, curves[row](seed), credit=own) for seed in seeds]
+            runs = [write_study_run(runs_dir, row, seed, curves[row](seed), credit=own, env=env) for seed in seeds]
             ids[row] = [run["id"] for run in runs]
             listed.append({"name": row, "label": row.upper(), "runs": runs})
         named = {"measure": "validation_area", "comparisons": primary.get(experiment, ())}

@@ -15,11 +15,11 @@ from scpo.envs.webshop.catalogue.products import Product
 from scpo.envs.webshop.compact_actions import compact_action, words
 from scpo.envs.webshop.shop.pages import SUB_PAGES, Page
 from scpo.envs.webshop.transcript import Transcript
+from scpo.envs.webshop.wish import FILLER
 
 TITLE_WORDS = 10
 TEXT_WORDS = 40
 _CENTS = re.compile(r"\.\d+")
-_FILLER = frozenset(str.split("find me a an and the with for is price lower than dollars i am looking need would like"))
 MARKS = "results item chosen nothing none description features reviews done | > : ;"
 
 
@@ -42,7 +42,7 @@ def compact_response(action: str, clickables: list[str]) -> str:
 def wish(task: str) -> str:
     """The words of the instruction that say something; prices in whole dollars."""
     text = _CENTS.sub("", task.lower().replace(", and price lower than", " | under"))
-    kept = (word for word in re.findall(r"[a-z]+|\d+|[|:]", text) if word not in _FILLER)
+    kept = (word for word in re.findall(r"[a-z]+|\d+|[|:]", text) if word not in FILLER)
     return " ".join(kept)
 
 
@@ -74,5 +74,5 @@ def _price(product: Product) -> str:
 
 @functools.lru_cache(2**16)
 def _first_words(text: str, count: int) -> str:
-    found = (word for word in words(text).split() if word not in _FILLER)
+    found = (word for word in words(text).split() if word not in FILLER)
     return " ".join([word for word, _ in zip(found, range(count), strict=False)])

@@ -1,28 +1,35 @@
 """Demonstrations for the warm start of a small policy.
 
 The scripted shopper finds nearly every product at the first place; a policy that imitates it need not read the results.
-So most demonstrations search with only some of the words, and now and then open a wrong product first.
+So most demonstrations search with only some of the words, and now and then open a wrong product first. Those for a
+policy that chooses from a list do nothing that is not listed.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from itertools import islice
 
 from scpo.envs.base import Demonstration, Task
 from scpo.envs.panel import shuffled
+from scpo.envs.projection import CLOSE_TAG
 from scpo.envs.webshop.catalogue.catalogue import Catalogue
 from scpo.envs.webshop.compact import MARKS, compact_response, wish
 from scpo.envs.webshop.compact_actions import listed
 from scpo.envs.webshop.episode import WebshopEpisode
+from scpo.envs.webshop.memory import memory_response
 from scpo.envs.webshop.panels import GoalPanels
-from scpo.envs.webshop.shop.pages import PREVIOUS
-from scpo.envs.webshop.shop.shopper import buy
+from scpo.envs.webshop.shop.pages import PAGE_SIZE, PREVIOUS
+from scpo.envs.webshop.shop.shopper import buy, query_for
+from scpo.envs.webshop.wish import searches
 from scpo.errors import PanelError
 from scpo.progress import progress
 from scpo.schema.env import WebshopConfig
 from scpo.schema.model import Imitation
+
+logger = logging.getLogger(__name__)
 
 _ENDLESS = 10_000  # a demonstration is as long as it is
 _NUMBERS = 1000  # prices in whole dollars
@@ -45,14 +52,25 @@ def demonstrations(
     Raises:
         PanelError: The training split has too few goals outside the panel.
     """
-    shown = config.model_copy(update={"prompt": "compact", "horizon": _ENDLESS})
+    choosing = config.prompt == "memory"
+    shopper = _ChoosingShopper if choosing else _Shopper
+    shown = config.model_copy(update={"prompt": "memory" if choosing else "compact", "horizon": _ENDLESS})
     made = []
     for task in progress(_tasks(panels, warm_start), "demonstrations for the warm start", "goal"):
         for repetition in range(warm_start.demonstrations_per_game):
             rng = random.Random(f"demonstration {warm_start.seed} {task.id} {repetition}")
-            shopper = _Shopper(start(task, shown), warm_start.stop_detour, rng)
-            made.append(shopper.play(warm_start.max_detours if repetition else 0))  # the first one goes straight
-    return made
+            player = shopper(start(task, shown), warm_start.stop_detour, rng)
+            made.append(player.play(warm_start.max_detours if repetition else 0))  # the first one goes straight
+    found = [one for one in made if one is not None]
+    if not found:
+        raise PanelError(
+            f"none of the {warm_start.games} goals drawn for the imitation start is fulfilled by what env.prompt="
+            f"{config.prompt} lists; use env.goals=synthetic or another catalogue"
+        )
+    if len(found) < len(made):
+        logger.warning("%d of %d goals' demonstrations are left out: what is listed does not fulfil them",
+                       len(made) - len(found), len(made))  # fmt: skip
+    return found
 
 
 def vocabulary(catalogue: Catalogue, panels: GoalPanels) -> list[str]:
@@ -86,9 +104,9 @@ class _Shopper:
         self._prompts: list[str] = []
         self._responses: list[str] = []
 
-    def play(self, detours: int) -> Demonstration:
+    def play(self, detours: int) -> Demonstration | None:
         """Buy what the goal asks for, opening at most ``detours`` wrong products; 0 is a full search and none."""
-        for action in buy(self._episode.shop, self._vague_query() if detours else None):
+        for action in buy(self._episode.shop, self._queries(vague=detours > 0)):
             target = action.removeprefix("click[").removesuffix("]")
             while target in self._listed() and len(self._listed()) > 1 and detours and self._rng.random() > self._stop:
                 detours -= 1
@@ -99,16 +117,51 @@ class _Shopper:
 
     def _do(self, action: str) -> None:
         self._prompts.append(self._episode.prompt())
-        self._responses.append(compact_response(action, self._clickables()))
+        self._responses.append(self._response(action))
         self._episode.step(self._responses[-1])
 
-    def _vague_query(self) -> str:
+    def _response(self, action: str) -> str:
+        return compact_response(action, self._clickables())
+
+    def _queries(self, *, vague: bool) -> list[str]:
+        """What to search for until the product is found; a vague shopper begins with some of the words."""
         goal = self._episode.shop.goal
+        full = [query_for(goal), goal.title]
+        if not vague:
+            return full
         kept = self._rng.randint(0, len(goal.attributes))
-        return " ".join([*goal.attributes[:kept], goal.query])
+        return [" ".join([*goal.attributes[:kept], goal.query]), *full]
 
     def _clickables(self) -> list[str]:
         return self._episode.transcript.actions["clickables"]
 
     def _listed(self) -> Sequence[str]:
         return listed(self._clickables())
+
+
+class _ChoosingShopper(_Shopper):
+    """The same with the listed searches alone, of which it knows those that find the product."""
+
+    def play(self, detours: int) -> Demonstration | None:
+        """See above; None where nothing that is listed fulfils the goal."""
+        made = super().play(detours) if self._finding() else None
+        listed_all = made is not None and all(map(_lists, made.prompts, made.responses))
+        return made if listed_all and self._episode.shop.score == 1.0 else None
+
+    def _response(self, action: str) -> str:
+        return memory_response(action)
+
+    def _queries(self, *, vague: bool) -> list[str]:
+        found = self._finding()
+        return [self._rng.choice(found) if vague else found[0]]
+
+    def _finding(self) -> list[str]:
+        """The listed searches that show the product on their first page."""
+        shop = self._episode.shop
+        typed = searches(self._episode.transcript.task)
+        first = {query: shop.catalogue.find(query, self._rng)[:PAGE_SIZE] for query in typed}
+        return [query for query in typed if any(product.asin == shop.goal.asin for product in first[query])]
+
+
+def _lists(prompt: str, response: str) -> bool:
+    return f"\n> {response.removesuffix(CLOSE_TAG).strip()}\n" in f"{prompt}\n"

@@ -1,4 +1,4 @@
-"""One rollout of one WebShop goal, with verl-agent's protocol or the compact one for small policies."""
+"""One rollout of one WebShop goal, with verl-agent's protocol or one of those for small policies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from scpo.envs.base import StepResult, Task
 from scpo.envs.projection import project, project_compact
 from scpo.envs.webshop.compact import compact
 from scpo.envs.webshop.compact_actions import expand
+from scpo.envs.webshop.memory import memory
 from scpo.envs.webshop.prompts import verl_agent
 from scpo.envs.webshop.shop.shop import WebShop
 from scpo.envs.webshop.transcript import Transcript
@@ -38,6 +39,10 @@ INTERFACES = {
     "compact": Interface(
         lambda transcript, config: compact(transcript, config.history_length),
         _project_compact,
+    ),
+    "memory": Interface(
+        lambda transcript, _config: memory(transcript),
+        lambda response, _transcript: project_compact(response, tail=UNTAGGED_TAIL),
     ),
 }
 

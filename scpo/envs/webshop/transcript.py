@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from scpo.envs.webshop.compact_actions import compact_action
 from scpo.envs.webshop.shop.pages import DONE_SCORE, DONE_TITLE, SEPARATOR, Page
 from scpo.envs.webshop.shop.shop import Actions, WebShop
+from scpo.envs.webshop.sightings import Sightings
 
 ACTION_WORDS = 16  # of an action in the compact history; a policy may write anything
 
@@ -22,6 +23,7 @@ class Transcript:
         page: Where the shop is; the compact prompt is made from it.
         history: (observation, action) of every step taken.
         compact_history: The same actions in their compact form.
+        sightings: The products that were listed or opened, and what was searched for.
     """
 
     task: str
@@ -30,6 +32,7 @@ class Transcript:
     page: Page
     history: list[tuple[str, str]] = field(default_factory=list)
     compact_history: list[str] = field(default_factory=list)
+    sightings: Sightings = field(default_factory=Sightings)
 
     @classmethod
     def of(cls, shop: WebShop) -> Transcript:
@@ -52,6 +55,7 @@ class Transcript:
         self.compact_history.append(" ".join(compacted.split()[:ACTION_WORDS]))
         self.observation = page_text(shop.observation, self.task)
         self.actions, self.page = shop.available_actions(), shop.page
+        self.sightings.record(self.page)
 
 
 def page_text(observation: str, task: str) -> str:

@@ -8,17 +8,14 @@ what a process read before.
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.policies.choice.reading import MOST_WORDS, NOWHERE, UNSEEN, Place, Read, State, parse_command
-
-Hashes = NDArray[np.uint64]
-Names = tuple[str, ...]
+from scpo.policies.choice.hashing import Hashes, Names, bucket, joined, text_hash
+from scpo.policies.choice.reading import MOST_WORDS, NOWHERE, UNSEEN, Place, Read, State, parse_command, read
 
 PAIR_FEATURES: tuple[Names, ...] = (
     ("verb",),
@@ -61,14 +58,6 @@ _STATUS = ("", "new", "closed", "empty", "full")
 _STATE = ("hold", "treated", "placed", "known", *(f"word {n}" for n in range(MOST_WORDS)))
 _COMMAND = ("verb", "thing", "place")
 _SITUATION = ("location", "seen", "phase")
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of Fibonacci hashing; odd, so that no bit is lost
-_SHIFT = np.uint64(29)
-
-
-@functools.lru_cache(maxsize=65536)
-def text_hash(text: str) -> int:
-    """64 bits that follow from the text; 0 for none."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
 
 
 class Rows:
@@ -129,12 +118,20 @@ class Reader:
     """
 
     def __init__(self, buckets: int) -> None:
-        self._buckets = np.uint64(buckets - 1)
+        self._buckets = buckets
         self._states = Rows(len(_STATE))
         self._commands = Rows(len(_COMMAND))
         self._situations = Rows(len(_STATE) + len(_SITUATION))
         self._texts: dict[str, tuple[int, str]] = {}
         self._lists: dict[tuple[str, ...], tuple[NDArray[np.int64], list[str], dict[str, int]]] = {}
+
+    def read(self, text: str) -> Prompt:
+        """Read a prompt and number its parts.
+
+        Raises:
+            ConfigError: It is another prompt.
+        """
+        return self.prompt(read(text))
 
     def prompt(self, read: Read) -> Prompt:
         """Number the parts of a prompt."""
@@ -159,7 +156,7 @@ class Reader:
         state_C = np.repeat([prompt.state for prompt in prompts], [len(prompt.commands) for prompt in prompts])
         command_C = np.concatenate([prompt.command_A for prompt in prompts])
         at_C = np.concatenate([prompt.at_A for prompt in prompts])
-        code_C = _joined([self._state_code(state_C), self._command_code(command_C), at_C])
+        code_C = joined([self._state_code(state_C), self._command_code(command_C), at_C])
         _, first_K, place_C = np.unique(code_C, return_index=True, return_inverse=True)
         columns = self._states.columns(_STATE, state_C[first_K])
         columns |= self._commands.columns(_COMMAND, command_C[first_K])
@@ -181,16 +178,13 @@ class Reader:
         self, columns: Mapping[str, Hashes], plain: Iterable[Names], of_words: Iterable[Names]
     ) -> NDArray[np.int64]:
         """Table rows (K, F) of features that join these columns; those of a word are 0 where a task has fewer words."""
-        feature_FK = [self._bucket(columns, names, number) for number, names in enumerate(plain, 1)]
+        feature_FK = [bucket(columns, names, number, self._buckets) for number, names in enumerate(plain, 1)]
         first = len(feature_FK) + 1
         for place in range(MOST_WORDS):
             mine = {**columns, "word": columns[f"word {place}"]}
             for number, names in enumerate(of_words, first):  # the same feature wherever the word stands
-                feature_FK.append(np.where(mine["word"] != 0, self._bucket(mine, names, number), 0))
+                feature_FK.append(np.where(mine["word"] != 0, bucket(mine, names, number, self._buckets), 0))
         return np.stack(feature_FK, axis=1)
-
-    def _bucket(self, columns: Mapping[str, Hashes], names: Names, number: int) -> NDArray[np.int64]:
-        return (_joined([columns[name] for name in names], number) % self._buckets).astype(np.int64) + 1
 
     def _state(self, state: State) -> int:
         number = self._states.number(state)
@@ -224,10 +218,10 @@ class Reader:
         return self._texts[text]
 
     def _state_code(self, number_N: NDArray[np.int64]) -> Hashes:
-        return _joined(list(self._states.columns(_STATE, number_N).values()))
+        return joined(list(self._states.columns(_STATE, number_N).values()))
 
     def _command_code(self, number_N: NDArray[np.int64]) -> Hashes:
-        return _joined(list(self._commands.columns(_COMMAND, number_N).values()))
+        return joined(list(self._commands.columns(_COMMAND, number_N).values()))
 
 
 def _state_row(state: State) -> list[int]:
@@ -255,12 +249,3 @@ def _one_of(kind_N: Hashes, columns: Mapping[str, Hashes]) -> Hashes:
     for place in range(MOST_WORDS):
         named_N |= (kind_N == columns[f"word {place}"]) & (kind_N != 0)
     return named_N.astype(np.uint64)
-
-
-def _joined(columns: Sequence[Hashes], start: int = 0) -> Hashes:
-    """One hash of several numbers in order; multiplications wrap around."""
-    joined = np.full(len(columns[0]), start, dtype=np.uint64)
-    for column in columns:
-        joined = (joined ^ column) * _MULTIPLIER
-        joined ^= joined >> _SHIFT
-    return joined * _MULTIPLIER ^ joined >> _SHIFT

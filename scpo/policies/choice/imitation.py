@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SHOWN = {"name", "games", "generated", "prompt"}  # of env, in demonstrations
+SHOWN = {"name", "games", "catalogue", "generated", "goals", "prompt"}  # of env, in demonstrations
 RECIPE = 2  # raise it when the features, the code below, or that of the demonstrations, changes what comes out
 WEIGHTS = "model.safetensors"
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scpo.envs.projection import CLOSE_TAG
 from scpo.generation import Generation, Ids
 from scpo.policies.base import TokenStatistics, ValueModel
-from scpo.policies.choice.features import Prompt, Reader
-from scpo.policies.choice.reading import read
+from scpo.policies.choice.readers import PromptReader, ReadPrompt, make_reader
 
 if TYPE_CHECKING:
     from scpo.schema import ChoiceModel
@@ -67,20 +66,21 @@ class Library:
 
     def __init__(self, config: ChoiceModel) -> None:
         self._config = config
-        self._reader = Reader(config.table_rows)
-        self._prompts: dict[Ids, Prompt] = {}
+        self._reader: PromptReader | None = None
+        self._prompts: dict[Ids, ReadPrompt] = {}
 
-    def __call__(self, prompts: Sequence[Ids]) -> tuple[Reader, list[Prompt]]:
-        """These prompts, and the reader that knows their parts."""
-        if len(self._prompts) > _MOST_PROMPTS:
+    def __call__(self, prompts: Sequence[Ids]) -> tuple[PromptReader, list[ReadPrompt]]:
+        """These prompts, of one environment, and the reader that knows their parts."""
+        if self._reader is None or len(self._prompts) > _MOST_PROMPTS:
             # Between two batches, never within one: numbers are its reader's.
-            self._reader, self._prompts = Reader(self._config.table_rows), {}
-        return self._reader, [self._prompt(prompt) for prompt in prompts]
+            self._reader, self._prompts = make_reader(bytes(prompts[0]).decode(), self._config.table_rows), {}
+        reader = self._reader
+        return reader, [self._prompt(reader, prompt) for prompt in prompts]
 
-    def _prompt(self, ids: Ids) -> Prompt:
+    def _prompt(self, reader: PromptReader, ids: Ids) -> ReadPrompt:
         prompt = self._prompts.get(ids)
         if prompt is None:
-            prompt = self._prompts[ids] = self._reader.prompt(read(bytes(ids).decode()))
+            prompt = self._prompts[ids] = reader.read(bytes(ids).decode())
         return prompt
 
 
@@ -157,7 +157,7 @@ class ChoicePolicy:
         save_model(self.model, str(folder / "model.safetensors"))
         (folder / "choice.json").write_text(json.dumps(self.config.model_dump(mode="json")))
 
-    def _logprobs(self, reader: Reader, prompts: Sequence[Prompt], temperature: float) -> torch.Tensor:
+    def _logprobs(self, reader: PromptReader, prompts: Sequence[ReadPrompt], temperature: float) -> torch.Tensor:
         """Log-probabilities (P, A) of the prompts' commands, A the most that one lists; equal pairs are scored once."""
         count_P = np.array([len(prompt.commands) for prompt in prompts])
         feature_KF, place_C = reader.pair_features(prompts)

@@ -22,7 +22,8 @@ _COMMAND = re.compile(
     r"(?P<verb>go to|open|close) (?P<at>[a-z]+ \d+)|"
     r"(?P<act>[a-z]+)(?: (?P<thing>[a-z]+ \d+))?(?: (?:from|to|with) (?P<place>[a-z]+ \d+))?"
 )
-_HEADS = ("task: ", "holding: ", "at: ", "last: ", "step: ")
+TASK = "task: "
+_HEADS = (TASK, "holding: ", "at: ", "last: ", "step: ")
 _SEEN, _OFFER = "seen ", "> "
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from scpo.envs.webshop.catalogue.goals import Goal
 from scpo.envs.webshop.shop.pages import BACK, BUY, NEXT
@@ -16,14 +16,13 @@ def query_for(goal: Goal) -> str:
     return " ".join([*goal.attributes, goal.query])
 
 
-def buy(shop: WebShop, first_query: str | None = None) -> Iterator[str]:
+def buy(shop: WebShop, queries: Sequence[str] | None = None) -> Iterator[str]:
     """The actions that fulfil the goal of ``shop``, each to be taken before the next is asked for.
 
-    Where ``first_query`` does not find the product the shopper asks for all that the instruction tells, and at last for
-    the product's title, which no instruction does.
+    Where a query does not find the product the shopper asks for the next one. None are given: for what the instruction
+    tells, and at last for the product's title, which no instruction does.
     """
-    queries = [query_for(shop.goal), shop.goal.title]
-    for query in queries if first_query is None else [first_query, *queries]:
+    for query in (query_for(shop.goal), shop.goal.title) if queries is None else queries:
         yield f"search[{query}]"
         target = shop.goal.asin.lower()
         for _ in range(PAGES - 1):

@@ -9,6 +9,7 @@ from tests.support.study_runs import rising, write_study
 
 MAIN = {"main_table": ("scpo", "scpo_lexical", "gigpo", "grpo")}
 PRIMARY = {"main_table": (("scpo", "gigpo"), ("scpo_lexical", "gigpo"), ("gigpo", "grpo"))}
+SHOP = {"scpo": 0.9, "gigpo": 0.7, "grpo": 0.6}
 FIRST, HOST, ABLATION = QUESTIONS[:3]
 
 
@@ -54,6 +55,19 @@ def test_a_question_without_runs_has_no_answer(tmp_path):
     assert answers(study(tmp_path, scpo=0.9), ABLATION) == []
     assert answers(study(tmp_path / "one", scpo=0.9, seeds=(0,)), FIRST) == []
     assert headline([]) == "No pair of SCPO and GiGPO has finished yet."
+
+
+def test_each_benchmark_s_runs_answer_its_own_question(tmp_path):
+    shop = {name: lambda seed, end=end: rising(end, 0.004 * (seed % 2)) for name, end in SHOP.items()}
+    write_study(tmp_path, {"webshop_study": tuple(SHOP)}, shop, env="webshop")
+    shop_alone = collect(tmp_path).at_scale("study")
+    assert [answers(shop_alone, question) for question in QUESTIONS[:2]] == [[], []]
+    both = study(tmp_path, scpo=0.7)  # behind GiGPO there, ahead of it in the shop
+    for data in (shop_alone, both):
+        gain, host = answers(data, next(one for one in QUESTIONS if one.env == "webshop"))
+        assert sentence(gain).startswith("**SCPO is ahead of GiGPO**: +10.")
+        assert (gain.part.env, host.part.env) == ("webshop", "webshop")
+    assert sentence(answers(both, FIRST)[0]).startswith("**SCPO is behind GiGPO**")
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.experiment)

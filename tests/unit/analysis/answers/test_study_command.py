@@ -32,6 +32,10 @@ def command(folder, *runs):
     return main(["study", *words, "--archive", str(folder / "study"), "--page", str(folder / "study.md")])
 
 
+def page_of(folder):
+    return (folder / "study.md").read_text()
+
+
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
     sketch(monkeypatch)
@@ -65,6 +69,20 @@ def test_the_page_says_where_its_numbers_come_from_and_what_is_missing(runs, tmp
     assert "3/4 seeds" in text
     assert "Not run yet: `python sweep.py +experiment=ablation scale=study`" in text
     assert "| SCPO | 4/4 | 1.50 |" in text
+
+
+def test_webshop_s_comparisons_stand_in_their_own_section(runs, tmp_path):
+    command(tmp_path, runs)
+    assert "## And on WebShop?\n\nNot run yet: `python sweep.py +experiment=webshop_study scale=study`." in page_of(
+        tmp_path
+    )
+    write_study(runs, {"webshop_study": ("scpo", "gigpo", "grpo")}, CURVES, credit=CREDIT, env="webshop")
+    command(tmp_path, runs)
+    section = page_of(tmp_path).partition("## And on WebShop?")[2].partition("\n## ")[0]
+    assert "- **SCPO is ahead of GiGPO**: +2." in section
+    assert "7 more comparisons not run yet: `python sweep.py +experiment=webshop_study scale=study`." in section
+    assert "| WebShop: SCPO | 3/3 | 1.50 |" in page_of(tmp_path)
+    assert "**Webshop_study: study scale, WebShop, choice policy**" in page_of(tmp_path)
 
 
 def test_the_demo_and_runs_with_other_overrides_are_no_part_of_it(runs, tmp_path):

@@ -62,3 +62,38 @@ def test_the_vocabulary_has_every_word_and_texts_fit_the_mini_scale(environment)
 def test_too_few_goals_for_a_warm_start_are_a_clear_error(environment):
     with pytest.raises(PanelError, match="the training split has only"):
         environment.demonstrations(warm_start(games=10**6))
+
+
+@pytest.fixture(scope="module")
+def choosing():
+    return make_environment(compose_run(["scale=study", "env=webshop", "env.nouns=stop_list"]).env, cache_dir=None)
+
+
+def imitation(**changes):
+    return compose_run(["scale=study", "env=webshop"]).model.imitation.model_copy(update={"games": 20, **changes})
+
+
+def test_demonstrations_for_a_choosing_policy_do_what_is_listed_and_win(choosing):
+    shown = choosing.demonstrations(imitation())
+    assert len(shown) == 40
+    assert shown == choosing.demonstrations(imitation())
+    for demonstration in shown:
+        episode = choosing.start(choosing.panels.task(demonstration.task_id), 0)
+        for prompt, response in zip(demonstration.prompts, demonstration.responses, strict=True):
+            assert episode.prompt() == prompt
+            assert f"> {response.removesuffix(' </action>')}" in prompt.split("\n")
+            result = episode.step(response)
+            assert result.valid
+        assert result.won
+
+
+def test_goals_that_no_listed_search_finds_are_left_out_and_none_left_is_an_error(choosing, monkeypatch, caplog):
+    from scpo.envs.webshop import demonstrations
+
+    monkeypatch.setattr(demonstrations, "PAGE_SIZE", 1)  # what is not found at the first place is not found
+    shown = choosing.demonstrations(imitation())
+    assert 0 < len(shown) < 40
+    assert "demonstrations are left out" in caplog.text
+    monkeypatch.setattr(demonstrations, "PAGE_SIZE", 0)
+    with pytest.raises(PanelError, match="none of the 20 goals drawn for the imitation start is fulfilled"):
+        choosing.demonstrations(imitation())

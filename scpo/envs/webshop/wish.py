@@ -1,0 +1,100 @@
+"""What an instruction asks for, read off its words: the thing, the options, the most that it may cost, and searches.
+
+Synthetic instructions end with ``with <name>: <value>, and <name>: <value>, and price lower than <bound> dollars``, as
+the original makes them; a human one has the last part alone, and its options stand somewhere in its words.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+FILLER = frozenset(str.split("find me a an and the with for is price lower than dollars i am looking need would like"))
+"""Words that say nothing in any instruction."""
+MOST_SEARCHES = 8
+_STOP = FILLER | frozenset(str.split("of to in on or it that my i'm want some which has have get buy can you please"))
+_BOUND = re.compile(r",? *and price lower than (\d+(?:\.\d+)?) dollars\.?$")
+_NEXT_OPTION = re.compile(r", and (?=[^:,]+: )")
+_CLAUSE = re.compile(r",| with | that | which | for | and ")
+_WORD = re.compile(r"[a-z0-9]+(?:['.-][a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The parts of an instruction, in lower case.
+
+    Attributes:
+        words: Those that say something, without options and price, each once.
+        options: Values by name; none of a human instruction.
+        bound: What it may cost at most, US dollars; None: anything.
+        phrases: Its clauses without options and price, of ``words`` alone.
+    """
+
+    words: tuple[str, ...]
+    options: dict[str, str]
+    bound: float | None
+    phrases: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=16384)
+def parse_wish(instruction: str) -> Wish:
+    """The parts of an instruction."""
+    text = one_line(instruction).lower()
+    if limit := _BOUND.search(text):
+        text = text[: limit.start()]
+    text, options = _split_options(text)
+    phrases = filter(None, (" ".join(_content(clause)) for clause in _CLAUSE.split(text)))
+    words = tuple(dict.fromkeys(_content(text)))
+    return Wish(words, options, float(limit[1]) if limit else None, tuple(dict.fromkeys(phrases)))
+
+
+@functools.lru_cache(maxsize=16384)
+def searches(instruction: str) -> tuple[str, ...]:
+    """What can be searched for, of the instruction's words alone: at most ``MOST_SEARCHES``, each once.
+
+    In this order: the wish without options and price; with the options' values; all words of the instruction, price
+    included; the clauses up to the first "with", which name the thing; every clause by itself.
+    """
+    wish = parse_wish(instruction)
+    text = one_line(instruction).lower()
+    named = " ".join(_content(text.partition(" with ")[0]))
+    whole = " ".join(wish.words)
+    found = [whole, " ".join([whole, *wish.options.values()]), text, named, *wish.phrases]
+    typed = (" ".join(_WORD.findall(one)) for one in found)
+    return tuple(dict.fromkeys(filter(None, typed)))[:MOST_SEARCHES]
+
+
+def asked_for(instruction: str, name: str, value: str) -> bool:
+    """Whether the instruction asks for this value of an option: by the option's name or, without one, in its words."""
+    wish = parse_wish(instruction)
+    if wish.options:
+        return wish.options.get(name) == value
+    return f" {' '.join(_WORD.findall(value))} " in f" {' '.join(_WORD.findall(instruction.lower()))} "
+
+
+@functools.lru_cache(maxsize=65536)
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text in lower case."""
+    return frozenset(_WORD.findall(text.lower()))
+
+
+@functools.lru_cache(maxsize=65536)
+def one_line(text: str) -> str:
+    """A text with single spaces."""
+    return " ".join(text.split())
+
+
+def _split_options(text: str) -> tuple[str, dict[str, str]]:
+    """A text without its options, and these."""
+    colon = text.find(": ")
+    start = text.rfind(" with ", 0, colon) if colon >= 0 else -1
+    if start < 0:
+        return text, {}
+    pairs = (part.partition(": ") for part in _NEXT_OPTION.split(text[start + len(" with ") :]))
+    return text[:start], {name: value for name, _, value in pairs}
+
+
+def _content(text: str) -> Iterator[str]:
+    return (word for word in _WORD.findall(text) if word not in _STOP)

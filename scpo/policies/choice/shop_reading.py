@@ -1,0 +1,243 @@
+"""From the text of a shop's prompt with a memory to what the features of its actions depend on.
+
+Lexical, as on ALFWorld: words of the wish against words that were shown, prices against its bound. No feature holds a
+product or a word itself, so nothing is learned of a product by heart.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scpo.envs.webshop.wish import asked_for, parse_wish, words_of
+from scpo.errors import ConfigError
+
+WISH = "wish: "
+_HEADS = (WISH, "page: ", "product: ", "last: ", "step: ")
+_OFFER = "> "
+_PRICE = re.compile(r"\$(\d+(?:\.\d+)?)")
+_ACTION = re.compile(r"(search|click)\[(.*)\]")
+_BUTTONS = {
+    "back to search": "back", "< prev": "previous", "next >": "next", "buy now": "buy",
+    "description": "description", "features": "features", "reviews": "reviews",
+}  # fmt: skip
+MOST_LACKED = 5
+MOST = 3  # of what is counted: options, searches, products ahead
+
+
+class Fit(NamedTuple):
+    """How well a product fits the wish, as far as it was shown; lower is better.
+
+    Attributes:
+        lacks: Words of the wish that were not seen of it, at most ``MOST_LACKED``; one more for no product.
+        price: 0 within the bound, 1 in part (a range), 2 above.
+    """
+
+    lacks: int
+    price: int
+
+
+NONE = Fit(MOST_LACKED + 1, 0)
+
+
+class ShopState(NamedTuple):
+    """What every action of a prompt shares.
+
+    Attributes:
+        page: Its kind.
+        turn: Number of the page of results.
+        searched: Searches so far.
+        fit: Of the product whose page it is.
+        read: How many of its description and features were read.
+        best: The best fit among the other products that were seen and not opened; on results, of this page's.
+        left: Options that the wish asks for, that the page offers and of which none is chosen rightly.
+        astray: Options that are chosen otherwise than the wish asks.
+    """
+
+    page: str
+    turn: int
+    searched: int
+    fit: Fit
+    read: int
+    best: Fit
+    left: int
+    astray: int
+
+
+class ShopAction(NamedTuple):
+    """What an action is about; zeros and ``NONE`` where it has none.
+
+    Attributes:
+        verb: What is clicked: a button's name, ``open``, ``option``, or else ``search``.
+        fit: Of the product that it opens.
+        opened: That product was opened before.
+        ahead: Products of the page that fit better and were not opened, or as well and stand before it.
+        wanted: The wish asks for this value.
+        chosen: Of this option: 0 nothing is chosen, 1 this value, 2 another that is asked for, 3 another.
+        covers: Share of the wish's words that are searched for: 0 under a half, 1 under all, 2 all.
+        extra: 1 with words of the options, 2 with words beyond, too.
+        tried: It was searched for before.
+        again: It was done last.
+    """
+
+    verb: str
+    fit: Fit = NONE
+    opened: bool = False
+    ahead: int = 0
+    wanted: bool = False
+    chosen: int = 0
+    covers: int = 0
+    extra: int = 0
+    tried: bool = False
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class ShopRead:
+    """A prompt's content."""
+
+    state: ShopState
+    step: int
+    commands: tuple[str, ...]
+    actions: tuple[ShopAction, ...]
+
+
+class _Seen(NamedTuple):
+    fit: Fit
+    opened: bool
+    read: int
+
+
+def read_shop(prompt: str) -> ShopRead:
+    """Read a prompt with a memory (``env.prompt=memory``) of the shop.
+
+    Raises:
+        ConfigError: It is another prompt.
+    """
+    above, offered, below = prompt.partition(f"\n{_OFFER}")
+    lines = above.split("\n")
+    if not offered or not all(map(str.startswith, lines, _HEADS)):
+        raise ConfigError(
+            f"model=choice reads only env.prompt=memory, which begins with {WISH!r} and lists actions after "
+            f"{_OFFER!r}; got a prompt that begins with {prompt[:40]!r}"
+        )
+    wish, page, product, last, step = (line[len(head) :] for line, head in zip(lines, _HEADS, strict=False))
+    noted = _Notes(wish)
+    for line in lines[len(_HEADS) :]:
+        noted.take(line)
+    commands = tuple(below.split(f"\n{_OFFER}"))
+    kind, _, turn = page.partition(" ")
+    listed = [name for name in map(_argument, commands) if kind == "results" and name in noted.seen]
+    state = _state(noted, kind, int(turn), product, listed)
+    ahead = _ahead(noted, listed)
+    actions = tuple(_action(noted, text, ahead)._replace(again=text == last) for text in commands)
+    return ShopRead(state, int(step), commands, actions)
+
+
+@dataclass
+class _Notes:
+    """What stands between a prompt's head and its actions; options are (name, value)."""
+
+    wish: str
+    searched: list[str] = field(default_factory=list)
+    chosen: dict[str, str] = field(default_factory=dict)
+    options: list[tuple[str, str]] = field(default_factory=list)
+    seen: dict[str, _Seen] = field(default_factory=dict)
+
+    def take(self, line: str) -> None:
+        """Take in one line."""
+        head, _, rest = line.partition(" ")
+        name, _, value = rest.partition(": ")
+        if head == "seen":
+            asin, price, read, matched = rest.split(" | ")
+            self.seen[asin] = _fit(self.wish, price, matched, read)
+        elif head == "searched":
+            self.searched.append(rest)
+        elif head == "chosen":
+            self.chosen[name] = value
+        else:
+            self.options.append((name, value))
+
+    def wants(self, name: str, value: str) -> bool:
+        """Whether the wish asks for this value."""
+        return asked_for(self.wish, name, value)
+
+
+@functools.lru_cache(maxsize=65536)
+def _fit(wish: str, price: str, matched: str, read: str) -> _Seen:
+    asked = parse_wish(wish)
+    lacks = min(len(asked.words) - len(matched.split()), MOST_LACKED)
+    prices = [float(found) for found in _PRICE.findall(price)]
+    bound = asked.bound
+    over = 0 if bound is None else sum(one > bound for one in (prices[0], prices[-1])) if prices else 1
+    pages = read.split()
+    return _Seen(Fit(lacks, over), bool(pages), sum(page in ("description", "features") for page in pages))
+
+
+def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[str]) -> ShopState:
+    here = noted.seen.get(product)
+    others = listed if kind == "results" else [name for name in noted.seen if name != product]
+    best = min((noted.seen[name].fit for name in others if not noted.seen[name].opened), default=NONE)
+    wanted = {name for name, value in noted.options if noted.wants(name, value)}
+    right = {name for name, value in noted.chosen.items() if noted.wants(name, value)}
+    return ShopState(
+        kind,
+        min(turn, MOST) if kind == "results" else 0,
+        min(len(noted.searched), MOST),
+        here.fit if here else NONE,
+        here.read if here else 0,
+        best,
+        min(len(wanted - right), MOST),
+        min(len(noted.chosen.keys() - right), MOST),
+    )
+
+
+def _ahead(noted: _Notes, listed: Sequence[str]) -> dict[str, int]:
+    """Of each product of a page, how many that were not opened go before it."""
+    ordered = sorted((noted.seen[name].opened, noted.seen[name].fit, place) for place, name in enumerate(listed))
+    return {listed[place]: min(rank, MOST) for rank, (_, _, place) in enumerate(ordered)}
+
+
+def _action(noted: _Notes, text: str, ahead: dict[str, int]) -> ShopAction:
+    verb, argument = _parts(text)
+    if verb == "search":
+        covers, extra = _query(noted.wish, argument)
+        return ShopAction("search", covers=covers, extra=extra, tried=argument in noted.searched)
+    if argument in _BUTTONS:
+        return ShopAction(_BUTTONS[argument])
+    if argument in ahead:
+        seen = noted.seen[argument]
+        return ShopAction("open", seen.fit, seen.opened, ahead[argument])
+    name = next((name for name, value in reversed(noted.options) if value == argument), "")
+    return ShopAction("option", wanted=noted.wants(name, argument), chosen=_chosen(noted, name, argument))
+
+
+def _chosen(noted: _Notes, name: str, value: str) -> int:
+    now = noted.chosen.get(name)
+    if now is None:
+        return 0
+    return 1 if now == value else 2 if noted.wants(name, now) else 3
+
+
+@functools.lru_cache(maxsize=16384)
+def _query(wish: str, query: str) -> tuple[int, int]:
+    """How much of the wish a search covers, and what else it has."""
+    asked, typed = parse_wish(wish), words_of(query)
+    share = sum(word in typed for word in asked.words) / max(len(asked.words), 1)
+    covers = 2 if share == 1 else 1 if share >= 0.5 else 0
+    options = {word for value in asked.options.values() for word in words_of(value)}
+    beyond = typed - set(asked.words)
+    return covers, 2 if beyond - options else 1 if beyond else 0
+
+
+@functools.lru_cache(maxsize=65536)
+def _parts(action: str) -> tuple[str, str]:
+    match = _ACTION.fullmatch(action)
+    return (match[1], match[2]) if match else ("", action)
+
+
+def _argument(action: str) -> str:
+    return _parts(action)[1]
