@@ -20,7 +20,8 @@ def test_the_command_line_wins_over_the_scale():
 
 
 def composed_by_hydra(words):
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+    """By Hydra alone: a folder of another name is read without our plugins."""
+    with initialize_config_dir(version_base="1.3", config_dir=f"{CONF}/."):
         return compose("config", overrides=words)
 
 
