@@ -1,5 +1,6 @@
 """Settings that all tests share."""
 
+import gc
 import os
 from pathlib import Path
 from unittest.mock import patch
@@ -26,6 +27,13 @@ COMPOSING = tuple(str(Path(__file__).parent / folder) for folder in ("configs", 
 def pytest_collection_modifyitems(items):
     """What is composed is kept by the process that did it, so these tests stand together: most of them share one."""
     items.sort(key=lambda item: not str(item.path).startswith(COMPOSING))
+
+
+def pytest_collection_finish():
+    """Imports and collected tests stay to the end: the garbage collector need not go through them again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)

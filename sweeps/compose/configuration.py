@@ -73,17 +73,20 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     """What ``hydra.compose`` makes of the overrides, interpolations unresolved.
 
     Hydra composes the files that are chosen, once for all configurations that choose the same ones, for this is what
-    takes its time. Plain ``key=value`` is then set here, by the call that Hydra makes for it.
+    takes its time. Plain ``key=value`` is then set here, by the call that Hydra makes for it. Not to be written to:
+    without such it is what is kept.
     """
     for override in overrides:
         override.check()
     choices, rest = _choices(overrides), [one for one in overrides if not one.is_choice]
     if all(override.sets for override in rest):
-        raw = copy.deepcopy(compose_files(choices))
+        raw = compose_files(choices)
+        if rest:
+            raw = copy.deepcopy(raw)
         for override in rest:
             _set(raw, override, choices)
     else:
-        raw = copy.deepcopy(compose_files(tuple(overrides)))
+        raw = compose_files(tuple(overrides))
     _refuse_host_without_shaper(raw, overrides)
     return raw
 

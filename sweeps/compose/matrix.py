@@ -1,5 +1,6 @@
 """An experiment becomes runs: its rows times its axes, each a validated configuration with an id."""
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -104,20 +105,21 @@ def seeded_runs(
 
     One composition serves them all, and one resolution where nothing refers to the seed: these are what costs time.
     """
-    raw = compose_raw(overrides)
-    _put(raw, values or {})
+    raw = _with(values or {}, compose_raw(overrides))
     data, alike = resolve(raw), not refers_to(raw, "seed")
     for seed in seeds:
         if seed is None or alike:
             yield validate_run(data if seed is None else {**data, "seed": seed})
         else:
-            _put(raw, {"seed": seed})
-            yield validate_run(resolve(raw))
+            yield validate_run(resolve(_with({"seed": seed}, raw)))
 
 
-def _put(raw: DictConfig, values: Mapping[str, Any]) -> None:
+def _with(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
+    if values:
+        raw = copy.deepcopy(raw)
     for key, value in values.items():
         OmegaConf.update(raw, key, value, merge=False)  # panels replace those that were there
+    return raw
 
 
 def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[Override, ...]]:

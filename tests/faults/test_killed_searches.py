@@ -176,7 +176,7 @@ def test_a_job_that_was_submitted_but_not_recorded_is_adopted(slurm):
 
 def start_search(runs_dir, *words, **knobs):
     fixed = ("+search=scpo_theta_lambda", f"machine.runs_dir={runs_dir}", "launcher.slots=2", "seeds=[0]", *fake.QUICK)
-    return fake.start("fake_search.py", *fixed, *words, **knobs)
+    return fake.start_warm("fake_search.py", *fixed, *words, **knobs)
 
 
 def records(runs_dir, *words):

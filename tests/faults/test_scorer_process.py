@@ -17,6 +17,7 @@ import pytest
 from scpo.credit.assign import assign
 from scpo.errors import ScorerError, ScorerUnavailable
 from scpo.schema.scorer import ExactScorer, ScorerRuntime
+from scpo.scoring import process
 from scpo.scoring.process import ScorerProcess
 from tests.support.faulty_scorer import FAULTS, FaultyService, truth
 from tests.support.step_batches import make_batch, method, shaper_config
@@ -52,6 +53,13 @@ def faulty(tmp_path):
         scorer.close()
 
 
+@pytest.fixture
+def _forked(monkeypatch):
+    """Processes that begin as a copy of this one, where the test is about what comes after their start."""
+    monkeypatch.setattr(process, "get_context", lambda _: multiprocessing.get_context("fork"))
+
+
+@pytest.mark.usefixtures("_forked")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_after_a_fault_a_new_process_answers_the_same_request(faulty, fault, caplog):
     scorer = faulty(fault)
@@ -62,6 +70,7 @@ def test_after_a_fault_a_new_process_answers_the_same_request(faulty, fault, cap
     assert scorer.counts["crashes"] == 1
 
 
+@pytest.mark.usefixtures("_forked")
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [

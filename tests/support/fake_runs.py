@@ -10,6 +10,7 @@ from scpo.tracking import JsonLines, RunFolder
 from scpo.tracking.atomic import write_json
 from sweeps.compose.configuration import compose_run
 from sweeps.records import run_folders as store
+from tests.support.warm_starts import WarmStart
 
 FAULTS = Path(__file__).parents[1] / "faults"
 QUICK = ("trainer.steps=4", "trainer.checkpoint_every=2", "wandb.mode=disabled")
@@ -22,15 +23,25 @@ def make_run(runs_dir, *overrides):
 
 def start(script, *words, **knobs):
     """Start a script of tests/faults in a process of its own."""
-    env = {**os.environ, **{f"FAKE_{name.upper()}": str(value) for name, value in knobs.items()}}
     command = [sys.executable, str(FAULTS / script), *map(str, words)]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, env={**os.environ, **_variables(knobs)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def start_warm(script, *words, **knobs):
+    """The same with what sweeps and searches import done before: it takes longer than all that they do here."""
+    return WarmStart(FAULTS / script, [*map(str, words)], _variables(knobs))
+
+
+def _variables(knobs):
+    return {f"FAKE_{name.upper()}": str(value) for name, value in knobs.items()}
 
 
 def start_sweep(runs_dir, *words, experiment="ablation_monotonicity", **knobs):
     """Start `sweep.py` on quick runs, two slots."""
     fixed = (f"+experiment={experiment}", f"machine.runs_dir={runs_dir}", "launcher.slots=2", *QUICK)
-    return start("fake_sweep.py", *fixed, *words, **knobs)
+    return start_warm("fake_sweep.py", *fixed, *words, **knobs)
 
 
 def finish(process, seconds=60):
