@@ -2,10 +2,13 @@ import re
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
 
 from scpo.errors import ConfigError
+from scpo.schema import RunConfig
 from sweeps.compose.configuration import compose_experiment, compose_raw, compose_run
+from sweeps.compose.explanations import explain_hydra
 from sweeps.compose.overrides import CONF, options, parse_all
 
 
@@ -23,6 +26,13 @@ def composed_by_hydra(words):
     """By Hydra alone: a folder of another name is read without our plugins."""
     with initialize_config_dir(version_base="1.3", config_dir=f"{CONF}/."):
         return compose("config", overrides=words)
+
+
+def test_an_environment_that_a_scale_has_no_settings_for_is_named():
+    with pytest.raises(MissingConfigException) as failed:
+        composed_by_hydra(["scale/env=study_moon"])
+    said = explain_hydra(failed.value, [], dict, RunConfig)
+    assert said == "scale=study has no settings for env=moon; conf/scale/env/study_*.yaml are what it has"
 
 
 @pytest.mark.parametrize(
