@@ -9,7 +9,7 @@ name.
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,11 +22,10 @@ import analysis.tables
 from analysis.built_from import Sources
 from analysis.rendering.style import Drawing, figure_files
 from analysis.rendering.table import Table
-from analysis.sources.collect import Collected, collect, write_parquet
+from analysis.sources.collect import Collected, write_parquet
 from analysis.sources.missing import MissingRunsError
 from analysis.sources.rows import Row
 from analysis.sources.run_records import Problem
-from analysis.sources.wandb_project import Settings
 from scpo.errors import RecordError
 from scpo.tracking import State
 from scpo.tracking.atomic import write_bytes
@@ -77,20 +76,13 @@ def builders() -> dict[str, Builder]:
     return found
 
 
-def build_all(
-    folders: Path | Iterable[Path], out: Path, *, projects: Iterable[str] = (), settings: Settings | None = None
-) -> Report:
-    """Collect the sources and write every output into ``out``, with ``sources.json`` and the parquet tables."""
-    return build_from(collect(folders, projects, settings), out)
-
-
 def build_from(
     data: Collected,
     out: Path,
     tell: Callable[[Output | Failure], None] = lambda result: None,
     only: Collection[str] = (),
 ) -> Report:
-    """The same from what is collected already.
+    """Write every output into ``out``, with ``sources.json`` and the parquet tables.
 
     ``tell`` is called with each result as soon as it is there; ``only`` names the builders, none: all of them.
     """

@@ -10,11 +10,9 @@ from scpo.errors import RecordError
 FOLDER = Path(__file__).resolve().parents[2] / "paper_figures" / "published"
 
 
-def ablation(folder: Path = FOLDER) -> dict[tuple[str, str], Number]:
+def ablation() -> dict[tuple[str, str], Number]:
     """The ablation table: (row name, column) -> number."""
-    return {
-        (line["variant"], line["column"]): Number(line["mean"], line["std"]) for line in _lines(folder / "ablation.csv")
-    }
+    return {(line["variant"], line["column"]): Number(line["mean"], line["std"]) for line in _lines("ablation.csv")}
 
 
 @dataclass(frozen=True)
@@ -25,31 +23,29 @@ class Printed:
     quoted: bool
 
 
-def main_table(folder: Path = FOLDER) -> dict[tuple[str, str, str, str], Printed]:
+def main_table() -> dict[tuple[str, str, str, str], Printed]:
     """The main table: (size, method, environment, column) -> number."""
     return {
         (line["size"], line["method"], line["env"], line["column"]): Printed(
             Number(line["mean"], line["std"]), line["quoted"] == "yes"
         )
-        for line in _lines(folder / "main.csv")
+        for line in _lines("main.csv")
     }
 
 
-def cost(folder: Path = FOLDER) -> dict[tuple[str, str, str], str]:
+def cost() -> dict[tuple[str, str, str], str]:
     """Cost of the shaper on ALFWorld at 1.5B: (method, quantity, statistic) -> number."""
-    lines = (line for line in _lines(folder / "cost.csv") if (line["size"], line["env"]) == ("1.5B", "ALFWorld"))
+    lines = (line for line in _lines("cost.csv") if (line["size"], line["env"]) == ("1.5B", "ALFWorld"))
     return {(line["method"], line["column"], line["statistic"]): line["mean"] for line in lines}
 
 
-def credit(folder: Path = FOLDER) -> dict[tuple[str, str, str], float]:
+def credit() -> dict[tuple[str, str, str], float]:
     """Credit and its neighbourhood on ALFWorld at 1.5B: (variant, quantity, statistic) -> number."""
-    return {
-        (line["variant"], line["column"], line["statistic"]): float(line["mean"])
-        for line in _lines(folder / "credit.csv")
-    }
+    return {(line["variant"], line["column"], line["statistic"]): float(line["mean"]) for line in _lines("credit.csv")}
 
 
-def _lines(path: Path) -> list[dict[str, str]]:
+def _lines(name: str) -> list[dict[str, str]]:
+    path = FOLDER / name
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from scpo.envs.alfworld.demonstrations import demonstrations
-from scpo.envs.alfworld.engine.engine import Limits, open_engine
+from scpo.envs.alfworld.engine.engine import open_engine
 from scpo.envs.alfworld.episode import AlfworldEpisode, task_of
 from scpo.envs.alfworld.remaining_plan import Plans
 from scpo.envs.alfworld.transcript import Transcript
@@ -27,7 +27,6 @@ class AlfworldEnvironment:
         config: Which games, panels and protocol.
         cache_dir: Where translations are kept between runs; None to keep none.
         data: Folder of the official games; only read if the configuration asks for them.
-        limits: What is kept in memory.
 
     Raises:
         GameError: Official games are asked for and not there.
@@ -42,7 +41,6 @@ class AlfworldEnvironment:
         *,
         cache_dir: Path | str | None,
         data: str | None = None,
-        limits: Limits | None = None,
     ) -> None:
         self.config = config
         self._open_engine = partial(
@@ -50,7 +48,6 @@ class AlfworldEnvironment:
             config,
             cache_dir=None if cache_dir is None else Path(cache_dir),
             data=data,
-            limits=limits,
         )
         self._panel_configs = _panel_configs(config)
         self._panels: dict[str, Panel] = {}

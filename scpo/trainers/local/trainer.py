@@ -29,7 +29,19 @@ from scpo.generation import Generation
 from scpo.policies.base import TrainedPolicy
 from scpo.policies.critic import Critic, make_critic, update_critic
 from scpo.policies.make_policy import make_policy
-from scpo.rollout import AGAIN, CRITIC, PROBE, ROLLOUT, SHUFFLE, Slot, Trajectory, group_slots, rollout, step_batch
+from scpo.rollout import (
+    AGAIN,
+    CRITIC,
+    PROBE,
+    ROLLOUT,
+    SHUFFLE,
+    Slot,
+    Trajectory,
+    group_slots,
+    rollout,
+    step_batch,
+    training_tasks,
+)
 from scpo.schema import required
 from scpo.scoring import PairCache, open_scorer
 from scpo.shaping.order import positions
@@ -44,7 +56,6 @@ from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.step_advantages import Estimate, estimate
 from scpo.trainers.local.update import UpdateBatch, update
 from scpo.trainers.local.validation import play_panels
-from scpo.trainers.tasks import training_tasks
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from analysis.__main__ import main
-from analysis.build import build_all, builders
+from analysis.build import builders
 from scpo.errors import RecordWriteError
 from tests.support.run_records import ROOT, write_ablation, write_experiment, write_groups, write_probe, write_run
-from tests.support.sketches import sketch
+from tests.support.sketches import build_all, sketch
 
 FIGURES = ("fig_credit_heatmap", "fig_learning")
 MINI = tuple(f"{name}_mini" for name in ("tab_ablation", *FIGURES))

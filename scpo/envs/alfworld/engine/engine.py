@@ -170,9 +170,7 @@ def _keep(store: TransitionStore, games: Bounded[str, OpenGame]) -> None:
         store.keep(opened.game, opened.graph)
 
 
-def open_engine(
-    config: AlfworldConfig, *, cache_dir: Path | None, data: str | None, limits: Limits | None = None
-) -> Engine:
+def open_engine(config: AlfworldConfig, *, cache_dir: Path | None, data: str | None) -> Engine:
     """An engine over the games that are configured; see ``AlfworldEnvironment`` for the arguments.
 
     Raises:
@@ -180,5 +178,5 @@ def open_engine(
     """
     source: GameSource = OfficialGames(data) if config.games == "official" else GeneratedGames(config.generated)
     if cache_dir is None:
-        return Engine(source, TranslationStore(None), limits)
-    return Engine(source, TranslationStore(cache_dir / "translations"), limits, transitions=cache_dir / "transitions")
+        return Engine(source, TranslationStore(None))
+    return Engine(source, TranslationStore(cache_dir / "translations"), transitions=cache_dir / "transitions")

@@ -5,11 +5,11 @@ import io
 
 import pytest
 
-from analysis.build import build_all
 from analysis.sources.collect import collect
 from analysis.sources.missing import MissingRunsError
 from analysis.tables import tab_study, tab_study_effects
 from tests.support.run_records import write_ablation
+from tests.support.sketches import build_all
 from tests.support.study_runs import rising, write_study, write_study_run
 
 EXPERIMENTS = {"ablation": ("scpo", "chronological"), "main_table": ("scpo", "gigpo", "grpo")}

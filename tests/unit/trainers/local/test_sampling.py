@@ -1,10 +1,9 @@
 import numpy as np
 
 from scpo.envs.base import StepResult, Task
-from scpo.rollout import Trajectory
+from scpo.rollout import Trajectory, training_tasks
 from scpo.schema.method import DynamicSampling, IndependentSampling
 from scpo.trainers.local.sampling import Draw, sample
-from scpo.trainers.tasks import training_tasks
 
 DYNAMIC = DynamicSampling(rule="dynamic", rounds=3)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from scpo.envs.base import Panel, Task
-from scpo.trainers.tasks import training_tasks
+from scpo.rollout import training_tasks
 from scpo.trainers.verl.data import prompts_per_step, siblings, training_rows, validation_rows, write_parquet
 from sweeps.compose.configuration import compose_run
 
