@@ -1,13 +1,12 @@
 """Cells of tables that compare methods: a value at the last or the best checkpoint, and differences paired by seed."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from analysis.rendering.table import Number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import DEFAULT, Row, Section
 from analysis.sources.series import Series
-from analysis.stats import paired as pairing
+from analysis.stats.paired import difference
 from scpo.intervals import Summary, summarise
 from scpo.schema.method import COMPARES_STATES
 
@@ -35,31 +34,15 @@ def at_best(series: Series, judged: Series) -> float | None:
     return series.at(judged.steps[judged.values.index(judged.best)])
 
 
-def paired(data: Collected, one: Row, other: Row, metric: str) -> Summary:
-    """``one - other`` at the last checkpoint, over the seeds that both have."""
-    first, second = (
-        {run.seed: data.series(run.id, metric).last for run in row.runs if run.id in row.finished}
-        for row in (one, other)
+def scpo_minus(data: Collected, part: Section | None, name: str, metric: str) -> Summary:
+    """SCPO minus a method of its section at the last checkpoint, over the seeds that both have; of itself, nothing."""
+    rows = (row_of(part, DEFAULT), row_of(part, name))
+    if name == DEFAULT or not all(row.finished for row in rows):
+        return summarise(())
+    ours, theirs = (
+        {run.seed: data.series(run.id, metric).last for run in row.runs if run.id in row.finished} for row in rows
     )
-    return pairing.difference(first, second).summary
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """SCPO against one method of its section."""
-
-    scpo: Row
-    other: Row
-
-    def difference(self, data: Collected, metric: str) -> Summary:
-        """``SCPO - the method``."""
-        return paired(data, self.scpo, self.other, metric)
-
-
-def pairs(part: Section | None, name: str) -> Pairs | None:
-    """SCPO and a method that both have finished runs here; None for SCPO itself."""
-    scpo, other = row_of(part, DEFAULT), row_of(part, name)
-    return Pairs(scpo, other) if name != DEFAULT and scpo.finished and other.finished else None
+    return difference(ours, theirs).summary
 
 
 def state_key(data: Collected, rows: Iterable[Row]) -> str:

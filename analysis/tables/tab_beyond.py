@@ -14,7 +14,7 @@ from analysis.rendering.table import NONE, Block, Number, Table, difference, num
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
-from analysis.tables.comparison import episode_counts, pairs, row_of, state_key, value
+from analysis.tables.comparison import episode_counts, row_of, scpo_minus, state_key, value
 from scpo.intervals import Summary, summarise
 
 WORDS = ("Method", "State key", "Seeds")
@@ -79,7 +79,6 @@ def _line(data: Collected, part: Section, name: str, judge: tuple[str, str], not
     """A method's cells; ``judge``: the panel and its metric of pass@k."""
     panel, passed = judge
     row, judged = row_of(part, name), success_metric(panel)
-    margin = pairs(part, name)
     label = f"{method_of(row).label}{notes.mark(row.differs)}"
     return (
         label,
@@ -90,7 +89,7 @@ def _line(data: Collected, part: Section, name: str, judge: tuple[str, str], not
         percent(_last(data, row, passed)),
         percent(_last(data, row, f"val/{panel}/score")),
         number(_errored(data, row, panel), 1, 1),
-        difference(margin.difference(data, judged)) if margin else NONE,
+        difference(scpo_minus(data, part, name, judged)),
     )
 
 

@@ -17,8 +17,8 @@ from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
 from analysis.stats.seed_statistics import best_of_bias
-from analysis.tables.comparison import pairs, row_of, state_key, value
-from scpo.intervals import Summary, summarise
+from analysis.tables.comparison import row_of, scpo_minus, state_key, value
+from scpo.intervals import Summary
 from scpo.schema import FAMILIES
 
 SHOP_COLUMNS = ("Score", "Succ")
@@ -222,8 +222,7 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
     kind, label = part.words(name)
     summaries: list[Summary] = []
     for section, metrics in zip((part.home, part.shop), _metrics(panels), strict=True):
-        pair = pairs(section, name)
-        summaries += [pair.difference(data, metric) if pair else summarise(()) for metric in metrics]
+        summaries += [scpo_minus(data, section, name, metric) for metric in metrics]
     if kind == PROMPTING or not any(one.n for one in summaries):
         return None
     families, overall = summaries[: len(FAMILIES)], summaries[len(FAMILIES) :]
