@@ -15,6 +15,7 @@ from scpo.schema.env import (
     StackWorkers,
     WebshopConfig,
 )
+from scpo.schema.experiment import Experiment, ExperimentRow, Measure, Primary
 from scpo.schema.method import (
     COMPARES_STATES,
     METHOD_LABELS,
@@ -41,13 +42,9 @@ from scpo.schema.requirements import PROVIDES, misfit, required
 from scpo.schema.run import (
     MACHINE_SECTIONS,
     ApiLimits,
-    Experiment,
-    ExperimentRow,
     LauncherConfig,
     LocalLauncher,
     MachineConfig,
-    Measure,
-    Primary,
     RunConfig,
     SlurmLauncher,
     WandbConfig,

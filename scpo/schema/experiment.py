@@ -1,0 +1,102 @@
+"""What a call of sweep.py runs: the rows of an experiment on its axes, and what it is run to find out."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from scpo.schema.method import METHOD_LABELS
+from scpo.strict import Scale, Strict
+
+
+class ExperimentRow(Strict):
+    """One row of an experiment's table: a name, its label in the table, and the overrides that make it.
+
+    A row that is called as a method may leave out the label, which is the method's then. ``scales``: where it can run.
+    Elsewhere the row stands in the table without a run (n/a).
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    label: str
+    overrides: tuple[str, ...]
+    scales: tuple[Scale, ...] = ("mini", "study", "paper")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _labelled_as_its_method(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "label" not in data and data.get("name") in METHOD_LABELS:
+            return {**data, "label": METHOD_LABELS[data["name"]]}
+        return data
+
+
+AxisValues = tuple[str | int, ...] | PositiveInt
+"""Values, or of seeds their number: 0, 1, 2, ...
+
+A value may bring further overrides with it, after a space: ``webshop env.setting=paper``.
+"""
+
+
+Measure = Literal["validation_area", "training_area", "last_success"]
+"""What an experiment may be judged by, a number a run (``analysis.stats.measures``): the area under the curve of
+validation (all held-out panels) or of training, over the steps: a mean success rate; or held-out success after the last
+step."""
+
+
+class Primary(Strict):
+    """What an experiment is run to find out, named before its runs, so that nobody chooses it by their results.
+
+    ``comparisons``: pairs of rows, each the first minus the second, paired by seed, judged by ``measure``.
+    """
+
+    measure: Measure
+    comparisons: Annotated[tuple[tuple[str, str], ...], Field(min_length=1)]
+
+
+class Experiment(Strict):
+    """``conf/experiment/<name>.yaml``: rows x the product of the axes (``env``, ``model``, ``seeds``).
+
+    An axis is a list of values (seeds: or how many), or one for each scale. ``overrides``, one list or one for each
+    scale, are every row's, before its own; those of the command line win over them. ``primary``: what it is run for;
+    None of one that compares nothing.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    title: str
+    axes: dict[Literal["env", "model", "seeds"], AxisValues | dict[Scale, AxisValues]]
+    overrides: tuple[str, ...] | dict[Scale, tuple[str, ...]] = ()
+    rows: Annotated[tuple[ExperimentRow, ...], Field(min_length=1)]
+    primary: Primary | None = None
+
+    def shared_overrides(self, scale: Scale) -> tuple[str, ...]:
+        """The overrides of every row at a scale."""
+        return self.overrides.get(scale, ()) if isinstance(self.overrides, dict) else self.overrides
+
+    def axis(self, name: Literal["env", "model", "seeds"], scale: Scale) -> tuple[str | int, ...]:
+        """The values of an axis at a scale; none where it has none."""
+        values = self.axes.get(name, ())
+        if isinstance(values, dict):
+            values = values.get(scale, ())
+        return tuple(range(values)) if isinstance(values, int) else values
+
+    @model_validator(mode="after")
+    def _only_seeds_are_counted(self) -> Self:
+        for name in ("env", "model"):
+            values = self.axes.get(name, ())
+            if any(isinstance(one, int) for one in (values.values() if isinstance(values, dict) else [values])):
+                raise ValueError(f"experiment {self.name}: axis {name} is a list of names; only seeds may be a number")
+        return self
+
+    @model_validator(mode="after")
+    def _primary_comparisons_are_of_its_rows(self) -> Self:
+        names = [row.name for row in self.rows]
+        pairs = self.primary.comparisons if self.primary else ()
+        for first, second in pairs:
+            if unknown := [name for name in (first, second) if name not in names]:
+                raise ValueError(
+                    f"experiment {self.name}: primary comparison [{first}, {second}]: no row is called {unknown[0]}; "
+                    f"its rows: {', '.join(names)}"
+                )
+            if first == second or pairs.count((first, second)) > 1 or (second, first) in pairs:
+                raise ValueError(
+                    f"experiment {self.name}: primary comparison [{first}, {second}]: of two rows, each pair once"
+                )
+        return self
