@@ -28,8 +28,7 @@ WORDS = [
     f"trainer.steps={STEPS}", f"trainer.groups={GROUPS}", f"trainer.group_size={SIBLINGS}",
     f"trainer.mini_batch_rows={MINI_BATCH}", "trainer.validation.every=3", "trainer.probe_every=3",
     "trainer.precision_every=1", "trainer.precision_steps=4", "trainer.checkpoint_every=3",
-    "trainer.loss.kl_coefficient=0.01", "trainer.temperature=0.7",
-    "model.warm_start.games=200", "model.warm_start.steps=300",  # half as long as usual: some siblings win, most fail
+    "trainer.loss.kl_coefficient=0.01",
 ]  # fmt: skip
 RANKS = 4
 FOUR = [  # FSDP2 on gloo, one process a rank and an engine each; shards, dispatch, order and padding are real
