@@ -33,7 +33,6 @@ def pytest_collection_finish():
     """Imports and collected tests stay to the end: the garbage collector need not go through them again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,6 +40,12 @@ def no_waiting_for_the_disk():
     """What is written is there for whoever reads it next; what a power cut would leave, no test here can see."""
     with patch.object(os, "fsync", lambda _: None):
         yield
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """One cache, and so one start of each kind, for all small runs of a process."""
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from scpo.errors import ConfigError
 from scpo.schema import AGENT_LABELS, HOSTS
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.identity import run_id
-from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import CONF, options
 from sweeps.search.plan import make_plan
+from tests.support.matrices import expanded
 
 FILES = sorted(CONF.rglob("*.yaml"))
 GROUPS = sorted({path.parent.name for path in FILES if path.parent != CONF} - {"experiment", "estimator", "search"})
@@ -64,7 +64,7 @@ def test_what_the_study_scale_cannot_serve_is_refused_in_one_line(choice):
 @pytest.mark.parametrize("name", options("experiment"))
 def test_every_experiment_expands_at_every_scale(name):
     for scale in options("scale"):
-        matrix = expand(name, [f"scale={scale}"])
+        matrix = expanded(name, f"scale={scale}")
         assert matrix.experiment.name == name
         runnable = {row.name for row in matrix.experiment.rows if scale in row.scales}
         assert {cell.row.name for cell in matrix.cells} == runnable
@@ -88,7 +88,7 @@ def method(name):
 
 
 def test_the_untrained_models_are_the_same_runs_in_both_experiments_of_the_paper():
-    table, prompting = (expand(name, ["scale=paper", "seeds=[0]"]) for name in ("main_table", "prompting"))
+    table, prompting = (expanded(name, "scale=paper", "seeds=[0]") for name in ("main_table", "prompting"))
     ids = {cell.run_id for cell in table.cells if cell.row.name == "plain"}
     assert ids == {cell.run_id for cell in prompting.cells if cell.row.name == "plain"}
     tokens = {cell.config.env.benchmark: cell.config.trainer.max_prompt_tokens for cell in prompting.cells}
@@ -124,7 +124,7 @@ CLOSED = ["gpt_4o", "gemini_2_5_pro"]
 
 
 def test_the_main_table_has_every_row_that_the_paper_prints_on_both_benchmarks_and_sizes():
-    matrix = expand("main_table", ["scale=paper", "seeds=[0]"])
+    matrix = expanded("main_table", "scale=paper", "seeds=[0]")
     rows = [row.name for row in matrix.experiment.rows if "paper" in row.scales]
     assert [name for name in rows if name in ROWS] == ROWS
     places = {(row, env) for row in rows for env in ("alfworld", "webshop")}
@@ -136,23 +136,23 @@ def test_the_main_table_has_every_row_that_the_paper_prints_on_both_benchmarks_a
 
 
 def test_the_papers_own_runs_are_those_of_its_main_table_ablations_and_sweeps():
-    runs = expand("paper_runs", ["scale=paper"]).runs.keys()
-    table = {cell.run_id for cell in expand("main_table", ["scale=paper"]).cells if cell.row.name == "scpo"}
+    runs = expanded("paper_runs", "scale=paper").runs.keys()
+    table = {cell.run_id for cell in expanded("main_table", "scale=paper").cells if cell.row.name == "scpo"}
     table = {run for run in table if not run.startswith("webshop_paper")}
-    ablated = expand("ablation", ["scale=paper"]).runs.keys() - table
-    swept = {run for name in ("sweep_theta", "sweep_lambda") for run in expand(name, ["scale=paper", "seeds=[0]"]).runs}
+    ablated = expanded("ablation", "scale=paper").runs.keys() - table
+    swept = {run for name in ("sweep_theta", "sweep_lambda") for run in expanded(name, "scale=paper", "seeds=[0]").runs}
     assert (len(table), len(ablated), len(swept - table)) == (12, 9, 9)
     assert runs == table | ablated | swept
 
 
 def test_at_mini_scale_the_main_table_runs_what_the_tiny_policy_can():
-    matrix = expand("main_table", ["seeds=[0]", "env=alfworld"])
+    matrix = expanded("main_table", "seeds=[0]", "env=alfworld")
     expected = [name for name in ROWS if name == "plain" or METHODS[name].kind == TRAINED]
     assert [cell.row.name for cell in matrix.cells if cell.row.name in ROWS] == expected
 
 
 def test_at_study_scale_the_main_table_has_scpo_with_each_scorer():
-    matrix = expand("main_table", ["scale=study", "seeds=[0]"])
+    matrix = expanded("main_table", "scale=study", "seeds=[0]")
     scorers = {cell.row.name: cell.config.scorer.name for cell in matrix.cells if cell.config.method.name == "scpo"}
     assert scorers == {"scpo": "exact", "scpo_lexical": "lexical", "scpo_minilm": "minilm"}
 
@@ -187,17 +187,17 @@ SWEPT = {
 @pytest.mark.parametrize("name", SWEPT)
 def test_a_sensitivity_sweep_changes_one_knob_around_the_paper_s_default(name):
     knob, values = SWEPT[name]
-    shapers = [cell.config.method.shaper for cell in expand(name, ["scale=paper", "seeds=[0]"]).cells]
+    shapers = [cell.config.method.shaper for cell in expanded(name, "scale=paper", "seeds=[0]").cells]
     assert [getattr(shaper, knob) for shaper in shapers] == values
     default = compose_run([]).method.shaper
     assert {shaper.model_copy(update={knob: 0}) for shaper in shapers} == {default.model_copy(update={knob: 0})}
 
 
 def test_what_several_experiments_need_is_run_once():
-    table = expand("main_table", ["scale=paper"]).runs.keys()
-    cost = expand("cost", ["scale=paper"]).cells
+    table = expanded("main_table", "scale=paper").runs.keys()
+    cost = expanded("cost", "scale=paper").cells
     assert {cell.run_id for cell in cost if cell.row.name != "scpo_dense"} < table
     assert not {cell.run_id for cell in cost if cell.row.name == "scpo_dense"} & table
     for name in SWEPT:
-        default = {cell.run_id for cell in expand(name, ["scale=paper"]).cells if cell.row.name == "scpo"}
+        default = {cell.run_id for cell in expanded(name, "scale=paper").cells if cell.row.name == "scpo"}
         assert default < table

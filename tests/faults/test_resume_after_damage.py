@@ -21,11 +21,6 @@ def run(runs, cache, **killed):
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def whole(tmp_path_factory, cache):
     return run(tmp_path_factory.mktemp("whole"), cache).metrics.read_bytes()
 

@@ -4,7 +4,7 @@ import pytest
 
 from analysis.answers.questions import QUESTIONS, answers, headline, sentence
 from analysis.sources.collect import collect
-from sweeps.compose.matrix import expand
+from tests.support.matrices import expanded
 from tests.support.study_runs import rising, write_study
 
 MAIN = {"main_table": ("scpo", "scpo_lexical", "gigpo", "grpo")}
@@ -72,5 +72,5 @@ def test_each_benchmark_s_runs_answer_its_own_question(tmp_path):
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.experiment)
 def test_a_question_asks_for_rows_that_its_experiment_has(question):
-    rows = {row.name for row in expand(question.experiment, ["scale=study"]).experiment.rows}
+    rows = {row.name for row in expanded(question.experiment, "scale=study").experiment.rows}
     assert {name for pair in question.pairs for name in pair} <= rows

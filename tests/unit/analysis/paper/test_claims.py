@@ -10,7 +10,7 @@ from analysis.paper.paper_claims import claims
 from analysis.sources.collect import collect
 from analysis.tables import tab_claims
 from scpo.intervals import Summary, summarise
-from sweeps.compose.matrix import expand
+from tests.support.matrices import expanded
 from tests.support.run_records import ROOT, log_only, write_experiment, write_run
 from tests.support.study_runs import rising, write_study
 
@@ -80,7 +80,7 @@ def test_what_the_paper_claims_is_what_its_tables_print():
 def test_every_claim_is_tested_by_an_experiment_that_composes(claim):
     scale = "study" if claim.tested_at("study") and claim.env == "alfworld" else "paper"
     words = claim.command(scale).split()[2:]
-    assert expand(words[0].removeprefix("+experiment="), words[1:]).runs
+    assert expanded(words[0].removeprefix("+experiment="), *words[1:]).runs
 
 
 def study(tmp_path, scpo):

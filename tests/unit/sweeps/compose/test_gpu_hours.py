@@ -2,11 +2,11 @@ import pytest
 
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.gpu_hours import duration, gpu_hours, hours
-from sweeps.compose.matrix import expand
+from tests.support.matrices import expanded
 
 
 def test_the_papers_twelve_scpo_runs_come_to_about_a_thousand_gpu_hours():
-    runs = [cell.config for cell in expand("paper_runs", ["scale=paper"]).cells if cell.row.name == "scpo"]
+    runs = [cell.config for cell in expanded("paper_runs", "scale=paper").cells if cell.row.name == "scpo"]
     assert len(runs) == 12
     papers = [run.model_copy(update={"env": run.env.model_copy(update={"validation_panels": {}})}) for run in runs]
     total, unknown = gpu_hours(papers, [4] * 12)

@@ -2,8 +2,8 @@ import pytest
 
 from scpo.errors import ConfigError
 from sweeps.compose.configuration import compose_run
-from sweeps.compose.matrix import expand
 from sweeps.compose.resources import Resources, check_fits, resources
+from tests.support.matrices import expanded
 
 WANTED = {
     "a method that verl trains": (["scale=paper"], Resources(1, 4, 32, 128)),
@@ -48,5 +48,5 @@ def test_an_evaluation_takes_what_it_is_given():
 
 
 def test_every_row_of_the_main_table_fits_the_papers_gpus():
-    for cell in expand("main_table", ["scale=paper"]).cells:
+    for cell in expanded("main_table", "scale=paper").cells:
         check_fits(cell.config, 80.0)
