@@ -1,39 +1,38 @@
 """Real verl, Ray and FSDP2 on real ALFWorld games: one run that is stopped and resumed, looked at from all sides."""
 
+import gzip
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
 from scpo.diagnostics.validation_episodes import read_validation
+from scpo.shaping.reference_buffer import FILE as REFERENCES
 from scpo.trainers.verl.readiness import is_vllm_for_cpu
+from tests.support.verl_runs import ROOT, lines, only_run, run_command, shards, warm_start_of
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")
 pytest.importorskip("alfworld", reason="needs alfworld: make setup")
 torch = pytest.importorskip("torch", reason="needs torch: make setup")
 
-ROOT = Path(__file__).parents[2]
-STEPS, GROUPS, SIBLINGS, MINI_BATCH = 3, 4, 6, 48
+STEPS, GROUPS, SIBLINGS, MINI_BATCH = 3, 16, 2, 48
+"""Every game of the panel in every step, by few siblings: a game that was won is lost by all of them soon after."""
 WORDS = [
-    "trainer=verl_cpu", "method=scpo", "scorer=exact", "wandb.mode=disabled",
-    "env.validation_panels.train_games.games=6", "env.validation_panels.train_games.repeats=1",
-    "env.validation_panels.valid_seen.games=6", "env.validation_panels.valid_unseen.games=6",
+    "method=scpo", "scorer=exact", "method.shaper.reference_buffer=last_success",
+    "env.validation_panels.train_games.games=1", "env.validation_panels.train_games.repeats=1",
+    "env.validation_panels.valid_seen.games=6", "env.validation_panels.valid_unseen.games=1",
     f"trainer.steps={STEPS}", f"trainer.groups={GROUPS}", f"trainer.group_size={SIBLINGS}",
     f"trainer.mini_batch_rows={MINI_BATCH}", "trainer.validation.every=3", "trainer.probe_every=3",
-    "trainer.precision_every=1", "trainer.precision_steps=4", "trainer.checkpoint_every=3",
-    "trainer.loss.kl_coefficient=0.01",
+    "trainer.probe_siblings=2", "trainer.precision_every=1", "trainer.precision_steps=4",
+    "trainer.checkpoint_every=3", "trainer.loss.kl_coefficient=0.01",
 ]  # fmt: skip
-RANKS = 4
+RANKS, FEW = 4, 6
 FOUR = [  # FSDP2 on gloo, one process a rank and an engine each; shards, dispatch, order and padding are real
-    f"trainer.verl.gpus={RANKS}", "trainer.groups=2", "env.validation_panels.train_games.games=2",
-    "env.validation_panels.valid_seen.games=2", "env.validation_panels.valid_unseen.games=2",
+    f"trainer.verl.gpus={RANKS}", f"trainer.groups={FEW}", "env.validation_panels.valid_seen.games=2",
 ]  # fmt: skip
 LIMIT_S = 500
 """For one start of the run: a crash of the rollout engine may hang verl."""
@@ -44,7 +43,7 @@ NO_VLLM = pytest.mark.skipif(not is_vllm_for_cpu(), reason="needs vLLM's CPU bui
 
 @pytest.fixture(scope="module", params=["hf", pytest.param("vllm", marks=NO_VLLM)])
 def stopped_and_resumed(tmp_path_factory, request):
-    """The run folder at its end, and the bytes of its metrics when it was stopped after its first step or second."""
+    """The run folder at its end; its metrics, weights and references when it was stopped after one step or two."""
     return stop_and_resume(tmp_path_factory.mktemp("runs"), warm_start_of(tmp_path_factory), request.param)
 
 
@@ -53,11 +52,6 @@ def four_ranks(tmp_path_factory):
     """The same of a run on four data-parallel ranks."""
     cache = warm_start_of(tmp_path_factory)
     return stop_and_resume(tmp_path_factory.mktemp("four"), cache, "hf", *FOUR)
-
-
-def warm_start_of(tmp_path_factory):
-    """A cache for all runs, so that the policy is warm-started once."""
-    return os.environ.get("SCPO_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 def stop_and_resume(runs, cache, engine, *words):
@@ -72,16 +66,17 @@ def stop_and_resume(runs, cache, engine, *words):
     checkpoints = sorted(path.parent.name for path in folder.glob("checkpoints/*/COMPLETE"))
     step = json.loads(stopped.splitlines()[-1])["step"]
     assert checkpoints == [f"step_{step:05d}"]
-    weights = load_weights(folder, step)
+    weights, kept = load_weights(folder, step), references(folder, step)
     assert finish(start(runs, cache, engine, *words)) == 0, log(runs)
-    return folder, stopped, weights
+    return folder, stopped, weights, kept
 
 
 def start(runs, cache, engine, *words):
-    machine = [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}", "machine.device=cpu"]
-    command = [sys.executable, str(ROOT / "train.py"), *WORDS, *words, f"trainer.verl.engine={engine}", *machine]
     with (runs / "output.log").open("a") as output:
-        return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            run_command(runs, cache, *WORDS, *words, f"trainer.verl.engine={engine}"),
+            cwd=ROOT, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
 
 
 def finish(process):
@@ -96,29 +91,23 @@ def log(runs):
     return (runs / "output.log").read_text()[-6000:]
 
 
-def only_run(runs):
-    (folder,) = (path.parent for path in runs.glob("*/config.yaml"))
-    return folder
-
-
 def logged(runs):
     return sum(path.read_bytes().count(b"\n") for path in runs.glob("*/metrics.jsonl"))
 
 
-def lines(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
 def load_weights(folder, step):
     """Each parameter's part on the first rank: with one rank the whole parameter."""
-    path = folder / "checkpoints" / f"step_{step:05d}" / f"global_step_{step}" / "actor"
-    (first,) = path.glob("model_world_size_*_rank_0.pt")
-    state = torch.load(first, weights_only=False, map_location="cpu")
+    state = torch.load(shards(folder, step)[0], weights_only=False, map_location="cpu")
     return {name: getattr(value, "_local_tensor", value) for name, value in state.items()}
 
 
+def references(folder, step):
+    """Task -> the step of its last success and the texts of its steps, as a checkpoint holds them."""
+    return json.loads(gzip.decompress((folder / "checkpoints" / f"step_{step:05d}" / REFERENCES).read_bytes()))
+
+
 def test_a_stopped_run_goes_on_where_it_stopped_and_ends_done(stopped_and_resumed):
-    folder, stopped, _ = stopped_and_resumed
+    folder, stopped, *_ = stopped_and_resumed
     assert [line["step"] for line in lines(folder)] == list(range(STEPS + 1))
     assert (folder / "metrics.jsonl").read_bytes().startswith(stopped)
     status = json.loads((folder / "status.json").read_text())
@@ -128,7 +117,7 @@ def test_a_stopped_run_goes_on_where_it_stopped_and_ends_done(stopped_and_resume
 def test_training_changes_the_parameters_before_and_after_the_stop(stopped_and_resumed):
     from safetensors.torch import load_file
 
-    folder, _, middle = stopped_and_resumed
+    folder, _, middle, _ = stopped_and_resumed
     first, last = load_file(folder / "policy" / "model.safetensors"), load_weights(folder, STEPS)
     for name, value in first.items():
         assert not torch.equal(value, middle[name])
@@ -161,15 +150,17 @@ def test_no_row_is_lost_and_padding_is_counted_apart(stopped_and_resumed):
 
 
 def test_four_ranks_train_stop_and_resume(four_ranks):
-    folder, stopped, middle = four_ranks
+    folder, stopped, middle, kept = four_ranks
     assert [line["step"] for line in lines(folder)] == list(range(STEPS + 1))
     assert (folder / "metrics.jsonl").read_bytes().startswith(stopped)
     last = load_weights(folder, STEPS)
     assert sum(not torch.equal(middle[name], last[name]) for name in middle) > len(middle) / 2
-    checkpoint = folder / f"checkpoints/step_{STEPS:05d}/global_step_{STEPS}/actor"
-    assert len(list(checkpoint.glob(f"model_world_size_{RANKS}_rank_*.pt"))) == RANKS
+    assert [path.name for path in shards(folder, STEPS)] == [
+        f"model_world_size_{RANKS}_rank_{rank}.pt" for rank in range(RANKS)
+    ]
+    assert_restored(kept, references(folder, STEPS))
     for line in lines(folder)[1:]:
-        assert line["train/episodes"] == 2 * SIBLINGS
+        assert line["train/episodes"] == FEW * SIBLINGS
         assert 0 <= line["credit/descents"] <= RANKS - 1
         assert line["training/rollout_probs_diff_max"] < 1e-4
         batches = mini_batches(line)
@@ -181,6 +172,27 @@ def test_some_failed_sibling_is_credited_and_it_reaches_the_advantages(stopped_a
     assert credited
     assert any(line["credit/shift"] > 0 for line in credited)
     assert all(line["credit/exact"] == 1.0 for line in credited)
+
+
+def test_what_was_won_before_the_stop_is_remembered_after_it_and_serves(stopped_and_resumed):
+    """Whoever loads the buffer and plays on has each reference of before, byte for byte, but for games won again."""
+    folder, stopped, _, kept = stopped_and_resumed
+    assert {step for step, _ in kept.values()} <= set(range(1, stopped.count(b"\n")))
+    assert_restored(kept, references(folder, STEPS))
+    resumed = lines(folder)[stopped.count(b"\n") :]
+    assert resumed[0]["buffer/tasks"] == len(kept)
+    served = [line for line in resumed if line.get("buffer/served", 0) > 0]
+    if not served:
+        pytest.skip("needs a game that is won before the stop and lost by all after it: none was, run it again")
+    assert served[0]["buffer/age"] >= 1
+
+
+def assert_restored(kept, last):
+    """``kept`` when the run was stopped, ``last`` at its end."""
+    stop = max((step for step, _ in kept.values()), default=0)
+    old = {task: reference for task, reference in last.items() if reference[0] <= stop}
+    assert json.dumps(old) == json.dumps({task: reference for task, reference in kept.items() if task in old})
+    assert all(last[task][0] > stop for task in kept.keys() - old.keys())
 
 
 def test_every_panel_is_validated_and_the_probe_is_kept(stopped_and_resumed):
