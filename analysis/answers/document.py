@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from analysis.answers.credit import credit_lines
-from analysis.answers.questions import QUESTIONS, Question, answers, headline, sentence
+from analysis.answers.questions import QUESTIONS, Question, answers, headline, headlined, sentence
 from analysis.sources.collect import Collected
 from analysis.sources.missing import MissingRunsError
 from analysis.sources.rows import Section
@@ -69,7 +69,7 @@ def page(data: Collected, figures: Iterable[str]) -> str:
     found = {question: answers(data, question) for question in QUESTIONS}
     parts = [
         INTRODUCTION,
-        f"**{headline(found[QUESTIONS[0]])}**",
+        f"**{headline(headlined(data))}**",
         "\n".join(_sources(data)),
         *(_answer(question, of) for question, of in found.items()),
         "\n".join(credit_lines(data)),

@@ -42,6 +42,11 @@ def _each(rows: Sequence[str], reference: str) -> tuple[tuple[str, str], ...]:
     return tuple((row, reference) for row in rows)
 
 
+RIVALS = Question(
+    "Is credit by exact states, which siblings share, worth more?",
+    _each(("crbc", "graphgpo", "rewardflow", "gagpo"), "scpo"),
+    "beyond",
+)
 QUESTIONS = (
     Question(
         "Does SCPO help over GiGPO, which it wraps, and with which scorer?",
@@ -54,6 +59,7 @@ QUESTIONS = (
         tuple(("scpo", row) for row in ("chronological", "no_monotonicity", "shortest_reference")),
         "ablation",
     ),
+    RIVALS,
     Question(
         "Is matched credit better than the same amount on random steps, or spread evenly?",
         tuple(("scpo", row) for row in ("random_match", "uniform_bonus")),
@@ -145,8 +151,14 @@ def _how_far(one: Comparison) -> str:
     return f"by this interval it is at most {largest:.1f} {one.measure.difference_unit}; {more}"
 
 
+def headlined(data: Collected) -> list[Comparison]:
+    """What the headline is made of: the first question's answers, and what tells a rival and SCPO apart."""
+    resolved = [one for one in answers(data, RIVALS) if one.reading in (HIGHER, LOWER)]
+    return [*answers(data, QUESTIONS[0]), *resolved]
+
+
 def headline(found: Sequence[Comparison]) -> str:
-    """The first question's answer in a line: what is ahead, or how small the difference must be."""
+    """The comparisons in a line: what is ahead, or how small the difference must be."""
     if not found:
         return "No pair of SCPO and GiGPO has finished yet."
     ahead = [one for one in found if one.reading == HIGHER]

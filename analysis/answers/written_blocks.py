@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from analysis.answers.questions import QUESTIONS, answers, headline
+from analysis.answers.questions import headline, headlined
 from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import difference
@@ -36,8 +36,8 @@ def _between(text: str, begin: str, end: str, written: str) -> str:
 
 
 def _headline(data: Collected) -> Iterator[str]:
-    """The first question's answer as the page of the study gives it, with what it rests on."""
-    found = answers(data, QUESTIONS[0])
+    """The headline of the page of the study, with what it rests on."""
+    found = headlined(data)
     planned = {run.id for part in data.sections for row in part.rows for run in row.runs}
     done = sum(run.state == "DONE" for name, run in data.by_id.items() if name in planned)
     yield f"**[The laptop study](docs/study.md): {headline(found)}**"

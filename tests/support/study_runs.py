@@ -13,6 +13,8 @@ OVERRIDES = {
     "scpo": ("method=scpo",),
     "gigpo": ("method=gigpo",),
     "grpo": ("method=grpo",),
+    "crbc": ("method=crbc",),
+    "gagpo": ("method=gagpo",),
     "chronological": ("method=scpo", "method.shaper.order=chronological"),
     "random_match": ("method=scpo", "method.shaper.allocation=random_match"),
     "scpo_lexical": ("method=scpo", "scorer=lexical"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from analysis.answers.questions import QUESTIONS, answers, headline, sentence
+from analysis.answers.questions import QUESTIONS, answers, headline, headlined, sentence
 from analysis.sources.collect import collect
 from tests.support.matrices import expanded
 from tests.support.study_runs import rising, write_study
@@ -55,6 +55,21 @@ def test_a_question_without_runs_has_no_answer(tmp_path):
     assert answers(study(tmp_path, scpo=0.9), ABLATION) == []
     assert answers(study(tmp_path / "one", scpo=0.9, seeds=(0,)), FIRST) == []
     assert headline([]) == "No pair of SCPO and GiGPO has finished yet."
+
+
+def test_a_rival_that_is_told_apart_is_in_the_headline_and_an_open_one_is_not(tmp_path):
+    curves = {
+        "scpo": lambda seed: rising(0.7, 0.004 * (seed % 2)),
+        "gigpo": lambda seed: rising(0.7, 0.004 * (seed // 2)),
+        "crbc": lambda seed: rising(0.9, 0.004 * (seed % 3)),
+        "gagpo": lambda seed: rising(0.7, 0.02 * (seed % 2)),
+    }
+    named = {"beyond": (("scpo", "gigpo"), ("crbc", "scpo"), ("gagpo", "scpo"))}
+    write_study(tmp_path, {"beyond": tuple(curves)}, curves, seeds=(0, 1, 2, 3), primary=named)
+    said = headline(headlined(collect(tmp_path).at_scale("study")))
+    assert "; SCPO and GiGPO are not told apart" in said
+    assert said.startswith("CRBC beats SCPO by 10.")
+    assert "GAGPO" not in said
 
 
 def test_each_benchmark_s_runs_answer_its_own_question(tmp_path):
