@@ -27,7 +27,8 @@ METRICS = {
 WINDOW = 5  # steps of the moving average (paper, appendix "Step-reward analysis")
 FIRST, LAST = 20, 150  # steps over which the paper averages
 CAPTION = (
-    "Credit over training: mean over the finished seeds, band ± one standard deviation, moving average over 5 steps. "
+    "Credit over training: mean over the finished seeds at the steps that all of them have, band ± one standard "
+    "deviation, moving average over 5 steps. "
     "Failed trajectories are those of active groups, groups with a success and a failure."
 )
 

@@ -39,8 +39,8 @@ def _settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]
         key.removesuffix("name") for key in first if key.endswith(".name") and first[key] != second.get(key, first[key])
     }
     for key in sorted({*first, *second}, key=lambda key: (not key.endswith(".name"), key)):
-        alone = key not in first or key not in second
-        if first.get(key) == second.get(key) or (alone and any(key.startswith(prefix) for prefix in renamed)):
+        follows = key.endswith(".kind") or key not in first or key not in second
+        if first.get(key) == second.get(key) or (follows and any(key.startswith(prefix) for prefix in renamed)):
             continue
         yield f"{key.removesuffix('.name')}={_shown(first.get(key))} (the others: {_shown(second.get(key))})"
 

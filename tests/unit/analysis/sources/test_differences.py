@@ -16,6 +16,8 @@ def test_a_part_of_another_kind_is_told_by_its_name():
     verl = config({"name": "verl", "steps": 150, "verl": {"gpus": 4, "engine": "vllm"}})
     local = config({"name": "local", "steps": 150})
     assert setting_differences(local, verl) == "trainer=local (the others: verl)"
+    lexical, exact = (config({}, scorer={"kind": name, "name": name}) for name in ("lexical", "exact"))
+    assert setting_differences(lexical, exact) == "scorer=lexical (the others: exact)"
 
 
 def test_what_both_kinds_have_and_differ_in_is_told_too():
