@@ -4,7 +4,7 @@ $(error GNU make 3.81 or newer is needed, this is $(MAKE_VERSION): install a new
 endif
 DEMO ?= +experiment=demo scale=study
 # What `make study` runs, in this order: what was named first, then the rest.
-STUDY ?= main_table ablation controls ablation_scorer singletons sweep_alpha group_size hosts reference_buffer further_methods webshop_study
+STUDY ?= main_table ablation controls beyond ablation_scorer singletons sweep_alpha group_size hosts reference_buffer further_methods webshop_study
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
