@@ -50,9 +50,9 @@ def _headline(data: Collected) -> Iterator[str]:
 
 
 def _line(claim: Claim, data: Collected) -> str:
-    scale = "study" if claim.tested_at("study") and claim.env == "alfworld" else "paper"
+    command = claim.command(claim.cheapest_scale)
     said = (_said(claim, data, name) for name in ("paper", "study"))
-    return f"| {claim.text} | {claim.place} | {claim.printed} | `{claim.command(scale)}` | {' | '.join(said)} |"
+    return f"| {claim.text} | {claim.place} | {claim.printed} | `{command}` | {' | '.join(said)} |"
 
 
 def _said(claim: Claim, data: Collected, scale: str) -> str:

@@ -26,7 +26,8 @@ class Claim:
 
     ``null``: what it would be if there were nothing to the claim; None of a plain level, which only the paper's own
     model and benchmark can reach. ``sign``: on which side of the null the claim lies. ``size``: of the paper's model;
-    smaller scales test the claims about 1.5B with their own model.
+    smaller scales test the claims about 1.5B with their own model. ``at_study``: the experiment that has its runs at
+    the study's scale, where another does.
     """
 
     name: str
@@ -43,9 +44,12 @@ class Claim:
     factor: float = 100
     digits: int = 1
     everywhere: bool = True
+    at_study: str | None = None
 
     def command(self, scale: str) -> str:
         """What makes its runs."""
+        if scale == "study" and self.at_study:
+            return f"python sweep.py +experiment={self.at_study} scale=study"
         model = {SMALL: " model=qwen2_5_1_5b", LARGE: " model=qwen2_5_7b", BOTH: ""}[self.size]
         only = model if scale == "paper" and self.experiment == "main_table" else ""
         env = f" env={self.env}" if self.experiment == "main_table" else ""
@@ -54,6 +58,11 @@ class Claim:
     def tested_at(self, scale: str) -> bool:
         """Whether runs of this scale can say anything about it."""
         return scale == "paper" or (self.everywhere and self.null is not None and self.size == SMALL)
+
+    @property
+    def cheapest_scale(self) -> str:
+        """The study's where its experiments can say anything about it, else the paper's."""
+        return "study" if self.tested_at("study") and (self.env == "alfworld" or self.at_study) else "paper"
 
     def summary(self, data: Collected) -> Summary:
         """Over the seeds of the section that has most of them."""

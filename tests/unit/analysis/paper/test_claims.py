@@ -78,8 +78,7 @@ def test_what_the_paper_claims_is_what_its_tables_print():
 
 @pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.name)
 def test_every_claim_is_tested_by_an_experiment_that_composes(claim):
-    scale = "study" if claim.tested_at("study") and claim.env == "alfworld" else "paper"
-    words = claim.command(scale).split()[2:]
+    words = claim.command(claim.cheapest_scale).split()[2:]
     assert expanded(words[0].removeprefix("+experiment="), *words[1:]).runs
 
 
