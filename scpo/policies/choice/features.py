@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.policies.choice.hashing import Hashes, Names, bucket, joined, text_hash
+from scpo.policies.choice.hashing import Hashes, Names, bucket, joined, plain_features, text_hash
 from scpo.policies.choice.reading import MOST_WORDS, NOWHERE, UNSEEN, Place, Read, State, parse_command, read
 
 PAIR_FEATURES: tuple[Names, ...] = (
@@ -178,7 +178,7 @@ class Reader:
         self, columns: Mapping[str, Hashes], plain: Iterable[Names], of_words: Iterable[Names]
     ) -> NDArray[np.int64]:
         """Table rows (K, F) of features that join these columns; those of a word are 0 where a task has fewer words."""
-        feature_FK = [bucket(columns, names, number, self._buckets) for number, names in enumerate(plain, 1)]
+        feature_FK = plain_features(columns, plain, self._buckets)
         first = len(feature_FK) + 1
         for place in range(MOST_WORDS):
             mine = {**columns, "word": columns[f"word {place}"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,11 @@ def text_hash(text: str) -> int:
 def bucket(columns: Mapping[str, Hashes], names: Names, number: int, buckets: int) -> NDArray[np.int64]:
     """Rows, from 1 on, of a table of ``buckets`` for feature ``number``, which joins these columns; 0 is none."""
     return (joined([columns[name] for name in names], number) % np.uint64(buckets - 1)).astype(np.int64) + 1
+
+
+def plain_features(columns: Mapping[str, Hashes], features: Iterable[Names], buckets: int) -> list[NDArray[np.int64]]:
+    """Rows of a table for features that are numbered from 1 on, one after another."""
+    return [bucket(columns, names, number, buckets) for number, names in enumerate(features, 1)]
 
 
 def joined(columns: Sequence[Hashes], start: int = 0) -> Hashes:

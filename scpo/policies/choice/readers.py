@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.errors import ConfigError
 from scpo.policies.choice.features import Reader
+from scpo.policies.choice.memory_prompt import not_a_memory
 from scpo.policies.choice.reading import TASK
 from scpo.policies.choice.shop_features import ShopReader
 from scpo.policies.choice.shop_reading import WISH
@@ -57,8 +57,4 @@ def make_reader(prompt: str, buckets: int) -> PromptReader:
     for head, reader in READERS.items():
         if prompt.startswith(head):
             return reader(buckets)
-    heads = " or ".join(map(repr, READERS))
-    raise ConfigError(
-        f"model=choice reads only env.prompt=memory, which begins with {heads}; got a prompt that begins with "
-        f"{prompt[:40]!r}"
-    )
+    raise not_a_memory(prompt, tuple(READERS))

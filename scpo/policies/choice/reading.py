@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scpo.errors import ConfigError
+from scpo.policies.choice.memory_prompt import split_prompt
 
 MOST_WORDS = 4
 """Words of a task that are read; ALFWorld's tasks have no more that say something."""
@@ -24,7 +24,7 @@ _COMMAND = re.compile(
 )
 TASK = "task: "
 _HEADS = (TASK, "holding: ", "at: ", "last: ", "step: ")
-_SEEN, _OFFER = "seen ", "> "
+_SEEN = "seen "
 
 
 class State(NamedTuple):
@@ -89,18 +89,12 @@ def read(prompt: str) -> Read:
     Raises:
         ConfigError: It is another prompt.
     """
-    above, offered, below = prompt.partition(f"\n{_OFFER}")
-    lines = above.split("\n")
-    if not offered or not all(map(str.startswith, lines, _HEADS)):
-        raise ConfigError(
-            f"model=choice reads only env.prompt=memory, which begins with {_HEADS[0]!r} and lists commands after "
-            f"{_OFFER!r}; got a prompt that begins with {prompt[:40]!r}"
-        )
-    task, holding, location, last, step = (line[len(head) :] for line, head in zip(lines, _HEADS, strict=False))
+    headed, notes, commands = split_prompt(prompt, _HEADS)
+    task, holding, location, last, step = headed
     words = task_words(task)
     placed, known = 0, False
     places: dict[str, Place] = {}
-    for line in lines[len(_HEADS) :]:
+    for line in notes:
         name, place, goals, wanted = _seen(line, words)
         places[name] = place
         if goals and wanted:
@@ -110,7 +104,7 @@ def read(prompt: str) -> Read:
     held, _, treated = holding.partition(" | ")
     hold = "nothing" if not held else "goal" if held.partition(" ")[0] in words else "other"
     state = State(words, hold, treated, min(placed, 2), known)
-    return Read(state, places, location, last, int(step), _listed(below))
+    return Read(state, places, location, last, int(step), commands)
 
 
 @functools.lru_cache(maxsize=131072)
@@ -132,11 +126,6 @@ def _content(things: str, words: tuple[str, ...]) -> tuple[str, int]:
 
 def _age(steps: int) -> int:
     return 0 if steps <= 0 else 1 if steps <= 2 else 2 if steps <= 6 else 3
-
-
-@functools.lru_cache(maxsize=16384)
-def _listed(below: str) -> tuple[str, ...]:
-    return tuple(below.split(f"\n{_OFFER}"))
 
 
 @functools.lru_cache(maxsize=65536)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.policies.choice.hashing import Hashes, Names, bucket, joined, text_hash
+from scpo.policies.choice.hashing import Hashes, Names, joined, plain_features, text_hash
 from scpo.policies.choice.shop_reading import ShopAction, ShopRead, ShopState, read_shop
 
 PAIR_FEATURES: tuple[Names, ...] = (
@@ -101,18 +101,14 @@ class ShopReader:
         row_CW = np.concatenate([prompt.row_AW for prompt in prompts])
         _, first_K, place_C = np.unique(joined(list(row_CW.T)), return_index=True, return_inverse=True)
         columns = dict(zip((*_STATE, *_ACTION), row_CW[first_K].T, strict=True))
-        return self._hashed(columns, PAIR_FEATURES), place_C
+        return np.stack(plain_features(columns, PAIR_FEATURES, self._buckets), axis=1), place_C
 
     def state_features(self, prompts: Sequence[ShopPrompt]) -> NDArray[np.int64]:
         """Features of each prompt's state, for a critic: (N, F)."""
         row_NW = np.stack([prompt.row_AW[0, : len(_STATE)] for prompt in prompts])
         columns = dict(zip(_STATE, row_NW.T, strict=True))
         columns["phase"] = np.array([prompt.phase for prompt in prompts], dtype=np.uint64)
-        return self._hashed(columns, STATE_FEATURES)
-
-    def _hashed(self, columns: dict[str, Hashes], features: tuple[Names, ...]) -> NDArray[np.int64]:
-        found = [bucket(columns, names, number, self._buckets) for number, names in enumerate(features, 1)]
-        return np.stack(found, axis=1)
+        return np.stack(plain_features(columns, STATE_FEATURES, self._buckets), axis=1)
 
 
 @functools.lru_cache(maxsize=16384)

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scpo.envs.webshop.wish import asked_for, parse_wish, words_of
-from scpo.errors import ConfigError
+from scpo.policies.choice.memory_prompt import split_prompt
 
 WISH = "wish: "
 _HEADS = (WISH, "page: ", "product: ", "last: ", "step: ")
-_OFFER = "> "
 _PRICE = re.compile(r"\$(\d+(?:\.\d+)?)")
 _ACTION = re.compile(r"(search|click)\[(.*)\]")
 _BUTTONS = {
@@ -117,18 +116,11 @@ def read_shop(prompt: str) -> ShopRead:
     Raises:
         ConfigError: It is another prompt.
     """
-    above, offered, below = prompt.partition(f"\n{_OFFER}")
-    lines = above.split("\n")
-    if not offered or not all(map(str.startswith, lines, _HEADS)):
-        raise ConfigError(
-            f"model=choice reads only env.prompt=memory, which begins with {WISH!r} and lists actions after "
-            f"{_OFFER!r}; got a prompt that begins with {prompt[:40]!r}"
-        )
-    wish, page, product, last, step = (line[len(head) :] for line, head in zip(lines, _HEADS, strict=False))
+    headed, notes, commands = split_prompt(prompt, _HEADS)
+    wish, page, product, last, step = headed
     noted = _Notes(wish)
-    for line in lines[len(_HEADS) :]:
+    for line in notes:
         noted.take(line)
-    commands = tuple(below.split(f"\n{_OFFER}"))
     kind, _, turn = page.partition(" ")
     listed = [name for name in map(_argument, commands) if kind == "results" and name in noted.seen]
     state = _state(noted, kind, int(turn), product, listed)

@@ -87,5 +87,7 @@ def test_prompts_of_another_environment_in_the_same_batch_are_refused():
 
     with pytest.raises(ConfigError, match=r"model=choice reads only env\.prompt=memory"):
         choice_policy().generate([SHOP_PROMPTS[0], PROMPTS[0]], 1.0, np.full((2, 1), 0.5))
-    with pytest.raises(ConfigError, match=r"begins with 'task: ' or 'wish: '; got a prompt that begins with 'You are"):
+    with pytest.raises(
+        ConfigError, match=r"begins with 'task: ' or 'wish: ' and .*; got a prompt that begins with 'You are"
+    ):
         choice_policy().generate(["You are an expert"], 1.0, np.full((1, 1), 0.5))
