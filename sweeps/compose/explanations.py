@@ -134,7 +134,8 @@ def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ())
     others = [one for one in dict.fromkeys(known) if one != key]
     meant = another_name(key)
     same = [one for one in others if one.rpartition(".")[2] == name]
-    hint = did_you_mean(key, others, [meant] if meant in others else same)
+    near = [key.removesuffix(name) + one for one in difflib.get_close_matches(name, siblings, n=1)]
+    hint = did_you_mean(key, [] if siblings else others, [meant] if meant in others else same or near)
     keys = f"\nkeys of {parent or 'the configuration'}: {', '.join(siblings)}" if siblings else ""
     return f"unknown key {key}{got}{hint}{keys}"
 

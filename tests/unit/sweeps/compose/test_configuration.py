@@ -165,8 +165,7 @@ BAD = {
     ),
     "key of another estimator with +": (
         ["+method.estimator.critic=1"],
-        "unknown key method.estimator.critic (got 1); did you mean method.estimator.critic.epochs?\n"
-        "keys of method.estimator: anchor_similarity, anchors, gamma,",
+        "unknown key method.estimator.critic (got 1)\nkeys of method.estimator: anchor_similarity, anchors, gamma,",
     ),
     "key of another model": (["model.path=/x"], "model has no such key here, other choices of it do"),
     "misspelt key shows those of the chosen estimator": (

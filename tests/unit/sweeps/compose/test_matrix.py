@@ -81,6 +81,7 @@ BAD = {
         ["+trainer.steps=1"],
         "trainer.steps is in the configuration already; leave out the +",
     ),
+    "key of another launcher": (["launcher.parallel=1"], "unknown key launcher.parallel\nkeys of launcher: fork,"),
     "misspelt key with +": (["+trainer.stepz=1"], "did you mean trainer.steps?"),
     "value out of range": (["method.shaper.theta=7"], "row scpo: method.shaper.theta: got 7"),
     "one seed": (["seed=1"], "the axes of an experiment take values or lists"),
