@@ -1,7 +1,6 @@
 """From Hydra overrides to a validated RunConfig; whatever is wrong with them becomes a ConfigError that says so."""
 
 import contextlib
-import copy
 import functools
 import json
 import re
@@ -27,7 +26,7 @@ from sweeps.compose.explanations import (
     explain_validation,
 )
 from sweeps.compose.overrides import CONF, FOLDERS, Override, parse, parse_all
-from sweeps.compose.parsed_files import keep_parsed_files
+from sweeps.compose.parsed_files import bare_hydra, copied, keep_parsed_files
 
 SWEEP_KEYS = ("experiment", "search", "dry_run")
 COMPUTED_KEY = re.compile(r"\$\{([^}.]*|\.[^}]*|[^}]*:[^}]*)\$\{")
@@ -82,7 +81,7 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     if all(override.sets for override in rest):
         raw = compose_files(choices)
         if rest:
-            raw = copy.deepcopy(raw)
+            raw = copied(raw)
         for override in rest:
             _set(raw, override, choices)
     else:
@@ -91,9 +90,6 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     return raw
 
 
-# Hydra's settings of itself are no part of a run, and a third of what composing it takes: left out.
-_HYDRAS_OWN = ("output", "launcher", "sweeper", "help", "hydra_help", "hydra_logging", "job_logging", "env")
-_WITHOUT = [f"~hydra/{group}" for group in _HYDRAS_OWN]
 # Hydra's own way to name further folders of configuration files: those that installed estimators bring.
 _SEARCHED = [f"hydra.searchpath={json.dumps([folder.as_uri() for folder in FOLDERS[1:]])}"] if FOLDERS[1:] else []
 
@@ -102,9 +98,9 @@ _SEARCHED = [f"hydra.searchpath={json.dumps([folder.as_uri() for folder in FOLDE
 def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
     """What Hydra makes of all that these say. Cached: not to be written to."""
     keep_parsed_files()
-    asked = [*_WITHOUT, *_SEARCHED, *(override.for_hydra for override in overrides)]
+    asked = [*_SEARCHED, *(override.for_hydra for override in overrides)]
     try:
-        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        with bare_hydra(), hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             return hydra.compose("config", overrides=asked)
     except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
         raise ConfigError(explain_hydra(error, overrides, lambda: _keys_with(overrides), RunConfig)) from None

@@ -1,6 +1,5 @@
 """An experiment becomes runs: its rows times its axes, each a validated configuration with an id."""
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -14,6 +13,7 @@ from sweeps.compose.adhoc_axes import split_axes, with_axes
 from sweeps.compose.configuration import compose_experiment, compose_raw, refers_to, resolve, validate_run
 from sweeps.compose.identity import run_id
 from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
+from sweeps.compose.parsed_files import copied
 
 AXIS_KEYS = {"env": "env", "model": "model", "seeds": "seed"}  # axis -> the configuration key that it sets
 
@@ -116,7 +116,7 @@ def seeded_runs(
 
 def _with(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
     if values:
-        raw = copy.deepcopy(raw)
+        raw = copied(raw)
     for key, value in values.items():
         OmegaConf.update(raw, key, value, merge=False)  # panels replace those that were there
     return raw

@@ -3,23 +3,24 @@
 Two of Hydra's plugins: where Hydra is to look into ``conf/``, it finds a source before it that keeps what it parsed.
 """
 
-import copy
+import contextlib
 import functools
+import pickle
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import hydra.conf
+from hydra.conf import HydraConf
 from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigNode, ConfigStore
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from sweeps.compose.overrides import CONF
 
 SCHEME = "parsed"
-HYDRAS_CONF = Path(hydra.conf.__file__).parent
 
 
 class ParsedFiles(ConfigSource):
@@ -36,8 +37,8 @@ class ParsedFiles(ConfigSource):
         if not path.is_file():
             raise ConfigLoadError(f"Config not found : {path}")
         state = path.stat()
-        config, header = _parsed(path, state.st_mtime_ns, state.st_size)
-        return ConfigResult(self.provider, self.full_path(), copy.deepcopy(config), dict(header))
+        pickled, header = _parsed(path, state.st_mtime_ns, state.st_size)
+        return ConfigResult(self.provider, self.full_path(), _read(pickled), dict(header))
 
     def is_group(self, config_path: str) -> bool:
         """Whether it is a folder."""
@@ -63,18 +64,48 @@ class ParsedFiles(ConfigSource):
 
 
 @functools.cache
-def _parsed(path: Path, _changed_ns: int, _size: int) -> tuple[Any, dict[str, str | None]]:
-    return OmegaConf.load(path), ConfigSource._get_header_dict(path.read_text(encoding="utf-8")[:512])
+def _parsed(path: Path, _changed_ns: int, _size: int) -> tuple[bytes, dict[str, str | None]]:
+    """Pickled: to read that is five times as fast as to copy a tree of OmegaConf's nodes."""
+    header = ConfigSource._get_header_dict(path.read_text(encoding="utf-8")[:512])
+    return pickle.dumps(OmegaConf.load(path)), header
+
+
+def copied(config: DictConfig) -> DictConfig:
+    """An equal one to write to, in a third of the time of ``copy.deepcopy``."""
+    return _read(pickle.dumps(config))
+
+
+def _read(pickled: bytes) -> DictConfig:
+    config: DictConfig = pickle.loads(pickled)  # noqa: S301 (written above, in this process)
+    return config
+
+
+@functools.cache
+def _bare() -> ConfigNode:
+    return ConfigNode("config.yaml", OmegaConf.structured(HydraConf(defaults=[])), None, None, "hydra")
+
+
+@contextlib.contextmanager
+def bare_hydra() -> Iterator[None]:
+    """Compose with Hydra's settings of itself, but without the files of its launcher, sweeper, logging and help.
+
+    These are no part of a run, and a third of what composing it takes.
+    """
+    stored = ConfigStore.instance().repo["hydra"]
+    whole, stored["config.yaml"] = stored["config.yaml"], _bare()
+    try:
+        yield
+    finally:
+        stored["config.yaml"] = whole
 
 
 class ParsedConf(SearchPathPlugin):
-    """Where a composition reads our ``conf/``, it and what Hydra brings are read as they were parsed."""
+    """Where a composition reads our ``conf/``, it is read as it was parsed."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Put a source before either folder."""
+        """Put a source before it."""
         if any(element.path == str(CONF) for element in search_path.get_path()):
-            for provider, folder in (("hydra", HYDRAS_CONF), ("main", CONF)):
-                search_path.prepend(f"{provider}, {SCHEME}", f"{SCHEME}://{folder}", anchor=provider)
+            search_path.prepend(f"main, {SCHEME}", f"{SCHEME}://{CONF}", anchor="main")
 
 
 @functools.cache

@@ -1,10 +1,13 @@
+import contextlib
 import os
 
 import pytest
+from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError
 from omegaconf import OmegaConf
 
+from scpo.errors import ConfigError
 from sweeps.compose.configuration import compose_raw
 from sweeps.compose.overrides import parse_all
 from sweeps.compose.parsed_files import ParsedFiles
@@ -46,3 +49,10 @@ def test_a_second_composition_parses_no_file(monkeypatch):
     compose_raw(parse_all(["+machine.more=1"]))
     monkeypatch.setattr(OmegaConf, "load", None)
     assert compose_raw(parse_all(["+machine.more=2"])).machine.more == 2
+
+
+def test_hydra_has_its_own_settings_whole_again_after_a_composition_and_after_one_that_fails():
+    for words in (["+machine.more=3"], ["~nothing"]):
+        with contextlib.suppress(ConfigError):
+            compose_raw(parse_all(words))
+        assert {"launcher": "basic"} in ConfigStore.instance().load("hydra/config.yaml").node.defaults
