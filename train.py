@@ -10,6 +10,7 @@ A whole experiment: python sweep.py +experiment=<name>
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Callable
 
@@ -58,12 +59,16 @@ def open_run(what: list[str]) -> RunFolder:
 def main() -> int:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="+", metavar="run folder | key=value", help="what to run")
+    parser.add_argument("what", nargs="*", metavar="run folder | key=value", help="what to run")
     parser.add_argument("--attempt", type=int, help="given by a launcher: the attempt whose log has this output")
     parser.add_argument("--prepare", action="store_true", help="make the run's folder, print it and stop")
     parser.add_argument("--cfg", choices=["job"], help="print the whole configuration, every reference filled in")
     arguments, unknown = parser.parse_known_intermixed_args()
+    if not arguments.what and not unknown:
+        parser.error("what to run? a run folder, or key=value ...; method=scpo is the default run")
     replace_what_cannot_be_printed()
+    if "WANDB_SWEEP_ID" in os.environ:  # `wandb agent` started it: its sweep learns nothing of a run that stays offline
+        os.environ.setdefault("WANDB_MODE", "online")
     logging.basicConfig(level=logging.INFO, format=entry.LOG_FORMAT)
     try:
         if unknown:

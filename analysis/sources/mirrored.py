@@ -25,6 +25,7 @@ from scpo.progress import counted
 from scpo.schema import TUNING, method_label
 from scpo.tracking import State
 from scpo.tracking.records import PlannedRow, PlannedRun
+from scpo.tracking.wandb_run import read_configuration
 
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
@@ -49,6 +50,9 @@ def mirrored_run(
     their way out, after all the work.
     """
     foreign = verl_agent_logs.is_verl_agent(config)
+    commit = None
+    if not foreign:
+        run_id, config, commit = read_configuration(config, run_id)
     try:
         head = RunHead.model_validate(verl_agent_logs.head_of(config) if foreign else config)
     except (ValidationError, KeyError) as error:
@@ -64,7 +68,7 @@ def mirrored_run(
         setting=verl_agent_logs.setting_of(config) if foreign else setting_of(dict(config), {}),
         state=State.DONE if planned and (step or 0) >= planned else state,
         step=step,
-        commit=None,
+        commit=commit,
         logs=logs,
         foreign=foreign,
         project=project,

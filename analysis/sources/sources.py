@@ -103,10 +103,13 @@ def _offline_run(folder: Path, attempts: list[tuple[Path, LoggedRun]]) -> Run:
 
 def _read_project(name: str, settings: Settings) -> Found:
     downloads, problems = read_project(name, settings)
-    runs = {}
+    runs: dict[str, Run] = {}
     for download in downloads:
         try:
-            runs[download.id] = _downloaded_run(name, download)
+            run = _downloaded_run(name, download)
+            if run.id in runs:
+                problems += (Problem(f"{name}/{download.id}", f"is {run.id} again; the one that got further stands"),)
+            runs[run.id] = max(run, runs.get(run.id, run), key=lambda one: one.step or 0)
         except RecordError as error:
             problems += (Problem(f"{name}/{download.id}", str(error)),)
     return Found(runs, implied_records(runs.values()), problems)

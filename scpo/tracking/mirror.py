@@ -10,11 +10,12 @@ from typing import Any
 from scpo.errors import first_line
 from scpo.schema import RunConfig
 from scpo.tracking.folder import RunFolder
-from scpo.tracking.wandb_run import init_settings, keep_url
+from scpo.tracking.wandb_run import init_settings, keep_address
 
 logger = logging.getLogger(__name__)
 
 Task = Callable[[], object]
+PROGRAM = "train.py"
 
 
 class WandbMirror:
@@ -89,10 +90,11 @@ class WandbMirror:
                 x_disable_meta=True,
                 x_disable_machine_info=True,  # system metrics are sent, the machine's names are not
                 host="",  # else its name would be in the run all the same
+                program=PROGRAM,  # else the path of what was started
             ),
         )
         for metric in ("train/*", "val/*", "credit/*", "actor/*"):
             self._run.define_metric(metric, summary="max,last")
-        keep_url(self._folder, self._run.url, config.wandb.mode)
+        keep_address(self._folder, self._run, config.wandb.mode)
         if self._run.url:
             logger.info("W&B: %s", self._run.url)

@@ -1,7 +1,8 @@
 """What a run says of itself to Weights & Biases: its group, tags and configuration, and where it can be looked at."""
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scpo.errors import RecordError
@@ -11,26 +12,25 @@ from scpo.tracking.folder import RunFolder
 
 TAG_LENGTH = 64  # of W&B
 WANDB_RECORD = "wandb.json"  # in the run folder: where the mirror is
+WHOLE = "scpo"  # key of a sweep's runs: the configuration that no parameter replaced
+RUN_ID = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 
 
 def init_settings(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
     """The keyword arguments of ``wandb.init``, without its settings.
 
-    A run that ``wandb agent`` started belongs to its sweep: the agent gives the id, ours is the name.
+    A run that ``wandb agent`` started belongs to its sweep: the agent says where, and its id; ours is the name. When
+    it goes on without the agent, it goes on there.
     """
-    agent = "WANDB_SWEEP_ID" in os.environ
     return {
         "mode": config.wandb.mode,
-        "project": config.wandb.project,
-        "entity": config.wandb.entity,
+        **_where(folder, config),
         "group": group_of(folder.run_id),
         "job_type": "train" if config.method.kind == "trained" else "evaluate",
         "tags": list(dict.fromkeys(_tags(folder, config))),
-        "id": None if agent else folder.run_id,
         "name": folder.run_id,
-        "resume": None if agent else "allow",
         "dir": str(folder.path),
-        "config": {**config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS)), "commit": _commit(folder)},
+        "config": _configuration(folder, config),
     }
 
 
@@ -39,15 +39,53 @@ def group_of(run_id: str) -> str:
     return "-".join(run_id.split("-")[:-2]) or run_id
 
 
-def keep_url(folder: RunFolder, url: str | None, mode: str) -> None:
-    """Write down where the run can be looked at; offline there is no such place yet."""
-    write_json(folder.path / WANDB_RECORD, {"url": url, "mode": mode})
+def keep_address(folder: RunFolder, run: Any, mode: str) -> None:
+    """Write down where a ``wandb.Run`` can be looked at (offline nowhere yet), and whose sweep it is in."""
+    address = {name: getattr(run, name) for name in ("url", "entity", "project", "id", "sweep_id")}
+    write_json(folder.path / WANDB_RECORD, {**address, "mode": mode})
 
 
 def url_of(folder: RunFolder) -> str | None:
     """Where the run can be looked at; None if it is not online."""
+    return _address(folder).get("url")
+
+
+def _address(folder: RunFolder) -> dict[str, Any]:
     path = folder.path / WANDB_RECORD
-    return read_json(path).get("url") if path.exists() else None
+    return dict(read_json(path)) if path.exists() else {}
+
+
+def _configuration(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
+    """What is sent of the configuration.
+
+    In a sweep W&B keeps the parameters' own values, and drops ours of the same name (``method``): it is there twice.
+    """
+    sections = config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS))
+    again = {WHOLE: sections} if "WANDB_SWEEP_ID" in os.environ else {}
+    return {**sections, **again, "run_id": folder.run_id, "commit": _commit(folder)}
+
+
+def read_configuration(logged: Mapping[str, Any], wandb_id: str) -> tuple[str, dict[str, Any], str | None]:
+    """Run id, configuration and commit of a run, from what W&B has as its configuration and id."""
+    whole = logged.get(WHOLE)
+    sections = whole if isinstance(whole, dict) else logged
+    beside = {WHOLE, "run_id", "commit"}
+    ours = {name: value for name, value in sections.items() if name not in beside}
+    run_id, commit = str(logged.get("run_id")), logged.get("commit")
+    if not ("run_id" in logged and RUN_ID.fullmatch(run_id)):  # it names files, and a server may say anything
+        run_id = wandb_id
+    return run_id, ours, None if commit is None else str(commit)
+
+
+def _where(folder: RunFolder, config: RunConfig) -> dict[str, str | None]:
+    """Project, entity and id, and whether a run of that id goes on."""
+    names = ("project", "entity", "id")
+    if "WANDB_SWEEP_ID" in os.environ:
+        return dict.fromkeys((*names, "resume"))  # the agent's variables say it
+    kept = _address(folder)
+    if kept.get("sweep_id"):
+        return {**{name: kept[name] for name in names}, "resume": "allow"}
+    return {"project": config.wandb.project, "entity": config.wandb.entity, "id": folder.run_id, "resume": "allow"}
 
 
 def _tags(folder: RunFolder, config: RunConfig) -> Iterator[str]:

@@ -42,6 +42,11 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
     if "dry_run=true" in why:
         chosen = rest if any(word.startswith("+") for word in rest) else ["+experiment=one", *rest]
         return f"{flag}: {why}: {_command('sweep.py', [*chosen, 'dry_run=true'])}"
+    if any(word.startswith("--") and "=" in word and not word.startswith("--seed=") for word in words):
+        plain = [word.removeprefix("--") for word in words]
+        return (
+            f"{flag}: no dashes here: {_command(script, plain)} (for `wandb agent`: ${{args_no_hyphens}}, docs/live.md)"
+        )
     if name == "--seed":
         given = f"seed={value or 0}" if script == "train.py" else f"seeds=[{value or 0}]"
         return f"{flag}: {why if script == 'sweep.py' else 'write it as an override'}: {given}"

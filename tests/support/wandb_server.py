@@ -1,10 +1,11 @@
-"""A W&B server on the loopback interface: it answers the queries that wandb 0.31 sends to list and read runs.
+"""A W&B server on the loopback interface: it answers what wandb 0.31 sends to list, read and write runs, and its agent.
 
 Faults are a list of functions, each used up by one answer: ``fail(503)``, ``slow(2)``, ``truncated``; see ``Server``.
 """
 
 import base64
 import contextlib
+import gzip
 import json
 import re
 import threading
@@ -57,11 +58,17 @@ class Server:
     faults: dict = field(default_factory=dict)  # operation -> [fault, ...]
     requests: dict = field(default_factory=dict)
     views: list = field(default_factory=list)  # what was saved
+    sweep: dict = field(default_factory=dict)  # its configuration, as `wandb sweep` would send it
+    commands: list = field(default_factory=list)  # for the agent, one a heartbeat; callables are asked each time
+    written: dict = field(default_factory=dict)  # run -> what was said when it was made or went on, one dict each
+    streamed: dict = field(default_factory=dict)  # run -> file -> its lines; "complete" -> exit code
     url: str = ""
 
     def answer(self, query, variables):
         name = re.search(r"(?:query|mutation)\s+(\w+)", query)[1]
         self.requests[name] = self.requests.get(name, 0) + 1
+        if name in WRITING:
+            return WRITING[name](self, variables)
         if name == "UpsertView2":
             self.views.append(variables)
             return {"upsertView": {"view": {"id": "V1", "name": variables["name"]}, "inserted": True}}
@@ -88,6 +95,50 @@ class Server:
         name = (re.search(r"(?:query|mutation)\s+(\w+)", query) or [None, ""])[1]
         waiting = self.faults.get(name) or self.faults.get("any") or []
         return waiting.pop(0) if waiting else None
+
+
+def _sweep_with_runs(server, asked):
+    sweep = {"id": "1", "name": asked["sweep"], "config": json.dumps(server.sweep), "runs": {"edges": []}}
+    return {"project": {"sweep": sweep}}
+
+
+def _create_agent(server, asked):
+    return {"createAgent": {"agent": {"id": "agent"}}}
+
+
+def _heartbeat(server, asked):
+    """The next command, once it is there: a dict, or a function of the agent's runs that gives one or None."""
+    commands = []
+    if server.commands:
+        first = server.commands[0]
+        command = first(json.loads(asked["runState"])) if callable(first) else first
+        if command:
+            commands.append(command)
+            server.commands.pop(0)
+    return {"agentHeartbeat": {"agent": {"id": "agent"}, "commands": json.dumps(commands)}}
+
+
+def _upsert_bucket(server, asked):
+    server.written.setdefault(asked["name"], []).append(asked)
+    project = {"id": "1", "name": asked["project"], "entity": {"id": "1", "name": asked["entity"]}}
+    bucket = {"id": "1", "name": asked["name"], "displayName": asked["displayName"], "config": asked["config"]}
+    bucket |= {"sweepName": asked["sweep"], "project": project, "historyLineCount": 0}
+    return {"upsertBucket": {"bucket": bucket, "inserted": True}}
+
+
+def _create_run_files(server, asked):
+    files = [{"name": name, "uploadUrl": f"{server.url}/upload"} for name in asked["files"]]
+    return {"createRunFiles": {"runID": "1", "uploadHeaders": [], "files": files}}
+
+
+WRITING = {
+    "SweepWithRuns": _sweep_with_runs,
+    "CreateAgent": _create_agent,
+    "Heartbeat": _heartbeat,
+    "UpsertBucket": _upsert_bucket,
+    "CreateRunFiles": _create_run_files,
+    "RunResumeStatus": lambda server, asked: {"model": {"bucket": None}},
+}
 
 
 def fail(status):
@@ -136,15 +187,32 @@ def _handler(server):
             pass
 
         def do_POST(self):
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self._body()
+            if self.path.endswith("/file_stream"):
+                self._stream(self.path.split("/")[-2], json.loads(body))
             if self.path != "/graphql":
-                return self._send(200, b"{}")  # telemetry
+                return self._send(200, b"{}")  # telemetry, too
             if self.headers.get("Authorization") != _basic(KEY):
                 return self._send(401, b'{"errors": [{"message": "user is not logged in"}]}')
             asked = json.loads(body)
             data = json.dumps({"data": server.answer(asked["query"], asked.get("variables") or {})}).encode()
             fault = server.next_fault(asked["query"])
             return self._send(*(fault(data) if fault else (200, data)))
+
+        def do_PUT(self):
+            self._body()
+            self._send(200, b"")
+
+        def _body(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            return gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+
+        def _stream(self, run, sent):
+            files = server.streamed.setdefault(run, {})
+            for name, part in (sent.get("files") or {}).items():
+                files.setdefault(name, []).extend(part["content"])
+            if sent.get("complete"):
+                files["complete"] = sent["exitcode"]
 
         def _send(self, status, body):
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # who asked may be gone by now

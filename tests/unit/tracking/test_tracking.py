@@ -162,6 +162,7 @@ class FakeRun:
     def __init__(self, fail_on=None):
         self.fail_on, self.logged, self.finished = fail_on, [], None
         self.url, self.summaries, self.alerts = "https://wandb.example/run", {}, []
+        self.entity, self.project, self.id, self.sweep_id = "me", "scpo", "run", None
 
     def define_metric(self, name, summary):
         self.summaries[name] = summary

@@ -1,11 +1,12 @@
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from scpo.errors import ConfigError
 from scpo.tracking import RunFolder, State, Tracker
 from scpo.tracking.health import read_rules
-from scpo.tracking.wandb_run import group_of, init_settings, keep_url, url_of
+from scpo.tracking.wandb_run import group_of, init_settings, keep_address, url_of
 from sweeps.compose.configuration import compose_run
 from tests.support import fake_runs as fake
 
@@ -20,6 +21,12 @@ from tests.support import fake_runs as fake
 )
 def test_ablations_are_groups_of_their_own(run_id, group):
     assert group_of(run_id) == group
+
+
+def written(**known):
+    """What is kept of a ``wandb.Run``."""
+    usual = {"url": "https://wandb.example/x", "entity": "me", "project": "scpo", "id": "x", "sweep_id": None}
+    return SimpleNamespace(**(usual | known))
 
 
 def test_tags_are_scale_benchmark_method_experiments_and_rows(tmp_path):
@@ -37,7 +44,17 @@ def test_a_run_of_wandb_agent_stays_in_its_sweep(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_SWEEP_ID", "x")
     folder = fake.make_run(tmp_path)
     said = init_settings(folder, folder.read_config())
-    assert (said["id"], said["name"]) == (None, folder.run_id)
+    assert [said[name] for name in ("project", "entity", "id", "resume")] == [None] * 4  # its variables say it
+    assert said["name"] == folder.run_id
+
+
+def test_a_run_of_a_sweep_goes_on_there_without_the_agent(tmp_path):
+    folder = fake.make_run(tmp_path)
+    keep_address(folder, written(project="demo", id="abc", sweep_id="x"), "online")
+    said = init_settings(folder, folder.read_config())
+    assert [said[name] for name in ("project", "entity", "id", "resume")] == ["demo", "me", "abc", "allow"]
+    keep_address(folder, written(id=folder.run_id), "offline")
+    assert init_settings(folder, folder.read_config())["project"] == "scpo"
 
 
 def test_wandbs_variables_are_honoured_what_is_typed_wins_and_a_wrong_one_is_refused(monkeypatch):
@@ -53,7 +70,7 @@ def test_wandbs_variables_are_honoured_what_is_typed_wins_and_a_wrong_one_is_ref
 def test_the_url_is_kept(tmp_path):
     folder = RunFolder(tmp_path)
     assert url_of(folder) is None
-    keep_url(folder, "https://wandb.example/x", "online")
+    keep_address(folder, written(), "online")
     assert url_of(folder) == "https://wandb.example/x"
 
 

@@ -129,3 +129,27 @@ def test_a_project_and_a_folder_of_run_folders_stand_in_one_table(tmp_path, monk
     assert data.series("gigpo1", "train/success_rate").at(30) == 0.3
     assert data.at_scale("paper").sections[0].experiments == ("W&B me/demo",)
     assert [problem.path for problem in data.problems] == ["me/demo/other"]
+
+
+def test_a_sweeps_runs_keep_row_and_setting_whatever_its_parameters_replaced(tmp_path, monkeypatch):
+    history = [{"_step": step, "_runtime": 1.0, "val/valid_seen/success_rate": 0.5} for step in range(STEPS + 1)]
+
+    def swept(seed, run_id, steps, **known):
+        ours = {key: value for key, value in config(seed=seed, steps=STEPS).items() if key != "machine"}
+        said = {"method": "scpo", "method.shaper.theta": 0.4, "scpo": ours, "run_id": run_id, **known}
+        return HostedRun(f"agent{len(steps)}{seed}", ours | said, steps)
+
+    names = [f"alfworld-tiny-scpo-theta0.4-s{seed}-4c541560" for seed in (0, 1)]
+    hosted = [swept(0, names[0], history, commit="a"), swept(1, names[1], history, commit="b")]
+    hosted.append(swept(1, names[1], history[:3]))  # started again elsewhere
+    hosted.append(HostedRun("evil", hosted[0].config | {"run_id": "../x"}, history))
+    with serve(*hosted) as server:
+        monkeypatch.setenv("WANDB_BASE_URL", server.url)
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+        data = collect(tmp_path / "runs", ["me/demo"], Settings(cache=tmp_path / "cache"))
+    runs = data.runs.set_index("id")
+    assert set(runs.index) == {*names, "evil"}
+    assert runs.loc[names[0], "setting"] == runs.loc[names[1], "setting"]
+    assert list(runs.loc[names, "commit"]) == ["a", "b"]
+    assert runs.loc[names[1], "last_step"] == STEPS
+    assert "is alfworld-tiny-scpo-theta0.4-s1-4c541560 again" in data.problems[0].reason
