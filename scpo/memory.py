@@ -161,7 +161,7 @@ def _remedy(config: RunConfig, phase: str) -> str:
     if not config.trainer.verl.free_cache:
         return "trainer.verl.free_cache=true lets the engine sleep through the update"
     return (
-        "A smaller model.micro_batch_rows, more trainer.verl.gpus, or trainer.verl.offload_training=true "
+        "A smaller trainer.micro_batch_rows, more trainer.verl.gpus, or trainer.verl.offload_training=true "
         "(weights and optimizer wait in the host's memory: slower)"
     )
 

@@ -98,7 +98,7 @@ def check_fits(config: RunConfig, gpu_gb: float) -> None:
                 f"launcher.cpus={given.cpus}, verl on {needed} GPUs needs {cores} CPU cores: with fewer it waits for "
                 f"ever; allowed: null, or {cores} and more"
             )
-    if trains_in_verl(config) and resources(config).gpus and (reason := shortage(config, gpu_gb)):
+    if resources(config).gpus and (reason := shortage(config, gpu_gb)):
         raise ConfigError(reason)
 
 

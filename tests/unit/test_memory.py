@@ -1,6 +1,8 @@
 """The estimates against the figures they were made for, and what they decide."""
 
 import json
+import operator
+import re
 
 import pytest
 
@@ -44,6 +46,7 @@ FITS_NOT = {
     "an engine that never sleeps": (["model=qwen2_5_7b", "trainer.verl.free_cache=false"], A800, "free_cache=true"),
     "7B on one card": (["trainer=verl_1gpu", "model=qwen2_5_7b"], A800, "offload_training=true"),
     "1.5B on a small card": (["trainer=verl_1gpu"], 23.5, "offload_training=true"),
+    "1.5B on four small cards": ([], 23.5, "trainer.micro_batch_rows"),
     "7B in one process": (["trainer=local", "model=qwen2_5_7b"], A800, "trainer=verl over several GPUs"),
 }
 
@@ -55,8 +58,11 @@ def test_what_fits(words, gib):
 
 @pytest.mark.parametrize(("words", "gib", "remedy"), FITS_NOT.values(), ids=FITS_NOT)
 def test_what_does_not_fit_is_refused_with_what_takes_the_memory_and_a_remedy(words, gib, remedy):
-    reason = shortage(compose_run(["scale=paper", *words]), gib)
+    config = compose_run(["scale=paper", *words])
+    reason = shortage(config, gib)
     assert remedy in reason
+    for key in re.findall(r"[a-z]+\.[a-z_.]*[a-z]", reason):
+        assert operator.attrgetter(key)(config) is not None  # a key that there is
     assert "estimates" in reason
 
 

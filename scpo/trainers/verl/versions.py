@@ -9,7 +9,9 @@ from typing import Any
 from scpo.errors import ConfigError
 
 SUPPORTED = ("0.9.1",)
-INSTALL = "pip install 'verl==0.9.1', in a virtual environment of its own; see docs/verl.md"
+INSTALL = (
+    "in a virtual environment of its own: pip install -e '.[alfworld,verl]' (without a GPU: verl-cpu); see docs/verl.md"
+)
 
 OVERRIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer": {

@@ -32,6 +32,8 @@ BAD = {
     "too few GPUs": (["launcher.gpus=2"], r"launcher\.gpus=2, the run takes 4 of each node .*trainer=verl_1gpu"),
     "too few cores": (["launcher.cpus=8"], r"launcher\.cpus=8, verl on 4 GPUs needs 15 CPU cores.*or 15 and more"),
     "small GPUs": (["launcher.gpu_gb=24"], r"1\.5B with trainer=verl needs about \d+ GiB of each GPU"),
+    "one process": (["trainer=local", "model=qwen2_5_7b"], r"7B with trainer=local needs about \d+ GiB of each GPU"),
+    "an evaluation": (["method=react", "model=qwen2_5_7b", "launcher.gpu_gb=16"], r"a GPU has 16\. Fewer rows at once"),
 }
 
 
