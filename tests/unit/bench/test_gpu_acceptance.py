@@ -24,6 +24,19 @@ def test_a_scorer_without_precisions_is_timed_alone():
     assert "theta_flips" not in found
 
 
+def test_a_scorer_that_cannot_be_loaded_costs_its_own_part_of_the_report(tmp_path):
+    config = compose_run(["scale=paper", "method=scpo", f"scorer.path={tmp_path / 'none'}"])
+    found = gpu_acceptance._or_why_not(gpu_acceptance.score, config)
+    assert found["failed"].startswith("ScorerError: scorer 'bge_reranker_v2_m3'")
+
+
+def test_a_wrong_word_is_one_line_and_nothing_is_started(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert gpu_acceptance.main(["scale=paper", "trainer=verl_1gpu", "trainer.verl.tensor_parallel=2"]) == 2
+    assert capsys.readouterr().err.startswith("error: trainer: trainer.verl.tensor_parallel=2 does not divide")
+    assert not list(tmp_path.iterdir())
+
+
 def test_every_word_that_it_adds_is_one_of_the_configuration():
     for words in (gpu_acceptance.DRY, ("scale=paper", "method=scpo", "trainer=verl_1gpu")):
         panels = [f"env.validation_panels.{panel}.games=8" for panel in gpu_acceptance.PANELS]
