@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -87,9 +87,17 @@ class Plan:
         key = key_of_params(params)
         if key not in self._composed:
             values = {dimension.key: params[name] for name, dimension in self.search.space.items()}
-            configs = seeded_runs(self.overrides, self.seeds, self._panels | values)
+            configs = self.configurations(self.seeds, values, self._panels)
             self._composed[key] = {run_id(config): config for config in configs}
         return self._composed[key]
+
+    def configurations(
+        self, seeds: Iterable[int], values: Mapping[str, Any], panels: Mapping[str, Any] | None = None
+    ) -> Iterator[RunConfig]:
+        """The run at each seed with these values of dimensions, by key: those of a config group choose its file."""
+        chosen = {key: one for key, value in values.items() if (one := parse(f"{key}={value}")).is_group}
+        settings = {key: value for key, value in values.items() if key not in chosen}
+        return seeded_runs((*self.overrides, *chosen.values()), seeds, {**(panels or {}), **settings})
 
     @functools.cached_property
     def _composed(self) -> dict[str, dict[str, RunConfig]]:
@@ -139,7 +147,7 @@ def _check_space(plan: Plan) -> None:
         points = values(dimension)
         for value in points if isinstance(dimension, Choice) else (points[0], points[-1]):
             try:
-                next(seeded_runs(plan.overrides, plan.seeds[:1], {dimension.key: value}))
+                next(plan.configurations(plan.seeds[:1], {dimension.key: value}))
             except ConfigError as error:
                 raise ConfigError(f"search.space.{name}: {value} cannot run: {error}") from None
 

@@ -6,6 +6,7 @@ from sweeps.compose.configuration import compose_run
 from sweeps.compose.identity import run_id
 from sweeps.search.plan import make_plan
 from sweeps.search.search_folder import search_folders, write_plan, write_results
+from sweeps.search.space import override_texts
 from tests.support.searches import InstantLauncher, drive, plan_in
 
 
@@ -25,6 +26,18 @@ def test_the_first_trial_is_the_configuration_as_it_is():
     (first, second) = plan.runs(plan.default()).values()
     assert (first.seed, second.seed) == (0, 1)
     assert first.method == compose_run([]).method
+
+
+def test_a_dimension_may_be_a_config_group():
+    plan = make_plan(
+        "scpo_plus", ["scale=study", "+search.space.scorer={kind: choice, key: scorer, values: [exact, lexical]}"]
+    )
+    default = plan.default()
+    assert default["scorer"] == "exact"
+    other = plan.runs({**default, "scorer": "lexical"})
+    assert {config.scorer.kind for config in other.values()} == {"lexical"}
+    assert override_texts(plan.search.space, {**default, "scorer": "lexical"})[-1] == "scorer=lexical"
+    assert other.keys().isdisjoint(plan.runs(default))
 
 
 @pytest.mark.parametrize("scale", ["mini", "study", "paper"])
