@@ -10,7 +10,7 @@ from typing import Any
 from scpo.errors import first_line
 from scpo.schema import RunConfig
 from scpo.tracking.folder import RunFolder
-from scpo.tracking.wandb_run import init_settings, keep_address
+from scpo.tracking.wandb_run import init_settings, keep_address, unheeded
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +79,12 @@ class WandbMirror:
         import wandb  # optional, and slow to import
 
         config = self._config
+        if names := unheeded():
+            logger.warning(
+                "%s: not read here. A run's name and id in W&B are those of its folder, in which its files are, and it "
+                "goes on by itself; without W&B: WANDB_MODE=disabled",
+                ", ".join(names),
+            )
         self._run = wandb.init(
             **init_settings(self._folder, config),
             settings=wandb.Settings(

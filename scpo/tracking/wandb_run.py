@@ -12,6 +12,7 @@ from scpo.tracking.folder import RunFolder
 
 TAG_LENGTH = 64  # of W&B
 WANDB_RECORD = "wandb.json"  # in the run folder: where the mirror is
+OUR_OWN = ("WANDB_NAME", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_DIR", "WANDB_DISABLED")
 WHOLE = "scpo"  # key of a sweep's runs: the configuration that no parameter replaced
 RUN_ID = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 
@@ -25,13 +26,18 @@ def init_settings(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
     return {
         "mode": config.wandb.mode,
         **_where(folder, config),
-        "group": group_of(folder.run_id),
-        "job_type": "train" if config.method.kind == "trained" else "evaluate",
+        "group": os.environ.get("WANDB_RUN_GROUP") or group_of(folder.run_id),
+        "job_type": os.environ.get("WANDB_JOB_TYPE") or ("train" if config.method.kind == "trained" else "evaluate"),
         "tags": list(dict.fromkeys(_tags(folder, config))),
         "name": folder.run_id,
         "dir": str(folder.path),
         "config": _configuration(folder, config),
     }
+
+
+def unheeded() -> list[str]:
+    """Variables of W&B that are set and say what is a run's own here."""
+    return [] if "WANDB_SWEEP_ID" in os.environ else [name for name in OUR_OWN if os.environ.get(name)]
 
 
 def group_of(run_id: str) -> str:
@@ -91,6 +97,7 @@ def _where(folder: RunFolder, config: RunConfig) -> dict[str, str | None]:
 def _tags(folder: RunFolder, config: RunConfig) -> Iterator[str]:
     """Scale, benchmark and method, and the experiments and rows that it stands in now."""
     yield from (config.scale, config.env.benchmark, config.method.name)
+    yield from (tag.strip()[:TAG_LENGTH] for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag.strip())
     for path in sorted((folder.path.parent / "experiments").glob("*.json")):
         record = read_json(path)
         for row in record["rows"]:

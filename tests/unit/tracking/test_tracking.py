@@ -202,6 +202,14 @@ def test_the_mirror_sends_steps_id_group_and_config(folder, fake_wandb):
     assert "machine" not in called["config"]
 
 
+def test_a_variable_of_wandb_that_is_not_read_is_said(folder, fake_wandb, caplog, monkeypatch):
+    monkeypatch.setenv("WANDB_RUN_ID", "mine")
+    folder.path.mkdir(parents=True)
+    fake_wandb(lambda **_: FakeRun())
+    WandbMirror(folder, mirrored()).finish()
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["WANDB_RUN_ID"]
+
+
 def raise_in_init(**_):
     raise ConnectionError("no server\nwith details")
 

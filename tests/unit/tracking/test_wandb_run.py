@@ -6,7 +6,7 @@ import pytest
 from scpo.errors import ConfigError
 from scpo.tracking import RunFolder, State, Tracker
 from scpo.tracking.health import read_rules
-from scpo.tracking.wandb_run import group_of, init_settings, keep_address, url_of
+from scpo.tracking.wandb_run import group_of, init_settings, keep_address, unheeded, url_of
 from sweeps.compose.configuration import compose_run
 from tests.support import fake_runs as fake
 
@@ -65,6 +65,18 @@ def test_wandbs_variables_are_honoured_what_is_typed_wins_and_a_wrong_one_is_ref
     monkeypatch.setenv("WANDB_MODE", "dryrun")
     with pytest.raises(ConfigError, match=r"wandb.mode: got 'dryrun'"):
         compose_run([])
+
+
+def test_group_job_type_and_tags_may_come_from_wandbs_variables_and_what_may_not_is_said(tmp_path, monkeypatch):
+    folder = fake.make_run(tmp_path)
+    for name, value in (("RUN_GROUP", "mine"), ("JOB_TYPE", "probe"), ("TAGS", "a, b"), ("NAME", "x"), ("DIR", "/y")):
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    said = init_settings(folder, folder.read_config())
+    assert (said["group"], said["job_type"], said["tags"][-2:]) == ("mine", "probe", ["a", "b"])
+    assert (said["name"], said["dir"]) == (folder.run_id, str(folder.path))
+    assert unheeded() == ["WANDB_NAME", "WANDB_DIR"]
+    monkeypatch.setenv("WANDB_SWEEP_ID", "x")  # the agent sets id and folder itself
+    assert unheeded() == []
 
 
 def test_the_url_is_kept(tmp_path):
