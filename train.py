@@ -21,7 +21,7 @@ from scpo.schema import RunConfig
 from scpo.tracking import RunFolder
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.overrides import options, parse_all, replaced
-from sweeps.compose.reflexes import explain_flag
+from sweeps.compose.reflexes import explain_flag, explain_launcher
 from sweeps.records import attempt as entry
 from sweeps.records import run_folders as store
 from sweeps.terminal import complaint, replace_what_cannot_be_printed
@@ -51,6 +51,8 @@ def open_run(what: list[str]) -> RunFolder:
             )
         store.check(folder)
         return folder
+    if why := explain_launcher(what):
+        raise ConfigError(why)
     for remark in replaced(parse_all(what)):
         logging.getLogger("train").warning("%s", remark)
     return store.ensure(compose_run(what))

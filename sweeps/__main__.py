@@ -186,7 +186,8 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
     search_command.add_arguments(commands.add_parser("search", help=search_command.summarise.__doc__))
     examination.add_arguments(commands.add_parser("doctor", help=examination.doctor.__doc__))
-    wandb_commands.add_view_arguments(commands.add_parser("view", help=wandb_commands.save_view.__doc__))
+    saved = str(wandb_commands.save_view.__doc__).partition("\n")[0]
+    wandb_commands.add_view_arguments(commands.add_parser("view", help=saved))
     health_arguments(commands.choices["health"])
     completion = commands.add_parser("completion", help=complete.__doc__)
     completion.add_argument("--word", help="what was typed so far; without it, the script for the shell")

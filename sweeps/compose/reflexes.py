@@ -53,6 +53,18 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
     return f"{flag}: {why}; `python {script} --help` shows what there is"
 
 
+def explain_launcher(words: Sequence[str]) -> str | None:
+    """What was asked of a launcher where one run runs here, with the command that asks it; None: nothing."""
+    asked = [word for word in words if word.lstrip("+").startswith(("launcher", "hydra/launcher"))]
+    if all(word == "launcher=local" for word in asked):
+        return None
+    seeds = [word.partition("=")[2] for word in words if word.startswith("seed=")] or ["0"]
+    rest = [word for word in words if not word.lstrip("+").startswith(("seed=", "hydra/launcher"))]
+    chosen = [] if any(word.startswith("launcher=") for word in rest) else ["launcher=slurm_a800x4"]
+    command = _command("sweep.py", ["+experiment=one", *rest, f"seeds=[{seeds[-1]}]", *chosen])
+    return f"{asked[0]}: train.py runs its run here, by itself; a launcher is sweep.py's: {command}"
+
+
 def explain_word(word: str) -> str | None:
     """A word without = that means something here all the same; None: it does not."""
     if word in DRY:
