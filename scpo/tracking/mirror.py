@@ -93,8 +93,7 @@ class WandbMirror:
                 console="off",  # stdout stays ours
                 disable_git=True,  # the commit is in the config, provenance.json holds the rest of the code's state
                 disable_code=True,
-                x_disable_meta=True,
-                x_disable_machine_info=True,  # system metrics are sent, the machine's names are not
+                x_disable_meta=True,  # the machine's names; x_disable_machine_info would end the system metrics too
                 host="",  # else its name would be in the run all the same
                 program=PROGRAM,  # else the path of what was started
             ),

@@ -59,6 +59,7 @@ def documented_sweep():
 def run(words, server, folder, **variables):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
     environment |= {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "HOME": str(folder), **variables}
+    environment["WANDB_X_STATS_SAMPLING_INTERVAL"] = "0.5"  # of system metrics; 15 s else
     done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     return done.stdout + done.stderr
 
@@ -90,8 +91,27 @@ def test_a_run_that_the_sweep_stops_is_checkpointed_and_goes_on_in_it(swept):
     assert folder.read_status().state is State.DONE
     sent = [json.loads(line) for line in server.streamed["given1"]["wandb-history.jsonl"]]
     assert [row["_step"] for row in sent] == list(range(STEPS + 1))
-    assert [row["val/valid_seen/success_rate"] for row in sent] == [step / 100 for step in range(STEPS + 1)]
+    assert [row["val/valid_seen/success_rate"] for row in sent] == [step / 1000 for step in range(STEPS + 1)]
     assert server.streamed["given1"]["complete"] == 0
+
+
+def test_the_summary_has_the_maximum_beside_the_last_value(swept):
+    server, *_ = swept
+    summary = json.loads(server.streamed["given1"]["wandb-summary.json"][-1])
+    assert summary["val/valid_seen/success_rate"]["max"] == STEPS / 1000
+    assert summary["val/valid_seen/success_rate"]["last"] == STEPS / 1000
+
+
+def test_what_a_rule_of_health_says_is_an_alert_once(swept):
+    server, *_ = swept
+    (alert,) = (alert for alert in server.alerts if "no_active_groups" in json.dumps(alert))
+    assert alert["runName"] == "given1"
+
+
+def test_system_metrics_are_sent(swept):
+    server, *_ = swept
+    samples = [json.loads(line) for line in server.streamed["given1"]["wandb-events.jsonl"]]
+    assert any("system.cpu" in name or "system.proc" in name for sample in samples for name in sample)
 
 
 def test_nothing_of_the_machine_is_sent(swept):

@@ -10,8 +10,9 @@ from tests.faults.counting import count
 
 
 def counted(config, folder, should_stop):
-    """Success rises by a hundredth a step."""
-    count(config, folder, should_stop, lambda step: ({"val/valid_seen/success_rate": step / 100}, {"step_s": 0.0}))
+    """Success rises by a thousandth a step, and no group is ever active, which a rule of health finds."""
+    metrics = {"credit/active_groups": 0.0}
+    count(config, folder, should_stop, lambda step: ({"val/valid_seen/success_rate": step / 1000, **metrics}, {}))
 
 
 if __name__ == "__main__":

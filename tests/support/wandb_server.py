@@ -61,6 +61,7 @@ class Server:
     sweep: dict = field(default_factory=dict)  # its configuration, as `wandb sweep` would send it
     commands: list = field(default_factory=list)  # for the agent, one a heartbeat; callables are asked each time
     written: dict = field(default_factory=dict)  # run -> what was said when it was made or went on, one dict each
+    alerts: list = field(default_factory=list)
     streamed: dict = field(default_factory=dict)  # run -> file -> its lines; "complete" -> exit code
     url: str = ""
 
@@ -131,7 +132,13 @@ def _create_run_files(server, asked):
     return {"createRunFiles": {"runID": "1", "uploadHeaders": [], "files": files}}
 
 
+def _alert(server, asked):
+    server.alerts.append(asked)
+    return {"notifyScriptableRunAlert": {"success": True}}
+
+
 WRITING = {
+    "NotifyScriptableRunAlert": _alert,
     "SweepWithRuns": _sweep_with_runs,
     "CreateAgent": _create_agent,
     "Heartbeat": _heartbeat,
