@@ -38,8 +38,10 @@ PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor
 """verl asks for a chat template; with this one a policy without a template reads what it always reads."""
 
 
-check_packages = check_version
-"""What ``scpo.trainers`` calls before anything is looked up on the network."""
+def check_before_network(config: RunConfig) -> None:
+    """What ``scpo.trainers`` calls before anything is looked up on the network: packages, GPUs, memory, cores."""
+    check_version()
+    check_machine(config)
 
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:

@@ -31,6 +31,15 @@ def test_a_package_that_is_missed_in_the_middle_of_a_rollout_is_named_too(monkey
         train(compose_run(["env=webshop", "method=gigpo"]), None, lambda: False)
 
 
+def test_what_verl_lacks_on_this_machine_is_said_before_the_hub_is_asked(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="needs torch: make setup")
+    launch = importlib.import_module(TRAINERS["verl"])
+    monkeypatch.setattr(launch, "check_version", lambda: None)
+    monkeypatch.setattr("scpo.trainers.find_scorer", lambda _: pytest.fail("the hub was asked"))
+    with pytest.raises(ConfigError, match="torch sees no CUDA device here"):
+        train(compose_run(["scale=paper", "machine.device=cpu"]), None, lambda: False)
+
+
 def test_a_missing_reranker_is_said_before_anything_else_is_done(tmp_path, monkeypatch):
     pytest.importorskip("transformers", reason="needs transformers: make setup")
     (tmp_path / "empty").mkdir()
