@@ -19,6 +19,7 @@ from analysis.sources.logged_lines import read_lines
 from analysis.sources.rows import benchmarks, record_rows
 from analysis.sources.run_records import ExperimentRecord, Run, read_experiments, read_runs
 from scpo.errors import RecordError
+from scpo.progress import counted
 from scpo.tracking import State
 from scpo.tracking.atomic import write_bytes
 
@@ -88,7 +89,9 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
     left = [one.id for _, _, one in planned if one.id not in runs or runs[one.id].state != State.DONE]
     if left:
         command = record.command(_seeds(record))
-        raise RecordError(f"{len(left)} runs of {experiment} are not finished ({left[0]}); finish them: {command}")
+        raise RecordError(
+            f"not finished of {experiment}: {counted(len(left), 'run')} ({left[0]}); finish them: {command}"
+        )
     clocks = {one.id: _clock(runs[one.id]) for _, _, one in planned}
     start = min(times[0] for times in clocks.values())
     return record, [

@@ -40,7 +40,7 @@ def show_matrix(
     console: Console, matrix: Matrix, seen: Mapping[str, Observed], decisions: Mapping[str, Decision]
 ) -> None:
     """The run matrix of a dry run: row, axes, id, state, what would be done."""
-    title = f"{matrix.experiment.title}, scale={matrix.scale}: {len(matrix.runs)} runs"
+    title = f"{matrix.experiment.title}, scale={matrix.scale}: {counted(len(matrix.runs), 'run')}"
     past = PastTimes(Path(next(iter(matrix.runs.values())).machine.runs_dir))
     time = "hours" if matrix.scale == "paper" else "min"
     columns = ("row", "env", "model", "seed", "run", "state", "GPUs", time, "would")
@@ -88,8 +88,8 @@ def show_submitted(console: Console, ids: Sequence[str], experiment: str) -> Non
     """Which jobs there are now, and how to follow them."""
     if ids:
         arrays = Counter(job_id.partition("_")[0] for job_id in ids)
-        named = ", ".join(f"{array} ({count} runs)" for array, count in arrays.items())
-        console.print(f"submitted {len(ids)} runs as jobs {named}", highlight=False)
+        named = ", ".join(f"{array} ({counted(count, 'run')})" for array, count in arrays.items())
+        console.print(f"submitted {counted(len(ids), 'run')} as jobs {named}", highlight=False)
     console.print(f"follow them, from any shell:  python -m sweeps status {experiment} --watch", highlight=False)
 
 
@@ -103,7 +103,7 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
     """How many runs ended how; of each failed one the reason and the end of its log."""
     counts = {state: sum(one.state is state for one in outcomes.values()) for state in State}
     parts = [f"{count} {coloured(state)}" for state, count in counts.items() if count]
-    console.print(f"{len(outcomes)} runs: {', '.join(parts)}", highlight=False)
+    console.print(f"{counted(len(outcomes), 'run')}: {', '.join(parts)}", highlight=False)
     for run_id, outcome in outcomes.items():
         if outcome.state is State.FAILED:
             _show_failure(console, run_id, outcome)

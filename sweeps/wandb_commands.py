@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from scpo.errors import ConfigError, first_line
+from scpo.progress import counted
 from scpo.tracking import RunFolder
 from scpo.tracking.health import read_rules
 from sweeps.terminal import say, say_error
@@ -54,7 +55,9 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
     """Push every offline folder that was not pushed yet; True if all went through."""
     found = [(folder, path) for folder in folders for path in sorted(folder.path.glob("wandb/offline-run-*"))]
     if not found:
-        say(console, f"{len(folders)} runs, none with an offline W&B folder (wandb.mode=offline writes them)")
+        say(
+            console, f"{counted(len(folders), 'run')}, none with an offline W&B folder (wandb.mode=offline writes them)"
+        )
         return True
     if push_one is push:
         check_key("sync")
@@ -66,7 +69,7 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
         worked, said = push_one(path)
         failed += not worked
         (say if worked else say_error)(console, f"{folder.run_id}: {said}")
-    say(console, f"{len(found)} offline folders, {failed} could not be synced")
+    say(console, f"{counted(len(found), 'offline folder')}, {failed} could not be synced")
     return not failed
 
 

@@ -99,7 +99,7 @@ class VerlSettings(Strict):
         if ranks % self.tensor_parallel or (self.nodes > 1 and self.gpus % self.tensor_parallel):
             allowed = [one for one in range(1, self.gpus + 1) if self.gpus % one == 0]
             raise ValueError(
-                f"trainer.verl.tensor_parallel={self.tensor_parallel} does not divide the {ranks} GPUs "
+                f"trainer.verl.tensor_parallel={self.tensor_parallel} does not divide {ranks}, the number of GPUs "
                 f"(trainer.verl.gpus x nodes); allowed: {', '.join(map(str, allowed))}. For one GPU: trainer=verl_1gpu"
             )
         return self

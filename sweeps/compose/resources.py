@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from scpo.errors import ConfigError
 from scpo.memory import parameters, shortage
+from scpo.progress import counted
 from scpo.schema import CrossEncoderScorer, HuggingFaceModel, RunConfig, SlurmLauncher, VerlTrainer
 from scpo.verl_config import cores_needed
 from sweeps.compose.gpu_hours import LEGEND, duration, gpu_hours
@@ -74,7 +75,7 @@ def cost_lines(configs: Sequence[RunConfig], todo: Sequence[RunConfig]) -> list[
     if not total:
         return []
     rest, _ = gpu_hours(todo, [resources(config).all_gpus for config in todo])
-    without = f"; {unknown} runs without a figure" if unknown else ""
+    without = f"; {counted(unknown, 'run')} without a figure" if unknown else ""
     bases = {known.basis for config in configs if (known := duration(config))}
     legend = "; ".join(text for basis, text in LEGEND.items() if basis in bases)
     return [f"about {total:,.0f} GPU-hours, of which {rest:,.0f} still to start{without}", legend]

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from scpo.errors import ScpoError
-from scpo.progress import Pace, about
+from scpo.progress import Pace, about, counted
 from scpo.schema import RunConfig
 from scpo.tracking import JsonLines, RunFolder
 from sweeps.records.run_process import Outcome
@@ -137,7 +137,7 @@ class ProgressBoard:
                 self._say(line)
                 run.said = line
         if self._estimate.planned:
-            self._say(f"{self._done} of {len(self._estimate.planned)} runs done{self._left(', ')}")
+            self._say(f"{self._done} of {counted(len(self._estimate.planned), 'run')} done{self._left(', ')}")
 
     def ended(self, folder: RunFolder, outcome: Outcome) -> None:
         """A run's process has ended."""
@@ -150,7 +150,9 @@ class ProgressBoard:
 
     def stopping(self, runs: int, seconds: float) -> None:
         """A signal has come; the runs were told."""
-        self._say(f"stopping: {runs} runs have {seconds:g} s to checkpoint; Ctrl-C again stops at once")
+        self._say(
+            f"stopping: {counted(runs, 'run')} {'has' if runs == 1 else 'have'} {seconds:g} s to checkpoint; Ctrl-C again stops at once"
+        )
 
     @property
     def _done(self) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from scpo.errors import ConfigError, ScpoError
+from scpo.progress import counted
 from scpo.schema import LocalLauncher, RunConfig
 from scpo.tracking import JsonLines, RunFolder, State
 from sweeps.compose.resources import resources, trains_in_verl
@@ -156,7 +157,7 @@ def refused_here(configs: Sequence[RunConfig]) -> str | None:
 
 def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> None:
     """A run gets all its GPUs, or the command that fits is told before anything starts."""
-    needed, shown = resources(config).all_gpus, f"this machine shows {len(gpus)} GPUs ({', '.join(gpus)})"
+    needed, shown = resources(config).all_gpus, f"this machine shows {counted(len(gpus), 'GPU')} ({', '.join(gpus)})"
     if given is not None and given > len(gpus) > 0:
         raise ConfigError(f"launcher.gpus_per_run={given}: {shown}")
     if not trains_in_verl(config):
@@ -169,7 +170,7 @@ def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> No
     if needed > max(1, len(gpus)) or (needed and config.machine.device == "cpu"):
         fitting = "trainer=verl_1gpu (one 80 GB card), " if gpus else ""
         raise ConfigError(
-            f"{config.model.name} with method={config.method.name} wants {needed} GPUs (trainer.verl.gpus x nodes), "
+            f"{config.model.name} with method={config.method.name} wants {counted(needed, 'GPU')} (trainer.verl.gpus x nodes), "
             f"{shown if gpus else 'this machine shows none'}; here: {fitting}trainer=verl_cpu (for tests); on a "
             "cluster: launcher=slurm_a800x4"
         )

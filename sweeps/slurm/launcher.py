@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scpo.progress import counted
 from scpo.schema import RunConfig, SlurmLauncher
 from scpo.tracking import RunFolder, State
 from sweeps.records import cancellation
@@ -57,8 +58,10 @@ class Cluster(CountsSignals):
                     self._submission(folder, [runs[name][0] for name in names], request, snapshot), self.sbatch
                 )
             except RefusedError as error:
-                rest = f"; {len(ids)} runs were submitted before that" if ids else ""
-                raise RefusedError(f"{error}. {len(runs) - len(ids)} runs stay PENDING{rest}") from None
+                rest = f"; submitted before that: {counted(len(ids), 'run')}" if ids else ""
+                raise RefusedError(
+                    f"{error}. PENDING as before: {counted(len(runs) - len(ids), 'run')}{rest}"
+                ) from None
         return ids
 
     def planned(self, configs: Mapping[str, RunConfig]) -> Iterator[Submission]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from scpo.progress import counted
 from sweeps.slurm.submission import Submission, sbatch_text
 from sweeps.terminal import say, wide
 
@@ -22,7 +23,7 @@ def show_submissions(console: Console, submissions: Sequence[Submission]) -> Non
     others = "; the other arrays differ in what the table shows" if len(submissions) > 1 else ""
     first = submissions[0]
     limit = first.request.limit_min / 60
-    say(console, f"\n{len(first.runs)} jobs of at most {limit:g} h; sbatch would read{others}:")
+    say(console, f"\n{counted(len(first.runs), 'job')} of at most {limit:g} h; sbatch would read{others}:")
     say(console, sbatch_text(first))
 
 

@@ -120,7 +120,7 @@ def test_a_dead_job_is_lost_and_submitted_again(matrix, slurm):
     folder = slurm.queue[job_id].folder
     slurm.run_until_killed(job_id, dies)
     assert (folder.read_status().state, shown(slurm)["LOST"]) == (State.RUNNING, 1)
-    assert "submitted 1 runs" in sweep(matrix, slurm)
+    assert "submitted 1 run" in sweep(matrix, slurm)
     slurm.run_all()
     assert steps(folder) == [0, 1, 2, 3, 4]
     assert (shown(slurm), slurm.submitted.count(folder.run_id)) == ({"DONE": 4}, 2)
@@ -288,7 +288,7 @@ def test_a_cancelled_run_leaves_the_queue_and_stays_away(matrix, slurm):
     sweep(matrix, slurm)
     assert len(slurm.submitted) == 4
     cancellation.retry(first)
-    assert "submitted 1 runs as jobs 104 (1 runs)" in sweep(matrix, slurm)
+    assert "submitted 1 run as jobs 104 (1 run)" in sweep(matrix, slurm)
     slurm.run_all()
     assert shown(slurm) == {"PRUNED": 1, "DONE": 3}
 

@@ -136,7 +136,7 @@ def test_preempted_killed_timed_out_and_cancelled_jobs_leave_one_done_for_each_r
     assert (read_job(preempted).preemptions, read_job(preempted).timeouts) == (1, 0)
     assert (read_job(timed_out).preemptions, read_job(timed_out).timeouts) == (0, 1)
 
-    assert "submitted 1 runs" in cluster.sweep()
+    assert "submitted 1 run" in cluster.sweep()
     wait_until(lambda: killed.read_status().state == "DONE")
     assert "submitted" not in cluster.sweep()
     assert list(cluster.states().values()).count("DONE") == 5

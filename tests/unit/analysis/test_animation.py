@@ -72,7 +72,7 @@ def test_what_cannot_be_shown_is_refused_in_a_line(tmp_path, capsys):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=4, state="RUNNING")]})
     for words, said in (
         (["demo"], "has no experiment demo; it has ablation_monotonicity"),
-        (["ablation_monotonicity"], "1 runs of ablation_monotonicity are not finished"),
+        (["ablation_monotonicity"], "not finished of ablation_monotonicity: 1 run"),
     ):
         assert main(["animate", *words, "--runs-dir", str(tmp_path), "--out", str(tmp_path / "x.svg")]) == 1
         assert said in capsys.readouterr().out.replace("\n", " ")

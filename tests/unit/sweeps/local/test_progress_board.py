@@ -95,7 +95,7 @@ def test_steps_of_an_earlier_attempt_tell_nothing_of_the_speed(runs):
         clock.now = 12.0
         board.progress(folder, 2, 0.5)
         board.doing(folder, "training")
-    assert out.getvalue().splitlines()[-2:] == [f"{folder.run_id}: step 2 of 4; train success 0.50", "0 of 1 runs done"]
+    assert out.getvalue().splitlines()[-2:] == [f"{folder.run_id}: step 2 of 4; train success 0.50", "0 of 1 run done"]
 
 
 def test_a_terminal_shows_a_bar_for_each_run_and_one_for_all(runs):

@@ -84,7 +84,9 @@ def test_micro_batches_divide_what_a_rank_has_of_a_mini_batch():
 
 
 def test_engines_must_share_the_gpus_evenly_and_one_card_has_its_own_settings():
-    with pytest.raises(ConfigError, match=r"tensor_parallel=2 does not divide the 1 GPUs .*trainer=verl_1gpu"):
+    with pytest.raises(
+        ConfigError, match=r"tensor_parallel=2 does not divide 1, the number of GPUs .*trainer=verl_1gpu"
+    ):
         values("trainer.verl.gpus=1")
     found = values("trainer=verl_1gpu")
     assert (found["trainer.n_gpus_per_node"], found[f"{ROLLOUT}.tensor_model_parallel_size"]) == (1, 1)
