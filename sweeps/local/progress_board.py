@@ -150,9 +150,8 @@ class ProgressBoard:
 
     def stopping(self, runs: int, seconds: float) -> None:
         """A signal has come; the runs were told."""
-        self._say(
-            f"stopping: {counted(runs, 'run')} {'has' if runs == 1 else 'have'} {seconds:g} s to checkpoint; Ctrl-C again stops at once"
-        )
+        told = f"{counted(runs, 'run')} {'has' if runs == 1 else 'have'} {seconds:g} s"
+        self._say(f"stopping: {told} to checkpoint; Ctrl-C again stops at once")
 
     @property
     def _done(self) -> int:

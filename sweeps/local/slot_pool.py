@@ -170,7 +170,7 @@ def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> No
     if needed > max(1, len(gpus)) or (needed and config.machine.device == "cpu"):
         fitting = "trainer=verl_1gpu (one 80 GB card), " if gpus else ""
         raise ConfigError(
-            f"{config.model.name} with method={config.method.name} wants {counted(needed, 'GPU')} (trainer.verl.gpus x nodes), "
-            f"{shown if gpus else 'this machine shows none'}; here: {fitting}trainer=verl_cpu (for tests); on a "
-            "cluster: launcher=slurm_a800x4"
+            f"{config.model.name} with method={config.method.name} wants {counted(needed, 'GPU')} "
+            f"(trainer.verl.gpus x nodes), {shown if gpus else 'this machine shows none'}; "
+            f"here: {fitting}trainer=verl_cpu (for tests); on a cluster: launcher=slurm_a800x4"
         )
