@@ -45,7 +45,7 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
     if any(word.startswith("--") and "=" in word and not word.startswith("--seed=") for word in words):
         plain = [word.removeprefix("--") for word in words]
         return (
-            f"{flag}: no dashes here: {_command(script, plain)} (for `wandb agent`: ${{args_no_hyphens}}, docs/live.md)"
+            f"{flag}: no dashes here: {_command(script, plain)} (for wandb agent: ${{args_no_hyphens}}, docs/live.md)"
         )
     if name == "--seed":
         given = f"seed={value or 0}" if script == "train.py" else f"seeds=[{value or 0}]"
