@@ -19,7 +19,9 @@ FIGURES = {
 }
 UNEQUAL_SEEDS = (
     "A curve is the mean over its row's own finished seeds, and seeds differ by more than methods do: a row of few "
-    "seeds may lie anywhere. The differences beside it are of equal seeds; a point without a bar is of one."
+    "seeds may lie anywhere. The differences beside it are of equal seeds; a point without a bar is of one. In the "
+    "second figure a point is filled where Holm's correction over all rows of its panel leaves the difference; what "
+    "was named before the runs is corrected among its own few, below, and may be told apart there alone."
 )
 INTRODUCTION = """\
 # The laptop study
