@@ -1,7 +1,9 @@
 """Records that are either the old version or the new one, errors that say what is intact, readers that name damage."""
 
 import contextlib
+import functools
 import json
+import pickle
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -94,9 +96,15 @@ def read_yaml(path: Path) -> Any:
             f"{RUN_AGAIN[0].lower()}{RUN_AGAIN[1:]}"
         )
     try:
-        return yaml.load(data, Loader=Loader)  # noqa: S506 (a safe loader, chosen above)
+        return pickle.loads(_parsed(data))  # noqa: S301 (written below, in this process)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise RecordError(f"{path} is damaged: {first_line(error)}. {RUN_AGAIN}") from error
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(data: bytes) -> bytes:
+    """Pickled: the same record is read again and again, by each who looks at a run, and may be written to."""
+    return pickle.dumps(yaml.load(data, Loader=Loader))  # noqa: S506 (a safe loader, chosen above)
 
 
 def read_bytes(path: Path) -> bytes:
