@@ -9,7 +9,8 @@ from scpo.tracking import Tracker
 def count(config, folder, should_stop, values):
     """Log ``values(step)``, metrics and timing; checkpoint every ``checkpoint_every`` steps and when asked to stop.
 
-    FAKE_STEP_S is how long a step takes. Each start leaves its process id in the file ``starts``.
+    FAKE_STEP_S is how long a step takes; while a file FAKE_HELD is there, none ends. Each start leaves its process id
+    in the file ``starts``.
     """
     with (folder.path / "starts").open("a") as file:
         file.write(f"{os.getpid()}\n")
@@ -18,6 +19,8 @@ def count(config, folder, should_stop, values):
         tracker.resume_at(done[-1] if done else -1)
         for step in range(done[-1] + 1 if done else 0, config.trainer.steps + 1):
             time.sleep(float(os.environ.get("FAKE_STEP_S", "0")))
+            while os.path.exists(os.environ.get("FAKE_HELD", "")):
+                time.sleep(0.02)
             tracker.log(step, *values(step))
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0:

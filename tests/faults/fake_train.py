@@ -1,4 +1,6 @@
-"""A trainer that learns nothing, fast, in the place of train.py; FAKE_STEP_S, FAKE_FAIL_SEED and FAKE_HANG steer it."""
+"""A trainer that learns nothing, fast, in the place of train.py; FAKE_FAIL_SEED and FAKE_HANG steer it, and what
+``counting`` reads.
+"""
 
 import logging
 import os

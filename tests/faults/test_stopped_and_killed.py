@@ -56,12 +56,14 @@ def test_a_killed_run_is_reported_and_goes_on_from_its_checkpoint(tmp_path):
 
 
 def test_runs_outlive_a_killed_driver_and_are_not_started_again(tmp_path):
-    sweep = fake.start_sweep(tmp_path, "seeds=[0]", step_s=2)  # longer than a second sweep takes to look
+    (held := tmp_path.with_suffix(".held")).touch()  # till a second sweep has looked
+    sweep = fake.start_sweep(tmp_path, "seeds=[0]", held=held)
     fake.wait_until(lambda: len(running_pids(tmp_path)) == 2)
     sweep.kill()
     sweep.communicate()
     code, output = fake.finish(fake.start_sweep(tmp_path, "seeds=[0]"))
     assert (code, "2 run by another process" in output) == (3, True), output
+    held.unlink()
     fake.wait_until(lambda: fake.states(tmp_path) == ["DONE", "DONE"])
     assert [fake.starts(one) for one in fake.folders(tmp_path)] == [1, 1]
 

@@ -1,6 +1,7 @@
 """A scheduler with a clock of its own, in the place of Slurm: jobs run in this process, as fast as they can."""
 
 import contextlib
+import functools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from unittest.mock import patch
 from scpo.schema import RunConfig
 from scpo.tracking import RunFolder, Tracker
 from sweeps.records import attempt as entry
-from sweeps.records import provenance
+from sweeps.records import code_version, provenance
 from sweeps.records.reconcile import JobState
 from sweeps.records.run_process import RunProcess
 from sweeps.slurm import launcher as cluster
@@ -175,14 +176,19 @@ class FakeProcess:
             raise Killed
 
 
+_code = functools.cache(code_version.code_files)
+
+
 @contextlib.contextmanager
 def quick_records() -> Iterator[None]:
-    """Without what takes long and says nothing here: git, the copy of the code, waiting for the disk."""
+    """Without what takes long and says nothing here: git, sums and a copy of the code, waiting for the disk."""
+    code = _code()
     with (
         patch.object(os, "fsync", lambda _: None),
         patch.object(observer, "ASK_AGAIN_S", 0),
         patch.object(provenance, "git_commit", lambda: "a" * 40),
         patch.object(provenance, "record", lambda *_: None),
+        patch.object(code_version, "code_files", lambda: code),
         patch.object(cluster, "freeze", lambda runs_dir, *_: runs_dir / ".snapshots" / "0"),
     ):
         yield
