@@ -44,8 +44,12 @@ def no_waiting_for_the_disk():
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    """One cache, and so one start of each kind, for all small runs of a process."""
-    return tmp_path_factory.mktemp("cache")
+    """One cache, and so one start of each kind and one translation of a game, for all small runs of all processes."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # the workers' folders lie in one
+        folder = folder.parent
+    (cache := folder / "cache").mkdir(exist_ok=True)
+    return cache
 
 
 @pytest.fixture

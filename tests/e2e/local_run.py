@@ -1,18 +1,16 @@
 """A training run on real games that takes seconds: the whole trainer with a policy of a few thousand parameters."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.support.warm_starts import ROOT, WarmStart
 
 OVERRIDES = [
     "method=scpo", "scorer=exact", "wandb.mode=disabled",
-    "env.generated.train=60", "env.generated.valid_seen=3", "env.generated.valid_unseen=3", "env.horizon=6",
+    "env.generated.train=20", "env.generated.valid_seen=3", "env.generated.valid_unseen=3", "env.horizon=6",
     "env.train_panel.games=6", "env.validation_panels.train_games.games=3",
     "env.validation_panels.train_games.repeats=1",
     "model.hidden_size=32", "model.layers=2", "model.heads=2", "model.intermediate_size=64",
-    "model.warm_start.games=24", "model.warm_start.steps=60", "model.warm_start.learning_rate=5e-3",
+    "model.warm_start.games=6", "model.warm_start.steps=30", "model.warm_start.learning_rate=5e-3",
     "trainer.steps=6", "trainer.groups=3", "trainer.group_size=4", "trainer.validation.every=3",
     "trainer.checkpoint_every=2", "trainer.mini_batch_rows=32", "trainer.probe_every=3", "trainer.sample_every=3",
 ]  # fmt: skip
@@ -31,14 +29,6 @@ def finish(runs: Path, cache: Path, *extra: str) -> Path:
     process = start(runs, cache, *extra)
     output, _ = process.communicate(timeout=280)
     assert process.returncode == 0, output
-    return only_run(runs)
-
-
-def finish_from_cold(runs: Path, cache: Path) -> Path:
-    """The same by a command of its own, imports and all, as a user types it."""
-    command = [sys.executable, str(ROOT / "train.py"), *words(runs, cache)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
     return only_run(runs)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from scpo.diagnostics.validation_episodes import PATTERN, read_validation
 from scpo.tracking.atomic import read_json, write_json
-from tests.e2e.local_run import finish, finish_from_cold, only_run, start
+from tests.e2e.local_run import finish, only_run, start
 
 pytest.importorskip("alfworld", reason="needs alfworld: make setup")
 pytest.importorskip("torch", reason="needs torch: make setup")
@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="needs torch: make setup")
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, cache):
     """A run that nothing disturbed."""
-    return finish_from_cold(tmp_path_factory.mktemp("runs"), cache)
+    return finish(tmp_path_factory.mktemp("runs"), cache)
 
 
 def metrics(folder):

@@ -8,9 +8,10 @@ from sweeps.records import run_folders as store
 
 STUDY = [
     "scale=study", "wandb.mode=disabled", "machine.device=cpu", "method=scpo", "scorer=exact", "env.horizon=12",
-    "env.generated.train=60", "env.generated.valid_seen=6", "env.generated.valid_unseen=6", "env.train_panel.games=6",
-    "model.imitation.games=12", "model.imitation.steps=60", "trainer.steps=4", "trainer.groups=3",
-    "trainer.group_size=4", "trainer.mini_batch_rows=64", "trainer.validation.every=2", "trainer.checkpoint_every=2",
+    "env.generated.train=20", "env.generated.valid_seen=3", "env.generated.valid_unseen=3", "env.train_panel.games=6",
+    "model.table_rows=2048", "model.width=8", "model.imitation.games=6", "model.imitation.steps=60",
+    "model.imitation.learning_rate=1e-2", "trainer.steps=4", "trainer.groups=3", "trainer.group_size=4",
+    "trainer.mini_batch_rows=64", "trainer.validation.every=2", "trainer.checkpoint_every=2",
     "trainer.probe_every=2", "trainer.sample_every=2", "trainer.precision_every=2",
 ]  # fmt: skip
 """A choice policy on real games: seconds a run."""
@@ -30,6 +31,14 @@ def run(runs, cache, *overrides, killed_after=None):
         return False
 
     train(config, folder, should_stop)
+    return folder
+
+
+def cache_without(cache, folder, *names):
+    """A cache that has what another one has, but for what is called so."""
+    folder.mkdir()
+    for kept in {"imitation", "transitions", "translations"} - set(names):
+        (folder / kept).symlink_to(cache / kept)
     return folder
 
 

@@ -23,6 +23,7 @@ HEAVY = (
     "sweeps.dispatch",
     "sweeps.search.search_command",
 )
+GAMES = ["scpo.envs.alfworld.environment", "textworld.envs.pddl"]
 # At import, so while tests are collected: the first test that needs a server may be one of the environments'.
 multiprocessing.set_forkserver_preload(list(HEAVY))
 
@@ -32,12 +33,14 @@ class WarmStart:
 
     def __init__(
         self, script: Path, words: list[str], variables: dict[str, str | None] | None = None, *,
-        encoding: str = "utf-8", umask: int = 0o022,
+        encoding: str = "utf-8", umask: int = 0o022, cwd: Path = ROOT,
     ) -> None:  # fmt: skip
-        """``variables``: other values of environment variables, None for none; ``encoding``: of its output."""
+        """``variables``: other values of environment variables, None for none; ``encoding``: of its output; ``cwd``:
+        another folder.
+        """
         context = multiprocessing.get_context("forkserver")
         self._output = tempfile.NamedTemporaryFile("r", prefix="warm-start-", encoding="utf-8")  # noqa: SIM115
-        surroundings = {"variables": variables or {}, "encoding": encoding, "umask": umask}
+        surroundings = {"variables": variables or {}, "encoding": encoding, "umask": umask, "cwd": str(cwd)}
         what = (str(script), words, self._output.name)
         self._process = context.Process(target=_become, args=what, kwargs=surroundings)
         self._process.start()
@@ -72,7 +75,7 @@ class WarmStart:
 
 
 def _become(
-    script: str, words: list[str], output: str, *, variables: dict[str, str | None], encoding: str, umask: int
+    script: str, words: list[str], output: str, *, variables: dict[str, str | None], encoding: str, umask: int, cwd: str
 ) -> None:
     """Runs in the new process: stdout and stderr go into the file, the rest is the script's."""
     os.environ.update({name: value for name, value in variables.items() if value is not None})
@@ -84,8 +87,9 @@ def _become(
     os.umask(umask)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding=encoding, errors="strict" if encoding == "ascii" else None)
-    os.chdir(ROOT)
+    os.chdir(cwd)
     sys.path.insert(0, str(ROOT))
     sys.argv = [script, *words]
     assert set(HEAVY) <= sys.modules.keys(), "the server passes over what it cannot import"
+    multiprocessing.set_forkserver_preload(GAMES)  # demonstrations are played by a server of its own, without torch
     runpy.run_path(script, run_name="__main__")

@@ -19,7 +19,7 @@ STEPS, CHECKPOINT_EVERY = 4, 1
 LIMIT_S = 600  # of a process that takes seconds: a machine that others fill has given one a hundredth of itself
 OVERRIDES = (
     *(word for word in STUDY if not word.startswith("method=")),
-    *("env.horizon=6", "model.table_rows=2048", "model.width=8", f"trainer.checkpoint_every={CHECKPOINT_EVERY}"),
+    *("env.horizon=6", f"trainer.checkpoint_every={CHECKPOINT_EVERY}"),
     *("trainer.keep_checkpoints=2", "trainer.probe_every=4", "trainer.sample_every=4", "seeds=[0]"),
 )
 

@@ -50,12 +50,17 @@ def test_games_are_outside_the_training_panel_and_of_all_families(environment, m
     assert {game.rsplit("-", 1)[1] for game in games} == set(environment.families)
 
 
-def test_the_number_of_processes_changes_nothing(environment, made):
-    assert environment.demonstrations(warm_start(games=12, demonstrations=4), processes=2) == made
+@pytest.fixture(scope="module")
+def others(environment):
+    return environment.demonstrations(warm_start(games=3, seed=1), processes=1)
 
 
-def test_another_seed_makes_others(environment, made):
-    assert environment.demonstrations(warm_start(games=3, seed=1), processes=1)[0] != made[0]
+def test_the_number_of_processes_changes_nothing(environment, others):
+    assert environment.demonstrations(warm_start(games=3, seed=1), processes=2) == others
+
+
+def test_another_seed_makes_others(made, others):
+    assert others[0] != made[0]
 
 
 def test_too_few_games_are_said(tmp_path):
