@@ -59,6 +59,9 @@ def documented_sweep():
 def run(words, server, folder, **variables):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
     environment |= {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "HOME": str(folder), **variables}
+    environment["PATH"] = (
+        f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # the sweep's command begins with python
+    )
     environment["WANDB_X_STATS_SAMPLING_INTERVAL"] = "0.5"  # of system metrics; 15 s else
     done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     return done.stdout + done.stderr
