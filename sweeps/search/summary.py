@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scpo.intervals import summarise
 from scpo.tracking.atomic import write_bytes
 from sweeps.search import winner
 from sweeps.search.plan import Plan
@@ -67,12 +68,15 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
 def _against(best: Result, default: Result) -> str:
     if best.number == default.number:
         return "No setting was better than the one the search started from."
-    gain = best.summary.mean - default.summary.mean
-    low, high = default.summary.interval()
-    within = math.isnan(low) or best.summary.mean <= high
-    where = "which is within" if within else "which is outside of"
-    text = f"The setting the search started from (trial {default.number}): {_mean(default)}. The best is {gain:+.3f}"
-    return f"{text} above it, {where} that interval." if not math.isnan(low) else f"{text} above it."
+    gain = summarise(best.by_seed[seed] - default.by_seed[seed] for seed in best.by_seed)
+    text = (
+        f"The setting the search started from (trial {default.number}): {_mean(default)}. The best is {gain.mean:+.3f}"
+    )
+    low, high = gain.interval()
+    if math.isnan(low):
+        return f"{text} above it."
+    where = "outside of" if low > 0 else "within"
+    return f"{text} above it, paired by seed; 0 is {where} that difference's interval ({low:+.3f} to {high:+.3f})."
 
 
 def _table(results: Sequence[Result], names: Sequence[str]) -> list[str]:

@@ -65,7 +65,8 @@ def test_the_summary_has_means_with_student_t_intervals(plan, trials):
     text = text_of(plan, trials)
     assert "**Best: trial 1, mean 0.710 (0.583 to 0.837).** theta = 0.75, soft_base = 0.4" in text  # 0.71 ± 12.706·0.01
     assert "| 1 | 1 | 0.710 | 0.583 to 0.837 | 0.700 | 0.720 | 0.75 | 0.4 |" in text
-    assert "The best is +0.160 above it, which is within that interval." in text
+    gain = "+0.160 above it, paired by seed; 0 is within that difference's interval (-0.348 to +0.668)"
+    assert f"The best is {gain}." in text  # 0.20 and 0.12: 0.16 ± 12.706·0.04
 
 
 def test_the_summary_refuses_to_report_the_winner_on_the_seeds_it_was_chosen_on(plan, trials):
