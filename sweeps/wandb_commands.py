@@ -39,8 +39,9 @@ Push = Callable[[Path], tuple[bool, str]]
 
 def push(offline: Path) -> tuple[bool, str]:
     """Hand one offline folder to ``wandb sync``: whether that worked, and the last thing it said."""
-    command = [sys.executable, "-m", "wandb", "sync", str(offline)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "wandb", "sync", str(offline.resolve())]
+    of_run = offline.parents[1]  # where wandb puts its own logs, else into the folder that the user is in
+    done = subprocess.run(command, cwd=of_run, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     return done.returncode == 0, said[-1] if said else f"exit status {done.returncode}"
 

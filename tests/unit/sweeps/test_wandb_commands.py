@@ -54,18 +54,22 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_sent(server, capsys, m
     assert server.views == []
 
 
-def test_what_an_offline_run_wrote_is_pushed_by_wandb_itself_and_once(server, capsys, tmp_path):
-    folder = fake.make_run(tmp_path, "wandb.mode=offline")
+def test_what_an_offline_run_wrote_is_pushed_by_wandb_itself_and_once(server, capsys, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    folder = fake.make_run(tmp_path / "runs", "wandb.mode=offline")
     with Tracker(folder, folder.read_config()) as tracker:
         for step in range(3):
             tracker.log(step, {"val/valid_seen/success_rate": step / 4}, {})
-    assert main(["sync", "--runs-dir", str(tmp_path)]) == 0
+    assert main(["sync", "--runs-dir", "../runs"]) == 0
     (made, *_) = server.written[folder.run_id]
     assert (made["project"], made["groupName"], made["sweep"]) == ("scpo", group_of(folder.run_id), None)
     sent = [json.loads(line) for line in server.streamed[folder.run_id]["wandb-history.jsonl"]]
     assert [row["val/valid_seen/success_rate"] for row in sent] == [0.0, 0.25, 0.5]
-    assert main(["sync", "--runs-dir", str(tmp_path)]) == 0
+    assert main(["sync", "--runs-dir", "../runs"]) == 0
     assert "synced before" in capsys.readouterr().out
+    assert not list(elsewhere.iterdir())
 
 
 def test_without_its_package_it_says_what_to_install(server, capsys, monkeypatch):
