@@ -53,8 +53,8 @@ demo: setup ## SCPO, GiGPO and GRPO on real ALFWorld-engine games, three seeds e
 	$(BIN)/python sweep.py $(DEMO)
 	$(BIN)/python -m analysis figures
 
-test: setup ## the tests (about 5 minutes of two quiet cores)
-	@echo "test: about 5 minutes of two quiet cores; first the tests are collected, then each dot is one"
+test: setup ## the tests (5 to 6 minutes of two quiet cores)
+	@echo "test: 5 to 6 minutes of two quiet cores; first the tests are collected, then each dot is one"
 	$(BIN)/python -m pytest -m "not slow and not browser" -n $(TEST_WORKERS) --dist worksteal
 
 test-slow: setup ## the long tests too
