@@ -74,12 +74,18 @@ class Server:
         self._heard = False
         self._waiting = b""
         self._new: list[int] = []
+        self._pids: list[int] = []
         self._status: dict[int, int] = {}
 
     @property
     def used_up(self) -> bool:
         """Whether another one should take over."""
         return self._forks >= FORKS or self._process.poll() is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether it is used up and each of its runs has ended: it is of no more use, and takes the games' memory."""
+        return self.used_up and all(self.status(pid) is not None for pid in self._pids)
 
     def begin(self, start: Start) -> Process | None:
         """A process of its own for this; None if the server gives none. OSError: no log can be written."""
@@ -98,7 +104,7 @@ class Server:
         if pid not in self._status:
             self._hear(0)
         if pid not in self._status and self._process.poll() is not None and not _alive(pid):
-            return 1
+            self._status[pid] = 1
         return self._status.get(pid)
 
     def close(self) -> None:
@@ -124,6 +130,7 @@ class Server:
                     self._status[said["pid"]] = said["status"]
                 else:
                     self._new.append(said["pid"])
+                    self._pids.append(said["pid"])
 
 
 def _alive(pid: int) -> bool:
@@ -150,6 +157,9 @@ def forked_runs(configs: Sequence[RunConfig], note: Callable[[str], None]) -> It
         if not _can_fork(start.config) or start.config.env.model_dump_json() != commonest:
             return begin_anew(start)
         if not servers or servers[-1].used_up:
+            for over in [server for server in servers if server.over]:
+                servers.remove(over)
+                over.close()
             note("opening what the runs share; the first time on a machine its games are translated")
             servers.append(Server(start))
         return servers[-1].begin(start) or begin_anew(start)

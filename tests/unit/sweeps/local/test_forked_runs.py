@@ -117,6 +117,22 @@ def test_a_server_that_dies_takes_no_run_with_it_and_another_takes_over(start):
         assert ended(again) == 0
 
 
+def test_a_server_that_is_used_up_ends_with_its_last_run(start, monkeypatch):
+    monkeypatch.setattr(forked_runs, "FORKS", 1)
+    with forked(one := start()) as begin:
+        first = begin(one)
+        assert ended(first) == 0
+        two = start("import time\nif __name__ == '__main__': print('here', flush=True), time.sleep(60)", seed=1)
+        busy = begin(two)
+        fake.wait_until(two.log.read_text)
+        last = begin(start(seed=2))
+        assert first.server._process.poll() is not None
+        assert busy.server._process.poll() is None
+        assert first.poll() == 0
+        busy.terminate()
+        assert (ended(busy), ended(last)) == (-signal.SIGTERM, 0)
+
+
 def test_a_server_that_cannot_open_anything_costs_nothing_but_time(start):
     one = start("def open_ahead(config): raise OSError('no disk')\n" + SAYS_WHO)
     with forked(one) as begin:
