@@ -11,10 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from scpo.bounded import Bounded
 from scpo.envs.projection import CLOSE_TAG
 from scpo.generation import Generation, Ids
 from scpo.policies.base import TokenStatistics, ValueModel
-from scpo.policies.choice.readers import PromptReader, ReadPrompt, make_reader
+from scpo.policies.choice.features import Reader
+from scpo.policies.choice.memory_prompt import not_a_memory
+from scpo.policies.choice.readers import Prompt, PromptReader
+from scpo.policies.choice.reading import TASK
+from scpo.policies.choice.shop_features import ShopReader
+from scpo.policies.choice.shop_reading import WISH
 
 if TYPE_CHECKING:
     from scpo.schema import ChoiceModel
@@ -57,6 +63,10 @@ def _layer(inputs: int, outputs: int, generator: torch.Generator) -> torch.nn.Li
     return layer
 
 
+READERS: dict[str, type[PromptReader]] = {TASK: Reader, WISH: ShopReader}
+"""By what a prompt of the environment begins with."""
+
+
 class Library:
     """The prompts that were read, by their ids. Only a cache, and bounded: what it gives depends on the prompts alone.
 
@@ -67,20 +77,28 @@ class Library:
     def __init__(self, config: ChoiceModel) -> None:
         self._config = config
         self._reader: PromptReader | None = None
-        self._prompts: dict[Ids, ReadPrompt] = {}
+        self._prompts: Bounded[Ids, Prompt] = Bounded(_MOST_PROMPTS)
 
-    def __call__(self, prompts: Sequence[Ids]) -> tuple[PromptReader, list[ReadPrompt]]:
-        """These prompts, of one environment, and the reader that knows their parts."""
-        if self._reader is None or len(self._prompts) > _MOST_PROMPTS:
-            # Between two batches, never within one: numbers are its reader's.
-            self._reader, self._prompts = make_reader(bytes(prompts[0]).decode(), self._config.table_rows), {}
-        reader = self._reader
+    def __call__(self, prompts: Sequence[Ids]) -> tuple[PromptReader, list[Prompt]]:
+        """These prompts, of one environment, and its reader.
+
+        Raises:
+            ConfigError: They are no prompts with a memory, or of several environments.
+        """
+        reader = self._reader = self._reader or self._reader_of(bytes(prompts[0]).decode())
         return reader, [self._prompt(reader, prompt) for prompt in prompts]
 
-    def _prompt(self, reader: PromptReader, ids: Ids) -> ReadPrompt:
+    def _reader_of(self, prompt: str) -> PromptReader:
+        for head, reader in READERS.items():
+            if prompt.startswith(head):
+                return reader(self._config.table_rows)
+        raise not_a_memory(prompt, tuple(READERS))
+
+    def _prompt(self, reader: PromptReader, ids: Ids) -> Prompt:
         prompt = self._prompts.get(ids)
         if prompt is None:
-            prompt = self._prompts[ids] = reader.read(bytes(ids).decode())
+            prompt = reader.read(bytes(ids).decode())
+            self._prompts.put(ids, prompt)
         return prompt
 
 
@@ -157,7 +175,7 @@ class ChoicePolicy:
         save_model(self.model, str(folder / "model.safetensors"))
         (folder / "choice.json").write_text(json.dumps(self.config.model_dump(mode="json")))
 
-    def _logprobs(self, reader: PromptReader, prompts: Sequence[ReadPrompt], temperature: float) -> torch.Tensor:
+    def _logprobs(self, reader: PromptReader, prompts: Sequence[Prompt], temperature: float) -> torch.Tensor:
         """Log-probabilities (P, A) of the prompts' commands, A the most that one lists; equal pairs are scored once."""
         count_P = np.array([len(prompt.commands) for prompt in prompts])
         feature_KF, place_C = reader.pair_features(prompts)

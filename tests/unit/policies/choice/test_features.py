@@ -6,7 +6,7 @@ import numpy as np
 
 from scpo.policies.choice.features import PAIR_FEATURES, PAIR_WORD_FEATURES, Reader
 from scpo.policies.choice.imitation import RECIPE
-from scpo.policies.choice.reading import MOST_WORDS, read
+from scpo.policies.choice.reading import MOST_WORDS
 from tests.support.choices import PROMPTS, prompt
 
 WIDTH = len(PAIR_FEATURES) + MOST_WORDS * len(PAIR_WORD_FEATURES)
@@ -15,7 +15,7 @@ WIDTH = len(PAIR_FEATURES) + MOST_WORDS * len(PAIR_WORD_FEATURES)
 def features(*texts, reader=None):
     """Features of every command, command by command."""
     reader = reader or Reader(512)
-    feature_KF, place_C = reader.pair_features([reader.prompt(read(text)) for text in texts])
+    feature_KF, place_C = reader.pair_features([reader.read(text) for text in texts])
     return feature_KF[place_C]
 
 
@@ -58,7 +58,7 @@ def test_equal_pairs_are_found_once():
     reader = Reader(512)
     cabinets = tuple(f"go to cabinet {n}" for n in range(1, 9))
     text = prompt("cabinet 3 | 0: closed", at="cabinet 5", commands=cabinets)
-    feature_KF, place_C = reader.pair_features([reader.prompt(read(text))] * 2)
+    feature_KF, place_C = reader.pair_features([reader.read(text)] * 2)
     assert len(feature_KF) == 3  # those that nothing is known of, the closed one, the one where the agent is
     assert len(place_C) == 16
 
@@ -68,14 +68,14 @@ def test_features_and_their_order_do_not_depend_on_what_was_read_before():
     features(*reversed(PROMPTS), reader=used)
     fresh = Reader(512)
     for one, other in zip(
-        fresh.pair_features([fresh.prompt(read(text)) for text in PROMPTS]),
-        used.pair_features([used.prompt(read(text)) for text in PROMPTS]),
+        fresh.pair_features([fresh.read(text) for text in PROMPTS]),
+        used.pair_features([used.read(text) for text in PROMPTS]),
         strict=True,
     ):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_reader_grows_beyond_its_first_rows():
+def test_the_features_of_a_prompt_are_the_same_among_many():
     reader = Reader(512)
     texts = [prompt(task=f"put {one}{two} in desk.") for one, two in itertools.product(ascii_lowercase, repeat=2)]
     texts += [text.replace("holding: ", "holding: pen 1") for text in texts]
