@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scpo.diagnostics.validation_episodes import Ended
 from scpo.envs.base import Environment
 from scpo.rollout import Trajectory
 
@@ -24,28 +25,31 @@ def panel_records(environment: Environment, config: RunConfig) -> dict[str, dict
 
 
 def episode_metrics(trajectories: Sequence[Trajectory], *, by_family: bool) -> dict[str, float]:
+    """:func:`ended_metrics` of rollouts."""
+    return ended_metrics([Ended.of(trajectory) for trajectory in trajectories], by_family=by_family)
+
+
+def ended_metrics(episodes: Sequence[Ended], *, by_family: bool) -> dict[str, float]:
     """Success rate (also ``<family>/success_rate``), score if there is one, episode length, share of invalid steps.
 
     With families, as at validation, also what :func:`repeat_metrics` says and ``errored``: episodes that the
     environment broke and that were played again. They count once, as played in the end.
     """
-    steps = [result for trajectory in trajectories for result in trajectory.results]
+    steps = sum(episode.length for episode in episodes)
     metrics = {
-        "success_rate": float(np.mean([trajectory.won for trajectory in trajectories])),
-        "episodes": float(len(trajectories)),
-        "episode_length": len(steps) / len(trajectories),
-        "invalid_rate": float(np.mean([not result.valid for result in steps])),
+        "success_rate": float(np.mean([episode.won for episode in episodes])),
+        "episodes": float(len(episodes)),
+        "episode_length": steps / len(episodes),
+        "invalid_rate": sum(episode.invalid for episode in episodes) / steps,
     }
-    scores = [trajectory.results[-1].score for trajectory in trajectories]
-    if graded := [score for score in scores if score is not None]:
+    if graded := [episode.score for episode in episodes if episode.score is not None]:
         metrics["score"] = float(np.mean(graded))
-    families: dict[str, list[bool]] = defaultdict(list)
-    for trajectory in trajectories:
-        families[trajectory.slot.task.family].append(trajectory.won)
     if by_family:
-        tasks = [trajectory.slot.task.id for trajectory in trajectories]
-        metrics |= repeat_metrics(tasks, [trajectory.won for trajectory in trajectories])
-        metrics["errored"] = float(sum(trajectory.restarts > 0 for trajectory in trajectories))
+        metrics |= repeat_metrics([episode.task for episode in episodes], [episode.won for episode in episodes])
+        metrics["errored"] = float(sum(episode.restarts > 0 for episode in episodes))
+        families: dict[str, list[bool]] = defaultdict(list)
+        for episode in episodes:
+            families[episode.family].append(episode.won)
         metrics |= {f"{family}/success_rate": float(np.mean(won)) for family, won in sorted(families.items())}
     return metrics
 

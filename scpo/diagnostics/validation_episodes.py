@@ -10,9 +10,9 @@ import gzip
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from scpo.diagnostics.arrays import damaged, keep
 
@@ -24,7 +24,7 @@ PATTERN = "validation_step_*.json.gz"
 TRANSCRIPTS = 8  # of a panel; the same games at every validation and in every run that plays the panel
 LONGEST_TEXT = 1500  # characters of an answer in a transcript; a longer one is cut, visibly
 COLUMNS = ("task", "family", "repeat", "won", "length", "score")
-"""Of a panel, one entry an episode: what each is says :class:`Played`."""
+"""Of a panel, one entry an episode: what each is says :class:`Ended`."""
 
 
 class Turn(NamedTuple):
@@ -36,43 +36,61 @@ class Turn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Played:
-    """A finished episode of a validation.
+class Ended:
+    """What an episode came to.
 
     Attributes:
         task: Id of the game.
         family: Column of the result table it counts for.
         repeat: Which of the game's episodes it is, from 0.
         won: The benchmark's meaning of success.
-        length: Its steps.
         score: The benchmark's graded result; None where it has none.
-        start: What the environment showed first.
-        turns: Its steps; none where nobody kept them.
+        length: Its steps.
+        invalid: Those of them without the required format.
+        restarts: Times that the environment broke and the episode began again.
     """
 
     task: str
     family: str
     repeat: int
     won: bool
-    length: int
     score: float | None
+    length: int
+    invalid: int
+    restarts: int = field(default=0, kw_only=True)
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, **more: Any) -> Self:
+        """A rollout's; its numbers are Python's own, whatever a trainer's data came through."""
+        results, task = trajectory.results, trajectory.slot.task
+        score = results[-1].score
+        return cls(
+            task.id,
+            task.family,
+            int(trajectory.slot.sibling),
+            bool(trajectory.won),
+            None if score is None else float(score),
+            len(results),
+            sum(not result.valid for result in results),
+            restarts=trajectory.restarts,
+            **more,
+        )
+
+
+@dataclass(frozen=True)
+class Played(Ended):
+    """A finished episode of a validation: also what the environment showed first, and its steps where they are kept."""
+
     start: str = ""
     turns: Sequence[Turn] = ()
 
 
 def played(trajectory: Trajectory) -> Played:
-    """The episode of a rollout; its numbers are Python's own, whatever a trainer's data came through."""
-    results, task = trajectory.results, trajectory.slot.task
-    score = results[-1].score
-    return Played(
-        task.id,
-        task.family,
-        int(trajectory.slot.sibling),
-        won=bool(trajectory.won),
-        length=len(results),
-        score=None if score is None else float(score),
+    """The episode of a rollout."""
+    return Played.of(
+        trajectory,
         start=trajectory.anchors[0] if trajectory.anchors else "",
-        turns=[Turn(result.action, result.observation, bool(result.valid)) for result in results],
+        turns=[Turn(result.action, result.observation, bool(result.valid)) for result in trajectory.results],
     )
 
 
@@ -109,7 +127,7 @@ def _panel(episodes: Sequence[Played]) -> dict[str, Any]:
     }
 
 
-def told(episodes: Sequence[Played]) -> list[int]:
+def told(episodes: Sequence[Ended]) -> list[int]:
     """Places of the episodes whose transcripts are kept: first episodes of games, evenly over the panel."""
     first = [place for place, episode in enumerate(episodes) if episode.repeat == 0]
     count = min(TRANSCRIPTS, len(first))

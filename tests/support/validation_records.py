@@ -28,5 +28,13 @@ def _episodes(panel, seed, step, repeats):
             family = FAMILIES[game % len(FAMILIES)]
             name = f"{panel}/generated-0/{game:06d}-{family}"
             yield Played(
-                name, family, repeat, won=won(game, seed, step), length=3, score=None, start=f"Task {game}", turns=turns
+                name,
+                family,
+                repeat,
+                won=won(game, seed, step),
+                length=3,
+                invalid=1,
+                score=None,
+                start=f"Task {game}",
+                turns=turns,
             )

@@ -6,15 +6,14 @@ A line in ``episodes/<panel>.jsonl``, so that a resumed run does not play it aga
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from scpo.diagnostics.episode_metrics import repeat_metrics
-from scpo.diagnostics.validation_episodes import Played, Turn, told
+from scpo.diagnostics.episode_metrics import ended_metrics
+from scpo.diagnostics.validation_episodes import Ended, Played, Turn, told
 from scpo.errors import RecordError
 from scpo.rollout import Slot
 from scpo.tracking import JsonLines, RunFolder
@@ -23,24 +22,17 @@ from scpo.tracking.jsonlines import to_line
 
 
 @dataclass(frozen=True)
-class EpisodeRecord:
+class EpisodeRecord(Ended):
     """A finished episode. ``length``, ``invalid`` (steps), ``score`` and ``won`` are those of its last attempt.
 
-    Tokens and ``cost_usd`` count all that was asked, attempts that the environment broke included.
+    Tokens and ``cost_usd`` count all that was asked, attempts that the environment broke included. ``restarts``:
+    records of before they were counted have none.
     """
 
-    task: str
-    family: str
-    repeat: int
-    won: bool
-    score: float | None
-    length: int
-    invalid: int
     attempts: int
     prompt_tokens: int
     response_tokens: int
     cost_usd: float
-    restarts: int = 0  # times that the environment broke; records of before it was counted have none
 
 
 class EpisodeLog:
@@ -66,29 +58,22 @@ class EpisodeLog:
     def played(self, records: Mapping[int, EpisodeRecord]) -> list[Played]:
         """The episodes by number, as a validation is recorded; those that are told, with their last attempt's steps."""
         numbers = sorted(records)
-        episodes = [_played(records[number]) for number in numbers]
-        for place in told(episodes):
-            start, turns = _steps(records[numbers[place]], self._transcript(numbers[place]))
-            episodes[place] = replace(episodes[place], start=start, turns=turns)
-        return episodes
+        shown = {numbers[place] for place in told([records[number] for number in numbers])}
+        return [self._played(number, records[number], shown=number in shown) for number in numbers]
 
-    def _transcript(self, number: int) -> list[dict[str, Any]]:
-        return list(JsonLines(self._transcripts / f"{number:05d}.jsonl").records())
+    def _played(self, number: int, record: EpisodeRecord, *, shown: bool) -> Played:
+        episode = Played(**{one.name: getattr(record, one.name) for one in fields(Ended)})
+        if not shown:
+            return episode
+        transcript = JsonLines(self._transcripts / f"{number:05d}.jsonl").records()
+        acts = [line for line in transcript if line["kind"] == "act" and line["attempt"] == record.attempts]
+        acts = acts[len(acts) - record.length :]  # an attempt that the environment broke had begun again
+        turns = [Turn(line["action"], line["observation"], line["valid"]) for line in acts]
+        return replace(episode, start=acts[0]["prompt"], turns=turns)
 
     def close(self) -> None:
         """Close the file."""
         self._lines.close()
-
-
-def _played(record: EpisodeRecord) -> Played:
-    return Played(record.task, record.family, record.repeat, won=record.won, length=record.length, score=record.score)
-
-
-def _steps(record: EpisodeRecord, transcript: Sequence[Mapping[str, Any]]) -> tuple[str, list[Turn]]:
-    """What the last attempt was shown first, and its steps; one that the environment broke had begun again."""
-    acts = [line for line in transcript if line["kind"] == "act" and line["attempt"] == record.attempts]
-    acts = acts[len(acts) - record.length :]
-    return acts[0]["prompt"], [Turn(line["action"], line["observation"], line["valid"]) for line in acts]
 
 
 def _checked(line: dict[str, Any], slots: Sequence[Slot], log: JsonLines) -> EpisodeRecord:
@@ -105,28 +90,15 @@ def _checked(line: dict[str, Any], slots: Sequence[Slot], log: JsonLines) -> Epi
 
 
 def panel_metrics(records: Sequence[EpisodeRecord], *, reflecting: bool) -> dict[str, float]:
-    """The metrics of ``scpo.diagnostics.episode_metrics.episode_metrics``, from records.
+    """The metrics of a validation, from records.
 
     Of a reflecting agent also: how many attempts were made, and the success rate after the first.
     """
-    steps = sum(record.length for record in records)
-    metrics = {
-        "success_rate": float(np.mean([record.won for record in records])),
-        "episodes": float(len(records)),
-        "episode_length": steps / len(records),
-        "invalid_rate": sum(record.invalid for record in records) / steps,
-    }
-    if graded := [record.score for record in records if record.score is not None]:
-        metrics["score"] = float(np.mean(graded))
+    metrics = ended_metrics(records, by_family=True)
     if reflecting:
         metrics["attempts"] = float(np.mean([record.attempts for record in records]))
         metrics["first_success_rate"] = float(np.mean([record.won and record.attempts == 1 for record in records]))
-    metrics |= repeat_metrics([record.task for record in records], [record.won for record in records])
-    metrics["errored"] = float(sum(record.restarts > 0 for record in records))
-    families: dict[str, list[bool]] = defaultdict(list)
-    for record in records:
-        families[record.family].append(record.won)
-    return metrics | {f"{family}/success_rate": float(np.mean(won)) for family, won in sorted(families.items())}
+    return metrics
 
 
 def usage_metrics(records: Sequence[EpisodeRecord], *, billed: bool) -> dict[str, float]:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from scpo.agents.base import Agent, ReflectingAgent, Turn, without_thoughts
-from scpo.envs.base import Environment, Episode, StepResult
+from scpo.envs.base import Environment, Episode
 from scpo.errors import EnvironmentFailure
 from scpo.generation import Generation
-from scpo.rollout import Policy, Slot
+from scpo.rollout import Policy, Slot, Trajectory
 from scpo.trainers.evaluate.episode_records import EpisodeRecord
 
 logger = logging.getLogger(__name__)
@@ -37,40 +37,21 @@ class BilledGeneration(Generation):
 
 
 @dataclass
-class Play:
+class Play(Trajectory):
     """An episode under way: the last attempt's steps, the transcript and the bill of all of them."""
 
-    slot: Slot
     attempts: int = 0
-    results: list[StepResult] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     reflections: list[str] = field(default_factory=list)
     transcript: list[dict[str, Any]] = field(default_factory=list)
     prompt_tokens: int = 0
     response_tokens: int = 0
     cost_usd: float = 0.0
-    restarts: int = 0
-
-    @property
-    def won(self) -> bool:
-        return any(result.won for result in self.results)
 
     def record(self) -> EpisodeRecord:
         """What is kept of the finished episode."""
-        return EpisodeRecord(
-            task=self.slot.task.id,
-            family=self.slot.task.family,
-            repeat=self.slot.sibling,
-            won=self.won,
-            score=self.results[-1].score,
-            length=len(self.results),
-            invalid=sum(not result.valid for result in self.results),
-            attempts=self.attempts,
-            prompt_tokens=self.prompt_tokens,
-            response_tokens=self.response_tokens,
-            cost_usd=self.cost_usd,
-            restarts=self.restarts,
-        )
+        bill = {name: getattr(self, name) for name in ("attempts", "prompt_tokens", "response_tokens", "cost_usd")}
+        return EpisodeRecord.of(self, **bill)
 
     def note(self, kind: str, prompt: str, generation: Generation, **more: Any) -> None:
         """Put one question and its answer into transcript and bill."""
