@@ -7,44 +7,41 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from scpo.strict import Strict
 
 
-class ExactScorer(Strict):
-    kind: Literal["exact"]
+class ScorerSettings(Strict):
+    """What all scorers share; ``identity`` is the scorer with all settings that change its answers."""
+
+    kind: str
     name: str
 
     @property
     def identity(self) -> str:
-        """The scorer with all settings that change its answers."""
         return self.name
 
 
-class LexicalScorer(Strict):
+class ExactScorer(ScorerSettings):
+    kind: Literal["exact"]
+
+
+class LexicalScorer(ScorerSettings):
     """Share of characters that two step texts have in common, in order."""
 
     kind: Literal["lexical"]
-    name: str
-
-    @property
-    def identity(self) -> str:
-        """The scorer with all settings that change its answers."""
-        return self.name
 
 
-class BiEncoderScorer(Strict):
+class BiEncoderScorer(ScorerSettings):
     """max(0, (cosine - c) / (1 - c)) of two sentence embeddings, c = ``cosine_floor``."""
 
     kind: Literal["bi_encoder"]
-    name: str
     path: str
     cosine_floor: Annotated[float, Field(ge=0, lt=1)]
     max_tokens: PositiveInt
 
     @property
     def identity(self) -> str:
-        """The scorer with all settings that change its answers."""
         return f"{self.name}(path={self.path}, c={self.cosine_floor}, max_tokens={self.max_tokens})"
 
 
-class CrossEncoderScorer(Strict):
+class CrossEncoderScorer(ScorerSettings):
     """Sigmoid of a reranker's logit for two step texts read together.
 
     ``dtype`` auto is float16 on a GPU and float32 on a CPU. ``max_tokens`` of a pair, special tokens included;
@@ -53,7 +50,6 @@ class CrossEncoderScorer(Strict):
     """
 
     kind: Literal["cross_encoder"]
-    name: str
     path: str
     dtype: Literal["auto", "float16", "bfloat16", "float32"]
     batch_tokens: PositiveInt
@@ -61,7 +57,6 @@ class CrossEncoderScorer(Strict):
 
     @property
     def identity(self) -> str:
-        """The scorer with all settings that change its answers."""
         settings = f"dtype={self.dtype}, max_tokens={self.max_tokens}, batch_tokens={self.batch_tokens}"
         return f"{self.name}(path={self.path}, {settings})"
 
