@@ -9,12 +9,9 @@ of several calls, and as a multiple of GiGPO's in the same run. The goal is of t
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
+from bench.random_walks import best_of, walks
 from scpo.advantages.outcomes import step_returns
 from scpo.advantages.registry import ESTIMATORS
 from scpo.library import load_method
@@ -43,36 +40,25 @@ def _seconds(name: str, batch: StepBatch) -> float:
     settings = load_method(name).estimator
     return_N = step_returns(batch, settings.gamma)
     bonus_N = -np.float32(settings.invalid_penalty) * ~batch.valid_N
-    return _best(lambda: ESTIMATORS[name].function(batch, return_N, bonus_N, settings))
-
-
-def _best(call: Callable[[], Any]) -> float:
-    taken = []
-    for _ in range(REPETITIONS):
-        started = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - started)
-    return min(taken)
+    return best_of(REPETITIONS, lambda: ESTIMATORS[name].function(batch, return_N, bonus_N, settings))[0]
 
 
 def _batch(states: int) -> StepBatch:
     """Random walks from one start; a quarter of the rollouts succeed."""
     rng = np.random.default_rng(0)
-    rows = GROUPS * SIBLINGS * STEPS
-    trajectory_N, step_N = np.arange(rows) // STEPS, np.arange(rows) % STEPS
-    place_KT = rng.integers(states, size=(rows // STEPS, STEPS + 1))
+    rollouts = GROUPS * SIBLINGS
+    place_KT = rng.integers(states, size=(rollouts, STEPS + 1))
     place_KT[:, 0] = 0
     text = {place: f"You arrive at place {place}. {'An apple 1 lies here. ' * 20}" for place in set(place_KT.flat)}
     before_N, after_N = ([text[place] for place in part.ravel()] for part in (place_KT[:, :-1], place_KT[:, 1:]))
-    return_N = np.float32(10) * (rng.random(rows // STEPS) < 0.25)[trajectory_N]
-    return StepBatch(
-        group_N=trajectory_N // SIBLINGS, trajectory_N=trajectory_N, step_N=step_N, task_N=["task"] * rows,
-        anchor_N=before_N, action_N=[f"go to {place}" for place in place_KT[:, 1:].ravel()],
-        next_observation_N=after_N, reward_N=np.where(step_N == STEPS - 1, return_N, 0),
-        valid_N=rng.random(rows) > 0.1, episode_return_N=return_N, success_N=return_N > 0, won_N=return_N > 0,
-        position_N=np.arange(rows), is_copy_N=np.zeros(rows, dtype=bool), state_N=before_N, next_state_N=after_N,
-        entropy_N=rng.random(rows), hindsight_logprob_N=np.where(return_N > 0, -rng.random(rows), np.nan),
-    )  # type: ignore[arg-type]  # lists become arrays  # fmt: skip
+    won_K = rng.random(rollouts) < 0.25
+    rows = rollouts * STEPS
+    return walks(
+        (GROUPS, SIBLINGS, STEPS), won_K, task_N=["task"] * rows, anchor_N=before_N, next_observation_N=after_N,
+        action_N=[f"go to {place}" for place in place_KT[:, 1:].ravel()], valid_N=rng.random(rows) > 0.1,
+        state_N=before_N, next_state_N=after_N, entropy_N=rng.random(rows),
+        hindsight_logprob_N=np.where(np.repeat(won_K, STEPS), -rng.random(rows), np.nan),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 from analysis.build import build_from
 from analysis.sources.collect import collect
 from scpo.schema import FAMILIES
 from scpo.tracking.atomic import write_yaml
+from sweeps.compose.configuration import compose_run
 
-ROOT = Path(__file__).resolve().parents[1]
 SEEDS = 5
 ROWS = ("scpo", "gigpo", "grpo", "rloo", "ppo", "empg", "hcapo", "hgpo", "dapo", "g2po", "chronological")
 GOAL_S = 60
@@ -97,9 +95,7 @@ def write_study(runs_dir: Path, runs: int, steps: int, metrics: int) -> None:
 def config(method: str, *, seed: int, steps: int) -> dict[str, Any]:
     """A whole configuration at paper scale."""
     overrides = ["scale=paper", f"method={method}", "trainer=local", f"seed={seed}", f"trainer.steps={steps}"]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        made: dict[str, Any] = OmegaConf.to_container(compose("config", overrides=overrides), resolve=True)  # type: ignore[assignment]
-    return made
+    return compose_run(overrides).model_dump(mode="json")
 
 
 def write_run(folder: Path, made: dict[str, Any], steps: int, metrics: int) -> None:

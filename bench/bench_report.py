@@ -19,6 +19,7 @@ import numpy as np
 
 from analysis.__main__ import main
 from analysis.report.command import NAME
+from bench.random_walks import walks
 from scpo.credit.assign import assign
 from scpo.diagnostics.sampled_groups import save_groups
 from scpo.schema import FAMILIES, RunConfig
@@ -92,30 +93,19 @@ def write_samples(runs: list[RunFolder], config: RunConfig) -> None:
 
 def rollouts(rng: np.random.Generator) -> StepBatch:
     """Groups that walk through rooms of 40 places at random; every other sibling succeeds at the end."""
-    trajectory_N = np.repeat(np.arange(GROUPS * SIBLINGS), HORIZON)
-    step_N = np.tile(np.arange(HORIZON), GROUPS * SIBLINGS)
-    place_N = rng.integers(PLACES, size=len(step_N))
+    rows = GROUPS * SIBLINGS * HORIZON
+    place_N = rng.integers(PLACES, size=rows)
     seen = [
         f"You arrive at place {k}. On the place {k}, you see {', '.join(f'a thing {j}' for j in range(k % 9))}."
         for k in range(PLACES)
     ]
-    won_N = trajectory_N % 2 == 0
-    columns = {name: [text] * len(step_N) for name, text in (("task_N", "put a thing in a place"), ("anchor_N", ""))}
-    columns["anchor_N"] = [seen[k] for k in np.roll(place_N, 1)]
-    return StepBatch(
-        **columns,
-        group_N=trajectory_N // SIBLINGS,
-        trajectory_N=trajectory_N,
-        step_N=step_N,
+    return walks(
+        (GROUPS, SIBLINGS, HORIZON),
+        np.arange(GROUPS * SIBLINGS) % 2 == 0,
+        task_N=["put a thing in a place"] * rows,
+        anchor_N=[seen[k] for k in np.roll(place_N, 1)],
         action_N=[f"go to place {k}" for k in place_N],
         next_observation_N=[seen[k] for k in place_N],
-        reward_N=10.0 * (won_N & (step_N == HORIZON - 1)),
-        valid_N=np.ones(len(step_N)),
-        episode_return_N=10.0 * won_N,
-        success_N=won_N,
-        won_N=won_N,
-        position_N=np.arange(len(step_N)),
-        is_copy_N=np.zeros(len(step_N)),
     )
 
 

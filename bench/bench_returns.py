@@ -10,45 +10,33 @@ are compared, so the ratio cannot come from a shortcut.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.advantages.gigpo import GigpoSettings, gigpo
+from bench.random_walks import best_of, walks
+from scpo.advantages.gigpo import gigpo
 from scpo.advantages.outcomes import step_returns
+from scpo.library import load_method
 from scpo.steps import StepBatch
 
 GROUPS, SIBLINGS, STEPS, STATES = 16, 8, 32, 20
-GAMMA, PENALTY, EPSILON = 0.95, 0.1, 1e-6
+SETTINGS = load_method("gigpo").estimator
+GAMMA, PENALTY, EPSILON = SETTINGS.gamma, SETTINGS.invalid_penalty, 1e-6
 REPETITIONS = 20  # of the fast side; the best counts, on both sides
 GOAL = 50
-
-SETTINGS = GigpoSettings(
-    name="gigpo",
-    gamma=GAMMA,
-    invalid_penalty=PENALTY,
-    normalisation="mean_std_norm",
-    omega=1.0,
-    anchors="exact",
-    anchor_similarity=0.95,
-    singletons="zero",
-    statistics="rows",
-    std_floor=1e-5,
-)
 
 
 def main() -> None:
     """Measure and print."""
     batch = _batch()
-    columns = _stack_columns(batch)
-    loops, by_loops_N = _best(lambda: _by_loops(batch, columns), 3)
-    grouped, by_groups_N = _best(lambda: _by_groups(batch), REPETITIONS)
+    group_N, trajectory_N = _uuids(batch.group_N), _uuids(batch.trajectory_N)
+    loops, by_loops_N = best_of(3, lambda: _by_loops(batch, group_N, trajectory_N))
+    grouped, by_groups_N = best_of(REPETITIONS, lambda: _by_groups(batch))
     apart = float(np.abs(by_loops_N - by_groups_N).max())
     if apart > 1e-4:
         raise SystemExit(f"the two answers are {apart:.1e} apart: nothing is measured")
@@ -61,28 +49,14 @@ def _batch() -> StepBatch:
     """Random walks over few texts of an observation's length: most anchor states are shared."""
     rng = np.random.default_rng(0)
     rows = GROUPS * SIBLINGS * STEPS
-    trajectory_N = np.arange(rows) // STEPS
     states = [f"You arrive at place {state}. On it you see {'an apple 1, ' * 8}and a mug 2." for state in range(STATES)]
     anchor_N = np.array(states, dtype=object)[rng.integers(STATES, size=rows)]
     text_N = np.full(rows, "look", dtype=object)
-    return_N = np.float32(10) * rng.integers(2, size=GROUPS * SIBLINGS)[trajectory_N]
-    step_N = np.arange(rows) % STEPS
-    return StepBatch(
-        group_N=trajectory_N // SIBLINGS, trajectory_N=trajectory_N, step_N=step_N.astype(np.int32), task_N=text_N,
-        anchor_N=anchor_N, action_N=text_N, next_observation_N=anchor_N,
-        reward_N=np.where(step_N == STEPS - 1, return_N, 0), valid_N=rng.random(rows) > PENALTY,
-        episode_return_N=return_N, success_N=return_N > 0, won_N=return_N > 0, position_N=np.arange(rows),
-        is_copy_N=np.zeros(rows, dtype=bool),
+    won_K = rng.integers(2, size=GROUPS * SIBLINGS) > 0
+    return walks(
+        (GROUPS, SIBLINGS, STEPS), won_K, task_N=text_N, action_N=text_N, anchor_N=anchor_N,
+        next_observation_N=anchor_N, valid_N=rng.random(rows) > PENALTY,
     )  # fmt: skip
-
-
-def _best(call: Callable[[], NDArray[Any]], repetitions: int) -> tuple[float, NDArray[Any]]:
-    seconds = []
-    for _ in range(repetitions):
-        started = time.perf_counter()
-        answer = call()
-        seconds.append(time.perf_counter() - started)
-    return min(seconds), answer
 
 
 def _by_groups(batch: StepBatch) -> NDArray[Any]:
@@ -90,28 +64,17 @@ def _by_groups(batch: StepBatch) -> NDArray[Any]:
     return gigpo(batch, step_returns(batch, GAMMA), bonus_N, SETTINGS)
 
 
-@dataclass(frozen=True)
-class StackColumns:
-    """The two id columns as the stack has them: texts in object arrays."""
-
-    group_N: NDArray[Any]
-    trajectory_N: NDArray[Any]
-
-
-def _stack_columns(batch: StepBatch) -> StackColumns:
-    return StackColumns(_uuids(batch.group_N), _uuids(batch.trajectory_N))
-
-
 def _uuids(id_N: NDArray[Any]) -> NDArray[Any]:
+    """An id column as the stack has it: texts in an object array."""
     texts = [str(uuid.UUID(int=int(number) << 64)) for number in np.unique(id_N)]
     return np.array(texts, dtype=object)[np.unique(id_N, return_inverse=True)[1]]
 
 
-def _by_loops(batch: StepBatch, columns: StackColumns) -> NDArray[Any]:
+def _by_loops(batch: StepBatch, group_N: NDArray[Any], trajectory_N: NDArray[Any]) -> NDArray[Any]:
     penalty_N = PENALTY * ~batch.valid_N
-    outcome_N = _normalised_by_loops(batch.episode_return_N - penalty_N, columns.group_N)
-    q_N = _returns_by_loops(batch, columns.trajectory_N) - penalty_N
-    advantage_N: NDArray[Any] = outcome_N + _normalised_by_loops(q_N, _anchors_by_loops(batch, columns.group_N))
+    outcome_N = _normalised_by_loops(batch.episode_return_N - penalty_N, group_N)
+    q_N = _returns_by_loops(batch, trajectory_N) - penalty_N
+    advantage_N: NDArray[Any] = outcome_N + _normalised_by_loops(q_N, _anchors_by_loops(batch, group_N))
     return advantage_N
 
 

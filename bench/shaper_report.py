@@ -16,7 +16,7 @@ PAPER = {
 }  # s a training step, A800 (appendix, shaper timing)
 PAPER_STEP = 281.0  # s, without SCPO (section 4.4: 29.3 s are 10.4 % on top)
 BEGIN, END = "<!-- bench_shaper: begin -->", "<!-- bench_shaper: end -->"
-WAYS = {"dense": "dense", "ours": "ours", "ahead": "ahead"}
+WAYS = ("dense", "ours", "ahead")
 PAIRS = ("rollouts", "batches", "dense", "read", "scored", "dense / scored", "scored, ahead", "credit")
 
 
@@ -61,10 +61,10 @@ def print_results(results: Sequence[Result]) -> None:
 def _tables(results: Sequence[Result]) -> list[str]:
     by_source = [(name, [one for one in results if one.source == name]) for name in _sources(results)]
     pairs = _markdown(PAIRS, [_pairs(name, of_source) for name, of_source in by_source])
-    first, *others = WAYS.values()
-    columns = ("rollouts", *(f"s {way}" for way in WAYS.values()), *(f"{first} / {way}" for way in others))
+    first, *others = WAYS
+    columns = ("rollouts", *(f"s {way}" for way in WAYS), *(f"{first} / {way}" for way in others))
     seconds = _markdown(columns, [_seconds(name, of_source) for name, of_source in by_source])
-    passes = _markdown(("shared passes", *WAYS.values()), [_passes(name, of_source) for name, of_source in by_source])
+    passes = _markdown(("shared passes", *WAYS), [_passes(name, of_source) for name, of_source in by_source])
     return [*pairs, "", *seconds, "", *passes]
 
 
@@ -135,10 +135,10 @@ def _projection(cost: Cost, results: Sequence[Result]) -> list[str]:
     ]
     shares = [
         f"{100 * first / PAPER_STEP:.2f} and {100 * second / PAPER_STEP:.2f} % ({way})"
-        for first, second, way in list(zip(by_pairs, by_tokens, WAYS.values(), strict=True))[1:]
+        for first, second, way in list(zip(by_pairs, by_tokens, WAYS, strict=True))[1:]
     ]
     return [
-        *_markdown(("s of scoring a training step, projected", *WAYS.values()), rows),
+        *_markdown(("s of scoring a training step, projected", *WAYS), rows),
         "",
         f"The mean fresh batch of {len(fresh)}. The A800 lines are the paper's time, times our share of the pairs or "
         f"of the tokens, padding included: {', '.join(shares)} on top of its {PAPER_STEP:g} s a step. The last is "
