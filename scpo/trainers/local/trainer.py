@@ -55,7 +55,6 @@ from scpo.trainers.local.opened import environment_of
 from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.step_advantages import Estimate, estimate
 from scpo.trainers.local.update import UpdateBatch, update
-from scpo.trainers.local.validation import play_panels
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
@@ -90,27 +89,28 @@ class Session:
     critic: Critic | None
     scorer: PairCache
     buffer: ReferenceBuffer | None
+    diagnostics: Diagnostics
 
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
     """See :func:`scpo.trainers.train`."""
     torch.set_num_threads(config.machine.threads)
-    session = _open(config, should_stop)
+    session = _open(config, folder, should_stop)
     folder.pin_panels(panel_records(session.environment, config))
     gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0") if session.policy.device.type == "cuda" else None
     with Tracker(folder, config) as tracker, collected_at_checkpoints() as collect, NodeMemory(gpus=gpus) as memory:
         done = _resume(session, tracker)
         if done is None:
-            metrics, timing = _measure(session, 0, folder)
-            _probe(session, 0, folder)
+            metrics, timing = _measure(session, 0)
+            _probe(session, 0)
             tracker.log(0, metrics, timing | memory.take())
             done = 0
         for step in range(done + 1, config.trainer.steps + 1):
             metrics, timing = _training_step(session, step, tracker)
             if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
-                validation, seconds = _measure(session, step, folder)
+                validation, seconds = _measure(session, step)
                 metrics, timing = metrics | validation, timing | seconds
-            _probe(session, step, folder)
+            _probe(session, step)
             tracker.log(step, metrics, timing | memory.take())
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0 or step == config.trainer.steps:
@@ -120,7 +120,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
                 return
 
 
-def _open(config: RunConfig, should_stop: Callable[[], bool]) -> Session:
+def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> Session:
     environment = environment_of(config)
     policy = make_policy(config, environment, should_stop)
     optimizer = torch.optim.AdamW(
@@ -140,7 +140,8 @@ def _open(config: RunConfig, should_stop: Callable[[], bool]) -> Session:
     scorer = open_scorer(config.scorer, config.machine.scorer, device=str(policy.device), cache_dir=cache_dir)
     shaper = config.trained.shaper
     buffer = shaper.make_buffer() if shaper else None
-    return Session(config, environment, policy, reference, optimizer, critic, scorer, buffer)
+    diagnostics = Diagnostics(config, folder, scorer, lambda: environment)
+    return Session(config, environment, policy, reference, optimizer, critic, scorer, buffer, diagnostics)
 
 
 def _resume(session: Session, tracker: Tracker) -> int | None:
@@ -167,13 +168,31 @@ def _save(session: Session, tracker: Tracker, step: int) -> None:
     )
 
 
-def _measure(session: Session, step: int, folder: RunFolder) -> tuple[dict[str, float], dict[str, float]]:
-    """Every validation panel, in the order of their names; what came of each episode is kept."""
-    clock = Clock()
+def _measure(session: Session, step: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Every validation panel, in the order of their names, with the same draws at every validation."""
+    validation, clock = session.config.trainer.validation, Clock()
+    panels = {}
     with clock("validation"):
-        panels = play_panels(session.environment, session.policy, session.config)
-        _diagnostics(session, folder).record_validation(step, panels)
+        for panel, settings in sorted(session.config.env.validation_panels.items()):
+            logger.info("validation: panel %s", panel)
+            slots = group_slots(session.environment.panel(panel).tasks, settings.repeats)
+            panels[panel] = _play(session, slots, (validation.seed,), validation.temperature)
+        session.diagnostics.record_validation(step, panels)
     return validation_metrics(panels), dict(clock.seconds)
+
+
+def _play(
+    session: Session, slots: Sequence[Slot], seed: tuple[int, ...], temperature: float | None = None
+) -> list[Trajectory]:
+    """An episode in each slot; ``temperature`` None: training's."""
+    return rollout(
+        session.environment,
+        session.policy,
+        slots,
+        temperature=session.config.trainer.temperature if temperature is None else temperature,
+        seed=seed,
+        retries=session.config.env.failure_retries,
+    )
 
 
 def _training_step(session: Session, step: int, tracker: Tracker) -> tuple[dict[str, float], dict[str, float]]:
@@ -207,7 +226,7 @@ def _training_step(session: Session, step: int, tracker: Tracker) -> tuple[dict[
                 reference=session.reference,
             )
     with clock("diagnostics"):
-        precision = _diagnostics(session, tracker.folder).record(step, batch, estimated.diagnostics, sampled.kept)
+        precision = session.diagnostics.record(step, batch, estimated.diagnostics, sampled.kept)
     metrics = _rollout_metrics(sampled) | critic | actor | estimated.diagnostics.metrics | precision
     return metrics, dict(clock.seconds) | estimated.diagnostics.timings | scored
 
@@ -229,10 +248,6 @@ def _estimate(
     except ScorerError:
         _save(session, tracker, step - 1)
         raise
-
-
-def _diagnostics(session: Session, folder: RunFolder) -> Diagnostics:
-    return Diagnostics(session.config, folder, session.scorer, lambda: session.environment)
 
 
 def _update_critic(
@@ -264,14 +279,7 @@ def _roll_out(session: Session, step: int) -> Sampled:
         return training_tasks(panel, groups=count, seed=config.seed, step=step, turn=turn)
 
     def play(slots: Sequence[Slot], turn: int) -> list[Trajectory]:
-        return rollout(
-            session.environment,
-            session.policy,
-            slots,
-            temperature=config.trainer.temperature,
-            seed=(config.seed, step, AGAIN, turn) if turn else (config.seed, step, ROLLOUT),
-            retries=config.env.failure_retries,
-        )
+        return _play(session, slots, (config.seed, step, AGAIN, turn) if turn else (config.seed, step, ROLLOUT))
 
     return sample(Draw(config.trainer.groups, config.trainer.group_size, tasks, play), config.trained.sampling)
 
@@ -293,22 +301,16 @@ def _set_learning_rate(optimizer: torch.optim.Optimizer, config: RunConfig, step
         group["lr"] = settings.learning_rate * min(1.0, step / max(1, settings.warmup_steps))
 
 
-def _probe(session: Session, step: int, folder: RunFolder) -> None:
+def _probe(session: Session, step: int) -> None:
     """Play the probe's game outside training and keep its similarity matrix (the credit heatmap)."""
-    config, diagnostics = session.config, _diagnostics(session, folder)
-    if not diagnostics.probe_due(step):
+    config = session.config
+    if not session.diagnostics.probe_due(step):
         return
-    trajectories = rollout(
-        session.environment,
-        session.policy,
-        group_slots(session.environment.panel("probe").tasks, config.trainer.probe_siblings),
-        temperature=config.trainer.temperature,
-        seed=(config.seed, step, PROBE),
-        retries=config.env.failure_retries,
-    )
+    slots = group_slots(session.environment.panel("probe").tasks, config.trainer.probe_siblings)
+    trajectories = _play(session, slots, (config.seed, step, PROBE))
     batch = step_batch(
         trajectories,
         success_threshold=config.env.success_threshold,
         position_N=_positions(config, trajectories),
     )
-    diagnostics.record_probe(step, batch)
+    session.diagnostics.record_probe(step, batch)
