@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@dataclass
+class Learned:
+    """What a run has learned and a checkpoint keeps; ``critic`` and ``buffer`` where the method has them."""
+
+    policy: TrainedPolicy
+    optimizer: torch.optim.Optimizer
+    critic: Critic | None = field(default=None, kw_only=True)
+    buffer: ReferenceBuffer | None = field(default=None, kw_only=True)
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A complete checkpoint: the policy as it saves itself, the optimiser's state, what else the method keeps.
@@ -50,15 +60,7 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    folder: Path,
-    step: int,
-    policy: TrainedPolicy,
-    optimizer: torch.optim.Optimizer,
-    *,
-    keep: int,
-    critic: Critic | None = None,
-    buffer: ReferenceBuffer | None = None,
-    logs: Mapping[str, FileSum] | None = None,
+    folder: Path, step: int, learned: Learned, *, keep: int, logs: Mapping[str, FileSum] | None = None
 ) -> Checkpoint:
     """Write ``folder/step_<step>`` and drop all but the newest ``keep``.
 
@@ -72,7 +74,7 @@ def save_checkpoint(
     with _nothing_left(scratch, target):
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        marker = _write(scratch, step, policy, optimizer, critic=critic, buffer=buffer, logs=logs or {})
+        marker = _write(scratch, step, learned, logs or {})
         shutil.rmtree(target, ignore_errors=True)
         scratch.rename(target)
         sync(folder)
@@ -101,25 +103,16 @@ def _nothing_left(scratch: Path, target: Path) -> Iterator[None]:
         ) from error
 
 
-def _write(
-    scratch: Path,
-    step: int,
-    policy: TrainedPolicy,
-    optimizer: torch.optim.Optimizer,
-    *,
-    critic: Critic | None,
-    buffer: ReferenceBuffer | None,
-    logs: Mapping[str, FileSum],
-) -> CheckpointMarker:
+def _write(scratch: Path, step: int, learned: Learned, logs: Mapping[str, FileSum]) -> CheckpointMarker:
     from safetensors.torch import save_file, save_model
 
-    policy.save(scratch)
-    save_file(_optimizer_tensors(optimizer), scratch / "optimizer.safetensors")
-    if critic is not None:
-        save_model(critic.model, str(scratch / "critic.safetensors"))
-        save_file(_optimizer_tensors(critic.optimizer), scratch / "critic_optimizer.safetensors")
-    if buffer is not None:
-        (scratch / REFERENCES).write_bytes(buffer.dump())
+    learned.policy.save(scratch)
+    save_file(_optimizer_tensors(learned.optimizer), scratch / "optimizer.safetensors")
+    if learned.critic is not None:
+        save_model(learned.critic.model, str(scratch / "critic.safetensors"))
+        save_file(_optimizer_tensors(learned.critic.optimizer), scratch / "critic_optimizer.safetensors")
+    if learned.buffer is not None:
+        (scratch / REFERENCES).write_bytes(learned.buffer.dump())
     marker = CheckpointMarker(step=step, files=folder_sums(scratch), logs=dict(logs))
     for name in marker.files:
         sync(scratch / name)
@@ -178,14 +171,7 @@ def newest_usable(folder: Path, cut_logs: Callable[[Checkpoint], None]) -> Check
     return None
 
 
-def load_checkpoint(
-    checkpoint: Checkpoint,
-    policy: TrainedPolicy,
-    optimizer: torch.optim.Optimizer,
-    *,
-    critic: Critic | None = None,
-    buffer: ReferenceBuffer | None = None,
-) -> None:
+def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
     """Put weights and optimiser state back in place, the critic's and the references too where the method has them.
 
     Raises:
@@ -194,14 +180,15 @@ def load_checkpoint(
     from safetensors import SafetensorError
     from safetensors.torch import load_file, load_model
 
+    device, critic = str(learned.policy.device), learned.critic
     try:
-        load_model(policy.model, checkpoint.folder / "model.safetensors", device=str(policy.device))
-        _restore_optimizer(optimizer, load_file(checkpoint.folder / "optimizer.safetensors"))
+        load_model(learned.policy.model, checkpoint.folder / "model.safetensors", device=device)
+        _restore_optimizer(learned.optimizer, load_file(checkpoint.folder / "optimizer.safetensors"))
         if critic is not None:
-            load_model(critic.model, checkpoint.folder / "critic.safetensors", device=str(policy.device))
+            load_model(critic.model, checkpoint.folder / "critic.safetensors", device=device)
             _restore_optimizer(critic.optimizer, load_file(checkpoint.folder / "critic_optimizer.safetensors"))
-        if buffer is not None:
-            buffer.load((checkpoint.folder / REFERENCES).read_bytes())
+        if learned.buffer is not None:
+            learned.buffer.load((checkpoint.folder / REFERENCES).read_bytes())
     except (OSError, RuntimeError, KeyError, ValueError, SafetensorError) as error:
         raise RecordError(
             f"checkpoint {checkpoint.folder} does not fit the model of this run ({error}); remove that folder to "

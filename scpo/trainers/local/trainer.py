@@ -27,7 +27,7 @@ from scpo.envs.base import Environment, Task
 from scpo.errors import ScorerError
 from scpo.generation import Generation
 from scpo.policies.base import TrainedPolicy
-from scpo.policies.critic import Critic, make_critic, update_critic
+from scpo.policies.critic import make_critic, update_critic
 from scpo.policies.make_policy import make_policy
 from scpo.rollout import (
     AGAIN,
@@ -48,7 +48,7 @@ from scpo.shaping.order import positions
 from scpo.steps import StepBatch
 from scpo.tracking import Tracker
 from scpo.tracking.node_memory import NodeMemory
-from scpo.trainers.local.checkpoint import load_checkpoint, newest_usable, save_checkpoint
+from scpo.trainers.local.checkpoint import Learned, load_checkpoint, newest_usable, save_checkpoint
 from scpo.trainers.local.garbage import collected_at_checkpoints
 from scpo.trainers.local.measurements import measure
 from scpo.trainers.local.opened import environment_of
@@ -58,7 +58,6 @@ from scpo.trainers.local.update import UpdateBatch, update
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
-    from scpo.shaping.reference_buffer import ReferenceBuffer
     from scpo.tracking import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -78,17 +77,13 @@ class Clock:
 
 
 @dataclass
-class Session:
+class Session(Learned):
     """What one run holds in memory."""
 
     config: RunConfig
     environment: Environment
-    policy: TrainedPolicy
     reference: TrainedPolicy | None
-    optimizer: torch.optim.Optimizer
-    critic: Critic | None
     scorer: PairCache
-    buffer: ReferenceBuffer | None
     diagnostics: Diagnostics
 
 
@@ -141,7 +136,7 @@ def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     shaper = config.trained.shaper
     buffer = shaper.make_buffer() if shaper else None
     diagnostics = Diagnostics(config, folder, scorer, lambda: environment)
-    return Session(config, environment, policy, reference, optimizer, critic, scorer, buffer, diagnostics)
+    return Session(policy, optimizer, config, environment, reference, scorer, diagnostics, critic=critic, buffer=buffer)
 
 
 def _resume(session: Session, tracker: Tracker) -> int | None:
@@ -150,22 +145,14 @@ def _resume(session: Session, tracker: Tracker) -> int | None:
     if checkpoint is None:
         tracker.resume_at(-1)
         return None
-    load_checkpoint(checkpoint, session.policy, session.optimizer, critic=session.critic, buffer=session.buffer)
+    load_checkpoint(checkpoint, session)
     logger.info("resumed from %s", checkpoint.folder)
     return checkpoint.step
 
 
 def _save(session: Session, tracker: Tracker, step: int) -> None:
-    save_checkpoint(
-        tracker.folder.checkpoints,
-        step,
-        session.policy,
-        session.optimizer,
-        keep=session.config.trainer.keep_checkpoints,
-        critic=session.critic,
-        buffer=session.buffer,
-        logs=tracker.sums,
-    )
+    keep = session.config.trainer.keep_checkpoints
+    save_checkpoint(tracker.folder.checkpoints, step, session, keep=keep, logs=tracker.sums)
 
 
 def _measure(session: Session, step: int) -> tuple[dict[str, float], dict[str, float]]:

@@ -11,7 +11,7 @@ from scpo.errors import RecordError, RecordWriteError
 from scpo.policies.critic import Targets, make_critic, update_critic, values
 from scpo.shaping.reference_buffer import ReferenceBuffer
 from scpo.tracking.folder import CHECKPOINT_MARKER as MARKER
-from scpo.trainers.local.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
+from scpo.trainers.local.checkpoint import Learned, complete_checkpoints, load_checkpoint, save_checkpoint
 from tests.support.small_disks import NoMountsError, fill, small_disk
 from tests.support.tiny import tiny_policy
 from tests.unit.trainers.local.test_update import trainer_config
@@ -36,7 +36,7 @@ def weights(policy):
 
 
 def save(tmp_path, number, policy, optimizer, keep=2):
-    return save_checkpoint(tmp_path, number, policy, optimizer, keep=keep)
+    return save_checkpoint(tmp_path, number, Learned(policy, optimizer), keep=keep)
 
 
 def test_training_continues_from_a_checkpoint_bit_for_bit(tmp_path):
@@ -45,7 +45,7 @@ def test_training_continues_from_a_checkpoint_bit_for_bit(tmp_path):
     step(policy, optimizer)
     other = tiny_policy()
     other_optimizer = torch.optim.AdamW(other.model.parameters(), lr=0.01)
-    load_checkpoint(complete_checkpoints(tmp_path)[0], other, other_optimizer)
+    load_checkpoint(complete_checkpoints(tmp_path)[0], Learned(other, other_optimizer))
     step(other, other_optimizer)
     assert torch.equal(weights(policy), weights(other))
 
@@ -64,9 +64,9 @@ def test_a_critic_continues_bit_for_bit_too(tmp_path):
     policy, optimizer = trained()
     critic, other = new_critic(), new_critic()
     learn(critic, 0)
-    save_checkpoint(tmp_path, 1, policy, optimizer, keep=1, critic=critic)
+    save_checkpoint(tmp_path, 1, Learned(policy, optimizer, critic=critic), keep=1)
     learn(critic, 1)
-    load_checkpoint(complete_checkpoints(tmp_path)[0], policy, optimizer, critic=other)
+    load_checkpoint(complete_checkpoints(tmp_path)[0], Learned(policy, optimizer, critic=other))
     learn(other, 1)
     pairs = zip(critic.model.state_dict().values(), other.model.state_dict().values(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
@@ -77,7 +77,7 @@ def test_a_checkpoint_without_a_critic_is_refused_by_a_method_that_has_one(tmp_p
     checkpoint = save(tmp_path, 5, policy, optimizer)
     critic = make_critic(policy, CriticSettings(learning_rate=0.01, value_clip=0.5), weight_decay=0.0)
     with pytest.raises(RecordError, match="step_00005 does not fit"):
-        load_checkpoint(checkpoint, policy, optimizer, critic=critic)
+        load_checkpoint(checkpoint, Learned(policy, optimizer, critic=critic))
 
 
 def test_only_the_newest_are_kept(tmp_path):
@@ -111,7 +111,7 @@ def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path):
     model = torch.nn.Linear(2, 2)
     other = SimpleNamespace(model=model, device=torch.device("cpu"))
     with pytest.raises(RecordError, match="step_00005 does not fit"):
-        load_checkpoint(checkpoint, other, torch.optim.AdamW(model.parameters()))
+        load_checkpoint(checkpoint, Learned(other, torch.optim.AdamW(model.parameters())))
 
 
 def test_a_failed_write_leaves_earlier_checkpoints_and_no_scratch(tmp_path, monkeypatch):
@@ -144,15 +144,15 @@ def test_remembered_references_come_back(tmp_path):
     policy, optimizer = trained()
     buffer, other = ReferenceBuffer(None), ReferenceBuffer(None)
     buffer.keep("a game", 3, ("look || a room",))
-    save_checkpoint(tmp_path, 4, policy, optimizer, keep=1, buffer=buffer)
-    load_checkpoint(complete_checkpoints(tmp_path)[0], policy, optimizer, buffer=other)
+    save_checkpoint(tmp_path, 4, Learned(policy, optimizer, buffer=buffer), keep=1)
+    load_checkpoint(complete_checkpoints(tmp_path)[0], Learned(policy, optimizer, buffer=other))
     assert other.find("a game", 5) == (3, ("look || a room",))
 
 
 def test_a_checkpoint_without_references_is_refused_by_a_method_that_remembers(tmp_path):
     policy, optimizer = trained()
     with pytest.raises(RecordError, match="step_00005 does not fit"):
-        load_checkpoint(save(tmp_path, 5, policy, optimizer), policy, optimizer, buffer=ReferenceBuffer(None))
+        load_checkpoint(save(tmp_path, 5, policy, optimizer), Learned(policy, optimizer, buffer=ReferenceBuffer(None)))
 
 
 def test_on_a_full_disk_nothing_is_left_of_a_checkpoint_and_the_one_before_is_intact(tmp_path):
