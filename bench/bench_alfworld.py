@@ -13,8 +13,10 @@ import os
 import random
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from scpo.envs.alfworld.assets import assets
@@ -30,6 +32,7 @@ REPETITIONS = 100  # a cached step takes less than the clock's noise
 
 Walk = list[tuple[str, str, tuple[str, ...]]]
 """Command, answer, admissible commands; the first entry is the opening."""
+Spent = dict[str, list[float]]
 
 
 def main() -> None:
@@ -80,7 +83,7 @@ def _stock(games: list[Game], steps: int) -> tuple[dict[str, Walk], dict[str, fl
 
     rng = random.Random(0)
     walks: dict[str, Walk] = {}
-    spent = {"open": 0.0, "reset": 0.0, "step": 0.0}
+    spent: Spent = defaultdict(list)
     for game in games:
         infos = textworld.EnvInfos(won=True, admissible_commands=True, feedback=True)
         engine = AlfredDemangler(PddlEnv(infos), shuffle=False)
@@ -93,8 +96,7 @@ def _stock(games: list[Game], steps: int) -> tuple[dict[str, Walk], dict[str, fl
             state, _, _ = _clocked(spent, "step", lambda engine=engine, command=command: engine.step(command))
             walk.append((command, state.feedback, tuple(state["admissible_commands"])))
         walks[game.id] = walk
-    counts = {"open": len(games), "reset": len(games), "step": len(games) * steps}
-    return walks, {what: seconds / counts[what] for what, seconds in spent.items()}
+    return walks, {what: fmean(seconds) for what, seconds in spent.items()}
 
 
 def _ours(source: GameSource, walks: dict[str, Walk], folder: str) -> dict[str, float]:
@@ -102,7 +104,7 @@ def _ours(source: GameSource, walks: dict[str, Walk], folder: str) -> dict[str, 
     # Grammar and library are read once in a process and shared by all games: no part of a game's cost.
     Engine(source, TranslationStore(None)).open(next(iter(walks)))
     engine = Engine(source, TranslationStore(Path(folder)))
-    spent = {"open": 0.0, "reset": 0.0, "step": 0.0, "cached": 0.0}
+    spent: Spent = defaultdict(list)
     for name, walk in walks.items():
         for what in ("step", *["cached"] * REPETITIONS):
             opened = _clocked(spent, "open" if what == "step" else "reset", lambda name=name: engine.open(name))
@@ -112,18 +114,15 @@ def _ours(source: GameSource, walks: dict[str, Walk], folder: str) -> dict[str, 
                 started = time.perf_counter()
                 state, observation = engine.step(opened, state, command)
                 offered = state.admissible
-                spent[what] += time.perf_counter() - started
+                spent[what].append(time.perf_counter() - started)
                 assert (observation, offered) == (answer, admissible), f"{name}: {command}"  # noqa: S101
-    steps = sum(len(walk) - 1 for walk in walks.values())
-    resets = REPETITIONS * len(walks)
-    counts = {"open": len(walks), "reset": resets, "step": steps, "cached": REPETITIONS * steps}
-    return {what: seconds / counts[what] for what, seconds in spent.items()}
+    return {what: fmean(seconds) for what, seconds in spent.items()}
 
 
-def _clocked(spent: dict[str, float], what: str, call: Callable[[], Any]) -> Any:
+def _clocked(spent: Spent, what: str, call: Callable[[], Any]) -> Any:
     started = time.perf_counter()
     result = call()
-    spent[what] += time.perf_counter() - started
+    spent[what].append(time.perf_counter() - started)
     return result
 
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scpo.advantages.estimator import Estimator, EstimatorSettings
 from scpo.advantages.outcomes import step_returns
 from scpo.advantages.registry import ESTIMATORS
-from scpo.errors import ConfigError, ContractError, StepBatchError
-from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
+from scpo.errors import ConfigError, ContractError
+from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, place_of, refuse
 
 
 def check_batch(batch: StepBatch) -> None:
@@ -36,14 +36,14 @@ def check_batch(batch: StepBatch) -> None:
     bad = rows[~np.isclose(summed_N[rows], batch.episode_return_N[rows], rtol=1e-4, atol=1e-4)]
     if len(bad):
         said, total = batch.episode_return_N[bad[0]], summed_N[bad[0]]
-        _refuse(batch, bad[0], f"episode_return_N is {said:g}, but the rewards of its trajectory sum up to {total:g}: "
+        refuse(batch, bad[0], f"episode_return_N is {said:g}, but the rewards of its trajectory sum up to {total:g}: "
                 "pass undiscounted rewards, each at its step")  # fmt: skip
     _check_success(batch, rows)
     order = rows[np.argsort(batch.position_N[rows], kind="stable")]
     same = np.flatnonzero(np.diff(batch.position_N[order]) == 0)
     if len(same):
         row, other = order[same[0] + 1], order[same[0]]
-        _refuse(batch, row, f"position_N is {batch.position_N[row]}, as of row {other}: pass every row's place in your "
+        refuse(batch, row, f"position_N is {batch.position_N[row]}, as of row {other}: pass every row's place in your "
                 "batch, np.arange(N) if it was never reordered")  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def _check_success(batch: StepBatch, rows: IntArray) -> None:
     low, high = won[batch.episode_return_N[won].argmin()], lost[batch.episode_return_N[lost].argmax()]
     if batch.episode_return_N[low] <= batch.episode_return_N[high]:
         said, other = batch.episode_return_N[low], batch.episode_return_N[high]
-        _refuse(batch, low, f"success_N is True at episode_return_N {said:g}, but row {high} with {other:g} fails: "
+        refuse(batch, low, f"success_N is True at episode_return_N {said:g}, but row {high} with {other:g} fails: "
                 "success_N is episode_return_N > threshold")  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def check_estimator(
         return np.asarray(entry.function(of, step_returns(of, settings.gamma), bonus, settings))
 
     def place(row: int) -> str:
-        return f"estimator {entry.name!r}: {_place(batch, row)}"
+        return f"estimator {entry.name!r}: {place_of(batch, row)}"
 
     answer_N = _checked_answer(entry, batch, bonus_N, estimate)
     rows = np.arange(len(batch))[::-1]
@@ -158,7 +158,7 @@ def _checked_answer(
         )
     bad = np.flatnonzero(~np.isfinite(answer_N))
     if len(bad):
-        raise ContractError(f"estimator {entry.name!r}: {_place(batch, bad[0])} has advantage {answer_N[bad[0]]}")
+        raise ContractError(f"estimator {entry.name!r}: {place_of(batch, bad[0])} has advantage {answer_N[bad[0]]}")
     return answer_N
 
 
@@ -185,11 +185,3 @@ def _made_up_bonus(batch: StepBatch) -> FloatArray:
     """A number in [0, 1) for each step, shared by its copies."""
     wave = np.sin(12.9898 * batch.trajectory_N + 78.233 * batch.step_N)
     return np.modf(np.abs(wave) * 43758.5453)[0].astype(np.float32)
-
-
-def _place(batch: StepBatch, row: int) -> str:
-    return f"row {row} (group {batch.group_N[row]}, trajectory {batch.trajectory_N[row]}, step {batch.step_N[row]})"
-
-
-def _refuse(batch: StepBatch, row: int, reason: str) -> None:
-    raise StepBatchError(f"{_place(batch, row)}: {reason}")

@@ -54,7 +54,7 @@ def load_method(
     sections = [section for section in (data["shaper"], data["estimator"], data) if section]
     for key, value in settings.items():
         _set(name, sections, key, value)
-    method: TrainedMethod = _validated(TypeAdapter(TrainedMethod), data, f"method {name!r}")
+    method: TrainedMethod = _validated(TrainedMethod, data, f"method {name!r}")
     return method
 
 
@@ -70,11 +70,7 @@ def load_scorer(name: str, /, *, device: str = "cpu", **settings: Any) -> Scorer
         ConfigError: A name, setting or value that there is not; says which there are.
         ScorerError: The scorer's model or packages are missing; says what to install.
     """
-    _check_name(name, "scorer")
-    data = _composed(f"scorer={name}")["scorer"]
-    for key, value in settings.items():
-        _set(name, [data], key, value)
-    return make_scorer(_validated(TypeAdapter(ScorerConfig), data, f"scorer {name!r}"), device=device)
+    return make_scorer(_section("scorer", name, "scorer", ScorerConfig, settings), device=device)
 
 
 def load_environment(name: str, /, *, cache_dir: str | None, data: str | None = None, **settings: Any) -> Environment:
@@ -90,13 +86,15 @@ def load_environment(name: str, /, *, cache_dir: str | None, data: str | None = 
         ConfigError: A name, setting or value that there is not; says which there are.
         GameError: Official games are asked for and not there.
     """
-    _check_name(name, "env")
-    section = _composed(f"env={name}")["env"]
+    return make_environment(_section("env", name, "environment", EnvConfig, settings), cache_dir=cache_dir, data=data)
+
+
+def _section(group: str, name: str, what: str, form: Any, settings: Mapping[str, Any]) -> Any:
+    _check_name(name, group)
+    data = _composed(f"{group}={name}")[group]
     for key, value in settings.items():
-        _set(name, [section], key, value)
-    return make_environment(
-        _validated(TypeAdapter(EnvConfig), section, f"environment {name!r}"), cache_dir=cache_dir, data=data
-    )
+        _set(name, [data], key, value)
+    return _validated(form, data, f"{what} {name!r}")
 
 
 def _composed(*overrides: str) -> dict[str, Any]:
@@ -133,9 +131,9 @@ def _nearest(name: object, known: Any) -> str:
     return f", did you mean {near[0]!r}?" if near else ""
 
 
-def _validated(adapter: TypeAdapter[Any], data: dict[str, Any], what: str) -> Any:
+def _validated(form: Any, data: dict[str, Any], what: str) -> Any:
     try:
-        return adapter.validate_python(data)
+        return TypeAdapter(form).validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))

@@ -190,14 +190,14 @@ def _check_rows(batch: StepBatch) -> None:
     for name in ("reward_N", "episode_return_N"):
         bad = np.flatnonzero(~np.isfinite(getattr(batch, name)))
         if len(bad):
-            _refuse(batch, bad[0], f"{name} is {getattr(batch, name)[bad[0]]}, expected a finite number")
+            refuse(batch, bad[0], f"{name} is {getattr(batch, name)[bad[0]]}, expected a finite number")
     row_KT = batch.timeline.row_KT
     order = row_KT[row_KT >= 0]
     for name in ("group_N", "episode_return_N", "success_N", "won_N"):
         value = getattr(batch, name)[order]
         bad = 1 + np.flatnonzero((value[1:] != value[:-1]) & (batch.step_N[order][1:] > 0))
         if len(bad):
-            _refuse(batch, order[bad[0]], f"{name} is {value[bad[0]]!r}, but an earlier row of its trajectory has "
+            refuse(batch, order[bad[0]], f"{name} is {value[bad[0]]!r}, but an earlier row of its trajectory has "
                     f"{value[bad[0] - 1]!r}: all rows of a trajectory share one value")  # fmt: skip
 
 
@@ -210,11 +210,11 @@ def _timeline(batch: StepBatch) -> Timeline:
     expected = np.arange(len(order)) - np.repeat(np.cumsum(length_K) - length_K, length_K)
     bad = np.flatnonzero(step_N[order] != expected)
     if len(bad):
-        _refuse(batch, order[bad[0]], f"step_N is {step_N[order[bad[0]]]}, expected {expected[bad[0]]}: steps of a "
+        refuse(batch, order[bad[0]], f"step_N is {step_N[order[bad[0]]]}, expected {expected[bad[0]]}: steps of a "
                 "trajectory are 0..T-1, each once among rows that are not copies")  # fmt: skip
     bad = np.flatnonzero((step_N < 0) | (step_N >= length_K[slot_N]))
     if len(bad):
-        _refuse(batch, bad[0], "it is a copy, but the step it copies is not in the batch: pass the original row as "
+        refuse(batch, bad[0], "it is a copy, but the step it copies is not in the batch: pass the original row as "
                 "well, or clear is_copy_N")  # fmt: skip
     row_KT = np.full((len(id_K), length_K.max(initial=1)), -1, dtype=np.int64)
     row_KT[slot_N[rows], step_N[rows]] = rows
@@ -234,6 +234,11 @@ def _timeline(batch: StepBatch) -> Timeline:
     )
 
 
-def _refuse(batch: StepBatch, row: int, reason: str) -> NoReturn:
-    place = f"group {batch.group_N[row]}, trajectory {batch.trajectory_N[row]}, step {batch.step_N[row]}"
-    raise StepBatchError(f"row {row} ({place}): {reason}")
+def refuse(batch: StepBatch, row: int, reason: str) -> NoReturn:
+    """Raise a StepBatchError that says which row is wrong, and why."""
+    raise StepBatchError(f"{place_of(batch, row)}: {reason}")
+
+
+def place_of(batch: StepBatch, row: int) -> str:
+    """A row, with where it stands, for a message."""
+    return f"row {row} (group {batch.group_N[row]}, trajectory {batch.trajectory_N[row]}, step {batch.step_N[row]})"

@@ -18,7 +18,6 @@ from scpo.strict import Strict
 
 RULES = Path(__file__).resolve().parents[2] / "conf" / "health.yaml"
 Level = Literal["warn", "stop"]
-Values = Sequence[tuple[int, float]]  # (step, value), in order
 
 
 class _OfMetric(Strict, ABC):
@@ -29,8 +28,8 @@ class _OfMetric(Strict, ABC):
     level: Level
 
     @abstractmethod
-    def broken(self, values: Values) -> Iterator[tuple[int, str] | None]:
-        """For each value the step and what is wrong with it, or None."""
+    def broken(self, values: Sequence[float]) -> Iterator[str]:
+        """For each value, in order, what is wrong with it; empty: nothing."""
 
 
 class Outside(_OfMetric):
@@ -40,12 +39,11 @@ class Outside(_OfMetric):
     low: float | None = None
     high: float | None = None
 
-    def broken(self, values: Values) -> Iterator[tuple[int, str] | None]:
-        """See the base class."""
-        for step, value in values:
+    def broken(self, values: Sequence[float]) -> Iterator[str]:
+        for value in values:
             under, over = self.low is not None and value < self.low, self.high is not None and value > self.high
             bound = f"under {self.low:g}" if under else f"over {self.high:g}" if over else ""
-            yield (step, f"{value:.3g}, {bound}") if bound else None
+            yield f"{value:.3g}, {bound}" if bound else ""
 
 
 class Sinks(_OfMetric):
@@ -54,11 +52,9 @@ class Sinks(_OfMetric):
     kind: Literal["sinks"]
     share: Annotated[float, Field(gt=0, lt=1)]
 
-    def broken(self, values: Values) -> Iterator[tuple[int, str] | None]:
-        """See the base class."""
-        for step, value in values:
-            start = values[0][1]
-            yield (step, f"{value:.3g}, at the start {start:.3g}") if value < self.share * start else None
+    def broken(self, values: Sequence[float]) -> Iterator[str]:
+        for value in values:
+            yield f"{value:.3g}, at the start {values[0]:.3g}" if value < self.share * values[0] else ""
 
 
 class Rises(_OfMetric):
@@ -67,12 +63,11 @@ class Rises(_OfMetric):
     kind: Literal["rises"]
     by: PositiveFloat
 
-    def broken(self, values: Values) -> Iterator[tuple[int, str] | None]:
-        """See the base class."""
+    def broken(self, values: Sequence[float]) -> Iterator[str]:
         lowest = float("inf")
-        for step, value in values:
+        for value in values:
             lowest = min(lowest, value)
-            yield (step, f"{value:.3g}, it was {lowest:.3g}") if value > lowest + self.by else None
+            yield f"{value:.3g}, it was {lowest:.3g}" if value > lowest + self.by else ""
 
 
 class Spikes(_OfMetric):
@@ -83,13 +78,12 @@ class Spikes(_OfMetric):
     window: PositiveInt
     least: NonNegativeFloat = 0.0
 
-    def broken(self, values: Values) -> Iterator[tuple[int, str] | None]:
-        """See the base class."""
-        for at, (step, value) in enumerate(values):
-            before = [one for _, one in values[max(0, at - self.window) : at]]
+    def broken(self, values: Sequence[float]) -> Iterator[str]:
+        for at, value in enumerate(values):
+            before = values[max(0, at - self.window) : at]
             usual = statistics.median(before) if len(before) == self.window else None
             high = usual is not None and usual > 0 and value > max(self.times * usual, self.least)
-            yield (step, f"{value:.3g}, usually {usual:.3g}") if high else None
+            yield f"{value:.3g}, usually {usual:.3g}" if high else ""
 
 
 class Lost(_OfMetric):
@@ -99,13 +93,12 @@ class Lost(_OfMetric):
     gain: PositiveFloat
     margin: NonNegativeFloat
 
-    def broken(self, values: Values) -> Iterator[tuple[int, str] | None]:
-        """See the base class."""
+    def broken(self, values: Sequence[float]) -> Iterator[str]:
         best = -float("inf")
-        for step, value in values:
-            start, best = values[0][1], max(best, value)
+        for value in values:
+            start, best = values[0], max(best, value)
             lost = best >= start + self.gain and value <= start + self.margin
-            yield (step, f"{value:.3g}, it was up to {best:.3g} from {start:.3g}") if lost else None
+            yield f"{value:.3g}, it was up to {best:.3g} from {start:.3g}" if lost else ""
 
 
 class Stalled(Strict):
@@ -153,9 +146,13 @@ def examine(records: Sequence[Mapping[str, Any]], rules: Mapping[str, Any] | Non
         if isinstance(rule, Stalled):
             continue
         for metric in _metrics(records, rule.metric):
-            values = [(int(one["step"]), float(one[metric])) for one in records if one.get(metric) is not None]
-            if found := _first(rule, values):
-                remarks.append(Remark(name, rule.level, found[0], f"{metric} is {found[1]}"))
+            logged = [one for one in records if one.get(metric) is not None]
+            row = 0  # it holds once it has held for as long as it must
+            for one, text in zip(logged, rule.broken([float(one[metric]) for one in logged]), strict=True):
+                row = row + 1 if text else 0
+                if row == rule.steps:
+                    remarks.append(Remark(name, rule.level, int(one["step"]), f"{metric} is {text}"))
+                    break
     return sorted(remarks, key=lambda remark: remark.step)
 
 
@@ -179,13 +176,3 @@ def _metrics(records: Sequence[Mapping[str, Any]], pattern: str) -> list[str]:
     known = sorted({key for record in records for key in record})
     parts = pattern.count("/")
     return [key for key in known if key.count("/") == parts and fnmatch.fnmatchcase(key, pattern)]
-
-
-def _first(rule: _OfMetric, values: Values) -> tuple[int, str] | None:
-    """Where it has held for as long as it must, and holds no later than that; None: nowhere."""
-    row = 0
-    for found in rule.broken(values):
-        row = row + 1 if found else 0
-        if found and row >= rule.steps:
-            return found
-    return None

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from scpo.agents import make_agent
 from scpo.agents.base import Agent, ReflectingAgent
@@ -21,12 +25,14 @@ from scpo.diagnostics.validation_episodes import Played, save_validation
 from scpo.envs import make_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
-from scpo.rollout import Policy, Slot, group_slots
+from scpo.generation import Generation
+from scpo.rollout import Policy, group_slots
 from scpo.tracking import Tracker
 from scpo.trainers.evaluate.episode_records import EpisodeLog, EpisodeRecord, panel_metrics, usage_metrics
-from scpo.trainers.evaluate.play import Play, play_all
+from scpo.trainers.evaluate.play import BilledGeneration, play_all
 
 if TYPE_CHECKING:
+    from scpo.agents.chat import ChatClient
     from scpo.schema import RunConfig
     from scpo.tracking import RunFolder
 
@@ -89,14 +95,24 @@ def _measure(session: Session) -> dict[str, float] | None:
 
 def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, EpisodeRecord] | None:
     """The panel's episodes by number, those of earlier attempts of the run included; None: asked to stop."""
-    repeats = session.config.env.validation_panels[panel].repeats
-    slots = group_slots(session.environment.panel(panel).tasks, repeats)
+    config = session.config
+    slots = group_slots(session.environment.panel(panel).tasks, config.env.validation_panels[panel].repeats)
     records = log.read(slots)
     if records:
         logger.info("%s: %d of %d episodes are finished already", panel, len(records), len(slots))
     left = {number: slot for number, slot in enumerate(slots) if number not in records}
     try:
-        for number, play in _play(session, left):
+        for number, play in play_all(
+            session.environment,
+            session.policy,
+            session.agent,
+            left,
+            temperature=config.trainer.validation.temperature,
+            seed=config.trainer.validation.seed,
+            retries=config.env.failure_retries,
+            window=config.machine.api.concurrency if config.model.kind == "api" else max(1, len(left)),
+            should_stop=session.should_stop,
+        ):
             records[number] = play.record()
             log.add(number, records[number], play.transcript)
             if len(records) % REPORT_EVERY == 0 or len(records) == len(slots):
@@ -104,21 +120,6 @@ def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, Epis
     finally:
         log.close()
     return records if len(records) == len(slots) else None
-
-
-def _play(session: Session, slots: Mapping[int, Slot]) -> Iterator[tuple[int, Play]]:
-    config = session.config
-    return play_all(
-        session.environment,
-        session.policy,
-        session.agent,
-        slots,
-        temperature=config.trainer.validation.temperature,
-        seed=config.trainer.validation.seed,
-        retries=config.env.failure_retries,
-        window=config.machine.api.concurrency if config.model.kind == "api" else max(1, len(slots)),
-        should_stop=session.should_stop,
-    )
 
 
 def _report(panel: str, records: list[EpisodeRecord], planned: int) -> None:
@@ -140,7 +141,6 @@ def _policy(config: RunConfig, environment: Environment, should_stop: Callable[[
         return
     try:
         from scpo.agents.chat import ChatClient
-        from scpo.trainers.evaluate.chat_policy import ChatPolicy
     except ImportError as error:
         raise ConfigError(
             f"model={config.model.name} needs the extra agents ({error}): pip install -e '.[agents]'"
@@ -150,3 +150,39 @@ def _policy(config: RunConfig, environment: Environment, should_stop: Callable[[
         yield policy
     finally:
         policy.close()
+
+
+class ChatPolicy:
+    """A chat endpoint as a policy: all prompts of a turn are asked at once, in threads.
+
+    See :class:`scpo.rollout.Policy`. The first uniform number of a row is its sampling seed, where there is one.
+    """
+
+    def __init__(self, client: ChatClient, max_response_tokens: int) -> None:
+        self.client = client
+        self.max_response_tokens = max_response_tokens
+        self._threads = ThreadPoolExecutor(client.limits.concurrency, thread_name_prefix="chat")
+
+    def generate(
+        self, prompts: Sequence[str], temperature: float, uniforms_NL: NDArray[np.float64]
+    ) -> list[Generation]:
+        """One answer for each prompt; the first that fails for good stops the turn."""
+
+        def ask(prompt: str, uniform: float) -> Generation:
+            answer = self.client.complete(
+                prompt,
+                temperature=temperature,
+                max_tokens=self.max_response_tokens,
+                seed=int(uniform * 2**31),
+            )
+            return BilledGeneration(
+                text=answer.text, prompt_ids=(), response_ids=(), logprobs=(), prompt_tokens=answer.prompt_tokens,
+                response_tokens=answer.response_tokens, cost_usd=answer.cost_usd(self.client.model.prices),
+            )  # fmt: skip
+
+        return list(self._threads.map(ask, prompts, uniforms_NL[:, 0].tolist()))
+
+    def close(self) -> None:
+        """Drop what is queued and under way: nobody waits for an endpoint that does not end."""
+        self.client.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)

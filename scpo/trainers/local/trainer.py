@@ -160,9 +160,10 @@ def _measure(session: Session, step: int) -> tuple[dict[str, float], dict[str, f
     validation, clock = session.config.trainer.validation, Clock()
     panels = {}
     with clock("validation"):
-        for panel, settings in sorted(session.config.env.validation_panels.items()):
+        for panel in sorted(session.config.env.validation_panels):
             logger.info("validation: panel %s", panel)
-            slots = group_slots(session.environment.panel(panel).tasks, settings.repeats)
+            repeats = session.config.env.validation_panels[panel].repeats
+            slots = group_slots(session.environment.panel(panel).tasks, repeats)
             panels[panel] = _play(session, slots, (validation.seed,), validation.temperature)
         session.diagnostics.record_validation(step, panels)
     return validation_metrics(panels), dict(clock.seconds)
