@@ -21,6 +21,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def status(console: Console, arguments: argparse.Namespace) -> int:
     """Where things stand."""
     read = partial(_statuses, arguments)
     if arguments.json:
-        console.print_json(json.dumps([one.as_record() for one in read()]))
+        console.print_json(json.dumps([asdict(one) for one in read()]))
     elif arguments.watch is None:
         show_statuses(console, read())
     else:
@@ -107,9 +108,15 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
 
 def retry(console: Console, arguments: argparse.Namespace) -> int:
     """Let runs start again."""
-    return _each(
-        console, _chosen(arguments), cancellation.retry, "goes on at the next call of sweep.py for its experiment"
-    )
+    code = EXIT_DONE
+    for folder in _chosen(arguments):
+        try:
+            cancellation.retry(folder)
+            console.print(f"{folder.run_id}: goes on at the next call of sweep.py for its experiment", highlight=False)
+        except ScpoError as error:
+            say_error(console, str(error))
+            code = EXIT_FAILED
+    return code
 
 
 def check(console: Console, arguments: argparse.Namespace) -> int:
@@ -139,19 +146,6 @@ def health(console: Console, arguments: argparse.Namespace) -> int:
 def push(console: Console, arguments: argparse.Namespace) -> int:
     """Push what offline runs wrote for Weights & Biases."""
     return EXIT_DONE if wandb_commands.sync(console, _chosen(arguments)) else EXIT_FAILED
-
-
-def _each(console: Console, folders: list[RunFolder], act: Callable[[RunFolder], object], done: str) -> int:
-    """Do it to every run, whatever it does to the others."""
-    code = EXIT_DONE
-    for folder in folders:
-        try:
-            act(folder)
-            console.print(f"{folder.run_id}: {done}", highlight=False)
-        except ScpoError as error:
-            say_error(console, str(error))
-            code = EXIT_FAILED
-    return code
 
 
 def _chosen(arguments: argparse.Namespace) -> list[RunFolder]:

@@ -4,8 +4,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.live import Live
@@ -38,10 +37,6 @@ class RunStatus:
     success: float | None = None
     left_s: float | None = None
     remark: str = ""
-
-    def as_record(self) -> dict[str, Any]:
-        """For --json."""
-        return asdict(self)
 
 
 def statuses(folders: Iterable[RunFolder], observer: Observer) -> list[RunStatus]:

@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from scpo.errors import ConfigError
 from scpo.schema import HOSTS, MACHINE_SECTIONS, configuration_folders
 from sweeps.compose.explanations import explain_bare_name, explain_host, explain_option, explain_syntax
-from sweeps.compose.reflexes import explain_flag, explain_word
+from sweeps.compose.reflexes import DRY, explain_flag
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FOLDERS = (CONF, *configuration_folders())
@@ -95,8 +95,8 @@ def parse(text: str) -> Override:
     try:
         parsed = OverridesParser.create().parse_override(text)
     except HydraException as error:
-        if meant := explain_word(text):
-            raise ConfigError(meant) from None
+        if text in DRY:
+            raise ConfigError(f"{text!r} is no override; write dry_run=true") from None
         group = next((group for group in ("experiment", "search") if text in options(group)), None)
         raise ConfigError(explain_bare_name(text, group) if group else explain_syntax(text, str(error))) from None
     sets = parsed.package is None and not (parsed.is_add() or parsed.is_force_add() or parsed.is_delete())

@@ -65,13 +65,6 @@ def explain_launcher(words: Sequence[str]) -> str | None:
     return f"{asked[0]}: train.py runs its run here, by itself; a launcher is sweep.py's: {command}"
 
 
-def explain_word(word: str) -> str | None:
-    """A word without = that means something here all the same; None: it does not."""
-    if word in DRY:
-        return f"{word!r} is no override; write dry_run=true"
-    return None
-
-
 def explain_foreign_key(key: str, value: object) -> str | None:
     """A key of another tool; None: of none that is known."""
     if key in DRY:

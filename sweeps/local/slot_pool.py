@@ -6,29 +6,19 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from scpo.errors import ConfigError, ScpoError
 from scpo.progress import counted
 from scpo.schema import LocalLauncher, RunConfig
 from scpo.tracking import JsonLines, RunFolder, State
 from sweeps.compose.resources import resources, trains_in_verl
+from sweeps.local.progress_board import ProgressBoard
 from sweeps.records.provenance import visible_gpus
 from sweeps.records.run_process import Begin, Outcome, RunProcess, begin_anew
 from sweeps.records.stop_signals import CountsSignals
 
 POLL_S = 0.1
 GRACE_S = 120.0  # for finishing a step and writing a checkpoint; a second Ctrl-C does not wait
-
-
-class Board(Protocol):
-    """Shows what the pool does."""
-
-    def started(self, folder: RunFolder, config: RunConfig) -> None: ...
-    def progress(self, folder: RunFolder, step: int, success: float | None) -> None: ...
-    def doing(self, folder: RunFolder, what: str) -> None: ...
-    def ended(self, folder: RunFolder, outcome: Outcome) -> None: ...
-    def stopping(self, runs: int, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,7 @@ class Pool(CountsSignals):
 
     train_script: Path
     slots: Sequence[Slot]
-    board: Board
+    board: ProgressBoard
     begin: Begin = begin_anew
     grace_s: float = GRACE_S
     outcomes: dict[str, Outcome] = field(default_factory=dict)

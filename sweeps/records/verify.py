@@ -24,7 +24,7 @@ def problems(folder: RunFolder) -> list[str]:
     except ScpoError as error:
         found.append(str(error))
     logs: Callable[[RunFolder], Any] = partial(_logs, every=config is not None and _logs_every_step(config))
-    for check in (logs, _checkpoints, _samples, _request, RunFolder.read_panels, RunFolder.read_attempts):
+    for check in (logs, _checkpoints, _samples, RunFolder.read_stop, RunFolder.read_panels, RunFolder.read_attempts):
         try:
             check(folder)
         except ScpoError as error:
@@ -86,10 +86,6 @@ def _samples(folder: RunFolder) -> None:
     for name, known in folder.read_status().sums.items():
         if name not in logs and (changed := change(folder.path / name, known, whole=True)):
             raise RecordError(f"{folder.path / name} {changed}. {RUN_AGAIN}")
-
-
-def _request(folder: RunFolder) -> None:
-    folder.read_stop()
 
 
 _PASSED_OVER = "Delete it: a run that goes on takes the one before"
