@@ -12,20 +12,16 @@ import random
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from multiprocessing import connection, get_context, parent_process
 
 from scpo.envs.alfworld.engine.engine import Engine
 from scpo.envs.alfworld.episode import AlfworldEpisode, task_of
-from scpo.envs.alfworld.games.game import GameSource
 from scpo.envs.alfworld.prompts import compact_response
 from scpo.envs.base import Demonstration
-from scpo.envs.panel import shuffled
-from scpo.errors import PanelError
 from scpo.progress import progress
 from scpo.schema.env import AlfworldConfig
 from scpo.schema.model import Imitation
@@ -45,25 +41,21 @@ def demonstrations(
     engine: Engine,
     config: AlfworldConfig,
     warm_start: Imitation,
+    games: Sequence[str],
     *,
-    trained_on: Collection[str],
     open_engine: Callable[[], Engine],
     processes: int | None = None,
 ) -> list[Demonstration]:
-    """Demonstrations on training games outside the training panel; the same whatever the number of processes.
+    """Demonstrations on these games; the same whatever the number of processes.
 
     Args:
         engine: Has the games.
         config: Says how long a history the prompts show.
-        warm_start: How many games and demonstrations, how often to stop a detour, the seed.
-        trained_on: Games of the training panel.
+        warm_start: How many demonstrations of a game, how often to stop a detour, the seed.
+        games: Ids of training games that no panel plays.
         open_engine: Opens the same games again, in another process.
         processes: None for one per available core.
-
-    Raises:
-        PanelError: The training split has too few games outside the panel.
     """
-    games = _games(engine.source, warm_start, trained_on)
     habits = _habits(engine.source.read(game_id).walkthrough for game_id in games)
     job = _Job(config.model_copy(update={"horizon": _ENDLESS}), warm_start, habits)
     processes = min(processes or _cores(), len(games))
@@ -107,18 +99,6 @@ def _end_with_parent() -> None:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _games(source: GameSource, warm_start: Imitation, trained_on: Collection[str]) -> list[str]:
-    candidates = shuffled(source.ids("train"), warm_start.seed)
-    fresh = (game for game in candidates if game not in trained_on and source.playable(game))
-    games = list(islice(fresh, warm_start.games))
-    if len(games) < warm_start.games:
-        raise PanelError(
-            f"a warm start on {warm_start.games} games was asked for but the training split has only {len(games)} "
-            "outside the training panel; ask for fewer or for a larger split"
-        )
-    return games
 
 
 def _habits(walkthroughs: Iterable[Sequence[str]]) -> Habits:

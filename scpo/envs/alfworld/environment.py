@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,10 +13,10 @@ from scpo.envs.alfworld.remaining_plan import Plans
 from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.alfworld.vocabulary import vocabulary
 from scpo.envs.base import Demonstration, Panel, Task
-from scpo.envs.panel import draw
-from scpo.errors import EnvironmentFailure, GameError, PanelError
+from scpo.envs.panel import Panels
+from scpo.errors import EnvironmentFailure, GameError
 from scpo.schema import FAMILIES
-from scpo.schema.env import AlfworldConfig, PanelConfig
+from scpo.schema.env import AlfworldConfig
 from scpo.schema.model import Imitation
 
 
@@ -49,10 +49,11 @@ class AlfworldEnvironment:
             cache_dir=None if cache_dir is None else Path(cache_dir),
             data=data,
         )
-        self._panel_configs = _panel_configs(config)
-        self._panels: dict[str, Panel] = {}
         self.engine = self._open_engine()
         self.source = self.engine.source
+        self._panels = Panels(
+            config, candidates=self.source.ids, task=self.task, usable=self.source.playable, families=self.families
+        )
         self._plans = Plans(self.engine)
 
     def panel(self, name: str) -> Panel:
@@ -62,16 +63,11 @@ class AlfworldEnvironment:
             PanelError: No such panel, or its split has too few games.
             GameError: A game of it cannot be read.
         """
-        if name not in self._panels:
-            config = self._panel_configs.get(name)
-            if config is None:
-                raise PanelError(f"no panel {name!r}; panels of this configuration: {', '.join(self._panel_configs)}")
-            self._panels[name] = Panel(name, tuple(self.task(game_id) for game_id in self._draw(name, config)))
-        return self._panels[name]
+        return self._panels.panel(name)
 
     def open_panels(self) -> None:
         """Open the games that are played again and again, and of the training games those that others have played."""
-        for name in self._panel_configs:
+        for name in self._panels.configs:
             games = [task.id for task in self.panel(name).tasks]
             if name == "train":
                 self.engine.hold_known(games)
@@ -136,7 +132,7 @@ class AlfworldEnvironment:
             self.engine,
             self.config,
             config,
-            trained_on={task.id for task in self.panel("train").tasks} | self._held_out("train"),
+            self._panels.untrained(config, "games", "split"),
             open_engine=self._open_engine,
             processes=processes,
         )
@@ -144,39 +140,3 @@ class AlfworldEnvironment:
     def vocabulary(self) -> list[str]:
         """See ``scpo.envs.alfworld.vocabulary``."""
         return vocabulary()
-
-    def _draw(self, name: str, config: PanelConfig) -> list[str]:
-        if config.subset_of_training and name != "train":
-            candidates: dict[str, list[str]] = {family: [] for family in self.families}
-            for task in self.panel("train").tasks:
-                candidates[task.family].append(task.id)
-            return self._named(name, candidates, config)
-        games: Mapping[str, Sequence[str]] = self.source.ids(config.split)
-        if name == "train" and (kept_out := self._held_out(config.split)):
-            games = {family: [one for one in ids if one not in kept_out] for family, ids in games.items()}
-        return self._named(name, games, config)
-
-    def _held_out(self, split: str) -> set[str]:
-        """Games of a split that a validation panel keeps out of training."""
-        held = [name for name, panel in self._panel_configs.items() if _keeps_out(panel) and panel.split == split]
-        return {task.id for name in held for task in self.panel(name).tasks}
-
-    def _named(self, name: str, candidates: Mapping[str, Sequence[str]], config: PanelConfig) -> list[str]:
-        wanted = self.families if config.families is None else [FAMILIES[family] for family in config.families]
-        try:
-            chosen = {family: ids for family, ids in candidates.items() if family in wanted}
-            return draw(chosen, config.games, config.seed, self.source.playable)
-        except PanelError as error:
-            raise PanelError(f"panel {name!r} ({config.split}): {error}") from error
-
-
-def _keeps_out(panel: PanelConfig) -> bool:
-    return panel.held_out and not panel.subset_of_training
-
-
-def _panel_configs(config: AlfworldConfig) -> dict[str, PanelConfig]:
-    own = {"train": config.train_panel, "probe": config.probe_panel}
-    taken = own.keys() & config.validation_panels.keys()
-    if taken:
-        raise PanelError(f"validation panels may not be called {', '.join(sorted(taken))}: those names are taken")
-    return {**own, **config.validation_panels}

@@ -10,10 +10,8 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from scpo.envs.base import Demonstration, Task
-from scpo.envs.panel import shuffled
 from scpo.envs.projection import CLOSE_TAG
 from scpo.envs.webshop.catalogue.catalogue import Catalogue
 from scpo.envs.webshop.compact import MARKS, compact_response, wish
@@ -56,7 +54,8 @@ def demonstrations(
     shopper = _ChoosingShopper if choosing else _Shopper
     shown = config.model_copy(update={"prompt": "memory" if choosing else "compact", "horizon": _ENDLESS})
     made = []
-    for task in progress(_tasks(panels, warm_start), "demonstrations for the warm start", "goal"):
+    tasks = [panels.task(task_id) for task_id in panels.untrained(warm_start, "goals", "catalogue")]
+    for task in progress(tasks, "demonstrations for the warm start", "goal"):
         for repetition in range(warm_start.demonstrations_per_game):
             rng = random.Random(f"demonstration {warm_start.seed} {task.id} {repetition}")
             player = shopper(start(task, shown), warm_start.stop_detour, rng)
@@ -80,18 +79,6 @@ def vocabulary(catalogue: Catalogue, panels: GoalPanels) -> list[str]:
     wishes = {wish(panels.goal(task_id).instruction) for task_id in ids}
     actions = "search click back to search prev next description features reviews buy now"
     return [*products, *sorted(wishes), " ".join(map(str, range(_NUMBERS))), actions, MARKS]
-
-
-def _tasks(panels: GoalPanels, warm_start: Imitation) -> list[Task]:
-    trained_on = {task.id for task in panels.panel("train").tasks} | panels.held_out()
-    fresh = (task_id for task_id in shuffled(panels.candidates("train"), warm_start.seed) if task_id not in trained_on)
-    ids = list(islice(fresh, warm_start.games))
-    if len(ids) < warm_start.games:
-        raise PanelError(
-            f"a warm start on {warm_start.games} goals was asked for but the training split has only {len(ids)} "
-            "outside the training panel; ask for fewer or for a larger catalogue"
-        )
-    return [panels.task(task_id) for task_id in ids]
 
 
 class _Shopper:

@@ -15,26 +15,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scpo.envs.base import Panel, Task
-from scpo.envs.panel import draw
+from scpo.envs.base import Task
+from scpo.envs.panel import Panels
 from scpo.envs.webshop.catalogue.catalogue import Catalogue
 from scpo.envs.webshop.catalogue.goals import Goal, goal_order
 from scpo.errors import PanelError
-from scpo.schema.env import GoalPanelConfig, WebshopConfig
+from scpo.schema.env import WebshopConfig
 
 Place = tuple[int, int]
 """A goal as (seed of the order, index in it)."""
 
 
-class GoalPanels:
+class GoalPanels(Panels):
     """The panels of one configuration over one catalogue. A task's id is ``<seed>/<index>``."""
 
     def __init__(self, config: WebshopConfig, catalogue: Catalogue) -> None:
         self._config = config
         self._catalogue = catalogue
-        self.configs = _panel_configs(config)
-        self.panel = functools.cache(self._panel)
-        self.candidates = functools.cache(self._candidates)
+        self.candidates = functools.cache(self._by_family)
+        super().__init__(config, candidates=self.candidates, task=self.task)
 
     def goal(self, task_id: str) -> Goal:
         """The goal that a task stands for."""
@@ -47,36 +46,7 @@ class GoalPanels:
         content = f"{goal.content}\n{self._catalogue.by_asin[goal.asin]!r}"
         return Task(task_id, goal.category, hashlib.sha256(content.encode()).hexdigest())
 
-    def _panel(self, name: str) -> Panel:
-        config = self.configs.get(name)
-        if config is None:
-            raise PanelError(f"no panel {name!r}; panels of this configuration: {', '.join(self.configs)}")
-        try:
-            ids = draw(self._drawn_from(name, config), config.goals, config.seed, lambda _task: True)
-        except PanelError as error:
-            raise PanelError(f"panel {name!r} ({config.split}): {error}") from error
-        return Panel(name, tuple(self.task(task_id) for task_id in ids))
-
-    def _drawn_from(self, name: str, config: GoalPanelConfig) -> dict[str, list[str]]:
-        if name == "train":
-            kept_out = self.held_out()
-            return {
-                family: [one for one in ids if one not in kept_out]
-                for family, ids in self.candidates(config.split).items()
-            }
-        if not config.subset_of_training:
-            return self.candidates(config.split)
-        families: dict[str, list[str]] = defaultdict(list)
-        for task in self.panel("train").tasks:
-            families[task.family].append(task.id)
-        return dict(families)
-
-    def held_out(self) -> set[str]:
-        """Goals that a validation panel keeps out of training."""
-        held = [name for name, panel in self.configs.items() if panel.held_out and not panel.subset_of_training]
-        return {task.id for name in held for task in self.panel(name).tasks}
-
-    def _candidates(self, split: str) -> dict[str, list[str]]:
+    def _by_family(self, split: str) -> dict[str, list[str]]:
         """Sorted task ids of a split by family."""
         families: dict[str, list[str]] = defaultdict(list)
         for seed, index in self._places(split):
@@ -144,10 +114,3 @@ def place(task_id: str) -> Place:
     """Seed and index of a task's goal."""
     seed, _, index = task_id.partition("/")
     return int(seed), int(index)
-
-
-def _panel_configs(config: WebshopConfig) -> dict[str, GoalPanelConfig]:
-    own = {"train": config.train_panel, "probe": config.probe_panel}
-    if taken := own.keys() & config.validation_panels.keys():
-        raise PanelError(f"validation panels may not be called {', '.join(sorted(taken))}: those names are taken")
-    return {**own, **config.validation_panels}
