@@ -1,9 +1,9 @@
 """Work that may take no longer than it may, and that nobody has to wait for who wants to leave."""
 
-import queue
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 Answer = TypeVar("Answer")
@@ -24,26 +24,21 @@ def within(seconds: float, act: Callable[[threading.Event], Answer], closed: thr
         TimeoutError: It took longer.
         AbandonedError: ``closed`` was set meanwhile.
     """
-    answers: queue.SimpleQueue[tuple[Answer | None, BaseException | None]] = queue.SimpleQueue()
+    answer: Future[Answer] = Future()
     over = threading.Event()
 
     def work() -> None:
         try:
-            answers.put((act(over), None))
+            answer.set_result(act(over))
         except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)
-            answers.put((None, error))
+            answer.set_exception(error)
 
     threading.Thread(target=work, name="request", daemon=True).start()
     end = time.monotonic() + seconds
     try:
         while not closed.is_set() and (left := end - time.monotonic()) > 0:
-            try:
-                answer, error = answers.get(timeout=min(left, _LOOK_S))
-            except queue.Empty:
-                continue
-            if error is not None:
-                raise error
-            return answer  # type: ignore[return-value]  # None only beside an error
+            if wait([answer], min(left, _LOOK_S)).done:
+                return answer.result()
     finally:
         over.set()
     if closed.is_set():
