@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scpo.envs.alfworld.assets import assets
-from scpo.envs.alfworld.engine.grammar import Symbol, Terminal, read_grammar
+from scpo.envs.alfworld.engine.grammar import read_grammar
 from scpo.envs.alfworld.engine.world import NOTHING_HAPPENS
 from scpo.schema import FAMILIES
 
@@ -24,15 +24,8 @@ def vocabulary() -> list[str]:
 
 
 def _grammar_texts() -> Iterator[str]:
+    """What the grammar says literally; its other symbols name rules or entities."""
     grammar = read_grammar(assets().grammar)
-    for rules in grammar.rules.values():
-        for rule in rules:
-            yield from _texts(rule.symbols)
-    for action in grammar.actions.values():
-        yield from _texts((*action.command, *action.feedback))
-
-
-def _texts(symbols: tuple[Symbol, ...]) -> Iterator[str]:
-    for symbol in symbols:
-        if isinstance(symbol, Terminal):  # the others name rules or entities
-            yield symbol.text
+    symbols = [rule.symbols for rules in grammar.rules.values() for rule in rules]
+    symbols += [(*action.command, *action.feedback) for action in grammar.actions.values()]
+    return (symbol for row in symbols for symbol in row if isinstance(symbol, str))

@@ -17,7 +17,7 @@ from scpo.bounded import Bounded
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.grammar import read_grammar
 from scpo.envs.alfworld.engine.graph import Graph, State
-from scpo.envs.alfworld.engine.lanes import LanePool
+from scpo.envs.alfworld.engine.lanes import Lane
 from scpo.envs.alfworld.engine.transition_store import TransitionStore
 from scpo.envs.alfworld.engine.world import NOTHING_HAPPENS, World
 from scpo.envs.alfworld.games.game import Game, GameSource
@@ -79,7 +79,7 @@ class Engine:
         self._limits = limits or Limits()
         self._games: Bounded[str, OpenGame] = Bounded(self._limits.games)
         self._texts: Bounded[str, Game] = Bounded(_TEXTS)
-        self._lanes = LanePool(self._limits.lanes)
+        self._lanes: Bounded[str, Lane] = Bounded(self._limits.lanes)
         self._store = TransitionStore(transitions, self._limits.states)
         self._unkept = 0
         weakref.finalize(self, _keep, self._store, self._games)
@@ -118,7 +118,7 @@ class Engine:
         games = map(self.game, game_ids)
         self._translations.make([(game.domain, game.problem) for game in games])
         for game_id in game_ids:
-            self._lanes.lane(game_id, self.open(game_id).world.translation)
+            self._lane(game_id, self.open(game_id).world)
 
     def hold_known(self, game_ids: Sequence[str]) -> None:
         """Open those of these games that somebody has played, and make room for all of them."""
@@ -133,7 +133,7 @@ class Engine:
         if len(graph):
             return OpenGame(game, graph, graph.state(0), graph.opening, make_world)
         world = make_world()
-        start, graph.opening = world.start(self._lanes.lane(game.id, world.translation))
+        start, graph.opening = world.start(self._lane(game.id, world))
         return OpenGame(game, graph, start, graph.opening, lambda: world)
 
     def step(self, opened: OpenGame, state: State, command: str) -> tuple[State, str]:
@@ -148,7 +148,16 @@ class Engine:
         if self._unkept > self._limits.unkept:
             self._unkept = 0
             self.keep()
-        return opened.world.step(state, command, self._lanes.lane(opened.game.id, opened.world.translation))
+        return opened.world.step(state, command, self._lane(opened.game.id, opened.world))
+
+    def _lane(self, game_id: str, world: World) -> Lane:
+        """The lane that holds this game; where none does, the least recently used one changes its game."""
+        lane = self._lanes.get(game_id)
+        if lane is None:
+            lane = self._lanes.evict() or Lane()
+            lane.load(world.translation)
+            self._lanes.put(game_id, lane)
+        return lane
 
     def keep(self) -> None:
         """Write what was learned of the games in memory; done now and then, and at the end of the process."""
@@ -157,7 +166,7 @@ class Engine:
     def drop(self, game_id: str) -> None:
         """Forget a game and its lane, both of which an error may have left in an unknown state."""
         self._games.pop(game_id)
-        self._lanes.drop(game_id)
+        self._lanes.pop(game_id)
 
 
 def _world(translations: TranslationStore, game: Game, graph: Graph) -> World:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from scpo.envs.alfworld.engine.facts import Facts
 from scpo.errors import GameError
 
 Parameter = tuple[str, str]
@@ -24,6 +23,9 @@ Parameter = tuple[str, str]
 
 Bindings = dict[Parameter, str]
 """The object each placeholder stands for."""
+
+Facts = Mapping[str, Sequence[tuple[str, ...]]]
+"""Arguments of each predicate's facts, sorted."""
 
 ROOT_TYPE = "object"  # PDDL's root: a placeholder of this type takes any object
 
@@ -42,7 +44,7 @@ class Query:
             yield bound
             return
         predicate, parameters = self.terms[depth]
-        for row in _possible(parameters, facts.rows(predicate), bound):
+        for row in _possible(parameters, facts.get(predicate, ()), bound):
             extended = _unify(parameters, row, bound, types)
             if extended is not None:
                 yield from self.assignments(extended, facts, types, depth + 1)
@@ -76,13 +78,6 @@ def _unify(
 
 
 @dataclass(frozen=True)
-class Terminal:
-    """Literal text."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Nonterminal:
     """``#name#``: the first rule of that name whose condition holds."""
 
@@ -91,20 +86,18 @@ class Nonterminal:
 
 @dataclass(frozen=True)
 class Value:
-    """``{expression | query}``: the expression for each assignment of the query, or once if there is no query."""
+    """``{expression | query}``: the expression for each assignment of the query, or once if there is no query.
+
+    ``listed``, ``[{...}]``: the values joined with the grammar's separators.
+    """
 
     expression: CodeType | Nonterminal
     query: Query | None
+    listed: bool
 
 
-@dataclass(frozen=True)
-class Listing:
-    """``[{...}]``: the values joined with the grammar's separators."""
-
-    value: Value
-
-
-Symbol = Terminal | Nonterminal | Value | Listing
+Symbol = str | Nonterminal | Value
+"""Literal text, or what stands for a text."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +133,7 @@ class Grammar:
 
 def queries(symbols: Iterable[Symbol]) -> Iterator[Query]:
     """Queries written in these symbols themselves (not in the rules they name)."""
-    for symbol in symbols:
-        value = symbol.value if isinstance(symbol, Listing) else symbol
-        if isinstance(value, Value) and value.query is not None:
-            yield value.query
+    return (symbol.query for symbol in symbols if isinstance(symbol, Value) and symbol.query is not None)
 
 
 def read_by(symbols: Iterable[Symbol], bound: Bindings) -> set[Parameter]:
@@ -154,15 +144,14 @@ def read_by(symbols: Iterable[Symbol], bound: Bindings) -> set[Parameter]:
     """
     names: set[str] = set()
     for symbol in symbols:
-        value = symbol.value if isinstance(symbol, Listing) else symbol
-        if isinstance(value, Terminal):
+        if isinstance(symbol, str):
             continue
-        if isinstance(value, Nonterminal) or isinstance(value.expression, Nonterminal):
+        if isinstance(symbol, Nonterminal) or isinstance(symbol.expression, Nonterminal):
             return set(bound)
-        asked = [parameter for _, row in (value.query.terms if value.query else ()) for parameter in row]
+        asked = [parameter for _, row in (symbol.query.terms if symbol.query else ()) for parameter in row]
         if any(parameter not in bound for parameter in asked):
             return set(bound)
-        names |= {*value.expression.co_names, *(name for name, _ in asked)}
+        names |= {*symbol.expression.co_names, *(name for name, _ in asked)}
     return {parameter for parameter in bound if parameter[0] in names}
 
 
@@ -180,13 +169,12 @@ class Writer:
         return "".join([self._symbol(symbol, bound) for symbol in symbols])
 
     def _symbol(self, symbol: Symbol, bound: Bindings) -> str:
-        if isinstance(symbol, Terminal):
-            return symbol.text
+        if isinstance(symbol, str):
+            return symbol
         if isinstance(symbol, Nonterminal):
             return self._rule(symbol.name, bound)
-        if isinstance(symbol, Value):
-            return "".join(self._values(symbol, bound))
-        return self._join(list(self._values(symbol.value, bound)), bound)
+        texts = list(self._values(symbol, bound))
+        return self._join(texts, bound) if symbol.listed else "".join(texts)
 
     def _rule(self, name: str, bound: Bindings) -> str:
         for rule in self.grammar.rules.get(name, ()):
@@ -277,16 +265,17 @@ def _symbol(parsed: Any) -> Symbol:
     from textworld.envs.pddl.textgen import model
 
     if isinstance(parsed, model.TerminalSymbol):
-        return Terminal(parsed.literal.replace("\\n", "\n"))
+        return str(parsed.literal).replace("\\n", "\n")
     if isinstance(parsed, model.NonterminalSymbol):
         return Nonterminal(parsed.symbol)
-    return Listing(_value(parsed.symbol)) if isinstance(parsed, model.ListSymbol) else _value(parsed)
+    listed = isinstance(parsed, model.ListSymbol)
+    return _value(parsed.symbol if listed else parsed, listed=listed)
 
 
-def _value(parsed: Any) -> Value:
+def _value(parsed: Any, *, listed: bool) -> Value:
     inner = parsed.expression
     expression = _expression(inner.statement) if hasattr(inner, "statement") else Nonterminal(inner.symbol)
-    return Value(expression, _query(parsed.given))
+    return Value(expression, _query(parsed.given), listed)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Lanes: engine copies that hold a game at some state, and the bounded pool of them."""
+"""Lanes: engine copies that hold a game at some state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Set as AbstractSet
 
 import numpy as np
 
-from scpo.bounded import Bounded
 from scpo.envs.alfworld.engine.downward_library import LABEL, OPERATOR, load_library
 from scpo.envs.alfworld.planning.translation import Translation
 
@@ -62,27 +61,3 @@ class Lane:
     def won(self) -> bool:
         """Whether the goal holds."""
         return bool(self._library.check_goal())
-
-
-class LanePool:
-    """At most ``size`` lanes, the least recently used one changing its game when a new game needs one."""
-
-    def __init__(self, size: int) -> None:
-        self._lanes: Bounded[str, Lane] = Bounded(size)
-
-    def lane(self, key: str, translation: Translation) -> Lane:
-        """The lane that holds this game, loading the game if none does."""
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes.evict() or Lane()
-            lane.load(translation)
-            self._lanes.put(key, lane)
-        return lane
-
-    def widen(self, lanes: int) -> None:
-        """Allow so many more."""
-        self._lanes.widen(lanes)
-
-    def drop(self, key: str) -> None:
-        """Throw away the game's lane: after an error its state is unknown."""
-        self._lanes.pop(key)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scpo.envs.alfworld.assets import assets
-from scpo.envs.alfworld.engine.facts import NEGATION, Facts, by_predicate
-from scpo.envs.alfworld.engine.grammar import Bindings, Grammar, Parameter, Symbol, Writer, queries, read_by
+from scpo.envs.alfworld.engine.grammar import Bindings, Facts, Grammar, Parameter, Symbol, Writer, queries, read_by
 from scpo.envs.alfworld.engine.graph import Graph, Key, State, coded
 from scpo.envs.alfworld.engine.lanes import Lane
 from scpo.envs.alfworld.planning.translation import Translation
@@ -19,6 +18,7 @@ from scpo.envs.alfworld.planning.word_rows import Atom
 from scpo.errors import GameError
 
 NOTHING_HAPPENS = "Nothing happens."
+_NEGATION = "not_"
 
 
 class World:
@@ -28,7 +28,7 @@ class World:
         self.translation = translation
         self._grammar = grammar
         self._graph = graph
-        self._start_facts = by_predicate(translation.facts)
+        self._start_facts = _by_predicate(translation.facts)
         self._entities = _entities(translation)
         self._tracked, self._tracked_negation = _tracked(translation, grammar)
         self._commands: dict[int, str] = {}
@@ -113,7 +113,9 @@ class World:
         removed = [atoms[code >> 1] for code in key if not code & 1 and initial[code >> 1]]
         added = [atoms[code >> 1] for code in key if not code & 1 and not initial[code >> 1]]
         added += [_negated(atoms[code >> 1]) for code in key if code & 1]
-        return Writer(self._grammar, self._entities, self.translation.types, Facts(self._start_facts, removed, added))
+        return Writer(
+            self._grammar, self._entities, self.translation.types, _changed(self._start_facts, removed, added)
+        )
 
     def _after(self, key: Key, effects: Iterable[int]) -> Key:
         after = set(key)
@@ -130,6 +132,24 @@ class World:
         return frozenset([code >> 1 for code in key if not code & 1])
 
 
+def _by_predicate(atoms: Iterable[Atom]) -> Facts:
+    """Facts in the order in which the stock engine sorts them."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for predicate, *arguments in atoms:
+        found.setdefault(predicate, set()).add(tuple(arguments))
+    return {predicate: sorted(rows) for predicate, rows in found.items()}
+
+
+def _changed(start: Facts, removed: Iterable[Atom], added: Iterable[Atom]) -> Facts:
+    """The facts of a state: those of the game's start, with a few removed and a few added."""
+    changed = {predicate: list(start.get(predicate, ())) for predicate, *_ in (*removed, *added)}
+    for predicate, *arguments in removed:
+        changed[predicate].remove(tuple(arguments))
+    for predicate, *arguments in added:
+        changed[predicate].append(tuple(arguments))
+    return {**start, **{predicate: sorted(rows) for predicate, rows in changed.items()}}
+
+
 def _set(codes: set[int], code: int, present: bool) -> None:
     if present:
         codes.add(code)
@@ -138,21 +158,21 @@ def _set(codes: set[int], code: int, present: bool) -> None:
 
 
 def _negated(atom: tuple[str, ...]) -> tuple[str, ...]:
-    return (NEGATION + atom[0], *atom[1:])
+    return (_NEGATION + atom[0], *atom[1:])
 
 
 def _tracked(translation: Translation, grammar: Grammar) -> tuple[list[bool], list[bool]]:
     """Which variables make states differ, and of which it matters that an operator made them false."""
     read = grammar.predicates()
     matter = read | translation.reads
-    unreliable = sorted(p for p in translation.unreliable if p in matter or NEGATION + p in matter)
+    unreliable = sorted(p for p in translation.unreliable if p in matter or _NEGATION + p in matter)
     if unreliable:
         raise GameError(f"the game changes {unreliable} under conditions; only facts that nothing depends on may be so")
     predicates = [atom[0] for atom in translation.atoms]
     derived = [jump < 0 for jump in translation.jumps]
     return (
         [predicate in matter and not d for predicate, d in zip(predicates, derived, strict=True)],
-        [NEGATION + predicate in read for predicate in predicates],
+        [_NEGATION + predicate in read for predicate in predicates],
     )
 
 
