@@ -12,13 +12,7 @@ from scpo.envs.alfworld.games.rooms import holds
 from scpo.envs.alfworld.games.scenario import Scenario
 
 _ESCAPES = str.maketrans({"|": "_bar_", "-": "_minus_", "+": "_plus_", ".": "_dot_", ",": "_comma_"})
-_ABILITIES = {
-    "cleanable": "Cleanable",
-    "heatable": "Heatable",
-    "coolable": "Coolable",
-    "sliceable": "Sliceable",
-    "toggleable": "Toggleable",
-}
+_ABILITIES = ("cleanable", "heatable", "coolable", "sliceable", "toggleable")
 # The domain's actions name these types, so every problem must declare them.
 _DOMAIN_RECEPTACLES = {"SinkBasin", "Microwave", "Fridge"}
 _DOMAIN_OBJECTS = {"Knife", "ButterKnife"}
@@ -140,7 +134,7 @@ def _thing_facts(scenario: Scenario) -> Iterator[str]:
         if thing.kind in constants.MOVABLE_RECEPTACLES:
             yield f"isReceptacleObject {name}"
         able = constants.VAL_ACTION_OBJECTS
-        yield from (f"{fact} {name}" for fact, key in _ABILITIES.items() if thing.kind in able[key])
+        yield from (f"{fact} {name}" for fact in _ABILITIES if thing.kind in able[fact.capitalize()])
         if thing.receptacle is None:
             yield f"objectAtLocation {name} {_pddl_name(nowhere)}"
         else:

@@ -93,13 +93,12 @@ _COMMANDS: dict[str, Callable[[Product, str], bool]] = {
 }
 
 
-def load_catalogue(folder: str | Path, *, limit: int | None = None) -> Catalogue:
+def load_catalogue(folder: str | Path) -> Catalogue:
     """Read the official files of ``folder``: the 1,000 products if they are there, else the full release.
 
     Args:
         folder: Holds ``items_shuffle_1000.json`` and ``items_ins_v2_1000.json``, or the same names without ``_1000``;
             and ``items_human_ins.json`` where human goals are wanted.
-        limit: Read only that many records, as the original's ``num_products``.
 
     Raises:
         CatalogueError: A file is missing, corrupt or of another format; the message says which and what to do.
@@ -107,7 +106,7 @@ def load_catalogue(folder: str | Path, *, limit: int | None = None) -> Catalogue
     folder = Path(folder)
     items_path, attributes_path = (folder / name for name in _release(folder))
     attributes = _objects(_read(attributes_path, dict), attributes_path)
-    products = tuple(read_products(_read(items_path, list), attributes, str(items_path), limit=limit))
+    products = tuple(read_products(_read(items_path, list), attributes, str(items_path)))
     if not products:
         raise CatalogueError(f"{items_path} holds no product; get the official file again")
     human_path = folder / HUMAN

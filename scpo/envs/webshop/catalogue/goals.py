@@ -78,11 +78,27 @@ class GoalOrder(Sequence[Goal]):
 
     def __getitem__(self, index: int) -> Goal:  # type: ignore[override]  # a slice of lazy goals is not needed
         source, position = self._source(index)
-        product = self._products[self._product[source]]
+        product, bound = self._products[self._product[source]], self._bound[source]
+        options: Mapping[str, str] | tuple[str, ...]
         if self.human:
-            return self._human_goal(product, source)
-        combination = position - (self._end[source - 1] if source else 0)
-        return _synthetic_goal(product, _combination(product, combination), self._bound[source])
+            human = self._human_instructions[product.asin][self._annotation[source]]
+            text, attributes, options = human.text.strip("."), human.attributes, human.options
+        else:
+            options = _combination(product, position - (self._end[source - 1] if source else 0))
+            wish = ", and ".join(f"{name}: {value}" for name, value in options.items())
+            text, attributes = f"{product.instruction}{' with ' + wish if wish else ''}", product.instruction_attributes
+        limit = "" if bound == NO_BOUND else f", and price lower than {bound:.2f} dollars"
+        return Goal(
+            asin=product.asin,
+            instruction=text + limit,
+            attributes=attributes,
+            options=options,
+            price_upper=bound,
+            title=product.title,
+            query=product.query,
+            category=product.category,
+            product_category=product.product_category,
+        )
 
     def product(self, index: int) -> Product:
         """The product of goal ``index``, without making the goal."""
@@ -101,11 +117,6 @@ class GoalOrder(Sequence[Goal]):
     def price(self, product: Product) -> float:
         """What ``product`` costs under this seed: a draw from its range."""
         return self._drawn.get(product.asin, product.prices[0])
-
-    def _human_goal(self, product: Product, source: int) -> Goal:
-        human = self._human_instructions[product.asin][self._annotation[source]]
-        bound = self._bound[source]
-        return _goal(product, human.text.strip(".") + _bound_text(bound), human.attributes, human.options, bound)
 
 
 _ORDERS: WeakKeyDictionary[Catalogue, dict[tuple[int, bool], GoalOrder]] = WeakKeyDictionary()
@@ -143,10 +154,6 @@ def _draw_bound(price: float, rng: random.Random) -> float:
     return max(rng.sample(candidates, 2)) if len(candidates) >= 2 else NO_BOUND
 
 
-def _bound_text(bound: float) -> str:
-    return "" if bound == NO_BOUND else f", and price lower than {bound:.2f} dollars"
-
-
 def _combination(product: Product, number: int) -> dict[str, str]:
     """Combination ``number`` of the option values; names are sorted, the last varies fastest."""
     chosen: list[tuple[str, str]] = []
@@ -154,29 +161,3 @@ def _combination(product: Product, number: int) -> dict[str, str]:
         number, place = divmod(number, len(product.options[name]))
         chosen.append((name, product.options[name][place]))
     return dict(reversed(chosen))
-
-
-def _synthetic_goal(product: Product, options: Mapping[str, str], bound: float) -> Goal:
-    wish = ", and ".join(f"{name}: {value}" for name, value in options.items())
-    instruction = f"{product.instruction}{' with ' + wish if wish else ''}{_bound_text(bound)}"
-    return _goal(product, instruction, product.instruction_attributes, options, bound)
-
-
-def _goal(
-    product: Product,
-    instruction: str,
-    attributes: tuple[str, ...],
-    options: Mapping[str, str] | tuple[str, ...],
-    bound: float,
-) -> Goal:
-    return Goal(
-        asin=product.asin,
-        instruction=instruction,
-        attributes=attributes,
-        options=options,
-        price_upper=bound,
-        title=product.title,
-        query=product.query,
-        category=product.category,
-        product_category=product.product_category,
-    )

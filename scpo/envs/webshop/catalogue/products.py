@@ -67,12 +67,10 @@ class Product:
         return " ".join([self.title, self.description, self.bullets[0], options]).lower()
 
 
-def read_products(
-    records: list[Any], attributes: Mapping[str, Any], origin: str, *, limit: int | None = None
-) -> Iterator[Product]:
+def read_products(records: list[Any], attributes: Mapping[str, Any], origin: str) -> Iterator[Product]:
     """Products of an items file, in file order; records that the original skips are skipped."""
     seen: set[str] = set()
-    for index, record in enumerate(records[:limit]):
+    for index, record in enumerate(records):
         where = f"{origin}, record {index}"
         check_columns(record, where)
         asin = record["asin"]

@@ -7,7 +7,6 @@ r = r_type · (matched attributes + matched options + [price ≤ bound]) / (attr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from scpo.envs.webshop.catalogue.goals import Goal
 from scpo.envs.webshop.catalogue.products import Product
@@ -30,25 +29,11 @@ COLOURS = tuple(
 _LATIN_1 = dict.fromkeys(range(128, 256))  # the fuzzy matcher of the original drops these characters
 
 
-@dataclass(frozen=True, slots=True)
-class Reward:
-    """A reward and what it is made of."""
-
-    value: float
-    type_factor: float
-    attributes: int
-    options: int
-    affordable: bool
-
-
-def reward(product: Product, options: Mapping[str, str], price: float, goal: Goal, nouns: NounRule) -> Reward:
+def reward(product: Product, options: Mapping[str, str], price: float, goal: Goal, nouns: NounRule) -> float:
     """Reward in [0, 1] of buying ``product`` at ``price`` with ``options`` chosen."""
-    factor = type_factor(product, goal, nouns)
-    attributes = matched_attributes(product, goal.attributes)
-    matched = matched_options(options.values(), goal.options)
-    affordable = price <= goal.price_upper
-    value = (attributes + matched + affordable) / (len(goal.attributes) + len(goal.options) + 1) * factor
-    return Reward(value, factor, attributes, matched, affordable)
+    matched = matched_attributes(product, goal.attributes) + matched_options(options.values(), goal.options)
+    share = (matched + (price <= goal.price_upper)) / (len(goal.attributes) + len(goal.options) + 1)
+    return share * type_factor(product, goal, nouns)
 
 
 def type_factor(product: Product, goal: Goal, nouns: NounRule) -> float:

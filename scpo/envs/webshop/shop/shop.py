@@ -96,7 +96,7 @@ class WebShop:
     def _reward(self) -> float:
         assert self.page.product is not None, "only a product can be bought"  # noqa: S101 - cannot happen
         price = self.goals.price(self.page.product)
-        return reward(self.page.product, self.page.options, price, self.goal, self._nouns).value
+        return reward(self.page.product, self.page.options, price, self.goal, self._nouns)
 
 
 def parse_action(action: str) -> tuple[str, str]:
