@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from scpo.envs import AlfworldEnvironment
-from scpo.envs.alfworld.prompts import compact_response
+from scpo.envs.projection import respond
 from scpo.rollout import Slot, Trajectory, group_slots, step_batch
 from scpo.shaping.order import positions
 from scpo.steps import StepBatch
@@ -45,5 +45,5 @@ def _play(environment: AlfworldEnvironment, slot: Slot, rng: random.Random) -> T
         command = rng.choice(episode.state.admissible) if wander else plan.pop(0)
         trajectory.anchors.append(episode.observation)
         trajectory.states.append(episode.state_text)
-        trajectory.results.append(episode.step(compact_response(command)))
+        trajectory.results.append(episode.step(respond(command)))
     return trajectory

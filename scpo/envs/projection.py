@@ -13,6 +13,11 @@ CLOSE_TAG = "</action>"
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
+def respond(action: str) -> str:
+    """The response to a compact prompt, or to one with a memory, that does ``action``."""
+    return f"{action} {CLOSE_TAG}"
+
+
 def project(response: str, *, require_think: bool, tail: int) -> tuple[str, bool]:
     """The action that is executed, and whether the response had the required format.
 
@@ -26,6 +31,13 @@ def project(response: str, *, require_think: bool, tail: int) -> tuple[str, bool
     action = lowered[start + len(OPEN_TAG) : end].strip()
     thought = not require_think or ("<think>" in response and "</think>" in response)
     return action, thought and _CHINESE.search(response) is None
+
+
+def project_for(prompt: str, response: str, *, tail: int) -> tuple[str, bool]:
+    """As verl-agent does for its prompt; for a compact one, or one with a memory, as :func:`project_compact`."""
+    if prompt == "verl_agent":
+        return project(response, require_think=True, tail=tail)
+    return project_compact(response, tail=tail)
 
 
 def project_compact(response: str, *, tail: int) -> tuple[str, bool]:

@@ -12,17 +12,21 @@ import random
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import connection, get_context, parent_process
 
+from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.engine import Engine
+from scpo.envs.alfworld.engine.grammar import read_grammar
+from scpo.envs.alfworld.engine.world import NOTHING_HAPPENS
 from scpo.envs.alfworld.episode import AlfworldEpisode, task_of
-from scpo.envs.alfworld.prompts import compact_response
 from scpo.envs.base import Demonstration
+from scpo.envs.projection import respond
 from scpo.progress import progress
+from scpo.schema import FAMILIES
 from scpo.schema.env import AlfworldConfig
 from scpo.schema.model import Imitation
 
@@ -31,6 +35,8 @@ _TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
 _ENDLESS = 10_000  # a demonstration is as long as it is
 _ANYWHERE = 0.02  # share of the habits' weight that goes to a kind of place where the thing was never found
 _PARTS = 20  # of the work, so that processes end together and one can say how far it is
+_NUMBERS = 60  # no game has sixty of a kind, nor an episode that counts that far
+_COMPACT_WORDS = "start nothing holding at can hot cool clean | > : ;"
 _NEXT_COPY = 0.8  # how often a search goes through the copies of a receptacle in order
 
 Habits = Mapping[str, Mapping[str, int]]
@@ -69,6 +75,24 @@ def demonstrations(
             made = _joined(pool.map(work, parts), len(parts))
     order = {game_id: place for place, game_id in enumerate(games)}
     return sorted(made, key=lambda demonstration: order[demonstration.task_id])  # stable: repetitions stay in order
+
+
+def vocabulary() -> list[str]:
+    """Texts that hold every word the environment can say: kinds, templates, tasks, numbers, compact marks."""
+    constants = assets().constants
+    kinds = {kind.lower() for kind in (*constants.OBJECTS, *constants.RECEPTACLES)}
+    tasks = [template for family in FAMILIES.values() for template in assets().goals.gdict[family]["templates"]]
+    tasks = [template.format(obj="", recep="", toggle="", mrecep="") for template in tasks]
+    numbers = " ".join(map(str, range(_NUMBERS)))
+    return [*sorted(kinds), *tasks, *_grammar_texts(), numbers, NOTHING_HAPPENS, _COMPACT_WORDS]
+
+
+def _grammar_texts() -> Iterator[str]:
+    """What the grammar says literally; its other symbols name rules or entities."""
+    grammar = read_grammar(assets().grammar)
+    symbols = [rule.symbols for rules in grammar.rules.values() for rule in rules]
+    symbols += [(*action.command, *action.feedback) for action in grammar.actions.values()]
+    return (symbol for row in symbols for symbol in row if isinstance(symbol, str))
 
 
 def _joined(made: Iterable[list[Demonstration]], parts: int) -> list[Demonstration]:
@@ -161,7 +185,7 @@ class _Demonstrator:
 
     def _do(self, command: str) -> None:
         self._prompts.append(self._episode.prompt())
-        self._responses.append(compact_response(command))
+        self._responses.append(respond(command))
         self._episode.step(self._responses[-1])
 
     def _search(self, wanted: str, place: str) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from scpo.envs.alfworld.demonstrations import demonstrations
+from scpo.envs.alfworld.demonstrations import demonstrations, vocabulary
 from scpo.envs.alfworld.engine.engine import open_engine
 from scpo.envs.alfworld.episode import AlfworldEpisode, task_of
 from scpo.envs.alfworld.remaining_plan import Plans
 from scpo.envs.alfworld.transcript import Transcript
-from scpo.envs.alfworld.vocabulary import vocabulary
 from scpo.envs.base import Demonstration, Panel, Task
 from scpo.envs.panel import Panels
 from scpo.errors import EnvironmentFailure, GameError
@@ -138,5 +137,5 @@ class AlfworldEnvironment:
         )
 
     def vocabulary(self) -> list[str]:
-        """See ``scpo.envs.alfworld.vocabulary``."""
+        """See ``scpo.envs.alfworld.demonstrations``."""
         return vocabulary()

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-
 from scpo.envs.alfworld import prompts
 from scpo.envs.alfworld.engine.engine import Engine, OpenGame
 from scpo.envs.alfworld.games.game import Game
 from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.base import StepResult, Task
-from scpo.envs.projection import project, project_compact
+from scpo.envs.projection import project_for
 from scpo.errors import EnvironmentFailure
 from scpo.schema.env import AlfworldConfig
 
 UNTAGGED_TAIL = 30  # verl-agent's projection of this environment
 
-
-@dataclass(frozen=True)
-class Interface:
-    """How text passes between a policy and the game: the prompt, and the projection of a response."""
-
-    prompt: Callable[[Transcript, int], str]
-    project: Callable[[str], tuple[str, bool]]
-
-
-INTERFACES = {
-    "verl_agent": Interface(prompts.verl_agent, partial(project, require_think=True, tail=UNTAGGED_TAIL)),
-    "compact": Interface(prompts.compact, partial(project_compact, tail=UNTAGGED_TAIL)),
-    "memory": Interface(prompts.memory, partial(project_compact, tail=UNTAGGED_TAIL)),
-}
+PROMPTS = {"verl_agent": prompts.verl_agent, "compact": prompts.compact, "memory": prompts.memory}
 
 
 class AlfworldEpisode:
@@ -45,7 +28,6 @@ class AlfworldEpisode:
         self.state = opened.start
         self._engine = engine
         self._config = config
-        self._interface = INTERFACES[config.prompt]
 
     @property
     def state_text(self) -> str:
@@ -54,7 +36,7 @@ class AlfworldEpisode:
 
     def prompt(self) -> str:
         """The text that the policy reads now."""
-        return self._interface.prompt(self.transcript, self._config.history_length)
+        return PROMPTS[self._config.prompt](self.transcript, self._config.history_length)
 
     def step(self, response: str) -> StepResult:
         """Project the response and execute it.
@@ -66,7 +48,7 @@ class AlfworldEpisode:
         number = len(self.transcript.history)
         if self.done:
             raise RuntimeError(f"episode of {self.task.id} is over after {number} steps; start a new one")
-        action, valid = self._interface.project(response)
+        action, valid = project_for(self._config.prompt, response, tail=UNTAGGED_TAIL)
         executed = action.strip() in self.state.operators  # the game strips what it is told
         try:
             self.state, observation = self._engine.step(self.opened, self.state, action)

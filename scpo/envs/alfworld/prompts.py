@@ -86,11 +86,6 @@ def compact(transcript: Transcript, history_length: int) -> str:
     return " ".join([*parts, OPEN_TAG])
 
 
-def compact_response(command: str) -> str:
-    """The response to a compact prompt, or to one with a memory, that executes this command."""
-    return f"{command} {CLOSE_TAG}"
-
-
 def memory(transcript: Transcript, _history_length: int) -> str:
     """Task, what is in hand and was done to it, place, last command, step, sightings, admissible commands.
 

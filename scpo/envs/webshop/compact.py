@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Iterator
 
-from scpo.envs.projection import CLOSE_TAG, OPEN_TAG
+from scpo.envs.projection import CLOSE_TAG, OPEN_TAG, respond
 from scpo.envs.webshop.catalogue.products import Product
 from scpo.envs.webshop.compact_actions import compact_action, words
 from scpo.envs.webshop.shop.pages import SUB_PAGES, Page
@@ -36,7 +36,7 @@ def compact(transcript: Transcript, history_length: int) -> str:
 
 def compact_response(action: str, clickables: list[str]) -> str:
     """The response to a compact prompt that does ``action``."""
-    return f"{compact_action(action, clickables)} {CLOSE_TAG}"
+    return respond(compact_action(action, clickables))
 
 
 def wish(task: str) -> str:

@@ -12,12 +12,11 @@ import random
 from collections.abc import Callable, Sequence
 
 from scpo.envs.base import Demonstration, Task
-from scpo.envs.projection import CLOSE_TAG
+from scpo.envs.projection import CLOSE_TAG, respond
 from scpo.envs.webshop.catalogue.catalogue import Catalogue
 from scpo.envs.webshop.compact import MARKS, compact_response, wish
 from scpo.envs.webshop.compact_actions import listed
 from scpo.envs.webshop.episode import WebshopEpisode
-from scpo.envs.webshop.memory import memory_response
 from scpo.envs.webshop.panels import GoalPanels
 from scpo.envs.webshop.shop.pages import PAGE_SIZE, PREVIOUS
 from scpo.envs.webshop.shop.shopper import buy, query_for
@@ -136,7 +135,7 @@ class _ChoosingShopper(_Shopper):
         return made if listed_all and self._episode.shop.score == 1.0 else None
 
     def _response(self, action: str) -> str:
-        return memory_response(action)
+        return respond(action)
 
     def _queries(self, *, vague: bool) -> list[str]:
         found = self._finding()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from scpo.envs.base import StepResult, Task
-from scpo.envs.projection import project, project_compact
+from scpo.envs.projection import project_for
 from scpo.envs.webshop.compact import compact
 from scpo.envs.webshop.compact_actions import expand
 from scpo.envs.webshop.memory import memory
@@ -18,33 +17,10 @@ from scpo.schema.env import WebshopConfig
 UNTAGGED_TAIL = 20  # verl-agent's projection of this environment
 
 
-@dataclass(frozen=True)
-class Interface:
-    """How text passes between a policy and the shop: the prompt, and the projection of a response."""
-
-    prompt: Callable[[Transcript, WebshopConfig], str]
-    project: Callable[[str, Transcript], tuple[str, bool]]
-
-
-def _project_compact(response: str, transcript: Transcript) -> tuple[str, bool]:
-    action, valid = project_compact(response, tail=UNTAGGED_TAIL)
-    return (expand(action, transcript.actions["clickables"]) if valid else action), valid
-
-
-INTERFACES = {
-    "verl_agent": Interface(
-        lambda transcript, config: verl_agent(transcript, config.history_length, config.max_prompt_characters),
-        lambda response, _transcript: project(response, require_think=True, tail=UNTAGGED_TAIL),
-    ),
-    "compact": Interface(
-        lambda transcript, config: compact(transcript, config.history_length),
-        _project_compact,
-    ),
-    "memory": Interface(
-        lambda transcript, _config: memory(transcript),
-        lambda response, _transcript: project_compact(response, tail=UNTAGGED_TAIL),
-    ),
-}
+def projected(prompt: str, response: str, clickables: Sequence[str]) -> tuple[str, bool]:
+    """The shop's action in a response, and whether it has the form that the prompt asks for."""
+    action, valid = project_for(prompt, response, tail=UNTAGGED_TAIL)
+    return (expand(action, clickables) if valid and prompt == "compact" else action), valid
 
 
 class WebshopEpisode:
@@ -60,7 +36,6 @@ class WebshopEpisode:
         self.transcript = Transcript.of(shop)
         self.observation = self.transcript.observation
         self._config = config
-        self._interface = INTERFACES[config.prompt]
 
     @property
     def state_text(self) -> str:
@@ -69,7 +44,13 @@ class WebshopEpisode:
 
     def prompt(self) -> str:
         """The text that the policy reads now."""
-        return self._interface.prompt(self.transcript, self._config)
+        match self._config.prompt:
+            case "verl_agent":
+                return verl_agent(self.transcript, self._config.history_length, self._config.max_prompt_characters)
+            case "compact":
+                return compact(self.transcript, self._config.history_length)
+            case "memory":
+                return memory(self.transcript)
 
     def step(self, response: str) -> StepResult:
         """Project the response and execute it.
@@ -80,7 +61,7 @@ class WebshopEpisode:
         number = len(self.transcript.history)
         if self.done:
             raise RuntimeError(f"episode of {self.task.id} is over after {number} steps; start a new one")
-        action, valid = self._interface.project(response, self.transcript)
+        action, valid = projected(self._config.prompt, response, self.transcript.actions["clickables"])
         _, score, bought = self.shop.step(action)
         self.transcript.record(action, self.shop)
         self.observation = self.transcript.observation

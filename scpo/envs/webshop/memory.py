@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 
-from scpo.envs.projection import CLOSE_TAG
 from scpo.envs.webshop.shop.pages import SEARCH
 from scpo.envs.webshop.sightings import Sighting
 from scpo.envs.webshop.transcript import Transcript
@@ -44,11 +43,6 @@ def memory(transcript: Transcript) -> str:
         lines += _option_lines(tuple(page.product.options.items()))
     lines += (_seen(one, transcript.task) for one in transcript.sightings)
     return "\n".join([*lines, *(f"> {action}" for action in choices(transcript))])
-
-
-def memory_response(action: str) -> str:
-    """The response to a prompt with a memory that does ``action``."""
-    return f"{action} {CLOSE_TAG}"
 
 
 def choices(transcript: Transcript) -> list[str]:

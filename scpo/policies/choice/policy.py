@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from scpo.bounded import Bounded
-from scpo.envs.projection import CLOSE_TAG
+from scpo.envs.projection import respond
 from scpo.generation import Generation, Ids
 from scpo.policies.base import TokenStatistics, ValueModel
 from scpo.policies.choice.features import Reader
@@ -149,7 +149,7 @@ class ChoicePolicy:
         choice_N = _draw(logprob_PA, count_P, row_N, None if temperature == 0 else uniforms_NL[:, 0])
         logprob_N = logprob_PA[row_N, choice_N].tolist()
         return [
-            Generation(f"{read_P[place].commands[choice]} {CLOSE_TAG}", prompt, (choice,), (logprob,))
+            Generation(respond(read_P[place].commands[choice]), prompt, (choice,), (logprob,))
             for prompt, place, choice, logprob in zip(ids, row_N.tolist(), choice_N.tolist(), logprob_N, strict=True)
         ]
 

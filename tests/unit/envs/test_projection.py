@@ -2,7 +2,7 @@
 
 import pytest
 
-from scpo.envs.projection import project, project_compact
+from scpo.envs.projection import project, project_compact, respond
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,8 @@ def test_the_verl_agent_projection(response, command, valid):
 )
 def test_the_compact_projection(response, command, valid):
     assert project_compact(response, tail=30) == (command, valid)
+
+
+@pytest.mark.parametrize("action", ["go to desk 1", "search[red shoe]", "click[< prev]"])
+def test_a_response_is_the_action_and_the_end_token(action):
+    assert respond(action) == f"{action} </action>"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 from scpo.bounded import Bounded
@@ -78,23 +78,12 @@ class Engine:
         self._translations = translations
         self._limits = limits or Limits()
         self._games: Bounded[str, OpenGame] = Bounded(self._limits.games)
-        self._texts: Bounded[str, Game] = Bounded(_TEXTS)
+        self.game = lru_cache(_TEXTS)(source.read)
+        """The content of a game by its id, read once; a GameError where it cannot be read."""
         self._lanes: Bounded[str, Lane] = Bounded(self._limits.lanes)
         self._store = TransitionStore(transitions, self._limits.states)
         self._unkept = 0
         weakref.finalize(self, _keep, self._store, self._games)
-
-    def game(self, game_id: str) -> Game:
-        """The game's content, read once.
-
-        Raises:
-            GameError: It cannot be read.
-        """
-        game = self._texts.get(game_id)
-        if game is None:
-            game = self.source.read(game_id)
-            self._texts.put(game_id, game)
-        return game
 
     def open(self, game_id: str) -> OpenGame:
         """The game, read and translated the first time.

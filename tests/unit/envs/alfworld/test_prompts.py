@@ -2,7 +2,7 @@
 
 import re
 
-from scpo.envs.alfworld.prompts import compact, compact_response, memory, verl_agent
+from scpo.envs.alfworld.prompts import compact, memory, verl_agent
 from scpo.envs.alfworld.transcript import Transcript
 
 OPENING = (
@@ -128,10 +128,6 @@ def test_the_compact_prompt_caps_observations():
     history, now = prompt.split("</action>")[-2:]
     assert len(history.split("<action>")[0].split()) == 10
     assert len(now.removesuffix("<action>").split()) == 30
-
-
-def test_a_compact_response_ends_with_the_end_token():
-    assert compact_response("go to desk 1") == "go to desk 1 </action>"
 
 
 def test_the_prompt_with_a_memory_at_the_start():

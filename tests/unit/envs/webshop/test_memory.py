@@ -1,6 +1,4 @@
-import pytest
-
-from scpo.envs.webshop.memory import choices, memory, memory_response
+from scpo.envs.webshop.memory import choices, memory
 from scpo.envs.webshop.shop.pages import SEARCH
 from scpo.envs.webshop.shop.shop import WebShop
 from scpo.envs.webshop.transcript import Transcript
@@ -91,8 +89,3 @@ def test_every_choice_of_the_recorded_episodes_does_something(recording):
                 break
             shop.step(step["action"])
             course.record(step["action"], shop)
-
-
-@pytest.mark.parametrize("action", ["search[red shoe]", "click[< prev]"])
-def test_a_response_is_the_action_and_the_closing_tag(action):
-    assert memory_response(action) == f"{action} </action>"

@@ -5,7 +5,7 @@ import pytest
 from scpo.envs.projection import project
 from scpo.envs.webshop.compact import compact, compact_response, wish
 from scpo.envs.webshop.compact_actions import compact_action, expand
-from scpo.envs.webshop.episode import INTERFACES
+from scpo.envs.webshop.episode import projected
 from scpo.envs.webshop.prompts import verl_agent
 from scpo.envs.webshop.shop.pages import Page
 from scpo.envs.webshop.transcript import Transcript, page_text
@@ -98,8 +98,7 @@ def test_compact_actions_round_trip_on_a_product_page(action):
     ],
 )
 def test_compact_responses_need_neither_thinking_nor_brackets(response, page, expected):
-    here = Transcript("buy a hat", "'Page'", {"has_search_bar": False, "clickables": page}, Page("results"), [])
-    assert INTERFACES["compact"].project(response, here) == expected
+    assert projected("compact", response, page) == expected
 
 
 def test_an_action_is_shown_in_its_compact_form():
