@@ -31,32 +31,19 @@ def make_policy(
     Raises:
         ConfigError: The model cannot read this environment's prompts, or cannot be loaded.
     """
-    if config.model.kind == "choice":
-        return imitating_policy(
-            config.model,
-            config.env,
-            _demonstrating(config, environment),
-            Path(config.machine.cache_dir),
-            should_stop,
-        ).to(pick_device(config.machine.device))
-    if config.model.kind == "tiny":
-        if config.env.prompt != "compact":
-            raise ConfigError(
-                f"model={config.model.name} reads only env.prompt=compact, got env.prompt={config.env.prompt}: "
-                "its tokenizer and warm start are made for that prompt"
-            )
-        model, tokenizer = warm_started(
-            config.model,
-            config.env,
-            _demonstrating(config, environment),
-            Path(config.machine.cache_dir),
-            should_stop,
-        )
-    elif config.model.kind == "huggingface":
+    if config.model.kind == "huggingface":
         return _huggingface_policy(config, config.model)
-    else:
+    if config.model.kind == "api":
         raise ConfigError(f"model={config.model.name} is behind an API: there are no weights of it to load here")
-    return _local_policy(config, model, tokenizer)
+    if config.model.kind == "tiny" and config.env.prompt != "compact":
+        raise ConfigError(
+            f"model={config.model.name} reads only env.prompt=compact, got env.prompt={config.env.prompt}: "
+            "its tokenizer and warm start are made for that prompt"
+        )
+    start = (config.env, _demonstrating(config, environment), Path(config.machine.cache_dir), should_stop)
+    if config.model.kind == "choice":
+        return imitating_policy(config.model, *start).to(pick_device(config.machine.device))
+    return _local_policy(config, *warm_started(config.model, *start))
 
 
 def _huggingface_policy(config: RunConfig, settings: HuggingFaceModel) -> LocalPolicy:

@@ -11,7 +11,7 @@ from scpo.scoring.cache import PairCache
 from scpo.scoring.cross_encoder import load_cross_encoder
 from scpo.scoring.exact import Exact
 from scpo.scoring.lexical import Lexical
-from scpo.scoring.pretrained import find_pretrained
+from scpo.scoring.pretrained import load_part
 from scpo.scoring.process import ScorerProcess
 from scpo.shaping.drive import Scorer
 
@@ -43,7 +43,7 @@ def find_scorer(config: ScorerConfig) -> None:
         ScorerError: It is not; says what to do.
     """
     if isinstance(config, BiEncoderScorer | CrossEncoderScorer):
-        find_pretrained(config.path)
+        load_part(config.path, "AutoConfig")
 
 
 def open_scorer(
@@ -56,8 +56,5 @@ def open_scorer(
     Raises:
         ScorerError: As ``make_scorer``, here or, in a process, on first use.
     """
-    if runtime.apart(config):
-        return PairCache(
-            ScorerProcess(config, runtime, partial(make_scorer, config, device=device, cache_dir=cache_dir))
-        )
-    return PairCache(make_scorer(config, device=device, cache_dir=cache_dir))
+    make = partial(make_scorer, config, device=device, cache_dir=cache_dir)
+    return PairCache(ScorerProcess(config, runtime, make) if runtime.apart(config) else make())

@@ -20,19 +20,11 @@ def pretrained(path: str, auto_class: str, **settings: Any) -> tuple[Any, Any]:
     Raises:
         ScorerError: torch and transformers are not installed, or there is no such model; says how to get it.
     """
-    return _load(path, "AutoTokenizer"), _load(path, auto_class, **settings)
+    return load_part(path, "AutoTokenizer"), load_part(path, auto_class, **settings)
 
 
-def find_pretrained(path: str) -> None:
-    """Make sure that there is a model, without its weights; of one on the hub, only the configuration is downloaded.
-
-    Raises:
-        ScorerError: As :func:`pretrained`.
-    """
-    _load(path, "AutoConfig")
-
-
-def _load(path: str, auto_class: str, **settings: Any) -> Any:
+def load_part(path: str, auto_class: str, **settings: Any) -> Any:
+    """One part, by its class of transformers, and nothing else from the hub; for the rest see :func:`pretrained`."""
     try:
         import transformers
     except ImportError as error:

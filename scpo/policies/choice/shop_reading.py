@@ -122,7 +122,7 @@ def read_shop(prompt: str) -> ShopRead:
     for line in notes:
         noted.take(line)
     kind, _, turn = page.partition(" ")
-    listed = [name for name in map(_argument, commands) if kind == "results" and name in noted.seen]
+    listed = [name for _, name in map(_parts, commands) if kind == "results" and name in noted.seen]
     state = _state(noted, kind, int(turn), product, listed)
     ahead = _ahead(noted, listed)
     actions = tuple(_action(noted, text, ahead)._replace(again=text == last) for text in commands)
@@ -229,7 +229,3 @@ def _query(wish: str, query: str) -> tuple[int, int]:
 def _parts(action: str) -> tuple[str, str]:
     match = _ACTION.fullmatch(action)
     return (match[1], match[2]) if match else ("", action)
-
-
-def _argument(action: str) -> str:
-    return _parts(action)[1]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import ceil
+from operator import or_
 
 Facts = int
 """A set of facts: bit n stands for fact n."""
@@ -96,7 +98,4 @@ class LandmarkBound:
 
 
 def _union(landmarks: dict[int, Facts], wanted: Facts) -> Facts:
-    union = 0
-    for fact in facts(wanted):
-        union |= landmarks[fact]
-    return union
+    return reduce(or_, (landmarks[fact] for fact in facts(wanted)), 0)

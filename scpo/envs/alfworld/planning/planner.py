@@ -14,7 +14,9 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
+from functools import reduce
 from itertools import chain, count
+from operator import or_
 
 from scpo.envs.alfworld.planning.landmarks import Facts, LandmarkBound, Step, facts
 from scpo.envs.alfworld.planning.translation import Condition, Operator, Task
@@ -155,10 +157,7 @@ def _ways(goes: Sequence[Step]) -> Iterator[Step]:
 
 
 def _all(masks: Iterable[Facts]) -> Facts:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union
+    return reduce(or_, masks, 0)
 
 
 def _mask(conditions: Iterable[Condition]) -> Facts:
