@@ -36,17 +36,18 @@ class State:
 
     Attributes:
         code: Its key in few bytes.
-        offer: What it admits.
+        operators: The operator behind each admissible command; one mapping for all states of the same offer.
+        admissible: Admissible commands, sorted.
         won: Whether the goal holds.
         successors: Number of the next state in the graph, and the answer, for each command that was tried. Numbers and
             not states: what nobody reached in this process stays numbers.
     """
 
-    __slots__ = ("code", "offer", "successors", "won")
+    __slots__ = ("admissible", "code", "operators", "successors", "won")
 
     def __init__(self, code: bytes, offer: Offer, won: bool) -> None:
         self.code = code
-        self.offer = offer
+        self.operators, self.admissible = offer
         self.won = won
         self.successors: dict[str, tuple[int, str]] = {}
 
@@ -54,16 +55,6 @@ class State:
     def key(self) -> Key:
         """The facts in which it differs from the start."""
         return frozenset(array("i", self.code))
-
-    @property
-    def operators(self) -> Mapping[str, int]:
-        """The operator behind each admissible command."""
-        return self.offer.operators
-
-    @property
-    def admissible(self) -> tuple[str, ...]:
-        """Admissible commands, sorted."""
-        return self.offer.admissible
 
 
 def coded(key: Key) -> bytes:
@@ -224,7 +215,7 @@ class _Packer:
     def row(self, state: State) -> NDArray[np.int32]:
         """See ``_Packed.numbers``."""
         key = array("i", state.code)
-        row = [self._offer(state.offer), int(state.won), len(key), *key]
+        row = [self._offer(state.operators), int(state.won), len(key), *key]
         for command, (number, answer) in state.successors.items():
             row += self._command(command), number, self.texts.setdefault(answer, len(self.texts))
         return np.array(row, dtype=np.int32)
@@ -232,11 +223,11 @@ class _Packer:
     def _command(self, command: str) -> int:
         return self.commands.setdefault(command, len(self.commands))
 
-    def _offer(self, offer: Offer) -> int:
-        number = self._of.get(id(offer))
+    def _offer(self, operators: Mapping[str, int]) -> int:
+        number = self._of.get(id(operators))
         if number is None:
-            content = [part for command, op in offer.operators.items() for part in (self._command(command), op)]
-            number = self._of[id(offer)] = self._known.setdefault(tuple(content), len(self.offers))
+            content = [part for command, op in operators.items() for part in (self._command(command), op)]
+            number = self._of[id(operators)] = self._known.setdefault(tuple(content), len(self.offers))
             if number == len(self.offers):
                 self.offers.append(content)
         return number

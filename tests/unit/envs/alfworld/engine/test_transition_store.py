@@ -155,4 +155,4 @@ def test_a_packed_graph_is_the_graph_it_was():
         assert copy.opening == graph.opening
         assert list(map(content, map(copy.state, range(3)))) == list(map(content, states))
         assert copy.find(coded(frozenset({2}))) == 2
-        assert copy.state(0).offer is copy.state(2).offer
+        assert copy.state(0).operators is copy.state(2).operators
