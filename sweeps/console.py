@@ -55,8 +55,10 @@ def show_matrix(
     todo = [config for run_id, config in matrix.runs.items() if decisions[run_id].action is Action.START]
     for line in cost_lines(list(matrix.runs.values()), todo):
         say(console, line)
-    if matrix.scale != "paper" and todo and not _refused(todo):
-        say(console, _time_here(todo, past))
+    if matrix.scale != "paper" and todo:
+        local = isinstance(todo[0].launcher, LocalLauncher)
+        if not (local and refused_here(todo)):
+            say(console, _time_here(todo, past))
     show_notes(console, matrix.notes)
 
 
@@ -66,10 +68,6 @@ def _time(config: RunConfig, past: PastTimes) -> str:
         return str(duration(config) or "")
     seconds = past.seconds(config)
     return "" if seconds is None else f"{seconds / 60:.1f}"
-
-
-def _refused(todo: Sequence[RunConfig]) -> bool:
-    return isinstance(todo[0].launcher, LocalLauncher) and refused_here(todo) is not None
 
 
 def _time_here(todo: Sequence[RunConfig], past: PastTimes) -> str:

@@ -1,7 +1,6 @@
 """An append-only log of JSON objects, one a line, each on disk before the call returns."""
 
 import contextlib
-import itertools
 import json
 import math
 import os
@@ -74,13 +73,12 @@ class JsonLines:
 
     def up_to(self, step: int) -> bytes:
         """The lines up to and including ``step``, as they are on disk; whatever stands behind them is not looked at."""
-        lines = self.whole_lines().split(b"\n")[:-1]
-        kept = list(
-            itertools.takewhile(
-                lambda one: self._object(one[1], f"line {one[0]}")["step"] <= step, enumerate(lines, start=1)
-            )
-        )
-        return b"".join(line + b"\n" for _, line in kept) if step >= 0 else b""
+        kept = []
+        for number, line in enumerate(self.whole_lines().split(b"\n")[:-1], start=1):
+            if self._object(line, f"line {number}")["step"] > step:
+                break
+            kept.append(line + b"\n")
+        return b"".join(kept)
 
     def last(self) -> dict[str, Any] | None:
         """The last whole line, without reading the file's beginning."""

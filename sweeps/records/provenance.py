@@ -69,20 +69,14 @@ def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
         "dirty": bool(diff),
         "diff_sha256": hashlib.sha256(diff).hexdigest() if diff else None,
         "seed": config.seed,
-        **_machine(),
-        "packages": _packages(),
-    }
-    write_json(folder.provenance, {"attempts": attempts})
-
-
-def _machine() -> dict[str, Any]:
-    return {
         "host": socket.gethostname(),
         "system": platform.platform(),
         "cpu": _cpu(),
         "gpus": [name for name, _ in installed_gpus()],
         "python": platform.python_version(),
+        "packages": _packages(),
     }
+    write_json(folder.provenance, {"attempts": attempts})
 
 
 def _packages() -> dict[str, str]:

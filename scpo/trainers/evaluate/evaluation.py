@@ -116,16 +116,12 @@ def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, Epis
             records[number] = play.record()
             log.add(number, records[number], play.transcript)
             if len(records) % REPORT_EVERY == 0 or len(records) == len(slots):
-                _report(panel, list(records.values()), len(slots))
+                cost = sum(record.cost_usd for record in records.values())
+                won, bill = sum(record.won for record in records.values()), f", {cost:.2f} USD" if cost else ""
+                logger.info("%s: %d of %d episodes, %d won%s", panel, len(records), len(slots), won, bill)
     finally:
         log.close()
     return records if len(records) == len(slots) else None
-
-
-def _report(panel: str, records: list[EpisodeRecord], planned: int) -> None:
-    won, cost = sum(record.won for record in records), sum(record.cost_usd for record in records)
-    bill = f", {cost:.2f} USD" if cost else ""
-    logger.info("%s: %d of %d episodes, %d won%s", panel, len(records), planned, won, bill)
 
 
 @contextmanager
