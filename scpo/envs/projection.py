@@ -1,16 +1,28 @@
-"""From a policy's response to an action, exactly as verl-agent's projections do it (commit 796ed31).
+"""verl-agent's protocol in both environments: from a response to an action, and what a prompt tells of earlier steps.
 
-Validity is about the format alone. Whether the environment admits the action is never asked: ALFWorld answers "fly"
-with "Nothing happens.", and a click on what is not on a page of WebShop changes nothing.
+Exactly as in the stack's commit 796ed31. Validity is about the format alone. Whether the environment admits the action
+is never asked: ALFWorld answers "fly" with "Nothing happens.", and a click on what is not on a page of WebShop changes
+nothing.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 OPEN_TAG = "<action>"
 CLOSE_TAG = "</action>"
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
+
+
+def earlier_steps(history: Sequence[tuple[str, str]], length: int) -> dict[str, int | str]:
+    """The fields ``taken``, ``shown``, ``history``, ``step`` of the stack's templates, from (observation, action)."""
+    recent = history[-length:]
+    pairs = (
+        f"[Observation {number}: '{observation}', Action {number}: '{action}']"
+        for number, (observation, action) in enumerate(recent, start=len(history) - len(recent) + 1)
+    )
+    return {"taken": len(history), "shown": len(recent), "history": "\n".join(pairs), "step": len(history) + 1}
 
 
 def respond(action: str) -> str:

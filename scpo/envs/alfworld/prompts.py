@@ -12,7 +12,7 @@ import re
 
 from scpo.envs.alfworld.engine.world import NOTHING_HAPPENS
 from scpo.envs.alfworld.transcript import Transcript
-from scpo.envs.projection import CLOSE_TAG, OPEN_TAG
+from scpo.envs.projection import CLOSE_TAG, OPEN_TAG, earlier_steps
 
 _INSTRUCTIONS = (
     "\n\nNow it's your turn to take an action.\n"
@@ -40,21 +40,8 @@ def verl_agent(transcript: Transcript, history_length: int) -> str:
     admissible = "\n ".join(f"'{command}'" for command in transcript.admissible if command != "help")
     if not transcript.history or history_length == 0:
         return _FIRST.format(observation=transcript.observation, admissible=admissible)
-    taken = len(transcript.history)
-    recent = transcript.history[-history_length:]
-    first = taken - len(recent) + 1
-    return _LATER.format(
-        task=transcript.task,
-        taken=taken,
-        shown=len(recent),
-        history="\n".join(
-            f"[Observation {number}: '{observation}', Action {number}: '{action}']"
-            for number, (observation, action) in enumerate(recent, start=first)
-        ),
-        step=taken + 1,
-        observation=transcript.observation,
-        admissible=admissible,
-    )
+    earlier = earlier_steps(transcript.history, history_length)
+    return _LATER.format(task=transcript.task, observation=transcript.observation, admissible=admissible, **earlier)
 
 
 # A small policy reads words, numbers and a few marks; these words carry nothing in ALFWorld's texts.

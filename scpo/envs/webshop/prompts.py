@@ -8,6 +8,7 @@ space before the first line's end, and both an unusual hyphen, is as it is there
 
 from __future__ import annotations
 
+from scpo.envs.projection import earlier_steps
 from scpo.envs.webshop.transcript import Transcript
 
 _SHOP = "\nYou are an expert autonomous agent operating in the WebShop e\u2011commerce environment."
@@ -35,20 +36,8 @@ def verl_agent(transcript: Transcript, history_length: int, max_characters: int)
     first = _FIRST.format(task=transcript.task, observation=transcript.observation, available=available)
     if not transcript.history or history_length == 0:
         return first
-    taken = len(transcript.history)
-    recent = transcript.history[-history_length:]
-    later = _LATER.format(
-        task=transcript.task,
-        taken=taken,
-        shown=len(recent),
-        history="\n".join(
-            f"[Observation {number}: '{observation}', Action {number}: '{action}']"
-            for number, (observation, action) in enumerate(recent, start=taken - len(recent) + 1)
-        ),
-        step=taken + 1,
-        observation=transcript.observation,
-        available=available,
-    )
+    earlier = earlier_steps(transcript.history, history_length)
+    later = _LATER.format(task=transcript.task, observation=transcript.observation, available=available, **earlier)
     return first if len(later) > max_characters else later
 
 

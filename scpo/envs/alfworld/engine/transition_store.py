@@ -12,16 +12,16 @@ import hashlib
 import json
 import logging
 import zlib
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from scpo.envs.alfworld.engine.graph import Graph, graph_of
 from scpo.envs.alfworld.games.game import Game
+from scpo.envs.alfworld.planning.translation_cache import package_version
 from scpo.whole_file import replace_file
 
 logger = logging.getLogger(__name__)
 _FORMAT = 1  # raise it when the file's form changes, or the engine's code changes what a game answers
+_PLAYED_BY = ("alfworld", "textworld", "fast-downward-textworld")
 _WORTH = 5  # a file is written again when a fifth of its states have new successors
 
 
@@ -86,20 +86,9 @@ class TransitionStore:
 
 def transition_key(game: Game) -> str:
     """Hash of everything that a game's transitions depend on."""
-    parts = (f"format {_FORMAT}", *_versions(), game.domain, game.problem, game.grammar)
+    versions = (f"{package} {package_version(package)}" for package in _PLAYED_BY)
+    parts = (f"format {_FORMAT}", *versions, game.domain, game.problem, game.grammar)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-@cache
-def _versions() -> tuple[str, ...]:
-    return tuple(map(_version, ("alfworld", "textworld", "fast-downward-textworld")))
-
-
-def _version(package: str) -> str:
-    try:
-        return f"{package} {version(package)}"
-    except PackageNotFoundError:
-        return f"{package} unknown"
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

@@ -76,18 +76,19 @@ class TranslationStore:
             logger.warning("translation not kept: cannot write %s: %s", path, error.strerror)
 
 
-def translation_key(domain: str, problem: str) -> str:
-    """Hash of everything a translation depends on."""
-    parts = (f"format {_FORMAT}", _translator_version(), domain, problem)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
 @cache
-def _translator_version() -> str:
+def package_version(package: str) -> str:
+    """The version of a package; ``unknown`` where it was not installed as one."""
     try:
-        return version("fast-downward-textworld")
+        return version(package)
     except PackageNotFoundError:
         return "unknown"
+
+
+def translation_key(domain: str, problem: str) -> str:
+    """Hash of everything a translation depends on."""
+    parts = (f"format {_FORMAT}", package_version("fast-downward-textworld"), domain, problem)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _read(path: Path, key: str) -> Translation | None:
