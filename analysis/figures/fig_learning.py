@@ -130,12 +130,7 @@ def _draw_strip(data: Collected, strip: Strip, line: Sequence[Axes], styles: Sty
         _dress(axis, panel)
     for axis in line[len(strip.panels) :]:
         axis.set_visible(False)
-    line[0].set_ylabel(f"{fill(_place(strip.part), 24)}\n{strip.panels[0].label}", fontsize=6.5)
-
-
-def _place(part: Section) -> str:
-    """Benchmark and model, with what sets this setting apart where there are several."""
-    return f"{names.benchmark(part.env)}, {names.model(part.model)}{f'; {part.differs}' if part.differs else ''}"
+    line[0].set_ylabel(f"{fill(names.setting(strip.part), 24)}\n{strip.panels[0].label}", fontsize=6.5)
 
 
 def _dress(axis: Axes, panel: Panel) -> None:
@@ -176,7 +171,7 @@ def _legend(figure: Figure, keys: Keys, styles: Styles) -> None:
 
 
 def _not_drawn(strips: Sequence[Strip]) -> str:
-    return f" Not drawn, in the table: {'; '.join(_place(strip.part) for strip in strips)}." if strips else ""
+    return f" Not drawn, in the table: {'; '.join(names.setting(strip.part) for strip in strips)}." if strips else ""
 
 
 def _numbers(data: Collected, strips: Sequence[Strip], notes: Footnotes) -> Table:
@@ -187,7 +182,7 @@ def _numbers(data: Collected, strips: Sequence[Strip], notes: Footnotes) -> Tabl
         words=("Panel", "Row", "Seeds"),
         numbers=("Before", "Last", "Best"),
         blocks=tuple(
-            Block(f"{_place(strip.part)}, {scale} scale", tuple(_values(data, strip, notes))) for strip in strips
+            Block(f"{names.setting(strip.part)}, {scale} scale", tuple(_values(data, strip, notes))) for strip in strips
         ),
         caption=with_note(f"{CAPTION}{notes.text}{_not_drawn(strips[MOST:])}{rest}", scale),
         label=f"tab:learning-{scale}",

@@ -180,10 +180,7 @@ def _name_rows(axis: Axes, lines: Sequence[Line], notes: Footnotes) -> None:
 
 def _numbers(data: Collected, found: Sequence[tuple[Section, list[Line]]], notes: Footnotes) -> Table:
     scale = found[0][0].scale
-    blocks = (
-        Block(f"{names.place(scale, part.env, part.model)}{_setting(part)}", tuple(_rows(lines, notes)))
-        for part, lines in found
-    )
+    blocks = (Block(f"{scale} scale, {names.setting(part)}", tuple(_rows(lines, notes))) for part, lines in found)
     said = CAPTION.format(panel=PANELS[JUDGED[scale]])
     return Table(
         words=("Method", "Seeds", "95 % interval", "Seeds that reach 50 %, 80 %"),
@@ -204,13 +201,9 @@ def _rows(lines: Sequence[Line], notes: Footnotes) -> Iterator[tuple[str | Numbe
         yield (label, line.row.count, interval, counts, percent(Summary(line.iqm, 0.0, 1)), *steps)
 
 
-def _setting(part: Section) -> str:
-    return f"; {part.differs}" if part.differs else ""
-
-
 def _not_drawn(data: Collected, found: Sequence[tuple[Section, list[Line]]]) -> str:
     """What is in the table or in the records alone."""
-    rest = [f"{names.model(part.model)}{_setting(part)}" for part, _ in found[MOST:]]
+    rest = [f"{names.model(part.model)}{part.apart}" for part, _ in found[MOST:]]
     shops = [part for part in data.sections if part.env != "alfworld" and any(row.finished for row in part.rows)]
     said = f" Not drawn, in the table: {', '.join(rest)}." if rest else ""
     said += " WebShop has no task families: it is not drawn here." if shops else ""

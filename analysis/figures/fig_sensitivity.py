@@ -77,8 +77,8 @@ def _choose(data: Collected) -> tuple[Section, dict[str, list[Point]]]:
 
 def _points(data: Collected, part: Section, knob: str) -> Iterator[Point]:
     """Values in ascending order, the default among them; nothing without a finished default."""
-    default = next((row for row in part.rows if row.name == DEFAULT and row.finished), None)
-    if default is None:
+    default = part.row(DEFAULT)
+    if not default.finished:
         return
     same = _others(data, default, knob)
     rows = {_knob(data, row, knob): row for row in part.rows if row.finished and _others(data, row, knob) == same}

@@ -2,6 +2,7 @@
 
 import re
 
+from analysis.sources.rows import Section
 from scpo.schema import FAMILIES, method_label
 
 BENCHMARKS = {"alfworld": "ALFWorld", "webshop": "WebShop", "webshop_paper": "WebShop (the paper's text)"}
@@ -41,6 +42,11 @@ def task(name: str) -> str:
 def place(scale: str, env: str, model_name: str) -> str:
     """For example ``study scale, ALFWorld, choice policy``."""
     return f"{scale} scale, {benchmark(env)}, {model(model_name)}"
+
+
+def setting(part: Section) -> str:
+    """Benchmark and model of a section, and what sets it apart from the usual setting."""
+    return f"{benchmark(part.env)}, {model(part.model)}{part.apart}"
 
 
 def run(run_id: str) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from analysis.naming.families import ALL, JUDGED, success_metric
-from analysis.paper.published import ablation, cost, credit, main_table
+from analysis.paper.published import ablation, cost, main_table
 from analysis.sources.collect import Collected
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Section
 from scpo.intervals import Summary, summarise
 
 AGREES, DISAGREES, UNDECIDED, NOT_RUN, ELSEWHERE = "agrees", "disagrees", "undecided", "not run", "–"
@@ -98,18 +98,9 @@ def conclusion(claim: Claim, found: Summary, scale: str) -> str:
     return AGREES if (low > claim.null) == (claim.sign > 0) else DISAGREES
 
 
-def _row(part: Section, name: str) -> Row | None:
-    return next((row for row in part.rows if row.name == name and row.finished), None)
-
-
 def of_row(name: str, measure: OfRow) -> Callable[[Collected, Section], Values]:
     """A quantity of one row, by seed."""
-
-    def values(data: Collected, part: Section) -> Values:
-        row = _row(part, name)
-        return {run.seed: measure(data, part, run.id) for run in row.runs if run.id in row.finished} if row else {}
-
-    return values
+    return lambda data, part: part.row(name).by_seed(lambda run: measure(data, part, run))
 
 
 def gap(first: str, second: str, measure: OfRow) -> Callable[[Collected, Section], Values]:
@@ -251,11 +242,6 @@ def printed_ablation(row: str, column: str = ALL) -> float:
     """The default minus a row of the ablation table."""
     numbers = ablation()
     return round(float(numbers["scpo", column].mean) - float(numbers[row, column].mean), 2)
-
-
-def printed_credit(variant: str, quantity: str, statistic: str) -> float:
-    """A number of the paper's text about credit."""
-    return credit()[variant, quantity, statistic]
 
 
 def printed_cost(quantity: str, statistic: str, method: str = "SCPO") -> float:

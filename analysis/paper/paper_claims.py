@@ -18,7 +18,6 @@ from analysis.paper.claims import (
     peak_of,
     printed_ablation,
     printed_cost,
-    printed_credit,
     printed_gap,
     printed_level,
     rise,
@@ -26,6 +25,7 @@ from analysis.paper.claims import (
     success,
     widest,
 )
+from analysis.paper.published import credit
 from scpo.tracking.node_memory import GPU
 
 MAIN, CHRONOLOGICAL, SHORTEST, REPEATED = "main_table", "chronological", "shortest_reference", "no_monotonicity"
@@ -149,7 +149,7 @@ def _mechanism() -> Iterator[Claim]:
     """What is credited, and how much."""
     order = ("credited steps per failed trajectory", "credit/steps", 1), ("mean auxiliary reward", "credit/aux_mean", 3)
     for quantity, metric, digits in order:
-        ours, theirs = (printed_credit(name, quantity, SPAN) for name in ("scpo", CHRONOLOGICAL))
+        ours, theirs = (credit()[name, quantity, SPAN] for name in ("scpo", CHRONOLOGICAL))
         yield Claim(
             f"reordered_{metric.removeprefix('credit/')}",
             f"Reordered allocation credits more than chronological order: {quantity}", "appendix, step rewards",
@@ -160,7 +160,7 @@ def _mechanism() -> Iterator[Claim]:
         "grows", "Credited steps grow over training", "appendix, step rewards", "a plot", "ablation_order",
         of_row("scpo", later_credit), None, factor=1, digits=2,
     )  # fmt: skip
-    exact = printed_credit("credited", "exact matches", "share")
+    exact = credit()["credited", "exact matches", "share"]
     yield Claim(
         "exact", "Most credited steps are exact matches (more than half)", "appendix, semantic neighbourhood",
         f"{exact:g} %", MAIN, of_row("scpo", exact_share), exact, null=50.0, at_study=LEXICAL,

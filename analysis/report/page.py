@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,7 @@ def page(contents: dict[str, Any]) -> str:
         "script": script,
     }
     markup = (STATIC / "page.html").read_text(encoding="utf-8")
-    before, *marked = markup.split("{{")
-    pieces = [before]
-    for piece in marked:
-        name, _, after = piece.partition("}}")
-        pieces += [parts[name], after]
-    return "".join(pieces)
+    return re.sub(r"{{(\w+)}}", lambda marked: parts[marked[1]], markup)
 
 
 def embedded(contents: dict[str, Any]) -> str:

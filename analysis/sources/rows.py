@@ -7,7 +7,7 @@ sections of their own.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.sources.differences import same_games, setting_differences
@@ -52,6 +52,10 @@ class Row:
         """Runs that were asked for and are not finished."""
         return tuple(run for run in self.runs if run.state != State.DONE)
 
+    def by_seed(self, number: Callable[[str], float | None]) -> dict[int, float | None]:
+        """A number of its finished runs, by seed; None for a run that does not have it."""
+        return {run.seed: number(run.id) for run in self.runs if run.state == State.DONE}
+
     @property
     def count(self) -> str:
         """Seeds finished of seeds asked for, e.g. ``2/3``; ``n/a`` for a row that cannot run here."""
@@ -85,6 +89,15 @@ class Section:
     commands: tuple[str, ...] = ()  # that make the missing runs
     families: tuple[Family, ...] = ()  # one for each experiment
     differs: str = ""
+
+    def row(self, name: str) -> Row:
+        """The row of this name; one without runs if there is none."""
+        return next((row for row in self.rows if row.name == name), Row(name, name, ()))
+
+    @property
+    def apart(self) -> str:
+        """The end of its name in print, e.g. ``; trainer=local (the others: verl)``."""
+        return f"; {self.differs}" if self.differs else ""
 
     @property
     def sweeps(self) -> tuple[str, ...]:

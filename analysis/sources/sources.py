@@ -89,7 +89,7 @@ def _transaction_logs(folder: Path) -> Iterator[Path]:
 def _offline_run(folder: Path, attempts: list[tuple[Path, LoggedRun]]) -> Run:
     last = attempts[-1][1]
     steps = [line["step"] for _, logged in attempts for line in logged.lines]
-    run = mirrored_run(
+    return mirrored_run(
         last.id,
         last.config,
         folder=folder,
@@ -98,7 +98,6 @@ def _offline_run(folder: Path, attempts: list[tuple[Path, LoggedRun]]) -> Run:
         step=max(steps, default=None),
         project=last.project or "offline",
     )
-    return run
 
 
 def _read_project(name: str, settings: Settings) -> Found:

@@ -111,9 +111,9 @@ def against(
     data: Collected, part: Section, reference: str, measure: Measure, *, reverse: bool = False
 ) -> list[Comparison]:
     """Every other row of a section minus the reference (``reverse``: the reference minus the row), highest first."""
-    base = next((row for row in part.rows if row.name == reference and row.finished), None)
-    rows = [row for row in distinct(part) if base and row.finished and row.finished != base.finished and _alike(row)]
-    pairs = [(base, row) if reverse else (row, base) for row in rows if base]
+    base = part.row(reference)
+    rows = [row for row in distinct(part) if row.finished and row.finished != base.finished and _alike(row)]
+    pairs = [(base, row) if reverse else (row, base) for row in rows if base.finished]
     found = corrected([compare(data, part, first, second, measure) for first, second in pairs])
     return sorted((one for one in found if one.difference.summary.n), key=lambda one: -one.difference.summary.mean)
 

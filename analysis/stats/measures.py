@@ -75,4 +75,4 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
 
 def by_seed(data: Collected, row: Row, measure: Measure) -> dict[int, float | None]:
     """The measure of the row's finished runs, by their seeds; None for a run that does not have it."""
-    return {run.seed: measure.of(data, run.id) for run in row.runs if run.id in row.finished}
+    return row.by_seed(lambda run: measure.of(data, run))

@@ -5,6 +5,7 @@ the differences, which is smaller than that of the rows themselves.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -84,13 +85,8 @@ def seeds_needed(effect: float, std: float) -> int | None:
         return None
     if std == 0:
         return 2
-    if power(effect, std, MOST_SEEDS) < POWER:
-        return None
-    low, high = 2, MOST_SEEDS
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(effect, std, middle) >= POWER else (middle + 1, high)
-    return low
+    fewest = bisect_left(range(MOST_SEEDS + 1), POWER, lo=2, key=lambda n: power(effect, std, n))
+    return fewest if fewest <= MOST_SEEDS else None
 
 
 def resolvable(std: float, n: int) -> float:

@@ -4,18 +4,11 @@ from collections.abc import Iterable
 
 from analysis.rendering.table import Number, percent
 from analysis.sources.collect import Collected
-from analysis.sources.rows import DEFAULT, Row, Section
+from analysis.sources.rows import Row, Section
 from analysis.sources.series import Series
 from analysis.stats.paired import difference
 from scpo.intervals import Summary, summarise
 from scpo.schema.method import COMPARES_STATES
-
-NO_ROW = Row("", "", ())
-
-
-def row_of(part: Section | None, name: str) -> Row:
-    """The row of this name; one without runs if there is none."""
-    return next((row for row in part.rows if row.name == name), NO_ROW) if part else NO_ROW
 
 
 def value(data: Collected, row: Row, metric: str, judged: str, which: str) -> Number:
@@ -34,15 +27,12 @@ def at_best(series: Series, judged: Series) -> float | None:
     return series.at(judged.steps[judged.values.index(judged.best)])
 
 
-def scpo_minus(data: Collected, part: Section | None, name: str, metric: str) -> Summary:
-    """SCPO minus a method of its section at the last checkpoint, over the seeds that both have; of itself, nothing."""
-    rows = (row_of(part, DEFAULT), row_of(part, name))
-    if name == DEFAULT or not all(row.finished for row in rows):
+def minus(data: Collected, part: Section | None, first: str, second: str, metric: str) -> Summary:
+    """A row minus another at the last checkpoint, over the seeds that both have; of itself, nothing."""
+    if part is None or first == second:
         return summarise(())
-    ours, theirs = (
-        {run.seed: data.series(run.id, metric).last for run in row.runs if run.id in row.finished} for row in rows
-    )
-    return difference(ours, theirs).summary
+    values = (part.row(name).by_seed(lambda run: data.series(run, metric).last) for name in (first, second))
+    return difference(*values).summary
 
 
 def state_key(data: Collected, rows: Iterable[Row]) -> str:
@@ -56,8 +46,8 @@ def state_key(data: Collected, rows: Iterable[Row]) -> str:
     return ", ".join(found) or "–"
 
 
-def episode_counts(data: Collected, part: Section, panel: str) -> str:
+def episode_counts(data: Collected, rows: Iterable[Row], panel: str) -> str:
     """What was played at the last checkpoint, e.g. ``, 140 episodes at the last checkpoint``."""
-    runs = [run for row in part.rows for run in row.finished]
+    runs = [run for row in rows for run in row.finished]
     counts = {count for run in runs if (count := data.series(run, f"val/{panel}/episodes").last) is not None}
     return f", {'/'.join(f'{count:.0f}' for count in sorted(counts))} episodes at the last checkpoint" if counts else ""

@@ -13,27 +13,24 @@ from analysis.sources.rows import Row, Section
 DEFAULT = "scpo"
 
 
-@dataclass(frozen=True)
-class Config:
-    """One run's configuration."""
+Config = dict[str, Any]
 
-    values: dict[str, Any]
 
-    def at(self, path: str) -> Any:
-        """The value at a dotted path; None where this configuration has no such key (another trainer's, a critic)."""
-        value: Any = self.values
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        return value
+def at(config: Config, path: str) -> Any:
+    """The value at a dotted path; None where a configuration has no such key (another trainer's, a critic)."""
+    value: Any = config
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line: what the paper prints and how to find what ran, in the configuration or in the records."""
+    """One line: what the paper prints and how to find what ran: a path in the configuration, or what reads it."""
 
     label: str
     paper: str
-    read: Callable[[Config], Any] | None
+    read: str | Callable[[Config], Any] = ""
     from_runs: Callable[[Collected, Section], str] | None = None
 
 
@@ -64,10 +61,7 @@ def settings_table(
 ) -> Table:
     """One column for each section; values of its runs that differ stand beside each other."""
     scale = parts[0][0].scale
-    heads = [
-        f"{names.benchmark(part.env)}, {names.model(part.model)}{f'; {part.differs}' if part.differs else ''}"
-        for part, _ in parts
-    ]
+    heads = [names.setting(part) for part, _ in parts]
     rows = tuple((entry.label, entry.paper, *(_value(data, entry, *part) for part in parts)) for entry in entries)
     return Table(
         words=("Parameter", "Paper", *heads),
@@ -84,7 +78,8 @@ def _value(data: Collected, entry: Entry, part: Section, rows: tuple[Row, ...]) 
         return entry.from_runs(data, part) or "–"
     runs = [run for row in rows for run in row.finished]
     data.used.update((run, "config.yaml") for run in runs)
-    values = [entry.read(Config(data.config(run))) if entry.read else None for run in runs]
+    configs = [data.config(run) for run in runs]
+    values = [at(config, entry.read) if isinstance(entry.read, str) else entry.read(config) for config in configs]
     shown = dict.fromkeys(_text(value) for value in values if value is not None)
     return ", ".join(shown) or "–"
 

@@ -11,7 +11,7 @@ from analysis.rendering.table import NONE, Block, Number, Table, difference, per
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
 from analysis.sources.rows import Row, Section
-from analysis.stats import paired
+from analysis.tables.comparison import episode_counts, minus
 from scpo.intervals import summarise
 
 EXPERIMENT = "ablation"
@@ -74,12 +74,11 @@ def _published(parts: Iterable[Section], scale: str) -> Block:
 
 
 def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterable[Block]:
-    runs = [run for row in _rows(part) for run in row.finished]
-    setting = f"; {part.differs}" if part.differs else ""
-    for panel in panel_order({panel for run in runs for panel in data.panels(run)}):
-        title = f"Measured, {names.place(part.scale, part.env, part.model)}{setting}: {panel_label(panel)}"
-        rows = [line for row in _rows(part) for line in _before_and_last(data, part, row, panel, notes)]
-        yield Block(f"{title}{_episodes(data, runs, panel)}", tuple(rows))
+    rows = _rows(part)
+    for panel in panel_order({panel for row in rows for run in row.finished for panel in data.panels(run)}):
+        title = f"Measured, {part.scale} scale, {names.setting(part)}: {panel_label(panel)}"
+        lines = [line for row in rows for line in _before_and_last(data, part, row, panel, notes)]
+        yield Block(f"{title}{episode_counts(data, rows, panel)}", tuple(lines))
 
 
 def _before_and_last(
@@ -91,20 +90,5 @@ def _before_and_last(
     best = percent(summarise(one.best for one in series[ALL]))
     label = f"{row.label}{notes.mark(row.differs)}"
     yield (label, "before training", row.count, *before, NONE, NONE)
-    yield (label, "last", row.count, *last, best, _difference(data, part, row, panel))
-
-
-def _difference(data: Collected, part: Section, row: Row, panel: str) -> Number:
-    default = next((one for one in part.rows if one.name == DEFAULT), None)
-    if default is None or row.name == DEFAULT:
-        return NONE
-    last = [
-        {run.seed: data.series(run.id, success_metric(panel)).last for run in one.runs if run.id in one.finished}
-        for one in (row, default)
-    ]
-    return difference(paired.difference(*last).summary)
-
-
-def _episodes(data: Collected, runs: Iterable[str], panel: str) -> str:
-    counts = {count for run in runs if (count := data.series(run, f"val/{panel}/episodes").last) is not None}
-    return f", {'/'.join(f'{count:.0f}' for count in sorted(counts))} episodes at the last checkpoint" if counts else ""
+    gain = difference(minus(data, part, row.name, DEFAULT, success_metric(panel)))
+    yield (label, "last", row.count, *last, best, gain)

@@ -13,8 +13,8 @@ from analysis.naming.names import Footnotes
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Row, Section
-from analysis.tables.comparison import episode_counts, row_of, scpo_minus, state_key, value
+from analysis.sources.rows import DEFAULT, Row, Section
+from analysis.tables.comparison import episode_counts, minus, state_key, value
 from scpo.intervals import Summary, summarise
 
 WORDS = ("Method", "State key", "Seeds")
@@ -57,14 +57,14 @@ def _with_columns(block: Block, shown: list[int]) -> Block:
 
 
 def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:
-    methods = [name for name in in_order(part.rows) if row_of(part, name).finished]
+    methods = [name for name in in_order(part.rows) if part.row(name).finished]
     if not methods or not any(is_method(row) for row in part.rows):
         return
-    runs = [run for name in methods for run in row_of(part, name).finished]
-    place = f"{names.place(part.scale, part.env, part.model)}{f'; {part.differs}' if part.differs else ''}"
+    runs = [run for name in methods for run in part.row(name).finished]
+    place = f"{part.scale} scale, {names.setting(part)}"
     for panel in panel_order({panel for run in runs for panel in data.panels(run)}):
         repeats = _repeats(data, runs, panel)
-        title = f"{place}: {panel_label(panel)}, k = {repeats or 1}{episode_counts(data, part, panel)}"
+        title = f"{place}: {panel_label(panel)}, k = {repeats or 1}{episode_counts(data, part.rows, panel)}"
         judge = (panel, f"val/{panel}/pass_at_{repeats}")
         yield Block(title, tuple(_line(data, part, name, judge, notes) for name in methods))
 
@@ -78,7 +78,7 @@ def _repeats(data: Collected, runs: list[str], panel: str) -> int | None:
 def _line(data: Collected, part: Section, name: str, judge: tuple[str, str], notes: Footnotes) -> Cells:
     """A method's cells; ``judge``: the panel and its metric of pass@k."""
     panel, passed = judge
-    row, judged = row_of(part, name), success_metric(panel)
+    row, judged = part.row(name), success_metric(panel)
     label = f"{method_of(row).label}{notes.mark(row.differs)}"
     return (
         label,
@@ -89,7 +89,7 @@ def _line(data: Collected, part: Section, name: str, judge: tuple[str, str], not
         percent(_last(data, row, passed)),
         percent(_last(data, row, f"val/{panel}/score")),
         number(_errored(data, row, panel), 1, 1),
-        difference(scpo_minus(data, part, name, judged)),
+        difference(minus(data, part, DEFAULT, name, judged)),
     )
 
 

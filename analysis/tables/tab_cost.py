@@ -43,12 +43,12 @@ CAPTION = (
 
 def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no run has timed a shaper."""
-    parts = [part for part in data.sections if _stage(data, _row(part, SHAPED), "matching").n]
+    parts = [part for part in data.sections if _stage(data, part.row(SHAPED), "matching").n]
     if not parts:
         raise missing_runs("finished run with a timed shaper", data.sections, "cost")
     scale = parts[0].scale
     measured = [_measured(data, part, SHAPED) for part in parts]
-    measured += [_measured(data, part, DENSE) for part in parts if _row(part, DENSE).finished]
+    measured += [_measured(data, part, DENSE) for part in parts if part.row(DENSE).finished]
     return Table(
         words=("Quantity", "Unit", "Seeds"),
         numbers=("Value", "Share (%)"),
@@ -56,10 +56,6 @@ def build(data: Collected) -> Table:
         caption=with_note(CAPTION, scale),
         label=f"tab:cost-{scale}",
     )
-
-
-def _row(part: Section, name: str) -> Row:
-    return next((row for row in part.rows if row.name == name), Row("", "", ()))
 
 
 def _published(scale: str) -> Block:
@@ -81,7 +77,7 @@ def _published(scale: str) -> Block:
 
 
 def _measured(data: Collected, part: Section, name: str) -> Block:
-    shaped, host = _row(part, name), _row(part, HOST)
+    shaped, host = part.row(name), part.row(HOST)
     stages = {name: _stage(data, shaped, name) for name in STAGES}
     total = sum(stage.mean for stage in stages.values() if stage.n)
     rows = [
@@ -89,9 +85,8 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
         for name, label in STAGES.items()
     ]
     rows.append((SUM, "s", shaped.count, _seconds(Summary(total, float("nan"), 1)), NONE))
-    setting = "; all pairs scored, as in the paper" if name == DENSE else ""
-    setting += f"; {part.differs}" if part.differs else ""
-    title = f"Measured, {names.place(part.scale, part.env, part.model)}{setting}"
+    dense = "; all pairs scored, as in the paper" if name == DENSE else ""
+    title = f"Measured, {names.place(part.scale, part.env, part.model)}{dense}{part.apart}"
     return Block(title, (*rows, *_step_rows(data, shaped, host)))
 
 

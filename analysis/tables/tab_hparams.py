@@ -1,14 +1,11 @@
 """Training hyper-parameters, read from the configurations of the runs that finished, beside the paper's."""
 
-from collections.abc import Callable
-from typing import Any
-
 from analysis.naming import names
 from analysis.naming.families import PANELS
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Section
-from analysis.tables.settings_table import Config, Entry, finished_parts, settings_table
+from analysis.tables.settings_table import Config, Entry, at, finished_parts, settings_table
 from scpo.schema import COMPARES_STATES
 
 PLACE = "tab:hparams"
@@ -20,20 +17,16 @@ def build(data: Collected) -> Table:
     return settings_table(data, ENTRIES, finished_parts(data, shaped=False), caption=CAPTION, label=PLACE)
 
 
-def _trainer(path: str) -> Callable[[Config], Any]:
-    return lambda config: config.at(f"trainer.{path}")
-
-
 def _model(config: Config) -> str | None:
-    name = config.at("model.path") or config.at("model.name")
+    name = at(config, "model.path") or at(config, "model.name")
     return names.model(name) if name else None
 
 
 def _state_key(config: Config) -> str | None:
     """Left out of a configuration that has the default; None for an estimator that compares no states."""
-    if config.at("method.estimator.name") not in COMPARES_STATES:
+    if at(config, "method.estimator.name") not in COMPARES_STATES:
         return None
-    return str(config.at("method.estimator.state_key") or "anchor")
+    return str(at(config, "method.estimator.state_key") or "anchor")
 
 
 def _validation_episodes(data: Collected, part: Section) -> str:
@@ -49,34 +42,34 @@ def _validation_episodes(data: Collected, part: Section) -> str:
 
 def _optimizer(config: Config) -> str | None:
     """Every trainer here and in the paper's stack updates with AdamW; what else it is told stands behind."""
-    decay, warmup = config.at("trainer.optimizer.weight_decay"), config.at("trainer.optimizer.warmup_steps")
-    if config.at("trainer.optimizer") is None:
+    decay, warmup = at(config, "trainer.optimizer.weight_decay"), at(config, "trainer.optimizer.warmup_steps")
+    if at(config, "trainer.optimizer") is None:
         return None
     return f"AdamW (weight decay {decay}, {warmup} steps of warm-up)"
 
 
 ENTRIES = (
     Entry("Base model", "Qwen2.5-1.5B/7B-Instruct", _model),
-    Entry("Trainer", "verl-agent", _trainer("name")),
-    Entry("Group size", "8", _trainer("group_size")),
-    Entry("Train batch size (tasks/step)", "16", _trainer("groups")),
-    Entry("Validation episodes", "128", None, from_runs=_validation_episodes),
-    Entry("PPO mini-batch size (rows)", "256", _trainer("mini_batch_rows")),
-    Entry("PPO micro-batch (rows)", "32 (1.5B) / 8 (7B)", _trainer("micro_batch_rows")),
-    Entry("Learning rate", "1e-6", _trainer("optimizer.learning_rate")),
+    Entry("Trainer", "verl-agent", "trainer.name"),
+    Entry("Group size", "8", "trainer.group_size"),
+    Entry("Train batch size (tasks/step)", "16", "trainer.groups"),
+    Entry("Validation episodes", "128", from_runs=_validation_episodes),
+    Entry("PPO mini-batch size (rows)", "256", "trainer.mini_batch_rows"),
+    Entry("PPO micro-batch (rows)", "32 (1.5B) / 8 (7B)", "trainer.micro_batch_rows"),
+    Entry("Learning rate", "1e-6", "trainer.optimizer.learning_rate"),
     Entry("Optimizer", "AdamW", _optimizer),
-    Entry("KL coefficient", "0.01", _trainer("loss.kl_coefficient")),
-    Entry("Discount γ", "0.95", lambda config: config.at("method.estimator.gamma")),
-    Entry("Invalid-action penalty", "0.1", lambda config: config.at("method.estimator.invalid_penalty")),
+    Entry("KL coefficient", "0.01", "trainer.loss.kl_coefficient"),
+    Entry("Discount γ", "0.95", "method.estimator.gamma"),
+    Entry("Invalid-action penalty", "0.1", "method.estimator.invalid_penalty"),
     Entry("State key", "–", _state_key),
-    Entry("Max prompt length (tokens)", "2048", _trainer("max_prompt_tokens")),
-    Entry("Max response length (tokens)", "512", _trainer("max_response_tokens")),
-    Entry("History context K", "2", lambda config: config.at("env.history_length")),
-    Entry("Horizon (steps)", "50 (ALFWorld) / 15 (WebShop)", lambda config: config.at("env.horizon")),
-    Entry("Training iterations", "150", _trainer("steps")),
-    Entry("Validation frequency (steps)", "5", _trainer("validation.every")),
-    Entry("Save frequency (steps)", "5", _trainer("checkpoint_every")),
-    Entry("Rollout temperature", "1.0", _trainer("temperature")),
-    Entry("Validation temperature", "0.4", _trainer("validation.temperature")),
-    Entry("Random seeds", "0, 1, 2", lambda config: config.at("seed")),
+    Entry("Max prompt length (tokens)", "2048", "trainer.max_prompt_tokens"),
+    Entry("Max response length (tokens)", "512", "trainer.max_response_tokens"),
+    Entry("History context K", "2", "env.history_length"),
+    Entry("Horizon (steps)", "50 (ALFWorld) / 15 (WebShop)", "env.horizon"),
+    Entry("Training iterations", "150", "trainer.steps"),
+    Entry("Validation frequency (steps)", "5", "trainer.validation.every"),
+    Entry("Save frequency (steps)", "5", "trainer.checkpoint_every"),
+    Entry("Rollout temperature", "1.0", "trainer.temperature"),
+    Entry("Validation temperature", "0.4", "trainer.validation.temperature"),
+    Entry("Random seeds", "0, 1, 2", "seed"),
 )

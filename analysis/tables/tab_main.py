@@ -15,9 +15,9 @@ from analysis.paper.published import main_table
 from analysis.rendering.table import NONE, Block, Number, Table, difference, percent, with_best_in_bold
 from analysis.sources.collect import Collected
 from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import DEFAULT, Section
 from analysis.stats.seed_statistics import best_of_bias
-from analysis.tables.comparison import row_of, scpo_minus, state_key, value
+from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary
 from scpo.schema import FAMILIES
 
@@ -61,20 +61,16 @@ class Measured:
         """Rows that are methods, in the table's order."""
         return in_order(row for part in self.parts for row in part.rows if row.runs)
 
-    def row(self, part: Section | None, name: str) -> Row:
-        """A method's row on one benchmark."""
-        return row_of(part, name)
-
     def words(self, name: str) -> tuple[str, str]:
         """Kind and label of a method, with the mark of what sets its runs apart."""
-        rows = [row for part in self.parts if (row := self.row(part, name)).runs]
+        rows = [row for part in self.parts if (row := part.row(name)).runs]
         marks = dict.fromkeys(self.notes.mark(row.differs) for row in rows)
         known = method_of(rows[0])
         return known.kind, known.label + "".join(marks)
 
     def count(self, name: str) -> str:
         """Seeds of the row, of both benchmarks where they differ (ALFWorld; WebShop)."""
-        counts = [self.row(part, name).count for part in self.parts]
+        counts = [part.row(name).count for part in self.parts]
         return "; ".join(counts if len(set(counts)) > 1 else counts[:1])
 
 
@@ -151,7 +147,7 @@ def _published_block(title: str, data: Collected, size: str, parts: list[Measure
         rows += [published[name]] if name in published else []
         if name in measured:
             rows.append(last[name])
-            if method_of(row_of(measured[name].parts[0], name)).kind != PROMPTING:
+            if method_of(measured[name].parts[0].row(name)).kind != PROMPTING:
                 rows.append(_line(data, measured[name], name, PANELS[0], "best"))
             rows += _against(data, measured[name], name, published.get(name))
     measured_too = ", published and measured" if parts else ", published"
@@ -222,7 +218,7 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
     kind, label = part.words(name)
     summaries: list[Summary] = []
     for section, metrics in zip((part.home, part.shop), _metrics(panels), strict=True):
-        summaries += [scpo_minus(data, section, name, metric) for metric in metrics]
+        summaries += [minus(data, section, DEFAULT, name, metric) for metric in metrics]
     if kind == PROMPTING or not any(one.n for one in summaries):
         return None
     families, overall = summaries[: len(FAMILIES)], summaries[len(FAMILIES) :]
@@ -253,10 +249,12 @@ def _metrics(panels: Panels) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _cells(data: Collected, part: Measured, name: str, panels: Panels, which: str) -> tuple[Number, ...]:
-    home, shop = _metrics(panels)
-    at_home = (value(data, part.row(part.home, name), metric, home[-1], which) for metric in home)
-    in_shop = (value(data, part.row(part.shop, name), metric, shop[-1], which) for metric in shop)
-    return (*at_home, *in_shop)
+    sections = zip((part.home, part.shop), _metrics(panels), strict=True)
+    return tuple(
+        value(data, section.row(name), metric, metrics[-1], which) if section else NONE
+        for section, metrics in sections
+        for metric in metrics
+    )
 
 
 def _with_state_keys(
@@ -267,7 +265,7 @@ def _with_state_keys(
     keys: dict[str, str] = {}
     for part in measured:
         for name in part.methods:
-            keys.setdefault(part.words(name)[1], state_key(data, [part.row(one, name) for one in part.parts]))
+            keys.setdefault(part.words(name)[1], state_key(data, [one.row(name) for one in part.parts]))
     if set(keys.values()) <= {"–"}:
         return words, blocks
     filled = (

@@ -50,8 +50,7 @@ def build(data: Collected) -> Table:
 
 def _block(data: Collected, part: Section) -> Block:
     rows = tuple(_row(data, row) for row in part.rows if any(data.series(run, CREDITED).values for run in row.finished))
-    apart = f"; {part.differs}" if part.differs else ""
-    return Block(f"Measured, {names.place(part.scale, part.env, part.model)}{apart}", rows)
+    return Block(f"Measured, {part.scale} scale, {names.setting(part)}", rows)
 
 
 def _row(data: Collected, row: Row) -> tuple[str | Number, ...]:

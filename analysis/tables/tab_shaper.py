@@ -5,7 +5,7 @@ from typing import Any
 
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
-from analysis.tables.settings_table import Config, Entry, finished_parts, settings_table
+from analysis.tables.settings_table import Config, Entry, at, finished_parts, settings_table
 from scpo.schema import ShaperConfig, method_label
 
 PLACE = "tab:shaper"
@@ -57,7 +57,7 @@ SCORERS = {
 
 def _shaper(name: str) -> Callable[[Config], Any]:
     def read(config: Config) -> Any:
-        value = config.at(f"method.shaper.{name}")
+        value = at(config, f"method.shaper.{name}")
         if value is None:  # records leave out what is off
             value = ShaperConfig.model_fields[name].get_default()
         return WORDS[name].get(value, value) if name in WORDS else value
@@ -66,47 +66,47 @@ def _shaper(name: str) -> Callable[[Config], Any]:
 
 
 def _scorer(config: Config) -> Any:
-    name = config.at("scorer.name")
-    return config.at("scorer.path") or SCORERS.get(name, name)
+    name = at(config, "scorer.name")
+    return at(config, "scorer.path") or SCORERS.get(name, name)
 
 
 def _host(config: Config) -> str | None:
-    name = config.at("method.estimator.name")
+    name = at(config, "method.estimator.name")
     return method_label(name) if name else None
 
 
 def _scorer_batch(config: Config) -> str | None:
-    tokens = config.at("scorer.batch_tokens")
+    tokens = at(config, "scorer.batch_tokens")
     if tokens:
         return f"{tokens} tokens"
-    return "1 text" if config.at("scorer.kind") == "bi_encoder" else None
+    return "1 text" if at(config, "scorer.kind") == "bi_encoder" else None
 
 
 def _remembered(config: Config) -> str:
-    if config.at("method.shaper.reference_buffer") in (None, "off"):
+    if at(config, "method.shaper.reference_buffer") in (None, "off"):
         return "none"
-    age = config.at("method.shaper.reference_max_age")
+    age = at(config, "method.shaper.reference_max_age")
     return "last success of the task" + (f", at most {age} steps old" if age else "")
 
 
 def _scope(config: Config) -> str:
     """Which trajectories may get credit: the shaper has no other scope, here as in the paper."""
-    moved = config.at("method.shaper.allocation") != "matched"
+    moved = at(config, "method.shaper.allocation") != "matched"
     return "failed siblings" + (", on other steps than matched" if moved else "")
 
 
 def _precision(config: Config) -> str | None:
     """Of the scorer's arithmetic; ``auto`` is fp16 on a GPU and fp32 on a CPU. Lexical and exact scorers have none."""
     words = {"float16": "fp16", "float32": "fp32", "bfloat16": "bf16", "auto": "fp16 (GPU), fp32 (CPU)"}
-    dtype = config.at("scorer.dtype")
-    if dtype is None and config.at("scorer.kind") == "bi_encoder":
+    dtype = at(config, "scorer.dtype")
+    if dtype is None and at(config, "scorer.kind") == "bi_encoder":
         return "fp32"
     return words.get(str(dtype))
 
 
 def _filter(config: Config) -> str:
-    no_ops = config.at("method.shaper.step_filter.no_op_observations") or []
-    unchanged = ["page unchanged"] if config.at("method.shaper.step_filter.no_op_if_unchanged") else []
+    no_ops = at(config, "method.shaper.step_filter.no_op_observations") or []
+    unchanged = ["page unchanged"] if at(config, "method.shaper.step_filter.no_op_if_unchanged") else []
     return ", ".join(["invalid", "empty", *(f"“{text}”" for text in no_ops), *unchanged])
 
 
@@ -114,7 +114,7 @@ ENTRIES = (
     Entry("Match threshold θ", "0.6", _shaper("theta")),
     Entry("Soft base λ", "0.4", _shaper("soft_base")),
     Entry("Auxiliary weight α", "0.5 (ALFWorld) / 1.0 (WebShop)", _shaper("alpha")),
-    Entry("Success threshold τ", "0.0 (ALFWorld) / 9.0 (WebShop)", lambda config: config.at("env.success_threshold")),
+    Entry("Success threshold τ", "0.0 (ALFWorld) / 9.0 (WebShop)", "env.success_threshold"),
     Entry("Reference Π", "longest success", _shaper("reference")),
     Entry("Apply scope", "failed siblings", _scope),
     Entry("Reference of groups that all fail", "none", _remembered),
@@ -131,5 +131,5 @@ ENTRIES = (
     Entry("Precision", "fp16", _precision),
     Entry("Scorer's batch", "64 pairs", _scorer_batch),
     Entry("Host estimator", "GiGPO", _host),
-    Entry("Step weight ω", "–", lambda config: config.at("method.estimator.omega")),
+    Entry("Step weight ω", "–", "method.estimator.omega"),
 )

@@ -70,8 +70,8 @@ def _line(data: Collected, part: Section, row: Row, measures: Sequence[Measure])
 
 def _differences(data: Collected, part: Section, row: Row) -> Iterator[Number]:
     for name in REFERENCES:
-        reference = next((one for one in part.rows if one.name == name and one.finished), None)
-        if reference is None or reference.finished == row.finished:
+        reference = part.row(name)
+        if not reference.finished or reference.finished == row.finished:
             yield NONE
         else:
             yield difference(compare(data, part, row, reference, MEASURES["validation_area"]).difference.summary)
