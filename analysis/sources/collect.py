@@ -6,11 +6,9 @@ or figure are known without its builder saying so.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.sources.archive import METRICS, archived_metrics
@@ -36,7 +34,7 @@ class Collected:
     metrics: pd.DataFrame
     sections: tuple[Section, ...]
     problems: tuple[Problem, ...]
-    index: "_Index" = field(repr=False)
+    by_metric: Mapping[str, Mapping[str, Series]] = field(repr=False)  # run -> metric
     experiments: tuple[ExperimentRecord, ...] = ()
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
@@ -55,11 +53,11 @@ class Collected:
         """One metric of one run; empty if it was never logged."""
         if run in self.by_id:
             self.used.update((run, name) for name in self.by_id[run].logs)
-        return self.index.series(run, metric)
+        return self.by_metric.get(run, {}).get(metric, Series())
 
     def metric_names(self, run: str) -> tuple[str, ...]:
         """The metrics that a run logged, sorted."""
-        return self.index.names.get(run, ())
+        return tuple(sorted(self.by_metric.get(run, ())))
 
     def panels(self, run: str) -> tuple[str, ...]:
         """Names of the run's validation panels that were evaluated, sorted."""
@@ -82,28 +80,6 @@ class Collected:
 
     def _inside(self, run: str, path: Path) -> str:
         return str(path.relative_to(self.by_id[run].folder))
-
-
-class _Index:
-    """Finds a run's metric in the long table, which is sorted by run, metric and step."""
-
-    def __init__(self, metrics: pd.DataFrame) -> None:
-        self._steps, self._values = metrics["step"].to_numpy(), metrics["value"].to_numpy()
-        run, metric = metrics["run"].cat, metrics["metric"].cat
-        runs, codes = run.codes.to_numpy(), metric.codes.to_numpy()
-        changes = np.flatnonzero((np.diff(runs) != 0) | (np.diff(codes) != 0)) + 1
-        bounds = pairwise(np.unique([0, *changes, len(metrics)]))
-        self._slices = {
-            (run.categories[runs[start]], metric.categories[codes[start]]): slice(start, end) for start, end in bounds
-        }
-        names: dict[str, list[str]] = {}
-        for known, name in self._slices:
-            names.setdefault(known, []).append(name)
-        self.names = {known: tuple(found) for known, found in names.items()}
-
-    def series(self, run: str, metric: str) -> Series:
-        place = self._slices.get((run, metric), slice(0, 0))
-        return make_series(zip(self._steps[place].tolist(), self._values[place].tolist(), strict=True))
 
 
 def collect(
@@ -129,7 +105,7 @@ def collect(
         metrics=metrics,
         sections=parts,
         problems=(*found.problems, *damaged.values(), *conflicts),
-        index=_Index(metrics),
+        by_metric=_series_by_run(metrics),
         experiments=found.experiments,
     )
 
@@ -166,6 +142,15 @@ def _metrics_table(runs: Mapping[str, Run]) -> tuple[pd.DataFrame, dict[str, Pro
     table = pd.concat(both).astype({"step": "int64", "value": "float64", "run": "category", "metric": "category"})
     # Stable: of two values at one step the later written stays the later one.
     return table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True), damaged
+
+
+def _series_by_run(metrics: pd.DataFrame) -> dict[str, dict[str, Series]]:
+    """Every run's metrics: the rows of the long table, which is sorted by run, metric and step."""
+    steps, values = metrics["step"].tolist(), metrics["value"].tolist()
+    found: dict[str, dict[str, Series]] = {}
+    for (run, metric), rows in metrics.groupby(["run", "metric"], observed=True).indices.items():
+        found.setdefault(run, {})[metric] = make_series((steps[row], values[row]) for row in rows.tolist())
+    return found
 
 
 LARGEST_NUMBER = 1e300  # of W&B's JSON, whose whole numbers may be too large for a float

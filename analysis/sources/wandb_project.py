@@ -50,18 +50,6 @@ class Settings:
     page: int = 500  # steps in one answer
 
 
-@dataclass(frozen=True)
-class Download:
-    """One run's local copy."""
-
-    id: str
-    state: str
-    last_step: int
-    config: dict[str, Any]
-    folder: Path
-    log: str = HISTORY
-
-
 def safe_name(name: str) -> str:
     """The name as it is; ValueError for one that may not become a folder."""
     if not SAFE.fullmatch(name):
@@ -78,6 +66,13 @@ class _ListedRun(BaseModel):
     state: str
     last_step: Annotated[int, Field(ge=-1, lt=1 << 53)]
     config: dict[str, Any]
+
+
+class Download(_ListedRun):
+    """One run's local copy."""
+
+    folder: Path
+    log: str = HISTORY
 
 
 class _Copy(_ListedRun):

@@ -6,20 +6,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
 from scpo.schema import RunConfig
 from scpo.tracking import JsonLines, RunFolder, State
+from sweeps.local.slot_pool import Pool
 from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState
-from sweeps.records.run_process import Outcome
 from sweeps.search.plan import Plan
 from sweeps.search.search_messages import shown
 from sweeps.search.study import ATTEMPTS, Study
-from sweeps.search.trial_runs import TrialEnd, TrialRun, end_of, mean_curve
-from sweeps.slurm.launcher import cancel
+from sweeps.search.trial_runs import TrialRun, end_of, mean_curve
+from sweeps.slurm.launcher import Cluster, cancel
 from sweeps.slurm.observer import Observer
 from sweeps.slurm.scheduler import Scheduler, Slurm
 
@@ -29,29 +28,13 @@ if TYPE_CHECKING:
 POLL_S = {"local": 0.5, "slurm": 20.0}  # squeue is asked once each time
 
 
-class Launcher(Protocol):
-    """Starts runs one by one; entered, it catches the stop signals and counts them."""
-
-    signals: int
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-    @property
-    def free(self) -> int: ...
-    def start(self, folder: RunFolder, config: RunConfig) -> None: ...
-    def poll(self) -> dict[str, Outcome]: ...
-    def stop(self) -> None: ...
-
-
 @dataclass
 class Driver:
     """One driver of a study. All that it needs to know is on disk: another one may go on where it was killed."""
 
     plan: Plan
     study: Study
-    launcher: Launcher
+    launcher: Pool | Cluster
     say: Callable[[str], None]
     scheduler: Scheduler = field(default_factory=Slurm)
     _observer: Observer = field(init=False)
@@ -122,14 +105,14 @@ class Driver:
         self._inherited |= {run.run_id for run in runs if run.takes_room} - self._under_way
         hopeless = self.study.report(trial, mean_curve(runs))
         end, reason = end_of(runs)
-        if end is TrialEnd.COMPLETE:
+        if end is State.DONE:
             value = math.fsum(run.last for run in runs) / len(runs)
             self.study.complete(trial, value, {run.seed: run.last for run in runs})
             self.say(f"trial {trial.number}: {value:.3f} (" + ", ".join(f"{run.last:.3f}" for run in runs) + ")")
-        elif end is TrialEnd.FAILED:
+        elif end is State.FAILED:
             self.study.fail(trial, reason or "")
             self.say(f"trial {trial.number}: FAILED, {reason}")
-        elif end is TrialEnd.PRUNED or hopeless:
+        elif end is State.PRUNED or hopeless:
             self._prune(trial)
 
     def _prune(self, trial: "FrozenTrial") -> None:

@@ -16,7 +16,7 @@ from sweeps.local.slot_pool import Pool, slots_for
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.run_process import Begin
 from sweeps.search import search_folder, search_messages
-from sweeps.search.driver import Driver, Launcher
+from sweeps.search.driver import Driver
 from sweeps.search.plan import Plan, make_plan
 from sweeps.search.study import Study, read_trials
 from sweeps.slurm.launcher import Cluster
@@ -65,7 +65,7 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
             raise RecordWriteError(error.errno or 0, text) from error
 
 
-def _launcher(plan: Plan, train_script: Path, board: ProgressBoard, begin: Begin) -> Launcher:
+def _launcher(plan: Plan, train_script: Path, board: ProgressBoard, begin: Begin) -> Pool | Cluster:
     first = plan.base
     if isinstance(first.launcher, SlurmLauncher):
         return Cluster(first.launcher, Path(first.machine.runs_dir), Slurm(), call_sbatch)

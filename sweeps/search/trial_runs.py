@@ -3,17 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from scpo.tracking import State
-
-
-class TrialEnd(StrEnum):
-    """How a trial has ended."""
-
-    COMPLETE = "complete"
-    PRUNED = "pruned"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -53,17 +44,17 @@ class TrialRun:
         return self.curve[max(self.curve)] if self.curve else math.nan
 
 
-def end_of(runs: Sequence[TrialRun]) -> tuple[TrialEnd | None, str | None]:
-    """How the trial of these runs has ended, None while it goes on; and the reason of a failure."""
+def end_of(runs: Sequence[TrialRun]) -> tuple[State | None, str | None]:
+    """How the trial of these runs has ended (DONE, PRUNED, FAILED), None while it goes on; and why it failed."""
     if dead := [run for run in runs if run.dead]:
-        return TrialEnd.FAILED, f"{dead[0].run_id} {dead[0].state}: {dead[0].reason or 'its process died'}"
+        return State.FAILED, f"{dead[0].run_id} {dead[0].state}: {dead[0].reason or 'its process died'}"
     if any(run.state is State.PRUNED for run in runs):
-        return TrialEnd.PRUNED, None
+        return State.PRUNED, None
     if any(run.state is not State.DONE for run in runs):
         return None, None
     if empty := [run for run in runs if math.isnan(run.last)]:
-        return TrialEnd.FAILED, f"{empty[0].run_id} is DONE without a value of the objective in its metrics.jsonl"
-    return TrialEnd.COMPLETE, None
+        return State.FAILED, f"{empty[0].run_id} is DONE without a value of the objective in its metrics.jsonl"
+    return State.DONE, None
 
 
 def mean_curve(runs: Sequence[TrialRun]) -> dict[int, float]:

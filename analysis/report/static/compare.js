@@ -7,8 +7,9 @@ class CompareView {
     this.data = data;
     this.runs = new Map(data.runs.map((run) => [run.id, run]));
     this.metrics = [...new Set(Object.values(data.curves.runs).flatMap(Object.keys))].sort();
-    this.selects = ['a', 'b'].map((name) => this.select(name, data.runs.map((run) => [run.id, runName(run)]), go));
-    this.metric = this.select('metric', this.metrics.map((name) => [name, name]), go);
+    const runs = data.runs.map((run) => [run.id, runName(run)]);
+    this.selects = ['a', 'b'].map((name) => menu(name, runs, (id) => go({ [name]: id })));
+    this.metric = menu('metric', this.metrics.map((name) => [name, name]), (metric) => go({ metric }));
     this.turn = element('button', { type: 'button', click: () => go({ a: this.selects[1].value, b: this.selects[0].value }) }, 'swap');
     const controls = [labelled('Run A', this.selects[0]), labelled('Run B', this.selects[1]), this.turn];
     this.bar = element('div', { class: 'bar' }, controls, labelled('Metric', this.metric));
@@ -19,12 +20,6 @@ class CompareView {
     const few = element('p', {}, 'There are no two runs here to compare.');
     const parts = data.runs.length > 1 ? [this.bar, element('div', { class: 'twofold' }, this.differences, curves)] : few;
     this.node = element('section', { class: 'compare' }, parts);
-  }
-
-  select(name, choices, go) {
-    const select = element('select', { name, change: () => go({ [name]: select.value }) });
-    choose(select, choices, choices[0]?.[0]);
-    return select;
   }
 
   update(state) {
@@ -56,8 +51,7 @@ function counterpart(data, a) {
 }
 
 function pairedCurve(data, run, metric, k, styleOfA) {
-  const [place, values] = data.curves.runs[run.id]?.[metric] || [];
-  const points = values ? data.curves.steps[place].map((step, at) => [step, values[at]]) : [];
+  const points = curvePoints(data, run, metric);
   const own = lineStyle(run.style);
   // Two runs of one method have one style: the second has the page's ink, dashed.
   const style = k && run.style.colour === styleOfA.colour ? { colour: own.colour, paint: 'var(--ink)', dash: '5 3' } : own;
@@ -75,7 +69,7 @@ function configurationDifferences(data, a, b) {
   if (!lines.length) return [element('h3', {}, 'Configuration'), element('p', {}, 'Nothing differs.')];
   const table = simpleTable(['setting', 'A', 'B'], lines, { class: 'settings', words: 3 });
   const count = lines.length === 1 ? '1 difference' : `${lines.length} differences`;
-  return [element('h3', {}, `Configuration: ${count}`), element('div', { class: 'wide', tabindex: '0' }, table)];
+  return [element('h3', {}, `Configuration: ${count}`), scrolling(table)];
 }
 
 function lastNumbers(data, a, b) {
@@ -90,7 +84,7 @@ function lastNumbers(data, a, b) {
     ]);
   if (!lines.length) return null;
   const table = simpleTable(['last validation, mean credit', 'A', 'B', 'A − B'], lines, { class: 'last', words: 1 });
-  return [element('h3', {}, 'Numbers'), element('div', { class: 'wide', tabindex: '0' }, table)];
+  return [element('h3', {}, 'Numbers'), scrolling(table)];
 }
 
 function apart(metric, one, other) {
@@ -108,5 +102,5 @@ function gamesApart(data, a, b) {
   });
   if (!lines.length) return null;
   const table = simpleTable(['games won at the last validation', 'by both', 'only A', 'only B', 'neither'], lines, { class: 'apart', words: 1 });
-  return [element('h3', {}, 'Games'), element('div', { class: 'wide', tabindex: '0' }, table)];
+  return [element('h3', {}, 'Games'), scrolling(table)];
 }

@@ -33,7 +33,7 @@ function readGroup(record, settings) {
       advantage: columns.advantage[k],
     };
   });
-  const anchors = Map.groupBy ? Map.groupBy(steps, (step) => step.anchor) : grouped(steps);
+  const anchors = groupedBy(steps, (step) => step.anchor);
   for (const step of steps) step.peers = anchors.get(step.anchor);
   const of = (trajectory) => steps.filter((step) => step.trajectory === trajectory);
   const reference = of(record.reference.trajectory);
@@ -44,12 +44,6 @@ function readGroup(record, settings) {
     reference,
     matches: record.matches.map((match) => readMatch(match, of(match.trajectory), reference, record.reference.steps)),
   };
-}
-
-function grouped(steps) {
-  const groups = new Map();
-  for (const step of steps) groups.set(step.anchor, [...(groups.get(step.anchor) || []), step]);
-  return groups;
 }
 
 // `left` and `right` are the steps at positions u and v; `steps` are all of the failed sibling's, filtered ones too.

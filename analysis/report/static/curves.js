@@ -12,12 +12,7 @@ class CurvesView {
     this.metrics = [...new Set(Object.values(data.curves.runs).flatMap(Object.keys))].sort();
     this.first = this.metrics.find((name) => name === 'train/success_rate') || this.metrics[0];
     this.filters = new FilterBar(data, go);
-    this.metric = element('select', { name: 'metric', change: () => go({ metric: this.metric.value }) });
-    choose(
-      this.metric,
-      this.metrics.map((name) => [name, name]),
-      this.first,
-    );
+    this.metric = menu('metric', this.metrics.map((name) => [name, name]), (metric) => go({ metric }));
     this.legend = element('div', { class: 'legend', role: 'group', 'aria-label': 'Rows shown' });
     this.names = []; // of the rows that there are now
     const all = element('button', { type: 'button', click: () => this.tick(this.names) }, 'all');
@@ -133,15 +128,16 @@ class Chart {
 function curveRows(data, runs, metric) {
   const several = ['env', 'model', 'scale'].some((facet) => common(data, facet) === null);
   const nameOf = (run) => (several ? `${run.label}, ${run.env}, ${run.model}, ${run.scale}` : run.label);
-  const rows = new Map();
-  for (const run of runs) {
-    const [place, values] = data.curves.runs[run.id]?.[metric] || [];
-    if (!values) continue;
-    const name = nameOf(run);
-    if (!rows.has(name)) rows.set(name, { name, style: lineStyle(run.style), runs: [] });
-    rows.get(name).runs.push({ points: data.curves.steps[place].map((step, k) => [step, values[k]]) });
-  }
-  return [...rows.values()].map((row) => ({ ...row, mean: meanCurve(row.runs) }));
+  const logged = runs.filter((run) => data.curves.runs[run.id]?.[metric]);
+  return [...groupedBy(logged, nameOf)].map(([name, members]) => {
+    const lines = members.map((run) => ({ points: curvePoints(data, run, metric) }));
+    return { name, style: lineStyle(members[0].style), runs: lines, mean: meanCurve(lines) };
+  });
+}
+
+function curvePoints(data, run, metric) {
+  const [place, values] = data.curves.runs[run.id]?.[metric] || [];
+  return values ? data.curves.steps[place].map((step, k) => [step, values[k]]) : [];
 }
 
 function meanCurve(runs) {

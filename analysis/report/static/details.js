@@ -77,7 +77,7 @@ function peersTable(step) {
   const table = simpleTable(head, shown.map(row), { class: 'peers', words: 2, self: shown.indexOf(step) });
   return [
     element('h4', {}, `Anchor group: ${counted(step.peers)} from this state`),
-    element('div', { class: 'wide', tabindex: '0' }, table),
+    scrolling(table),
     rest > 0 ? element('p', { class: 'small' }, `and ${rest} more`) : null,
   ];
 }

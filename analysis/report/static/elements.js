@@ -36,6 +36,25 @@ function choose(select, choices, chosen) {
   select.value = chosen;
 }
 
+// A menu of [value, text] pairs, the first of them chosen; `change` is given the value that the reader chooses.
+function menu(name, choices, change) {
+  const select = element('select', { name, change: () => change(select.value) });
+  choose(select, choices, choices[0]?.[0]);
+  return select;
+}
+
 function labelled(text, control) {
   return element('label', { class: 'control' }, element('span', {}, text), control);
+}
+
+// What may be wider than the page.
+function scrolling(table) {
+  return element('div', { class: 'wide', tabindex: '0' }, table);
+}
+
+// Lists by key, in order of appearance.
+function groupedBy(items, keyOf) {
+  const groups = new Map(items.map((item) => [keyOf(item), []]));
+  for (const item of items) groups.get(keyOf(item)).push(item);
+  return groups;
 }

@@ -11,22 +11,17 @@ class EpisodesView {
     this.go = go;
     this.panels = data.episodes.panels;
     this.filters = new FilterBar(data, go);
-    this.panel = this.select('panel', this.panels.map((panel, k) => [String(k), panelName(this.panels, panel)]));
-    this.order = this.select('order', Object.entries(ORDERS));
+    const ask = (name) => (value) => go({ [name]: value, game: '', row: '', of: '' });
+    this.panel = menu('panel', this.panels.map((panel, k) => [String(k), panelName(this.panels, panel)]), ask('panel'));
+    this.order = menu('order', Object.entries(ORDERS), ask('order'));
     const bar = element('div', { class: 'bar' }, labelled('Panel', this.panel), labelled('Order of games', this.order));
     this.summary = element('div', { class: 'tally' });
-    this.table = element('div', { class: 'wide', tabindex: '0' });
+    this.table = scrolling(null);
     this.game = element('section', { class: 'panel played', 'aria-live': 'polite' });
     const split = element('div', { class: 'twofold' }, this.table, this.game);
     const none = 'None of these runs kept the episodes of its validations; runs of this version do.';
     const parts = this.panels.length ? [this.filters.node, bar, this.summary, split] : element('p', {}, none);
     this.node = element('section', { class: 'episodes' }, parts);
-  }
-
-  select(name, choices) {
-    const select = element('select', { name, change: () => this.go({ [name]: select.value, game: '', row: '', of: '' }) });
-    choose(select, choices, choices[0]?.[0]);
-    return select;
   }
 
   update(state) {
@@ -95,7 +90,7 @@ class EpisodesView {
     refill(
       this.game,
       element('h3', {}, `${game[0]}, ${game[1]}`),
-      element('div', { class: 'wide', tabindex: '0' }, this.runsTable(shown.length ? shown : rows, Number(state.game), state)),
+      scrolling(this.runsTable(shown.length ? shown : rows, Number(state.game), state)),
       shown.length
         ? element('button', { type: 'button', click: () => this.open(Number(state.game), '') }, 'all rows')
         : null,
@@ -151,15 +146,10 @@ function panelName(panels, panel) {
 
 function episodeRows(data, runs, panel) {
   const several = ['model', 'scale'].some((facet) => common(data, facet) === null);
-  const rows = new Map();
-  for (const run of runs) {
-    const played = panel.runs[run.id];
-    if (!played) continue;
-    const name = several ? `${run.label}, ${run.model}, ${run.scale}` : run.label;
-    if (!rows.has(name)) rows.set(name, { name, runs: [] });
-    rows.get(name).runs.push({ id: run.id, seed: run.seed, repeats: panel.repeats, ...played });
-  }
-  return [...rows.values()];
+  const nameOf = (run) => (several ? `${run.label}, ${run.model}, ${run.scale}` : run.label);
+  const played = ({ id, seed }) => ({ id, seed, repeats: panel.repeats, ...panel.runs[id] });
+  const rows = groupedBy(runs.filter((run) => panel.runs[run.id]), nameOf);
+  return [...rows].map(([name, members]) => ({ name, runs: members.map(played) }));
 }
 
 // Of one game: episodes won and played at the runs' last validations, and the first step at which one was won.

@@ -37,8 +37,7 @@ class Inspector {
   select(level) {
     const lower = LEVELS.slice(LEVELS.indexOf(level) + 1);
     const cleared = Object.fromEntries(lower.map((name) => [name, '']));
-    const select = element('select', { name: level, change: () => this.go({ [level]: select.value, ...cleared }) });
-    return select;
+    return menu(level, [], (value) => this.go({ [level]: value, ...cleared }));
   }
 
   bar() {

@@ -47,7 +47,7 @@ function render() {
     view.node.hidden = name !== shown;
     tabs[name].setAttribute('aria-current', name === shown ? 'page' : 'false');
   }
-  views[shown].update(readState());
+  views[shown].update?.(readState());
   document.title = `SCPO report: ${views[shown].title}`;
 }
 

@@ -4,7 +4,6 @@ function tablesView(data) {
   return {
     title: 'Tables',
     node: element('section', {}, data.tables.map((table) => outputTable(table)), missing(data, 'tab_', data.tables)),
-    update() {},
   };
 }
 
@@ -31,11 +30,7 @@ function outputTable(table, id = table.name) {
     'figure',
     { id: id || null },
     heading(table.caption, table.name),
-    element(
-      'div',
-      { class: 'wide', tabindex: '0' },
-      element('table', {}, element('thead', {}, element('tr', {}, head)), bodies),
-    ),
+    scrolling(element('table', {}, element('thead', {}, element('tr', {}, head)), bodies)),
     element('figcaption', {}, table.caption),
     table.latex ? copyButton(table.latex) : null,
   );
@@ -72,7 +67,6 @@ function figuresView(data) {
   return {
     title: 'Figures',
     node: element('section', {}, data.figures.map(outputFigure), missing(data, 'fig_', data.figures)),
-    update() {},
   };
 }
 
@@ -90,8 +84,7 @@ function outputFigure({ name, runs, source, width, caption, numbers }) {
 
 function captionNumbers({ head, rows }) {
   const table = simpleTable(head, rows, { class: 'numbers', words: head.length });
-  const scrolling = element('div', { class: 'wide', tabindex: '0' }, table);
-  return element('details', {}, element('summary', {}, 'Numbers'), scrolling);
+  return element('details', {}, element('summary', {}, 'Numbers'), scrolling(table));
 }
 
 function missing(data, prefix, built) {

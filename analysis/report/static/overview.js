@@ -20,11 +20,11 @@ function overviewView(data) {
     table ? outputTable(table, '') : element('p', {}, 'No table could be built from these runs yet.'),
     notes(data),
     element('h2', {}, 'Who ran what'),
-    element('div', { class: 'wide', tabindex: '0' }, whoRan(data)),
+    scrolling(whoRan(data)),
     element('h2', {}, 'Health'),
     healthList(data),
   ];
-  return { title: 'Overview', node: element('section', { class: 'overview' }, parts), update() {} };
+  return { title: 'Overview', node: element('section', { class: 'overview' }, parts) };
 }
 
 // The study's answers, else the main table, else an ablation, else whichever there is.
@@ -35,27 +35,13 @@ function headline(tables) {
 }
 
 function whoRan(data) {
-  const rows = new Map();
-  for (const run of data.runs) {
-    const key = [run.label, run.env, run.model, run.scale].join('\n');
-    if (!rows.has(key)) rows.set(key, []);
-    rows.get(key).push(run);
-  }
-  const lines = [...rows.values()].map((runs) => [
-    runs[0].label,
-    runs[0].env,
-    runs[0].model,
-    runs[0].scale,
-    String(runs.length),
-    states(runs),
-  ]);
+  const rows = groupedBy(data.runs, (run) => [run.label, run.env, run.model, run.scale].join('\n'));
+  const lines = [...rows].map(([key, runs]) => [...key.split('\n'), String(runs.length), states(runs)]);
   return simpleTable(['row', 'environment', 'model', 'scale', 'runs', 'states'], lines, { class: 'ran', words: 4 });
 }
 
 function states(runs) {
-  const counts = new Map();
-  for (const { state } of runs) counts.set(state, (counts.get(state) || 0) + 1);
-  return [...counts].map(([state, count]) => `${count} ${state}`).join(', ');
+  return [...groupedBy(runs, (run) => run.state)].map(([state, some]) => `${some.length} ${state}`).join(', ');
 }
 
 function healthList(data) {

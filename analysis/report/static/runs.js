@@ -44,9 +44,7 @@ class FilterBar {
 
   select(facet, go) {
     const values = [...new Set(this.data.runs.map((run) => run[facet]))].sort();
-    const select = element('select', { name: facet, change: () => go({ [facet]: select.value }, true) });
-    choose(select, [['', 'all'], ...values.map((value) => [value, value])], '');
-    return select;
+    return menu(facet, [['', 'all'], ...values.map((value) => [value, value])], (value) => go({ [facet]: value }, true));
   }
 
   update(state) {
@@ -74,8 +72,8 @@ class RunsView {
       element('thead', {}, element('tr', {}, this.headings)),
       this.body,
     );
-    const scrolling = element('div', { class: 'wide', tabindex: '0' }, table);
-    this.node = element('section', {}, this.filters.node, notes(data), sharedNote(data), scrolling, remarks(data));
+    const parts = [this.filters.node, notes(data), sharedNote(data), scrolling(table), remarks(data)];
+    this.node = element('section', {}, parts);
   }
 
   heading(column, go) {

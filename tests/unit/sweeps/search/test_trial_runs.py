@@ -1,7 +1,7 @@
 import pytest
 
 from scpo.tracking import State
-from sweeps.search.trial_runs import TrialEnd, TrialRun, end_of, mean_curve
+from sweeps.search.trial_runs import TrialRun, end_of, mean_curve
 
 
 def run(state="DONE", curve=None, fresh=True, reason=None, seed=0):
@@ -14,12 +14,12 @@ def test_a_trial_goes_on_while_one_of_its_runs_does(state):
 
 
 def test_a_trial_is_complete_when_all_its_runs_are():
-    assert end_of([run(), run(seed=1)]) == (TrialEnd.COMPLETE, None)
+    assert end_of([run(), run(seed=1)]) == (State.DONE, None)
 
 
 @pytest.mark.parametrize("state", ["FAILED", "LOST", "CANCELLED", "DAMAGED"])
 def test_one_dead_run_fails_the_trial(state):
-    assert end_of([run(), run(state, reason="no disk", seed=1)]) == (TrialEnd.FAILED, f"run-1 {state}: no disk")
+    assert end_of([run(), run(state, reason="no disk", seed=1)]) == (State.FAILED, f"run-1 {state}: no disk")
 
 
 @pytest.mark.parametrize("state", ["FAILED", "LOST"])
@@ -29,12 +29,12 @@ def test_a_failure_from_before_the_trial_is_started_again(state):
 
 
 def test_a_pruned_run_prunes_the_trial():
-    assert end_of([run(), run("PRUNED")]) == (TrialEnd.PRUNED, None)
+    assert end_of([run(), run("PRUNED")]) == (State.PRUNED, None)
 
 
 def test_a_run_without_the_metric_is_no_result():
     end, reason = end_of([run(curve={})])
-    assert end is TrialEnd.FAILED
+    assert end is State.FAILED
     assert "without a value of the objective" in reason
 
 
