@@ -23,8 +23,7 @@ from analysis.built_from import Sources
 from analysis.rendering.style import Drawing, figure_files
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected, write_parquet
-from analysis.sources.missing import MissingRunsError
-from analysis.sources.rows import Row
+from analysis.sources.rows import MissingRunsError, Row
 from analysis.sources.run_records import Problem
 from scpo.errors import RecordError
 from scpo.tracking import State

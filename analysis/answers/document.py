@@ -2,13 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from analysis.answers.credit import credit_lines
 from analysis.answers.questions import QUESTIONS, Question, answers, headline, headlined, sentence
 from analysis.sources.collect import Collected
-from analysis.sources.missing import MissingRunsError
-from analysis.sources.rows import Section
+from analysis.sources.rows import MissingRunsError, Section
 from analysis.stats.comparisons import MAIN, Comparison, effect_text, label_of
 from analysis.tables import tab_study, tab_study_effects
 from scpo.progress import counted
@@ -137,8 +135,3 @@ def summary(data: Collected) -> str:
     """A line for the terminal."""
     found = answers(data, QUESTIONS[0])
     return "; ".join(f"{one.name} {effect_text(one)}" for one in found) or f"no pair of +experiment={MAIN} is finished"
-
-
-def picture_files(folder: Path) -> list[Path]:
-    """Where the page's figures lie."""
-    return [folder / f"{name}.png" for name in FIGURES]

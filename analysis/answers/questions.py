@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from analysis.sources.collect import Collected
-from analysis.sources.rows import Row, Section
 from analysis.stats.comparisons import (
     ENOUGH,
     HIGHER,
@@ -119,14 +118,10 @@ def answers(data: Collected, question: Question) -> list[Comparison]:
 def _compared(data: Collected, question: Question) -> Iterator[Comparison]:
     for first, second in question.pairs:
         for part in data.sections:
-            if part.env == question.env and (rows := _both(part, first, second)):
+            rows = part.row(first), part.row(second)
+            if part.env == question.env and all(row.finished for row in rows):
                 yield compare(data, part, *rows, MEASURE)
                 break
-
-
-def _both(part: Section, first: str, second: str) -> tuple[Row, Row] | None:
-    rows = {row.name: row for row in part.rows if row.finished}
-    return (rows[first], rows[second]) if first in rows and second in rows else None
 
 
 def sentence(one: Comparison) -> str:
@@ -167,13 +162,10 @@ def headline(found: Sequence[Comparison]) -> str:
     parts += [f"{label_of(one.second)} beats {label_of(one.first)} by {_size(one)}" for one in behind]
     parts += [
         f"{label_of(one.first)} and {label_of(one.second)} are not told apart ({effect_text(one)})"
-        for one in _open(found)
+        for one in found
+        if one.reading == OPEN
     ]
     return "; ".join(parts) + "."
-
-
-def _open(found: Sequence[Comparison]) -> list[Comparison]:
-    return [one for one in found if one.reading == OPEN]
 
 
 def _size(one: Comparison) -> str:

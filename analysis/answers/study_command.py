@@ -7,13 +7,13 @@ import matplotlib as mpl
 from rich.console import Console
 from rich.markup import escape
 
-from analysis.answers.document import page, picture_files, summary
+from analysis.answers.document import FIGURES, page, summary
 from analysis.answers.written_blocks import with_claims, with_headline
 from analysis.build import builders
 from analysis.rendering.style import Drawing, figure_files
 from analysis.sources.archive import is_archive, write_archive
 from analysis.sources.collect import Collected, collect
-from analysis.sources.missing import MissingRunsError
+from analysis.sources.rows import MissingRunsError
 from analysis.sources.run_records import ExperimentRecord
 from scpo.errors import RecordError
 from scpo.tracking.atomic import write_bytes
@@ -82,13 +82,14 @@ def _draw(data: Collected, folder: Path) -> list[str]:
     """The page's pictures; those that the runs do not allow are left out."""
     mpl.use("agg")
     known, drawn = builders(), []
-    for path in picture_files(folder):
+    for name in FIGURES:
+        path = folder / f"{name}.png"
         try:
-            drawing = known[path.stem](data)
+            drawing = known[name](data)
         except MissingRunsError:
             path.unlink(missing_ok=True)
             continue
         assert isinstance(drawing, Drawing)  # noqa: S101 (a picture with a caption)
         write_bytes(path, figure_files(drawing.figure)["png"], readable=True)
-        drawn.append(path.stem)
+        drawn.append(name)
     return drawn

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row
@@ -44,6 +45,15 @@ def is_trained(data: Collected, row: Row) -> bool:
     """Whether its finished runs train anything; a method that only prompts logs one number at both ends."""
     methods = (data.by_id[run].config.get("method") for run in row.finished)
     return any(not isinstance(method, dict) or method.get("kind") != "prompted" for method in methods)
+
+
+def over_training(axis: Axes, *, percent: bool = True) -> None:
+    """Training steps below and, unless told otherwise, percent beside."""
+    if percent:
+        axis.set_ylim(0, 100)
+        axis.set_yticks(range(0, 101, 25))
+    axis.set_xlabel("training step")
+    axis.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
 
 
 def draw(axis: Axes, made: Curve, style: dict[str, Any], *, factor: float = 1, marks: int = 6, crowd: int = 1) -> None:

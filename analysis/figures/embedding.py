@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.sources.missing import MissingRunsError
+from analysis.sources.rows import MissingRunsError
 from scpo.diagnostics.step_texts import StepTexts
 from scpo.steps import BoolArray, IntArray
 

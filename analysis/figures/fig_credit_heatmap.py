@@ -17,7 +17,7 @@ from analysis.naming.families import with_note
 from analysis.rendering.style import ACCENT, PAGE_WIDTH, REMARK, SEQUENTIAL, Drawing, house_style
 from analysis.rendering.table import NONE, Block, Number, Table
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
+from analysis.sources.rows import missing_runs
 from scpo.diagnostics.probe import PATTERN, Pair, Probe, read_probe
 
 HEIGHT = 2.6  # inches

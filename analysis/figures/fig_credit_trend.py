@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.curves import curve, draw
+from analysis.figures.curves import curve, draw, over_training
 from analysis.naming import names
 from analysis.naming.families import with_note
 from analysis.naming.line_styles import plot_styles
@@ -13,8 +12,7 @@ from analysis.paper.published import credit
 from analysis.rendering.style import COLUMN_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, missing_runs
 from analysis.sources.series import Series
 from scpo.intervals import summarise
 
@@ -45,9 +43,8 @@ def build(data: Collected) -> Drawing:
             for row in rows:
                 draw(axis, curve(data, row, metric, window=WINDOW, first=1), styles[row.name] | {"marker": ""})
             axis.set_ylabel(label)
-            axis.set_xlabel("training step")
             axis.set_ylim(bottom=0)
-            axis.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
+            over_training(axis, percent=False)
         handles = [axes[0].plot([], [], **styles[row.name] | {"marker": ""})[0] for row in rows]
         texts = [f"{ROWS[row.name]}, {row.count}" for row in rows]
         figure.legend(handles, texts, loc="outside lower center", ncols=2, handlelength=2.2, columnspacing=1.2)

@@ -8,9 +8,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.curves import curve, draw, is_trained
+from analysis.figures.curves import curve, draw, is_trained, over_training
 from analysis.naming import names
 from analysis.naming.families import PANELS, panel_order, success_metric, with_note
 from analysis.naming.line_styles import plot_styles
@@ -19,8 +18,7 @@ from analysis.naming.names import Footnotes
 from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, missing_runs
 from scpo.intervals import summarise
 
 TRAINING = "train/success_rate"
@@ -69,16 +67,18 @@ def build(data: Collected) -> Drawing:
         raise missing_runs("finished training runs", data.sections)
     drawn, notes = strips[:MOST], Footnotes()
     styles = plot_styles(row for strip in drawn for row in strip.rows)
-    keys = _keys(drawn, notes)
+    texts, columns, common = _keys(drawn, notes)
     with house_style():
-        lines = -(-len(keys.texts) // keys.columns)
+        lines = -(-len(texts) // columns)
         figure = Figure(figsize=(PAGE_WIDTH, ROW_HEIGHT * len(drawn) + MARGIN + KEY_HEIGHT * lines))
         widest = max(len(strip.panels) for strip in drawn)
         axes = figure.subplots(len(drawn), widest, sharex="row", sharey=True, squeeze=False)
         for strip, line in zip(drawn, axes, strict=True):
             _draw_strip(data, strip, line, styles)
-        _legend(figure, keys, styles)
-        headline = HEADLINES[drawn[0].part.scale].format(counts=f": {keys.common}" if keys.common else "")
+        handles, labels = [Line2D([], [], **styles[name]) for name in texts], list(texts.values())
+        key = {"ncols": columns, "handlelength": 3.2, "columnspacing": 1.4, "fontsize": 7}
+        figure.legend(handles, labels, loc="outside lower center", **key)
+        headline = HEADLINES[drawn[0].part.scale].format(counts=f": {common}" if common else "")
         remark = f"{headline}{notes.text}{_not_drawn(strips[MOST:])}"
         figure.suptitle(fill(remark, REMARK_CHARACTERS), fontsize=6.5, color=REMARK)
     return Drawing(figure, _numbers(data, strips, notes))
@@ -127,31 +127,18 @@ def _draw_strip(data: Collected, strip: Strip, line: Sequence[Axes], styles: Sty
             made = curve(data, row, panel.metric)
             if made.steps:
                 draw(axis, made, style, factor=100, crowd=len(strip.rows))
-        _dress(axis, panel)
+        axis.set_title(panel.title)
+        over_training(axis)
     for axis in line[len(strip.panels) :]:
         axis.set_visible(False)
     line[0].set_ylabel(f"{fill(names.setting(strip.part), 24)}\n{strip.panels[0].label}", fontsize=6.5)
 
 
-def _dress(axis: Axes, panel: Panel) -> None:
-    axis.set_title(panel.title)
-    axis.set_ylim(0, 100)
-    axis.set_yticks(range(0, 101, 25))
-    axis.set_xlabel("training step")
-    axis.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
+def _keys(strips: Sequence[Strip], notes: Footnotes) -> tuple[dict[str, str], int, str]:
+    """A text for each row, how many stand in a line, and the number of seeds where all rows have the same.
 
-
-@dataclass(frozen=True)
-class Keys:
-    """Texts by row, how many of them stand in a line, and the number of seeds where all rows have the same."""
-
-    texts: dict[str, str]
-    columns: int
-    common: str
-
-
-def _keys(strips: Sequence[Strip], notes: Footnotes) -> Keys:
-    """One key a row. Numbers of seeds stand in the headline if all rows have the same, else beside each row."""
+    Where rows differ in it, the number of seeds stands beside each.
+    """
     rows = [row for strip in strips for row in strip.rows]
     counts = {row.name: ", ".join(dict.fromkeys(one.count for one in rows if one.name == row.name)) for row in rows}
     marks = {row.name: notes.mark(row.differs) for row in rows if row.differs}
@@ -159,15 +146,7 @@ def _keys(strips: Sequence[Strip], notes: Footnotes) -> Keys:
     common = set(counts.values()).pop() if len(set(counts.values())) == 1 else ""
     texts = labels if common else {name: f"{label}, {counts[name]}" for name, label in labels.items()}
     columns = max(1, min(len(texts), LEGEND_CHARACTERS // (max(map(len, texts.values())) + 9)))
-    return Keys(texts, columns, common)
-
-
-def _legend(figure: Figure, keys: Keys, styles: Styles) -> None:
-    handles = [Line2D([], [], **styles[name]) for name in keys.texts]
-    texts = list(keys.texts.values())
-    figure.legend(
-        handles, texts, loc="outside lower center", ncols=keys.columns, handlelength=3.2, columnspacing=1.4, fontsize=7
-    )
+    return texts, columns, common
 
 
 def _not_drawn(strips: Sequence[Strip]) -> str:

@@ -29,8 +29,7 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import Block, Number, Table
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Section
+from analysis.sources.rows import Section, missing_runs
 from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
 HEIGHT = 2.75  # inches

@@ -19,8 +19,7 @@ from analysis.naming.names import Footnotes
 from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import Block, Number, Table, number, percent
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, missing_runs
 from analysis.stats.seed_statistics import interquartile_mean
 from scpo.intervals import Summary, summarise
 from scpo.schema import FAMILIES

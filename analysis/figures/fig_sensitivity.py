@@ -14,8 +14,7 @@ from analysis.paper.published import main_table
 from analysis.rendering.style import ACCENT, COLUMN_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import NONE, Block, Table, percent
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, missing_runs
 from analysis.stats.seed_statistics import best_of_bias
 from scpo.intervals import Summary, summarise
 

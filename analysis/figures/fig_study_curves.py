@@ -8,15 +8,14 @@ from typing import Any, TypeAlias
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from analysis.naming.families import with_note
+from analysis.figures.curves import over_training
+from analysis.naming.families import STUDY_TITLE, with_note
 from analysis.naming.line_styles import plot_styles
 from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Family, Row, Section
+from analysis.sources.rows import Family, Row, Section, missing_runs
 from analysis.stats.comparisons import MAIN, distinct, label_of
 from analysis.stats.measures import MEASURES, by_seed, held_out, success_at
 from analysis.stats.paired import difference
@@ -66,11 +65,7 @@ def build(data: Collected) -> Drawing:
             _draw_differences(data, group, right, styles)
             left.set_ylabel("\n".join([*wrap(group.family.title, TITLE), "success (%)"]))
             _key(key, left)
-        figure.suptitle(
-            f"{groups[0].part.scale} scale: a choice policy after a short imitation start, not a language model",
-            fontsize=7,
-            color=REMARK,
-        )
+        figure.suptitle(STUDY_TITLE, fontsize=7, color=REMARK)
     return Drawing(figure, _numbers(data, groups, others))
 
 
@@ -105,10 +100,7 @@ def _draw(data: Collected, group: Group, axis: Axes, styles: Styles) -> None:
             band = [[100 * max(0.0, value) for value in low], [100 * min(1.0, value) for value in high]]
             axis.fill_between(steps, *band, color=str(styles[row.name]["color"]), alpha=0.15, linewidth=0)
     axis.set_title("held-out games")
-    axis.set_ylim(0, 100)
-    axis.set_yticks(range(0, 101, 25))
-    axis.set_xlabel("training step")
-    axis.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
+    over_training(axis)
 
 
 def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles) -> None:

@@ -7,12 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.naming import names
-from analysis.naming.families import with_note
+from analysis.naming.families import STUDY_TITLE, with_note
 from analysis.rendering.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, SUCCESS, Drawing, house_style
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, missing_runs
 from analysis.stats.comparisons import HIGHER, LOWER, Comparison, against, distinct, label_of
 from analysis.stats.measures import MEASURES
 from scpo.intervals import Summary, summarise
@@ -61,11 +60,7 @@ def build(data: Collected) -> Drawing:
             range(len(effects)), [f"{label_of(one.row)}, {one.row.count}" for one in effects], fontsize=6.5
         )
         first.set_ylim(len(effects) - 0.4, -0.6)
-        figure.suptitle(
-            f"{part.scale} scale: a choice policy after a short imitation start, not a language model",
-            fontsize=7,
-            color=REMARK,
-        )
+        figure.suptitle(STUDY_TITLE, fontsize=7, color=REMARK)
     return Drawing(figure, _numbers(part, effects))
 
 

@@ -12,7 +12,7 @@ from analysis.figures.embedding import OF_A_KIND, plane
 from analysis.naming import names
 from analysis.rendering.style import REMARK, SUCCESS
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
+from analysis.sources.rows import missing_runs
 from scpo.diagnostics.step_texts import PATTERN, StepTexts, read_step_texts
 
 DEFAULT = "scpo"

@@ -22,6 +22,7 @@ STUDY_NOTE = (
     "Study scale: a policy that chooses among listed commands, after a short imitation start. It compares methods on "
     "one policy and says nothing about language models; no number measured here may be compared with the paper's."
 )
+STUDY_TITLE = "study scale: a choice policy after a short imitation start, not a language model"
 NOTES = {"mini": MINI_NOTE, "study": STUDY_NOTE, "paper": ""}
 """What must be said beside every number of a scale."""
 JUDGED = {"mini": TRAINED_ON, "study": "valid_seen", "paper": "valid_seen"}

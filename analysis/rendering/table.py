@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
@@ -127,7 +127,7 @@ class Table:
         for block in self.blocks:
             lines += [f"**{block.title}**", "", _md_row(columns), _md_row(["---"] * len(columns))]
             lines += [*map(_md_row, block.rows), ""]
-        return _joined([*lines, self.caption])
+        return "\n".join([*lines, f"{self.caption}\n"])
 
     def csv(self) -> str:
         """One line a row; mean and standard deviation in columns of their own, and intervals where there are any."""
@@ -143,8 +143,7 @@ class Table:
 
     def files(self) -> dict[str, bytes]:
         """The content for each file ending."""
-        writers: dict[str, Callable[[], str]] = {"tex": self.tex, "md": self.md, "csv": self.csv}
-        return {ending: write().encode() for ending, write in writers.items()}
+        return {"tex": self.tex().encode(), "md": self.md().encode(), "csv": self.csv().encode()}
 
 
 def _tex_row(cells: Sequence[str | Number], widths: Sequence[float]) -> tuple[str, int]:
@@ -195,7 +194,3 @@ def _flat(row: Iterable[str | Number], parts: int) -> list[str]:
         else:
             cells.append(cell)
     return cells
-
-
-def _joined(lines: Iterable[str]) -> str:
-    return "\n".join(lines) + "\n"

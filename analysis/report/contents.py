@@ -14,14 +14,13 @@ from analysis.naming.families import NOTES, PANELS, panel_order, success_metric
 from analysis.naming.line_styles import LineStyle, line_style, line_styles
 from analysis.rendering.style import PNG_DPI
 from analysis.rendering.table import NONE, Number, Table
-from analysis.report.configurations import configurations
 from analysis.report.episode_browser import sample_episodes
 from analysis.report.inspector_groups import GroupSample, most_telling, sample_groups
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section
 from analysis.sources.series import Series
 from scpo.errors import RecordError
-from scpo.schema import method_label
+from scpo.schema import MACHINE_SECTIONS, method_label
 from scpo.tracking import RunFolder
 from scpo.tracking.health import examine, read_rules
 from scpo.tracking.wandb_run import url_of
@@ -237,6 +236,38 @@ def _numbers(path: Path) -> dict[str, Any]:
         "head": [head[k].removesuffix(" mean") for k in kept],
         "rows": [[cell(row, k) for k in kept] for row in rows],
     }
+
+
+def configurations(data: Collected) -> dict[str, Any]:
+    """What differs between the runs: ``keys``, the distinct ``values`` of each, and by run which of them it has.
+
+    Of the whole configuration without what says where a run runs, and beside it the code and the processor. None: the
+    run's configuration has no such key.
+    """
+    flat = {run: _flat(data, run) for run in data.runs["id"]}
+    keys = sorted({key for one in flat.values() for key in one})
+    differing = [key for key in keys if len({one.get(key) for one in flat.values()}) > 1]
+    values = [list(dict.fromkeys(one.get(key) for one in flat.values())) for key in differing]
+    runs = {
+        run: [options.index(one.get(key)) for key, options in zip(differing, values, strict=True)]
+        for run, one in flat.items()
+    }
+    return {"keys": differing, "values": values, "runs": runs}
+
+
+def _flat(data: Collected, run: str) -> dict[str, str]:
+    config = {name: value for name, value in data.config(run).items() if name not in MACHINE_SECTIONS}
+    known = data.by_id[run]
+    beside = {"(code) commit": known.commit, "(machine) processor": known.processor}
+    return dict(_leaves(config)) | {name: str(value) for name, value in beside.items() if value}
+
+
+def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, one in value.items():
+        if isinstance(one, Mapping) and one:
+            yield from _leaves(one, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", one if isinstance(one, str) else json.dumps(one, default=str)
 
 
 def _groups(data: Collected, sample: GroupSample) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from analysis.sources.differences import same_games, setting_differences
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, is_implied
+from scpo.errors import ScpoError
 from scpo.tracking import State
 from scpo.tracking.records import PlannedRun, PrimaryComparisons
 
@@ -283,3 +284,23 @@ def _wrong_scale(run: PlannedRun, record: ExperimentRecord, runs: Mapping[str, R
         f"a run of scale {runs[run.id].head.scale} in the {record.scale}-scale record of {record.experiment}; left out"
     )
     return Problem(run.id, reason)
+
+
+class MissingRunsError(ScpoError, LookupError):
+    """No finished run has what an output needs; ``command`` makes the runs."""
+
+    def __init__(self, needed: str, command: str) -> None:
+        super().__init__(f"no {needed}. Make them with:\n{command}")
+        self.needed = needed
+        self.command = command
+
+
+def missing_runs(needed: str, parts: Sequence[Section], *experiments: str) -> MissingRunsError:
+    """The error with the commands of these experiments; of none, of the recorded ones that are not finished.
+
+    What W&B lacks (diagnostics are not sent there) only an experiment of ours can make.
+    """
+    recorded = [name for part in parts for name in part.sweeps]
+    names = experiments or tuple(dict.fromkeys(recorded)) or ("ablation",)
+    scale = f" scale={parts[0].scale}" if parts and parts[0].scale != "mini" else ""
+    return MissingRunsError(needed, "\n".join(f"python sweep.py +experiment={name}{scale}" for name in names))

@@ -7,8 +7,7 @@ from typing import Any
 from analysis.naming import names
 from analysis.rendering.table import Block, Table
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, missing_runs
 
 DEFAULT = "scpo"
 

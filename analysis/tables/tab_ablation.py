@@ -9,8 +9,7 @@ from analysis.naming.names import Footnotes
 from analysis.paper.published import ablation
 from analysis.rendering.table import NONE, Block, Number, Table, difference, percent
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, missing_runs
 from analysis.tables.comparison import episode_counts, minus
 from scpo.intervals import summarise
 

@@ -12,8 +12,7 @@ from analysis.naming.methods import in_order, is_method, method_of
 from analysis.naming.names import Footnotes
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import DEFAULT, Row, Section
+from analysis.sources.rows import DEFAULT, Row, Section, missing_runs
 from analysis.tables.comparison import episode_counts, minus, state_key, value
 from scpo.intervals import Summary, summarise
 

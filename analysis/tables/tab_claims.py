@@ -5,7 +5,7 @@ from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
+from analysis.sources.rows import missing_runs
 from scpo.intervals import Summary
 
 CAPTION = (

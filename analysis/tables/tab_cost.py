@@ -8,8 +8,7 @@ from analysis.naming.families import with_note
 from analysis.paper.published import cost
 from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, missing_runs
 from scpo.intervals import Summary, summarise
 from scpo.tracking.node_memory import GPU
 from scpo.tracking.node_memory import HOST as HOST_MEMORY

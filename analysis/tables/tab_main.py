@@ -14,8 +14,7 @@ from analysis.naming.names import Footnotes
 from analysis.paper.published import main_table
 from analysis.rendering.table import NONE, Block, Number, Table, difference, percent, with_best_in_bold
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import DEFAULT, Section
+from analysis.sources.rows import DEFAULT, Section, missing_runs
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary

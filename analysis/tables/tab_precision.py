@@ -9,8 +9,7 @@ from analysis.naming import names
 from analysis.naming.families import with_note
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, missing_runs
 from scpo.diagnostics.step_credit import Rate, StepCredit
 from scpo.intervals import Summary, summarise
 

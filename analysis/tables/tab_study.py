@@ -6,8 +6,7 @@ from analysis.naming.families import with_note
 from analysis.naming.names import place
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Family, Row, Section
+from analysis.sources.rows import Family, Row, Section, missing_runs
 from analysis.stats.comparisons import MAIN, compare, label_of
 from analysis.stats.measures import LEVELS, MEASURES, Measure, by_seed, held_out, steps_to, success_at
 from scpo.intervals import summarise

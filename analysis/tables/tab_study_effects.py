@@ -5,7 +5,7 @@ import math
 from analysis.naming.families import with_note
 from analysis.rendering.table import NONE, Block, Number, Table
 from analysis.sources.collect import Collected
-from analysis.sources.missing import missing_runs
+from analysis.sources.rows import missing_runs
 from analysis.stats.comparisons import ENOUGH, MAIN, NOT_RUN, OPEN, Comparison, primary
 from analysis.stats.paired import MOST_SEEDS
 

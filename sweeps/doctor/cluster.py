@@ -69,23 +69,19 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
     if all(available != "up" for _, available, *_ in rows):
         yield error(check, f"is {rows[0][1]}", "another partition, or wait")
         return
-    wrong = False
     cores, gpus = max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows), max(_gpus_in(row[4]) for row in rows)
     asked_cores, asked_gpus = (max(getattr(one.resources, name) for one in asked) for name in ("cpus", "gpus"))
     if cores < asked_cores:
-        wrong = True
         yield error(check, f"nodes have {cores} cores, a job asks for {asked_cores}", f"launcher.cpus={cores}")
     if gpus < asked_gpus:
-        wrong = True
         fix = "another partition, or trainer=verl_1gpu" if asked_gpus > 1 else "another partition"
         yield error(check, f"nodes have {gpus} GPUs, a job asks for {asked_gpus}", fix)
     longest, asked_h = max(_hours(row[2]) for row in rows), max(one.limit_min for one in asked) / 60
     if asked_h > longest:
-        wrong = True
         yield warning(
             check, f"allows {longest:g} h, a job asks for {asked_h:g} h", f"max_time_h: {longest:g}, in launcher.site"
         )
-    if not wrong:
+    if cores >= asked_cores and gpus >= asked_gpus and asked_h <= longest:
         yield ok(check, f"up, {cores} cores and {gpus} GPUs a node, {longest:g} h")
 
 

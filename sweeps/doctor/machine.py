@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import math
 import os
 import shutil
 import tempfile
@@ -9,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
-from scpo.memory import GIB
-from scpo.schema import HuggingFaceModel, LocalLauncher
+from scpo.memory import GIB, parameters
+from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig
 from scpo.tracking.atomic import write_bytes
 from scpo.tracking.nvidia import installed_gpus
-from sweeps.doctor.needs import PROCESS_GIB, disk_gib, rounded, training_gib
 from sweeps.doctor.subject import Subject
 from sweeps.local.slot_pool import refused_here, slots_for
 
@@ -21,6 +21,10 @@ CGROUP, MEMINFO, MOUNTS = Path("/sys/fs/cgroup"), Path("/proc/meminfo"), Path("/
 NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "cifs", "ceph", "fuse.sshfs", "9p")
 VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
 MIN_INODES = 10_000
+# What a run needs, estimated from its configuration. Lower bounds: activations come on top.
+PROCESS_GIB = 1.4  # peak of a mini run: 0.95 GiB on ALFWorld, 1.3 GiB on WebShop, measured with scale=mini
+LOGS_GIB = 0.05  # logs and diagnostics of a mini run: 16 MB with its checkpoints
+BYTES = {"float32": 4, "bfloat16": 2}
 
 
 def check_cpus(subject: Subject) -> Iterator[Finding]:
@@ -115,6 +119,43 @@ def _without_gpu(subject: Subject, large: bool) -> Finding:
     if large:
         return warning("gpus", "none: a model of this size takes days a step on a CPU", "launcher=slurm_a800x4")
     return ok("gpus", "none; the tiny policy needs none")
+
+
+def training_gib(config: RunConfig) -> float | None:
+    """Weights, gradients, Adam's two moments and, with a KL term, the reference: on one device, or over verl's GPUs."""
+    count = parameters(config.model)
+    if count is None:
+        return None
+    if config.method.kind == "prompted":
+        return count * _width(config) / GIB
+    copies = 4 + (config.trainer.loss.kl_coefficient > 0)
+    return count * copies * _width(config) / GIB
+
+
+def checkpoint_gib(config: RunConfig) -> float | None:
+    """Weights and Adam's moments."""
+    count = parameters(config.model)
+    return None if count is None else count * 3 * _width(config) / GIB
+
+
+def disk_gib(config: RunConfig) -> float | None:
+    """Of one run: its checkpoints, one more while it is written, and its logs."""
+    if config.method.kind == "prompted":
+        return LOGS_GIB
+    each = checkpoint_gib(config)
+    return None if each is None else LOGS_GIB + each * (config.trainer.keep_checkpoints + 1)
+
+
+def rounded(gib: float) -> str:
+    """For people: 0.3 GiB, 12 GiB."""
+    return f"{gib:.1f} GiB" if gib < 10 else f"{math.ceil(gib)} GiB"
+
+
+def _width(config: RunConfig) -> int:
+    """Bytes of a number; verl trains in float32 whatever the weights on disk are."""
+    if config.trainer.name == "verl" or not isinstance(config.model, HuggingFaceModel):
+        return BYTES["float32"]
+    return BYTES[config.model.dtype]
 
 
 def file_system(path: Path) -> str:

@@ -5,7 +5,6 @@ import platform
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -89,7 +88,6 @@ def _against_constraints(path: Path) -> Iterator[Finding]:
 def installed_version(name: str) -> str | None:
     """Of an installed package; None: it is not installed."""
     try:
-        found: Any = importlib.metadata.version(name)
+        return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-    return str(found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scpo.schema import SamplerConfig
 from sweeps.compose.identity import digest
 from sweeps.search.plan import Plan
-from sweeps.search.space import Params, Space, distributions, grid, key_of_params, tidy
+from sweeps.search.space import Params, distributions, grid, key_of_params, tidy
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -59,16 +59,12 @@ def _retry(trials: "Sequence[FrozenTrial]", retries: int) -> Proposal | None:
 def _candidates(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
     space, sampler = plan.search.space, plan.search.sampler
     default = plan.default()
-    if default is not None and (sampler.name == "tpe" or _on_grid(space, default)):
+    if default is not None and (sampler.name == "tpe" or default in grid(space, 0)):
         yield default
     if sampler.name == "grid":
         yield from grid(space, sampler.seed)
         return
     yield from _draws(plan, trials)
-
-
-def _on_grid(space: Space, params: Params) -> bool:
-    return any(point == params for point in grid(space, 0))
 
 
 def _draws(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:

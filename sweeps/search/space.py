@@ -99,11 +99,8 @@ def describe(dimension: Dimension) -> str:
 
 def override_texts(space: Space, params: Params) -> list[str]:
     """The overrides that set a trial's values in a run's configuration."""
-    return [f"{dimension.key}={_as_text(params[name])}" for name, dimension in space.items()]
-
-
-def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in params.items()}
+    return [f"{dimension.key}={texts[name]}" for name, dimension in space.items()]
 
 
 def point_of(space: Space, config: RunConfig) -> Params | None:

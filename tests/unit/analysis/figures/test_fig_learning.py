@@ -7,7 +7,7 @@ from analysis.figures.curves import curve
 from analysis.figures.fig_learning import build
 from analysis.rendering.style import PAGE_WIDTH
 from analysis.sources.collect import collect
-from analysis.sources.missing import MissingRunsError
+from analysis.sources.rows import MissingRunsError
 from tests.support.run_records import log_lines, write_ablation, write_experiment, write_run
 
 

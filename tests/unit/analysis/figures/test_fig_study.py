@@ -4,7 +4,7 @@ import pytest
 
 from analysis.figures import fig_study_curves, fig_study_effects
 from analysis.sources.collect import collect
-from analysis.sources.missing import MissingRunsError
+from analysis.sources.rows import MissingRunsError
 from tests.support.study_runs import rising, write_study
 
 EXPERIMENTS = {

@@ -8,7 +8,7 @@ from analysis.figures import embedding, fig_credit_tsne, fig_motivation_tsne
 from analysis.figures.embedding import OF_A_KIND, drawn, embed
 from analysis.figures.neighbourhood import nearest, neighbourhood_table
 from analysis.sources.collect import collect
-from analysis.sources.missing import MissingRunsError
+from analysis.sources.rows import MissingRunsError
 from scpo.diagnostics.step_texts import StepTexts, read_step_texts
 from scpo.errors import RecordError
 from tests.support.run_records import write_ablation, write_step_texts

@@ -1,5 +1,4 @@
-from analysis.sources.missing import missing_runs
-from analysis.sources.rows import Section
+from analysis.sources.rows import Section, missing_runs
 
 
 def section(*experiments, scale="mini"):

@@ -1,4 +1,4 @@
-from analysis.report.configurations import configurations
+from analysis.report.contents import configurations
 from analysis.sources.collect import collect
 from tests.support.run_records import write_ablation, write_run
 
