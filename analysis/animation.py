@@ -133,7 +133,8 @@ def animation(command: str, progress: Sequence[Progress], table: Sequence[str]) 
     below = TOP + LINE * (len(progress) + 3)
     height = below + LINE * len(table) + 14
     told = f"Terminal: {command}; {len(progress)} runs, then the table of success before and after training"
-    frames = "".join(frame for _, frame in rows) + timeline.frames("clock", _clock_moves(end)) + timeline.table()
+    ticks = [(end * k / CLOCKS, f"translateY({-LINE * k}px)") for k in range(CLOCKS + 1)]
+    frames = "".join(frame for _, frame in rows) + timeline.frames("clock", ticks) + timeline.table()
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">'
         f"<title>{escape(told)}</title><style>{STYLE}{frames}</style>"
@@ -193,10 +194,6 @@ def _strip(name: str, x: float, y: float, texts: Sequence[str]) -> str:
         f'<text class="dim" x="0" y="{LINE * k + 15}">{escape(text)}</text>' for k, text in enumerate(texts)
     )
     return f'<svg x="{x}" y="{y}" width="{WIDTH - x}" height="{LINE}"><g class="{name}">{lines}</g></svg>'
-
-
-def _clock_moves(end: float) -> list[tuple[float, str]]:
-    return [(end * k / CLOCKS, f"translateY({-LINE * k}px)") for k in range(CLOCKS + 1)]
 
 
 def _minutes(seconds: float) -> str:

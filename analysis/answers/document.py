@@ -91,7 +91,9 @@ def _sources(data: Collected) -> Iterator[str]:
     runs = [run for run in data.by_id.values() if run.state == "DONE"]
     hours = sum(sum(data.series(run.id, "timing_s/step").values) for run in runs) / 3600
     yield f"- {len(runs)} finished runs, {hours:.1f} hours of training steps."
-    yield f"- Code: {_counted(str(run.commit)[:7] for run in runs)}{_dirty(sum(run.dirty for run in runs))}."
+    dirty = sum(run.dirty for run in runs)
+    changed = f"; {dirty} runs with uncommitted changes" if dirty else ""
+    yield f"- Code: {_counted(str(run.commit)[:7] for run in runs)}{changed}."
     yield f"- Processors: {_counted(str(run.processor or 'not recorded') for run in runs)}."
     for part in data.sections:
         yield from _incomplete(part)
@@ -99,10 +101,6 @@ def _sources(data: Collected) -> Iterator[str]:
 
 def _counted(values: Iterable[str]) -> str:
     return ", ".join(f"{value} ({count} runs)" for value, count in sorted(Counter(values).items()))
-
-
-def _dirty(count: int) -> str:
-    return f"; {count} runs with uncommitted changes" if count else ""
 
 
 def _incomplete(part: Section) -> Iterator[str]:

@@ -13,7 +13,6 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from analysis.naming import names
-from analysis.naming.families import with_note
 from analysis.rendering.style import ACCENT, PAGE_WIDTH, REMARK, SEQUENTIAL, Drawing, house_style
 from analysis.rendering.table import NONE, Block, Number, Table
 from analysis.sources.collect import Collected
@@ -70,7 +69,7 @@ def _numbers(data: Collected, run: str, probes: list[Probe]) -> Table:
         words=("Training step", "Reference × failed steps"),
         numbers=("Credited", "Failed steps", "Cells at or above θ (%)"),
         blocks=(Block(f"Measured, {scale} scale, {names.run(run)}", tuple(rows)),),
-        caption=with_note(said, scale),
+        caption=names.with_note(said, scale),
         label=f"tab:credit-heatmap-{scale}",
     )
 

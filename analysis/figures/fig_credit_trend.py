@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 
 from analysis.figures.curves import curve, draw, over_training
 from analysis.naming import names
-from analysis.naming.families import with_note
 from analysis.naming.line_styles import plot_styles
 from analysis.paper.published import credit
 from analysis.rendering.style import COLUMN_WIDTH, REMARK, Drawing, house_style
@@ -66,20 +65,18 @@ def _credited(data: Collected, row: Row) -> bool:
 
 def _numbers(data: Collected, part: Section, rows: list[Row]) -> Table:
     paper = part.scale == "paper"
-    blocks = [Block(_title(part), tuple(_measured(data, rows, paper=paper)))]
+    blocks = [
+        Block(f"Measured, {names.place(part.scale, part.env, part.model)}", tuple(_measured(data, rows, paper=paper)))
+    ]
     if paper:
         blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
     return Table(
         words=("Order", "Seeds", "Steps"),
         numbers=tuple(quantity for quantity, _, _ in METRICS.values()),
         blocks=tuple(blocks),
-        caption=with_note(CAPTION, part.scale),
+        caption=names.with_note(CAPTION, part.scale),
         label=f"tab:credit-trend-{part.scale}",
     )
-
-
-def _title(part: Section) -> str:
-    return f"Measured, {names.place(part.scale, part.env, part.model)}"
 
 
 def _published() -> Iterator[tuple[str | Number, ...]]:

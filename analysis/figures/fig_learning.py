@@ -11,7 +11,6 @@ from matplotlib.lines import Line2D
 
 from analysis.figures.curves import curve, draw, is_trained, over_training
 from analysis.naming import names
-from analysis.naming.families import PANELS, panel_order, success_metric, with_note
 from analysis.naming.line_styles import plot_styles
 from analysis.naming.methods import compared, left_out
 from analysis.naming.names import Footnotes
@@ -86,28 +85,23 @@ def build(data: Collected) -> Drawing:
 
 def _strips(data: Collected) -> Iterator[Strip]:
     for part in data.sections:
-        if rows := _trained(data, part):
+        if rows := compared([row for row in part.rows if _curves(data, row)]):
             yield Strip(part, rows, tuple(_panels(data, part, rows)))
 
 
-def _trained(data: Collected, part: Section) -> tuple[Row, ...]:
-    """What is compared, of the rows with finished runs that were trained; prompting agents have no curve."""
-    return compared([row for row in part.rows if _curves(data, row)])
-
-
 def _has_curve(data: Collected, run: str) -> bool:
-    metrics = (TRAINING, *(success_metric(panel) for panel in data.panels(run)))
+    metrics = (TRAINING, *(names.success_metric(panel) for panel in data.panels(run)))
     return any(len(data.series(run, metric).steps) > 1 for metric in metrics)
 
 
 def _panels(data: Collected, part: Section, rows: Sequence[Row]) -> Iterator[Panel]:
     runs = {run for row in rows for run in row.finished}
-    known = panel_order({panel for run in runs for panel in data.panels(run)})
+    known = names.panel_order({panel for run in runs for panel in data.panels(run)})
     logged = {metric for run in runs for metric in data.metric_names(run)}
     if TRAINING in logged:
         yield Panel(TRAINING, "training:\nrollouts as sampled")
     for panel in known:
-        yield Panel(success_metric(panel), f"validation:\n{_panel_title(part, panel)}")
+        yield Panel(names.success_metric(panel), f"validation:\n{_panel_title(part, panel)}")
     for panel in known:
         if f"val/{panel}/score" in logged:
             yield Panel(f"val/{panel}/score", f"validation, score:\n{_panel_title(part, panel)}", "score (%)")
@@ -116,7 +110,7 @@ def _panels(data: Collected, part: Section, rows: Sequence[Row]) -> Iterator[Pan
 def _panel_title(part: Section, panel: str) -> str:
     if part.env.startswith("webshop"):
         return {"train_games": "goals trained on", "test": "held-out goals"}.get(panel, panel)
-    return PANELS.get(panel, panel)
+    return names.PANELS.get(panel, panel)
 
 
 def _draw_strip(data: Collected, strip: Strip, line: Sequence[Axes], styles: Styles) -> None:
@@ -163,12 +157,13 @@ def _numbers(data: Collected, strips: Sequence[Strip], notes: Footnotes) -> Tabl
         blocks=tuple(
             Block(f"{names.setting(strip.part)}, {scale} scale", tuple(_values(data, strip, notes))) for strip in strips
         ),
-        caption=with_note(f"{CAPTION}{notes.text}{_not_drawn(strips[MOST:])}{rest}", scale),
+        caption=names.with_note(f"{CAPTION}{notes.text}{_not_drawn(strips[MOST:])}{rest}", scale),
         label=f"tab:learning-{scale}",
     )
 
 
 def _curves(data: Collected, row: Row) -> bool:
+    """Whether it has finished runs that were trained; prompting agents have no curve."""
     return is_trained(data, row) and any(_has_curve(data, run) for run in row.finished)
 
 

@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from analysis.figures.embedding import OF_A_KIND
 from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish, remark
 from analysis.naming import names
-from analysis.naming.families import with_note
 from analysis.rendering.style import COLUMN_WIDTH, FAILED, SUCCESS, Drawing, house_style
 from analysis.rendering.table import Block, Number, Table
 from analysis.sources.collect import Collected
@@ -48,6 +47,6 @@ def _numbers(steps: StepTexts, shown: np.ndarray, scale: str, run: str) -> Table
         words=("Steps of",),
         numbers=("Recorded", "Shown", "Different texts", "Texts that successes have too (%)"),
         blocks=(Block(f"Measured, {scale} scale, {names.run(run)}, {steps.batches} batches", tuple(rows)),),
-        caption=with_note(CAPTION, scale),
+        caption=names.with_note(CAPTION, scale),
         label=f"tab:motivation-tsne-{scale}",
     )

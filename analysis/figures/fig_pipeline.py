@@ -15,7 +15,6 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from analysis.naming import names
-from analysis.naming.families import with_note
 from analysis.rendering.style import (
     ACCENT,
     CREDITED,
@@ -283,7 +282,7 @@ def _pairs(example: Example) -> Table:
         words=("Reference step", "Failed step"),
         numbers=("Similarity", "Credit"),
         blocks=(Block(f"Credited pairs, {run}", rows),),
-        caption=with_note(caption, example.part.scale),
+        caption=names.with_note(caption, example.part.scale),
         label=f"tab:pipeline-{example.part.scale}",
         widths=(0.4, 0.4),
     )

@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 
 from analysis.figures.curves import FEW, is_trained
 from analysis.naming import names
-from analysis.naming.families import JUDGED, PANELS, success_metric, with_note
 from analysis.naming.line_styles import plot_styles
 from analysis.naming.methods import compared, left_out
 from analysis.naming.names import Footnotes
@@ -82,7 +81,8 @@ def build(data: Collected) -> Drawing:
             middle.set_title(names.place(part.scale, part.env, part.model), fontsize=7, color=REMARK)
         handles = [Line2D([], [], **styles[name]) for name in labels]
         figure.legend(handles, list(labels.values()), loc="outside lower center", ncols=columns, handlelength=3.2)
-        remark = f"ALFWorld, {PANELS[JUDGED[drawn[0][0].scale]]}, last checkpoint; seeds: finished/planned.{notes.text}"
+        panel = names.PANELS[names.JUDGED[drawn[0][0].scale]]
+        remark = f"ALFWorld, {panel}, last checkpoint; seeds: finished/planned.{notes.text}"
         figure.suptitle(fill(remark, 125), fontsize=6.5, color=REMARK)
     return Drawing(figure, _numbers(data, found, notes))
 
@@ -97,15 +97,15 @@ def _found(data: Collected) -> list[tuple[Section, list[Line]]]:
 
 
 def _lines(data: Collected, part: Section) -> Iterator[Line]:
-    panel = JUDGED[part.scale]
+    panel = names.JUDGED[part.scale]
     for row in compared([row for row in part.rows if row.finished and is_trained(data, row)]):
         rates: list[list[float | None]] = []
         reached: dict[float, list[int | None]] = {level: [] for level in LEVELS}
         for run in row.finished:
-            families = [data.series(run, success_metric(panel, name)).last for name in FAMILIES]
+            families = [data.series(run, names.success_metric(panel, name)).last for name in FAMILIES]
             if all(rate is not None for rate in families):
                 rates.append(families)
-                overall = data.series(run, success_metric(panel))
+                overall = data.series(run, names.success_metric(panel))
                 steps = list(zip(overall.steps, overall.values, strict=True))
                 for level in LEVELS:
                     reached[level].append(next((step for step, value in steps if value >= level), None))
@@ -180,12 +180,12 @@ def _name_rows(axis: Axes, lines: Sequence[Line], notes: Footnotes) -> None:
 def _numbers(data: Collected, found: Sequence[tuple[Section, list[Line]]], notes: Footnotes) -> Table:
     scale = found[0][0].scale
     blocks = (Block(f"{scale} scale, {names.setting(part)}", tuple(_rows(lines, notes))) for part, lines in found)
-    said = CAPTION.format(panel=PANELS[JUDGED[scale]])
+    said = CAPTION.format(panel=names.PANELS[names.JUDGED[scale]])
     return Table(
         words=("Method", "Seeds", "95 % interval", "Seeds that reach 50 %, 80 %"),
         numbers=("IQM (%)", "Steps to 50 %", "Steps to 80 %"),
         blocks=tuple(blocks),
-        caption=with_note(f"{said}{notes.text}{_not_drawn(data, found)}", scale),
+        caption=names.with_note(f"{said}{notes.text}{_not_drawn(data, found)}", scale),
         label=f"tab:profiles-{scale}",
     )
 

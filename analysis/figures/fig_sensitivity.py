@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.naming import names
-from analysis.naming.families import JUDGED, PANELS, success_metric, with_note
 from analysis.naming.line_styles import SHADES
 from analysis.paper.published import main_table
 from analysis.rendering.style import ACCENT, COLUMN_WIDTH, REMARK, Drawing, house_style
@@ -52,7 +51,7 @@ def build(data: Collected) -> Drawing:
         for axis, (knob, label) in zip(axes, KNOBS.items(), strict=True):
             _draw(axis, points[knob])
             axis.set_xlabel(label)
-        axes[0].set_ylabel(f"success (%),\n{PANELS[JUDGED[part.scale]]}")
+        axes[0].set_ylabel(f"success (%),\n{names.PANELS[names.JUDGED[part.scale]]}")
         handles = [
             axes[0].plot([], [], color=SHADES[0], linestyle=dash, marker=mark)[0] for dash, mark in CHECKPOINTS.values()
         ]
@@ -82,7 +81,7 @@ def _points(data: Collected, part: Section, knob: str) -> Iterator[Point]:
     same = _others(data, default, knob)
     rows = {_knob(data, row, knob): row for row in part.rows if row.finished and _others(data, row, knob) == same}
     for value, row in sorted((rows | {_knob(data, default, knob): default}).items()):
-        series = [data.series(run, success_metric(JUDGED[part.scale])) for run in row.finished]
+        series = [data.series(run, names.success_metric(names.JUDGED[part.scale])) for run in row.finished]
         last, best = summarise(one.last for one in series), summarise(one.best for one in series)
         if last.n:
             yield Point(value, row, last, best)
@@ -139,15 +138,15 @@ def _numbers(data: Collected, part: Section, points: dict[str, list[Point]]) -> 
         for knob, label in KNOBS.items()
         for point in points[knob]
     )
-    panel = JUDGED[part.scale]
+    panel = names.JUDGED[part.scale]
     return Table(
         words=("Knob", "Value", "Seeds"),
         numbers=("Last", "Best"),
         blocks=(
             *_published(part),
-            Block(f"Measured, {names.place(part.scale, part.env, part.model)}, {PANELS[panel]}", rows),
+            Block(f"Measured, {names.place(part.scale, part.env, part.model)}, {names.PANELS[panel]}", rows),
         ),
-        caption=with_note(CAPTION.format(panel=PANELS[panel], bias=_bias(data, part, points)), part.scale),
+        caption=names.with_note(CAPTION.format(panel=names.PANELS[panel], bias=_bias(data, part, points)), part.scale),
         label=f"tab:sensitivity-{part.scale}",
     )
 
@@ -162,8 +161,8 @@ def _published(part: Section) -> Iterator[Block]:
 
 def _bias(data: Collected, part: Section, points: dict[str, list[Point]]) -> str:
     default = next(point for line in points.values() for point in line if point.row.name == DEFAULT)
-    run, panel = default.row.finished[0], JUDGED[part.scale]
-    checkpoints = len(data.series(run, success_metric(panel)).steps)
+    run, panel = default.row.finished[0], names.JUDGED[part.scale]
+    checkpoints = len(data.series(run, names.success_metric(panel)).steps)
     episodes = data.series(run, f"val/{panel}/episodes").last
     if not episodes:
         return "The best of many checkpoints reads too high."

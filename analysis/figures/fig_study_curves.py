@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures.curves import over_training
-from analysis.naming.families import STUDY_TITLE, with_note
 from analysis.naming.line_styles import plot_styles
+from analysis.naming.names import STUDY_TITLE, with_note
 from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected

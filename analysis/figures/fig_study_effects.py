@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.naming import names
-from analysis.naming.families import STUDY_TITLE, with_note
 from analysis.rendering.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, SUCCESS, Drawing, house_style
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
@@ -60,7 +59,7 @@ def build(data: Collected) -> Drawing:
             range(len(effects)), [f"{label_of(one.row)}, {one.row.count}" for one in effects], fontsize=6.5
         )
         first.set_ylim(len(effects) - 0.4, -0.6)
-        figure.suptitle(STUDY_TITLE, fontsize=7, color=REMARK)
+        figure.suptitle(names.STUDY_TITLE, fontsize=7, color=REMARK)
     return Drawing(figure, _numbers(part, effects))
 
 
@@ -99,7 +98,8 @@ def _draw_differences(axis: Axes, effects: Sequence[Effect], reference: str) -> 
         if effect.row.name == reference:
             axis.plot(0, place, marker="D", color=REMARK, markersize=3)
         elif one := effect.differences.get(reference):
-            mean, color = 100 * one.difference.summary.mean, _color(one)
+            mean = 100 * one.difference.summary.mean
+            color = {HIGHER: SUCCESS, LOWER: ACCENT}.get(one.reading, REMARK)
             if one.difference.summary.n >= FEWEST:
                 low, high = one.difference.interval
                 axis.plot([100 * low, 100 * high], [place, place], color=color, linewidth=1.1)
@@ -107,10 +107,6 @@ def _draw_differences(axis: Axes, effects: Sequence[Effect], reference: str) -> 
             axis.plot(mean, place, marker="o", color=color, fillstyle=fill, markersize=4)
     axis.set_xlabel(f"area under validation,\nminus {REFERENCES[reference]} (points)")
     axis.margins(x=0.08)
-
-
-def _color(one: Comparison) -> str:
-    return {HIGHER: SUCCESS, LOWER: ACCENT}.get(one.reading, REMARK)
 
 
 def _draw_steps(axis: Axes, effects: Sequence[Effect]) -> None:
@@ -148,7 +144,7 @@ def _numbers(part: Section, effects: Sequence[Effect]) -> Table:
             *(f"Shorten the plan, {label} (%)" for label, _, _ in PRECISION.values()),
         ),
         blocks=(Block(names.place(part.scale, part.env, part.model), tuple(map(_line, effects))),),
-        caption=with_note(CAPTION, part.scale),
+        caption=names.with_note(CAPTION, part.scale),
         label=f"tab:study-effects-{part.scale}",
     )
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from analysis.naming.families import ALL, JUDGED, success_metric
+from analysis.naming.names import ALL, JUDGED, success_metric
 from analysis.paper.published import ablation, cost, main_table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Section

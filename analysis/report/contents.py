@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.build import Output, Report
-from analysis.naming.families import NOTES, PANELS, panel_order, success_metric
 from analysis.naming.line_styles import LineStyle, line_style, line_styles
+from analysis.naming.names import NOTES, PANELS, panel_order, success_metric
 from analysis.rendering.style import PNG_DPI
 from analysis.rendering.table import NONE, Number, Table
 from analysis.report.episode_browser import sample_episodes

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.naming.families import PANELS, TRAINED_ON, panel_order
-from analysis.naming.names import benchmark, task
+from analysis.naming.names import PANELS, TRAINED_ON, benchmark, panel_order, task
 from analysis.report.inspector_groups import taking_turns
 from analysis.sources.collect import Collected
 from analysis.sources.run_records import Problem

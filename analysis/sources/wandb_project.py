@@ -213,14 +213,11 @@ def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
             fix = "Check WANDB_API_KEY (or run `wandb login`) and the connection"
             raise RecordError(f"cannot {what}: {first_line(error).rstrip('.')}. {fix}.") from error
         except (CommError, WandbApiFailedError, IncompleteReadError, ValueError) as error:
-            if left == 0 or not _cut_short(error):
+            cut_short = isinstance(error, IncompleteReadError) or "EOF" in str(error)
+            if left == 0 or not cut_short:
                 raise RecordError(
                     f"cannot {what}: {first_line(error).rstrip('.')}. Check the name and the connection."
                 ) from error
         time.sleep(wait)
         wait *= 2
     raise AssertionError("unreachable")
-
-
-def _cut_short(error: Exception) -> bool:
-    return isinstance(error, IncompleteReadError) or "EOF" in str(error)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from analysis.naming.families import TRAINED_ON, success_metric
+from analysis.naming.names import TRAINED_ON, success_metric
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row
 from analysis.sources.series import Series, make_series

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from analysis.naming import names
-from analysis.naming.families import ALL, COLUMNS, panel_label, panel_order, success_metric, with_note
 from analysis.naming.methods import ABLATION, CONTROLS
 from analysis.naming.names import Footnotes
 from analysis.paper.published import ablation
@@ -36,9 +35,9 @@ def build(data: Collected) -> Table:
     measured = [block for part in ready for block in _measured(data, part, notes)]
     return Table(
         words=("Variant", "Checkpoint", "Seeds"),
-        numbers=(*COLUMNS, BEST, DIFFERENCE),
+        numbers=(*names.COLUMNS, BEST, DIFFERENCE),
         blocks=(_published(ready, scale), *measured),
-        caption=with_note(f"{CAPTION}{notes.text}", scale),
+        caption=names.with_note(f"{CAPTION}{notes.text}", scale),
         label=f"tab:ablation-{scale}",
     )
 
@@ -61,12 +60,12 @@ def _published(parts: Iterable[Section], scale: str) -> Block:
             label,
             "as printed",
             "3",
-            *(numbers[name, column] for column in COLUMNS),
+            *(numbers[name, column] for column in names.COLUMNS),
             NONE,
             numbers.get((name, PRINTED), NONE),
         )
         for name, label in labels.items()
-        if (name, ALL) in numbers
+        if (name, names.ALL) in numbers
     )
     remark = "" if scale == "paper" else ": another model and another scale"
     return Block(f"Published, Qwen2.5-1.5B at paper scale, valid_seen{remark}", tuple(rows))
@@ -74,8 +73,8 @@ def _published(parts: Iterable[Section], scale: str) -> Block:
 
 def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterable[Block]:
     rows = _rows(part)
-    for panel in panel_order({panel for row in rows for run in row.finished for panel in data.panels(run)}):
-        title = f"Measured, {part.scale} scale, {names.setting(part)}: {panel_label(panel)}"
+    for panel in names.panel_order({panel for row in rows for run in row.finished for panel in data.panels(run)}):
+        title = f"Measured, {part.scale} scale, {names.setting(part)}: {names.panel_label(panel)}"
         lines = [line for row in rows for line in _before_and_last(data, part, row, panel, notes)]
         yield Block(f"{title}{episode_counts(data, rows, panel)}", tuple(lines))
 
@@ -83,11 +82,13 @@ def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterable[Bloc
 def _before_and_last(
     data: Collected, part: Section, row: Row, panel: str, notes: Footnotes
 ) -> Iterable[tuple[str | Number, ...]]:
-    series = {name: [data.series(run, success_metric(panel, name)) for run in row.finished] for name in COLUMNS}
-    before = [percent(summarise(one.at(0) for one in series[name])) for name in COLUMNS]
-    last = [percent(summarise(one.last for one in series[name])) for name in COLUMNS]
-    best = percent(summarise(one.best for one in series[ALL]))
+    series = {
+        name: [data.series(run, names.success_metric(panel, name)) for run in row.finished] for name in names.COLUMNS
+    }
+    before = [percent(summarise(one.at(0) for one in series[name])) for name in names.COLUMNS]
+    last = [percent(summarise(one.last for one in series[name])) for name in names.COLUMNS]
+    best = percent(summarise(one.best for one in series[names.ALL]))
     label = f"{row.label}{notes.mark(row.differs)}"
     yield (label, "before training", row.count, *before, NONE, NONE)
-    gain = difference(minus(data, part, row.name, DEFAULT, success_metric(panel)))
+    gain = difference(minus(data, part, row.name, DEFAULT, names.success_metric(panel)))
     yield (label, "last", row.count, *last, best, gain)

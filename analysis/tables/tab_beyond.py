@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from analysis.naming import names
-from analysis.naming.families import panel_label, panel_order, success_metric, with_note
 from analysis.naming.methods import in_order, is_method, method_of
 from analysis.naming.names import Footnotes
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent
@@ -41,7 +40,7 @@ def build(data: Collected) -> Table:
         words=WORDS,
         numbers=tuple(COLUMNS[place] for place in shown),
         blocks=tuple(_with_columns(block, shown) for block in blocks),
-        caption=with_note(f"{CAPTION}{notes.text}", scale),
+        caption=names.with_note(f"{CAPTION}{notes.text}", scale),
         label=f"tab:beyond-{scale}",
     )
 
@@ -61,9 +60,9 @@ def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]
         return
     runs = [run for name in methods for run in part.row(name).finished]
     place = f"{part.scale} scale, {names.setting(part)}"
-    for panel in panel_order({panel for run in runs for panel in data.panels(run)}):
+    for panel in names.panel_order({panel for run in runs for panel in data.panels(run)}):
         repeats = _repeats(data, runs, panel)
-        title = f"{place}: {panel_label(panel)}, k = {repeats or 1}{episode_counts(data, part.rows, panel)}"
+        title = f"{place}: {names.panel_label(panel)}, k = {repeats or 1}{episode_counts(data, part.rows, panel)}"
         judge = (panel, f"val/{panel}/pass_at_{repeats}")
         yield Block(title, tuple(_line(data, part, name, judge, notes) for name in methods))
 
@@ -77,7 +76,7 @@ def _repeats(data: Collected, runs: list[str], panel: str) -> int | None:
 def _line(data: Collected, part: Section, name: str, judge: tuple[str, str], notes: Footnotes) -> Cells:
     """A method's cells; ``judge``: the panel and its metric of pass@k."""
     panel, passed = judge
-    row, judged = part.row(name), success_metric(panel)
+    row, judged = part.row(name), names.success_metric(panel)
     label = f"{method_of(row).label}{notes.mark(row.differs)}"
     return (
         label,

@@ -1,6 +1,6 @@
 """The paper's numbered claims with what runs of one scale say of each: agrees, disagrees, undecided, not run."""
 
-from analysis.naming.families import with_note
+from analysis.naming.names import with_note
 from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import NONE, Block, Number, Table, difference

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from statistics import median
 
 from analysis.naming import names
-from analysis.naming.families import with_note
 from analysis.paper.published import cost
 from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.sources.collect import Collected
@@ -52,7 +51,7 @@ def build(data: Collected) -> Table:
         words=("Quantity", "Unit", "Seeds"),
         numbers=("Value", "Share (%)"),
         blocks=(_published(scale), *measured),
-        caption=with_note(CAPTION, scale),
+        caption=names.with_note(CAPTION, scale),
         label=f"tab:cost-{scale}",
     )
 

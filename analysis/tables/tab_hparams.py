@@ -1,7 +1,6 @@
 """Training hyper-parameters, read from the configurations of the runs that finished, beside the paper's."""
 
 from analysis.naming import names
-from analysis.naming.families import PANELS
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Section
@@ -32,7 +31,7 @@ def _state_key(config: Config) -> str | None:
 def _validation_episodes(data: Collected, part: Section) -> str:
     runs = [run for row in part.rows for run in row.finished]
     counts = {
-        f"{PANELS.get(panel, panel)}: {episodes:.0f}"
+        f"{names.PANELS.get(panel, panel)}: {episodes:.0f}"
         for run in runs
         for panel in data.panels(run)
         if (episodes := data.series(run, f"val/{panel}/episodes").last)

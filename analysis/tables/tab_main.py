@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from analysis.naming import names
-from analysis.naming.families import ALL, COLUMNS, panel_label, success_metric, with_note
 from analysis.naming.methods import CLOSED, METHODS, PROMPTING, SIZES, in_order, is_method, method_of
 from analysis.naming.names import Footnotes
 from analysis.paper.published import main_table
@@ -21,7 +20,7 @@ from scpo.intervals import Summary
 from scpo.schema import FAMILIES
 
 SHOP_COLUMNS = ("Score", "Succ")
-BENCHMARKS = (("ALFWorld", COLUMNS), ("WebShop", SHOP_COLUMNS))
+BENCHMARKS = (("ALFWorld", names.COLUMNS), ("WebShop", SHOP_COLUMNS))
 HOME, SHOP = "alfworld", "webshop"  # begins the names of the shop's settings
 EXPERIMENTS = {"main_table", "prompting"}
 PANELS = (("valid_seen", "test"), ("valid_unseen", None), ("train_games", "train_games"))  # ALFWorld's, WebShop's
@@ -80,14 +79,15 @@ def build(data: Collected) -> Table:
     if not measured:
         raise missing_runs("finished runs of the main table", data.sections, "main_table")
     scale = data.scales[0]
-    blocks = tuple(_paper_blocks(data, measured) if scale == "paper" else _own_blocks(data, measured))
+    own = (block for part in measured for block in _panel_blocks(data, part, PANELS))
+    blocks = tuple(_paper_blocks(data, measured) if scale == "paper" else own)
     caption = CAPTION.format(bias=_bias(data, measured)) + (PUBLISHED_NOTE if scale == "paper" else "")
     words, blocks = _with_state_keys(data, measured, blocks)
     return Table(
         words=words,
-        numbers=(*COLUMNS, *SHOP_COLUMNS),
+        numbers=(*names.COLUMNS, *SHOP_COLUMNS),
         blocks=blocks,
-        caption=with_note(f"{caption}{notes.text}{_variants(measured)}", scale),
+        caption=names.with_note(f"{caption}{notes.text}{_variants(measured)}", scale),
         label=f"tab:main-{scale}",
     )
 
@@ -130,11 +130,6 @@ def _paper_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
             yield from _panel_blocks(data, part, PANELS)
 
 
-def _own_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
-    for part in measured:
-        yield from _panel_blocks(data, part, PANELS)
-
-
 def _published_block(title: str, data: Collected, size: str, parts: list[Measured]) -> Block:
     """Published rows of one model size, each with the measured rows of the same method under it."""
     published = _published_rows(size)
@@ -160,15 +155,12 @@ def _published_rows(size: str) -> dict[str, Cells]:
         known = {key[2:]: one for key, one in numbers.items() if key[:2] == (size, method.published)}
         if known:
             quoted = any(one.quoted for one in known.values())
-            cells = (known[env, column].number if (env, column) in known else NONE for env, column in _columns())
+            places = [(env, column) for env, columns in BENCHMARKS for column in columns]
+            cells = (known[place].number if place in known else NONE for place in places)
             spread = any(one.number.std for one in known.values())
             label = f"{method.label}*" if quoted else method.label
             found[name] = (method.kind, label, "quoted" if quoted else "published", "3" if spread else "", *cells)
     return dict(zip(found, with_best_in_bold(list(found.values())), strict=True))
-
-
-def _columns() -> Iterator[tuple[str, str]]:
-    return ((env, column) for env, columns in BENCHMARKS for column in columns)
 
 
 def _line(data: Collected, part: Measured, name: str, panels: Panels, which: str) -> Cells:
@@ -227,8 +219,8 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
 
 
 def _panel_names(part: Measured, panels: Panels) -> str:
-    home = part.home and f"ALFWorld {panel_label(panels[0])}"
-    shop = part.shop and panels[1] and f"{names.benchmark(part.shop.env)} {panel_label(panels[1])}"
+    home = part.home and f"ALFWorld {names.panel_label(panels[0])}"
+    shop = part.shop and panels[1] and f"{names.benchmark(part.shop.env)} {names.panel_label(panels[1])}"
     return "; ".join(name for name in (home, shop) if name)
 
 
@@ -243,7 +235,7 @@ def _differing(part: Measured) -> str:
 
 def _metrics(panels: Panels) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Of ALFWorld's columns and of WebShop's."""
-    home = tuple(success_metric(panels[0], column) for column in COLUMNS)
+    home = tuple(names.success_metric(panels[0], column) for column in names.COLUMNS)
     return home, (f"val/{panels[1]}/score", f"val/{panels[1]}/success_rate")
 
 
@@ -293,7 +285,8 @@ def _bias(data: Collected, measured: list[Measured]) -> str:
     )
     runs = [run for part in measured if part.home for row in part.home.rows for run in row.finished]
     for run in runs:
-        series, episodes = data.series(run, success_metric(panel, ALL)), data.series(run, f"val/{panel}/episodes").last
+        series = data.series(run, names.success_metric(panel))
+        episodes = data.series(run, f"val/{panel}/episodes").last
         if len(series.steps) > 1 and episodes:
             own = _luck(series.values[-1], len(series.steps), int(episodes))
             said += (

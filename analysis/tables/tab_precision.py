@@ -6,7 +6,6 @@ from itertools import groupby
 
 from analysis.credit_rules import Precision
 from analysis.naming import names
-from analysis.naming.families import with_note
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
@@ -42,7 +41,7 @@ def build(data: Collected) -> Table:
         words=("Row", "Seeds"),
         numbers=("Precision", "Chance", "Over chance", "Recall", "Share credited"),
         blocks=tuple(blocks),
-        caption=with_note(CAPTION, scale),
+        caption=names.with_note(CAPTION, scale),
         label=f"tab:precision-{scale}",
     )
 

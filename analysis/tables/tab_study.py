@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from analysis.naming.families import with_note
-from analysis.naming.names import place
+from analysis.naming.names import place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Family, Row, Section, missing_runs

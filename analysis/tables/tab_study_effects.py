@@ -2,7 +2,7 @@
 
 import math
 
-from analysis.naming.families import with_note
+from analysis.naming.names import with_note
 from analysis.rendering.table import NONE, Block, Number, Table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs

@@ -27,7 +27,8 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
     for config in subject.configs:
         if not isinstance(config.model, HuggingFaceModel) or not resources(config).gpus:
             continue
-        parts, check = gpu_table(config, gib), f"gpu memory {_named(config)}"
+        parts = gpu_table(config, gib)
+        check = f"gpu memory {config.method.name} {config.model.name} {config.env.benchmark}"
         if not parts:
             yield warning(check, "unknown size", "see that it fits")
             continue
@@ -109,7 +110,3 @@ def _gpu_gib(subject: Subject) -> float | None:
 
 def _on_gpus(config: RunConfig) -> bool:
     return resources(config).gpus > 0
-
-
-def _named(config: RunConfig) -> str:
-    return f"{config.method.name} {config.model.name} {config.env.benchmark}"

@@ -30,7 +30,8 @@ class Result:
 def ranked(trials: "Sequence[FrozenTrial]") -> list[Result]:
     """The complete trials, the highest mean first; of equal ones the earlier."""
     complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
-    results = [Result(trial.number, trial.params, _by_seed(trial)) for trial in complete]
+    values = [{int(seed): value for seed, value in trial.user_attrs[BY_SEED].items()} for trial in complete]
+    results = [Result(one.number, one.params, by_seed) for one, by_seed in zip(complete, values, strict=True)]
     return sorted(results, key=lambda result: (-result.summary.mean, result.number))
 
 
@@ -40,7 +41,3 @@ def default_result(plan: Plan, results: Sequence[Result]) -> Result | None:
     if default is None:
         return None
     return next((one for one in results if key_of_params(one.params) == key_of_params(default)), None)
-
-
-def _by_seed(trial: "FrozenTrial") -> dict[int, float]:
-    return {int(seed): value for seed, value in trial.user_attrs[BY_SEED].items()}

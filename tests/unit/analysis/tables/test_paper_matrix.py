@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from analysis.naming.families import COLUMNS, success_metric
+from analysis.naming.names import COLUMNS, success_metric
 from analysis.rendering.table import Number
 from analysis.sources.collect import collect
 from analysis.tables import tab_main
