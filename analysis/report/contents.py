@@ -17,6 +17,7 @@ from analysis.rendering.table import NONE, Number, Table
 from analysis.report.episode_browser import sample_episodes
 from analysis.report.inspector_groups import GroupSample, most_telling, sample_groups
 from analysis.sources.collect import Collected
+from analysis.sources.differences import leaves
 from analysis.sources.rows import Row, Section
 from analysis.sources.series import Series
 from scpo.errors import RecordError
@@ -259,15 +260,8 @@ def _flat(data: Collected, run: str) -> dict[str, str]:
     config = {name: value for name, value in data.config(run).items() if name not in MACHINE_SECTIONS}
     known = data.by_id[run]
     beside = {"(code) commit": known.commit, "(machine) processor": known.processor}
-    return dict(_leaves(config)) | {name: str(value) for name, value in beside.items() if value}
-
-
-def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, one in value.items():
-        if isinstance(one, Mapping) and one:
-            yield from _leaves(one, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", one if isinstance(one, str) else json.dumps(one, default=str)
+    texts = {key: one if isinstance(one, str) else json.dumps(one, default=str) for key, one in leaves(config)}
+    return texts | {name: str(value) for name, value in beside.items() if value}
 
 
 def _groups(data: Collected, sample: GroupSample) -> dict[str, Any]:

@@ -34,7 +34,9 @@ def same_games(one: Panels, other: Panels) -> bool:
 def _settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
     """A part of another kind is told by its name alone, and by what both kinds have."""
     kept = [{key: value for key, value in config.items() if key not in NOT_COMPARED} for config in (one, other)]
-    first, second = ({key: value for key, value in _flat(config) if key not in OF_THE_METHOD} for config in kept)
+    first, second = (
+        {key: value for key, value in leaves(config) if key not in OF_THE_METHOD and value != {}} for config in kept
+    )
     renamed = {
         key.removesuffix("name") for key in first if key.endswith(".name") and first[key] != second.get(key, first[key])
     }
@@ -45,10 +47,11 @@ def _settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]
         yield f"{key.removesuffix('.name')}={_shown(first.get(key))} (the others: {_shown(second.get(key))})"
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys with their values; an empty part is a value."""
     for key, value in config.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

@@ -9,7 +9,7 @@ from analysis.sources.collect import Collected
 from analysis.sources.rows import Row
 from analysis.sources.series import Series, make_series
 
-TRAINING = "train/success_rate"
+TRAINING = "train/success_rate"  # of the training rollouts, as sampled
 LEVELS = (0.5, 0.8)
 
 
@@ -47,11 +47,6 @@ def _pooled(rates: list[Series], games: list[Series], step: int) -> float:
     return round(pooled, 12)  # half of the games is 0.5, not a rounding error less: a level is reached or not
 
 
-def training(data: Collected, run: str) -> Series:
-    """Success of the training rollouts, as sampled."""
-    return data.series(run, TRAINING)
-
-
 def success_at(step: int) -> Measure:
     """Held-out success after this training step."""
     return Measure(f"held out at step {step}", lambda data, run: held_out(data, run).at(step))
@@ -66,7 +61,7 @@ def steps_to(level: float) -> Measure:
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
         "validation_area": Measure("area under validation", lambda data, run: held_out(data, run).area),
-        "training_area": Measure("area under training", lambda data, run: training(data, run).area),
+        "training_area": Measure("area under training", lambda data, run: data.series(run, TRAINING).area),
         "last_success": Measure("held-out success at the last step", lambda data, run: held_out(data, run).last),
     }
 )
