@@ -19,6 +19,7 @@ from tests.support.skips import skip_summary
 settings.register_profile("scpo", deadline=None, derandomize=True)
 settings.load_profile("scpo")
 
+gc.set_threshold(100_000, 50, 50)  # or a tenth of the time goes by in looking through torch and thousands of tests
 
 COMPOSING = tuple(str(Path(__file__).parent / folder) for folder in ("configs", "unit/sweeps", "unit/analysis"))
 """Tests that compose the configurations of whole experiments, many of them the same."""
