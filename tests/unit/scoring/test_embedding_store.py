@@ -11,14 +11,14 @@ from scpo.scoring.embedding_store import EmbeddingStore
 VECTORS = {text: np.random.default_rng(seed).normal(size=5).astype(np.float32) for seed, text in enumerate("abcdef")}
 
 
-def same(found, wanted):
+def assert_same(found, wanted):
     assert found.keys() == wanted.keys()
     assert all(np.array_equal(found[text], wanted[text]) and found[text].dtype == np.float32 for text in wanted)
 
 
 def test_what_one_store_keeps_another_gives_back(tmp_path):
     EmbeddingStore(tmp_path, "encoder").put(VECTORS)
-    same(EmbeddingStore(tmp_path, "encoder").get([*VECTORS, "unknown"]), VECTORS)
+    assert_same(EmbeddingStore(tmp_path, "encoder").get([*VECTORS, "unknown"]), VECTORS)
     assert EmbeddingStore(tmp_path, "another").get(list(VECTORS)) == {}
 
 
@@ -26,14 +26,14 @@ def test_more_texts_than_fit_one_question_are_found(tmp_path):
     many = {f"text {n}": np.full(2, n, np.float32) for n in range(1203)}
     store = EmbeddingStore(tmp_path, "encoder")
     store.put(many)
-    same(store.get(list(many)), many)
+    assert_same(store.get(list(many)), many)
 
 
 def test_a_full_file_takes_no_more(tmp_path):
     store = EmbeddingStore(tmp_path, "encoder", most_texts=4)
     store.put({text: VECTORS[text] for text in "abc"})
     store.put({text: VECTORS[text] for text in "def"})
-    same(store.get(list(VECTORS)), {text: VECTORS[text] for text in "abcd"})
+    assert_same(store.get(list(VECTORS)), {text: VECTORS[text] for text in "abcd"})
 
 
 def test_a_damaged_row_is_as_one_that_is_not_there(tmp_path):
@@ -43,7 +43,7 @@ def test_a_damaged_row_is_as_one_that_is_not_there(tmp_path):
         database.execute("UPDATE embedding SET vector = zeroblob(20) WHERE rowid = 1")
     assert len(store.get(list(VECTORS))) == len(VECTORS) - 1
     store.put(VECTORS)
-    same(store.get(list(VECTORS)), VECTORS)
+    assert_same(store.get(list(VECTORS)), VECTORS)
 
 
 @pytest.mark.parametrize("content", [b"no database" * 100, b""], ids=["garbage", "empty"])
@@ -78,4 +78,4 @@ def test_many_writers_at_once_lose_nothing(tmp_path):
     for thread in threads:
         thread.join()
     together = {text: vector for part in parts for text, vector in part.items()}
-    same(EmbeddingStore(tmp_path, "encoder").get(list(together)), together)
+    assert_same(EmbeddingStore(tmp_path, "encoder").get(list(together)), together)

@@ -142,7 +142,7 @@ def random_action(shop, rng):
     )
 
 
-def play_at_random(steps):
+def assert_rewards_at_random(steps):
     shop, rng = WebShop(generated_catalogue(0, 200), 0, "stop_list"), random.Random(0)
     shop.reset(0)
     for step in range(steps):
@@ -153,9 +153,9 @@ def play_at_random(steps):
 
 
 def test_two_thousand_random_actions_never_raise():
-    play_at_random(2_000)
+    assert_rewards_at_random(2_000)
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_random_actions_never_raise():
-    play_at_random(100_000)
+    assert_rewards_at_random(100_000)
