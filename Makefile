@@ -4,7 +4,9 @@ $(error GNU make 3.81 or newer is needed, this is $(MAKE_VERSION): install a new
 endif
 DEMO ?= +experiment=demo scale=study
 # What `make study` runs, in this order: what was named first, then the rest.
-STUDY ?= main_table ablation controls beyond ablation_scorer singletons sweep_alpha group_size hosts reference_buffer further_methods webshop_study
+STUDY ?= main_table ablation controls beyond ablation_scorer singletons sweep_alpha group_size search_winner hosts reference_buffer further_methods webshop_study
+# Runs that are finished there are not run again; with STUDY_ARCHIVE=null all are.
+STUDY_ARCHIVE ?= docs/study
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
@@ -99,8 +101,8 @@ run_study = for name in $(STUDY); do $(BIN)/python sweep.py +experiment=$$name s
 
 THREE_SEEDS := 'seeds=[0,1,2]'
 
-study: setup ## the laptop study: 20 paired seeds of every row, then docs/study.md (hours; Ctrl-C stops, it goes on from there)
-	@$(call run_study,)
+study: setup ## the laptop study: what docs/study lacks of 20 paired seeds a row, then docs/study.md (hours; Ctrl-C stops)
+	@$(call run_study,machine.archive=$(STUDY_ARCHIVE))
 	$(BIN)/python -m analysis study
 
 study-quick: setup ## the same with three seeds, into paper_figures/study_quick

@@ -60,7 +60,9 @@ def sweep(console: Console, request: Request) -> int:
     """Run the experiment and show its table."""
     matrix = expand(request.name, request.overrides)
     status = dispatch.dispatch(console, matrix, TRAIN_SCRIPT)
-    if dispatch.has_results(matrix):
+    if archive := matrix.cells[0].config.machine.archive:
+        say(console, f"Tables of what ran here and of {archive}: python -m analysis study --archive {archive}")
+    elif dispatch.has_results(matrix):
         show_table(console, dispatch.runs_dir(matrix), matrix.experiment.name)
     return status
 

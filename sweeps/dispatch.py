@@ -60,7 +60,9 @@ def preview(console: Console, request: Request) -> int:
     matrix = expand(request.name, request.overrides)
     observer, launcher = Observer(Slurm()), launcher_of(matrix)
     seen = {run_id: observer.observe(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs}
-    plan = reconcile(matrix.runs, seen, launcher.max_failures)
+    archived = _archived(matrix)
+    seen |= dict.fromkeys(archived, Observed(State.DONE))
+    plan = reconcile(matrix.runs, seen, launcher.max_failures) | archived
     show.show_notes(console, _elsewhere(runs_dir(matrix)))
     show.show_matrix(console, matrix, seen, plan)
     starts = {run_id: config for run_id, config in matrix.runs.items() if plan[run_id].action is Action.START}
@@ -78,8 +80,9 @@ def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
     if isinstance(launcher_of(matrix), SlurmLauncher):
         return submit(console, matrix, Slurm(), call_sbatch)
     slots_for(list(matrix.runs.values()))  # refuses what this machine cannot run, before a folder is made
+    archived = _archived(matrix)
     with store.driver_lock(runs_dir(matrix)):
-        found = _open(console, matrix, Observer(Slurm()))
+        found = _open(console, matrix, Observer(Slurm()), archived)
     starts = found.planned(Action.START)
     outcomes, completed = found.outcomes(), True
     if starts:
@@ -103,9 +106,9 @@ def submit(console: Console, matrix: Matrix, scheduler: Scheduler, sbatch: Sbatc
     launcher = launcher_of(matrix)
     assert isinstance(launcher, SlurmLauncher)  # noqa: S101 (for mypy; `dispatch` chose by it)
     by_request(matrix.runs, launcher, read_site(launcher.site))  # refuses what fits no job, before a folder is made
-    observer = Observer(scheduler)
+    observer, archived = Observer(scheduler), _archived(matrix)
     with store.driver_lock(runs_dir(matrix)):
-        found = _open(console, matrix, observer)
+        found = _open(console, matrix, observer, archived)
         for folder in found.planned(Action.ADOPT).values():
             observer.adopt(folder)
         runs = {run_id: (folder, matrix.runs[run_id]) for run_id, folder in found.planned(Action.START).items()}
@@ -161,10 +164,12 @@ def _elsewhere(folder: Path) -> list[str]:
     ]
 
 
-def _open(console: Console, matrix: Matrix, observer: Observer) -> Found:
+def _open(console: Console, matrix: Matrix, observer: Observer, archived: Mapping[str, Decision]) -> Found:
     """Make the folders that are missing, observe all, decide and say so. Only to be called under the driver's lock."""
-    found = Found()
+    found = Found(seen=dict.fromkeys(archived, Observed(State.DONE)))
     for run_id, config in matrix.runs.items():
+        if run_id in archived:
+            continue
         try:
             folder = store.ensure(config)
             found.seen[run_id] = observer.observe(folder)
@@ -172,9 +177,16 @@ def _open(console: Console, matrix: Matrix, observer: Observer) -> Found:
         except (RecordError, RecordWriteError) as error:
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
     manifest.update(runs_dir(matrix), matrix)
-    found.plan = reconcile(found.folders, found.seen, launcher_of(matrix).max_failures)
+    found.plan = reconcile(found.folders, found.seen, launcher_of(matrix).max_failures) | dict(archived)
     _announce(console, found.plan)
     return found
+
+
+def _archived(matrix: Matrix) -> dict[str, Decision]:
+    """The runs that are finished elsewhere, whatever lies here."""
+    archive = matrix.cells[0].config.machine.archive
+    skipped = Decision(Action.SKIP, f"finished, in {archive}")
+    return dict.fromkeys(store.finished_in(archive) & matrix.runs.keys(), skipped)
 
 
 def _without_start(decision: Decision, seen: Observed) -> Outcome:

@@ -54,7 +54,7 @@ REBUILD = """\
 
 ```bash
 python -m analysis study    # this page, its tables and figures, from docs/study and what is in runs/
-make study                  # runs everything that is missing in runs/, then the same
+make study                  # runs everything that is missing here and in runs/, then the same
 make study-quick            # three seeds of each row, into paper_figures/study_quick
 ```
 

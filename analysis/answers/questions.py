@@ -89,6 +89,11 @@ QUESTIONS = (
         "hosts",
     ),
     Question(
+        "Does the best of 100 searched settings help, on seeds that the search did not see?",
+        (("searched", "gigpo"), ("searched", "scpo"), ("searched_4", "gigpo_4")),
+        "search_winner",
+    ),
+    Question(
         "And on WebShop?",
         (
             *_each(("scpo", "scpo_lexical"), "gigpo"),

@@ -42,10 +42,12 @@ class ApiLimits(Strict):
 class MachineConfig(Strict):
     """Settings of this machine. They are no part of a run's identity.
 
+    ``archive``: an archive of finished runs (``docs/study``); sweeps start none of those that it holds.
     ``data``: by environment, the folder of its official files; None where there is none.
     """
 
     runs_dir: str
+    archive: str | None = None  # a default, so that runs from before it came can be read
     cache_dir: str
     data: dict[str, str | None]
     device: Literal["auto", "cpu", "cuda"]

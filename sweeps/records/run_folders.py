@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scpo.errors import RecordError, RecordWriteError
+from scpo.errors import ConfigError, RecordError, RecordWriteError, first_line
 from scpo.schema import RunConfig
 from scpo.tracking import RunFolder, State, Status
 from scpo.tracking.atomic import naming_write_errors, read_yaml, write_yaml
@@ -53,6 +53,25 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
             "Restore its name and files, or delete it"
         )
     return config
+
+
+def finished_in(archive: str | None) -> frozenset[str]:
+    """The runs that an archive of finished runs holds (``python -m analysis study`` writes one).
+
+    Raises:
+        ConfigError: There is none in that folder, or it cannot be read.
+    """
+    if archive is None:
+        return frozenset()
+    import pandas as pd  # of an extra, and slow to import
+
+    try:
+        return frozenset(pd.read_parquet(Path(archive) / "runs.parquet", columns=["id"])["id"])
+    except (ImportError, OSError, ValueError) as error:
+        raise ConfigError(
+            f"machine.archive={archive} is no archive of runs that can be read: {first_line(error)}. "
+            "Name the folder with runs.parquet, as docs/study; or machine.archive=null runs everything here"
+        ) from error
 
 
 def run_folders(runs_dir: Path) -> list[RunFolder]:

@@ -4,10 +4,12 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from scpo.tracking import State
 from sweeps import __main__ as cli
+from sweeps.compose.matrix import expand
 from sweeps.dispatch import exit_status
 from sweeps.records.run_process import Outcome
 from tests.support import fake_runs as fake
@@ -55,6 +57,28 @@ def test_a_dry_run_tells_what_is_finished(tmp_path):
     done = call("sweep.py", *words, *fake.QUICK, cwd=tmp_path)
     assert "skip (finished before)" in done.stdout
     assert "start (first start)" in done.stdout
+
+
+def test_what_an_archive_holds_is_not_run_again(tmp_path):
+    ids = list(expand("ablation_monotonicity", ["seeds=[0]"]).runs)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    words = ("+experiment=ablation_monotonicity", "seeds=[0]", f"machine.archive={archive}")
+    pd.DataFrame({"id": ids[:1]}).to_parquet(archive / "runs.parquet")
+    shown = call("sweep.py", *words, "dry_run=true", cwd=tmp_path).stdout
+    assert (shown.count("skip (finished, in"), shown.count("start (first start)")) == (1, 1)
+    pd.DataFrame({"id": ids}).to_parquet(archive / "runs.parquet")
+    done = call("sweep.py", *words, cwd=tmp_path)
+    assert (done.returncode, "2 finished, in" in done.stdout) == (0, True)
+    assert not [path for path in (tmp_path / "runs").iterdir() if path.name in ids]
+
+
+def test_a_damaged_archive_is_refused_before_a_folder_is_made(tmp_path):
+    (tmp_path / "runs.parquet").write_bytes(b"no table")
+    done = call("sweep.py", "+experiment=ablation_monotonicity", f"machine.archive={tmp_path}", cwd=tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "is no archive of runs that can be read" in " ".join(done.stderr.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.parquet"]
 
 
 @pytest.mark.parametrize("script", ["sweep.py", "train.py"])

@@ -108,7 +108,7 @@ def test_make_runs_each_experiment_of_the_study_with_its_seeds():
         for target in ("study", "study-quick")
     ]
     assert all("for name in main_table ablation controls" in text for text in printed)
-    assert "sweep.py +experiment=$name scale=study  || exit 1" in printed[0]
+    assert "sweep.py +experiment=$name scale=study machine.archive=docs/study || exit 1" in printed[0]
     assert "sweep.py +experiment=$name scale=study 'seeds=[0,1,2]' || exit 1" in printed[1]
     experiments = re.search(r"for name in ([a-z_ ]+);", printed[0])[1].split()
     assert set(experiments) <= set(options("experiment"))
