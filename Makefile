@@ -51,12 +51,12 @@ setup: ## virtual environment in .venv with everything a laptop needs
 	$(call environment,$(VENV),constraints.txt,$(EXTRAS),$(SIZE))
 
 demo: setup ## SCPO, GiGPO and GRPO on real ALFWorld-engine games, three seeds each: table and figures (no GPU)
-	@echo "demo: training, then tables and figures; about 4 minutes of two quiet cores. Ctrl-C stops, the same command goes on."
+	@echo "demo: training, then tables and figures; 3 to 4 minutes of two quiet cores. Ctrl-C stops, the same command goes on."
 	$(BIN)/python sweep.py $(DEMO)
 	$(BIN)/python -m analysis figures
 
-test: setup ## the tests (5 to 6 minutes of two quiet cores)
-	@echo "test: 5 to 6 minutes of two quiet cores; first the tests are collected, then each dot is one"
+test: setup ## the tests (4 to 6 minutes of two quiet cores)
+	@echo "test: 4 to 6 minutes of two quiet cores; first the tests are collected, then each dot is one"
 	$(BIN)/python -m pytest -m "not slow and not browser" -n $(TEST_WORKERS) --dist worksteal
 
 test-slow: setup ## the long tests too
