@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future, wait
 from typing import Any
 
 from scpo.errors import RolloutError
@@ -24,22 +25,18 @@ class WithDeadline:
 
     def update_weights(self, *args: Any, **kwargs: Any) -> Any:
         """As the manager's, in a thread of its own, which is left behind when it hangs."""
-        done: dict[str, Any] = {}
+        answer: Future[Any] = Future()
 
         def send() -> None:
             try:
-                done["result"] = self._manager.update_weights(*args, **kwargs)
+                answer.set_result(self._manager.update_weights(*args, **kwargs))
             except BaseException as error:  # noqa: BLE001 (raised by the caller's thread)
-                done["error"] = error
+                answer.set_exception(error)
 
-        thread = threading.Thread(target=send, name="weights", daemon=True)
-        thread.start()
-        thread.join(None if self._seconds == float("inf") else self._seconds)
-        if thread.is_alive():
+        threading.Thread(target=send, name="weights", daemon=True).start()
+        if not wait([answer], None if self._seconds == float("inf") else self._seconds).done:
             raise RolloutError(
                 f"the rollout engine did not take the new weights within {self._seconds:g} s (trainer.verl.stall_s): "
                 "it hangs or is gone. The run goes on from its last checkpoint"
             )
-        if "error" in done:
-            raise done["error"]
-        return done.get("result")
+        return answer.result()

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omegaconf import OmegaConf
+
 from scpo.diagnostics.episode_metrics import panel_records
 from scpo.envs.base import DemonstratingEnvironment
 from scpo.errors import ConfigError, first_line
@@ -49,11 +51,13 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     check_version()
     words = prepare(config, folder, should_stop)
     check_signatures()  # the first import of verl: by now its environment variables are set
+    from scpo.trainers.verl.nodes import wait_for_nodes  # Ray
+
     verl_config = compose_verl(words)
-    write_yaml(folder.path / "verl_config.yaml", _plain(verl_config))
+    write_yaml(folder.path / "verl_config.yaml", OmegaConf.to_container(verl_config, resolve=True))
     verl = trainer_of(config).verl
     with _stop_file(Workplace(config, folder).stop_file, should_stop):
-        if verl.nodes == 1 or _nodes_are_there(verl.nodes, verl.gpus, should_stop):
+        if verl.nodes == 1 or wait_for_nodes(verl.nodes, verl.gpus, should_stop):
             _run(verl_config)
 
 
@@ -154,12 +158,6 @@ def _write_down(folder: RunFolder, chosen: Sequence[Setting], extra: Sequence[st
     write_bytes(folder.path / "verl_command.txt", f"{command}\n".encode())
 
 
-def _plain(verl_config: Any) -> Any:
-    from omegaconf import OmegaConf
-
-    return OmegaConf.to_container(verl_config, resolve=True)
-
-
 @contextmanager
 def _stop_file(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """While this process waits for Ray, carry the wish to stop over to the process that trains."""
@@ -180,12 +178,6 @@ def _stop_file(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
         over.set()
         thread.join()
         path.unlink(missing_ok=True)
-
-
-def _nodes_are_there(nodes: int, gpus: int, should_stop: Callable[[], bool]) -> bool:
-    from scpo.trainers.verl.nodes import wait_for_nodes  # Ray
-
-    return wait_for_nodes(nodes, gpus, should_stop)
 
 
 def _run(verl_config: Any) -> None:

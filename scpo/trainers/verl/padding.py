@@ -7,6 +7,8 @@ tokens and Adam made nearly a whole step. verl-agent fills with copies instead, 
 
 from collections.abc import Sequence
 
+import numpy as np
+
 
 def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[int]:
     """The order in which every mini-batch has as much padding as the others, give or take one row a rank.
@@ -36,13 +38,5 @@ def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[i
 
 def real_rows(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[int]:
     """How many rows of each mini-batch are real."""
-    share, part = len(is_padding) // ranks, mini_batch // ranks
-    batches = len(is_padding) // mini_batch
-    return [
-        sum(
-            not is_padding[row]
-            for rank in range(ranks)
-            for row in range(rank * share + number * part, rank * share + (number + 1) * part)
-        )
-        for number in range(batches)
-    ]
+    padding_of_parts = np.reshape(is_padding, (ranks, len(is_padding) // mini_batch, mini_batch // ranks))
+    return [int(count) for count in mini_batch - padding_of_parts.sum(axis=(0, 2))]

@@ -38,8 +38,8 @@ from scpo.trainers.verl.padding import real_rows, spread
 from scpo.trainers.verl.replay import rollout_actors
 from scpo.trainers.verl.verl_metrics import (
     DIAGNOSTICS,
-    RecordingLogger,
     of_panel,
+    record_what_is_logged,
     rollout_metrics,
     split_metrics,
     without_samples,
@@ -103,7 +103,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         """Record the validation before training, and every step from here on."""
         if self.config.trainer.val_before_train:
             self.tracker.log(0, self._validation, {})
-        self.logger: Any = RecordingLogger(self.logger, self._finished)
+        record_what_is_logged(self.logger, self._finished)
         super().on_train_begin()
 
     def _setup(self) -> None:

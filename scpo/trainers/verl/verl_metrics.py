@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -53,26 +53,12 @@ def of_panel(rows: Rows, panel: str) -> Rows:
     return Rows(steps, rows.place_N[chosen], rows.total)
 
 
-class Logger(Protocol):
-    """What verl calls with the metrics of a finished step."""
+def record_what_is_logged(logger: Any, finished: Callable[[dict[str, Any], int], None]) -> None:
+    """After verl's logger call ``finished(metrics, step)``: its ``log`` is where verl says that a step is over."""
+    log = logger.log
 
-    def log(self, data: dict[str, Any], step: int) -> None: ...
+    def log_and_record(data: dict[str, Any], step: int) -> None:
+        log(data=data, step=step)
+        finished(data, step)
 
-    def finish(self, exit_code: int = 0) -> None: ...
-
-
-class RecordingLogger:
-    """verl's logger, and ``finished(metrics, step)`` after it: the one place where verl says that a step is over."""
-
-    def __init__(self, logger: Logger, finished: Callable[[dict[str, Any], int], None]) -> None:
-        self._logger = logger
-        self._finished = finished
-
-    def log(self, data: dict[str, Any], step: int) -> None:
-        """Pass the metrics on, then record them."""
-        self._logger.log(data=data, step=step)
-        self._finished(data, step)
-
-    def finish(self, exit_code: int = 0) -> None:
-        """Pass on how the run ended."""
-        self._logger.finish(exit_code=exit_code)
+    logger.log = log_and_record

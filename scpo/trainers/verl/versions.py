@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 from importlib import metadata
-from typing import Any
 
 from scpo.errors import ConfigError
 
@@ -58,20 +58,15 @@ def check_signatures() -> None:
     Raises:
         ConfigError: A distribution that says 0.9.1 holds other code (a patched or an editable installation).
     """
-    for place, methods in OVERRIDDEN.items():
+    for owner, methods in OVERRIDDEN.items():
         for name, expected in methods.items():
-            found = tuple(inspect.signature(_find(place, name)).parameters)
+            place = f"{owner}.{name}" if name else owner
+            try:
+                found = tuple(inspect.signature(pkgutil.resolve_name(place)).parameters)
+            except (ImportError, AttributeError) as error:
+                raise ConfigError(f"verl has no {place} ({error}). {INSTALL}") from error
             if found != expected:
                 raise ConfigError(
-                    f"verl's {place}{'.' if name else ''}{name} takes {', '.join(found)}; scpo was written for "
-                    f"{', '.join(expected)}: this is not the released verl {', '.join(SUPPORTED)}. {INSTALL}"
+                    f"verl's {place} takes {', '.join(found)}; scpo was written for {', '.join(expected)}: this is not "
+                    f"the released verl {', '.join(SUPPORTED)}. {INSTALL}"
                 )
-
-
-def _find(place: str, method: str) -> Any:
-    module, _, name = place.partition(":")
-    try:
-        found = getattr(__import__(module, fromlist=[name]), name)
-        return getattr(found, method) if method else found
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"verl has no {place}{'.' if method else ''}{method} ({error}). {INSTALL}") from error

@@ -6,8 +6,8 @@ from scpo.diagnostics.episode_metrics import episode_metrics, validation_metrics
 from scpo.tracking import RunFolder
 from scpo.trainers.verl.checkpoints import mark_complete, newest, verl_folder
 from scpo.trainers.verl.verl_metrics import (
-    RecordingLogger,
     of_panel,
+    record_what_is_logged,
     rollout_metrics,
     split_metrics,
     without_samples,
@@ -74,16 +74,12 @@ class Heard:
     def log(self, data, step):
         self.calls.append(("log", step))
 
-    def finish(self, exit_code=0):
-        self.calls.append(("finish", exit_code))
-
 
 def test_a_step_is_recorded_after_verl_logged_it():
     heard = Heard()
-    logger = RecordingLogger(heard, lambda metrics, step: heard.calls.append(("ours", step, metrics)))
-    logger.log(data={"a": 1}, step=4)
-    logger.finish(exit_code=1)
-    assert heard.calls == [("log", 4), ("ours", 4, {"a": 1}), ("finish", 1)]
+    record_what_is_logged(heard, lambda metrics, step: heard.calls.append(("ours", step, metrics)))
+    heard.log(data={"a": 1}, step=4)
+    assert heard.calls == [("log", 4), ("ours", 4, {"a": 1})]
 
 
 def checkpoint(folder, step, content="weights"):
