@@ -1,7 +1,6 @@
 """``sources.json``: what each table and figure was made from, and so whether it has to be made again."""
 
 import hashlib
-import importlib.metadata
 import json
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.sources.collect import Collected
+from scpo.installed import installed_version
 from scpo.tracking.atomic import write_bytes
 
 NAME = "sources.json"
@@ -78,7 +78,7 @@ class Sources:
     @cached_property
     def _code(self) -> tuple[Any, ...]:
         files = [(str(path.relative_to(ROOT)), self._hash(path)) for place in CODE for path in sorted(ROOT.glob(place))]
-        return (*files, *((name, _version(name)) for name in LIBRARIES))
+        return (*files, *((name, installed_version(name)) for name in LIBRARIES))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -91,13 +91,6 @@ def _read(path: Path) -> dict[str, Any]:
 def _path(data: Collected, place: str) -> Path | None:
     run, _, name = place.partition("/")
     return data.by_id[run].folder / name if run in data.by_id else None
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _commit() -> str | None:

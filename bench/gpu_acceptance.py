@@ -19,13 +19,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from scpo.errors import ConfigError, first_line
+from scpo.installed import installed_version
 from scpo.memory import gpu_table, needed_gib
 from scpo.preflight import SAMPLE
 from scpo.schema import CrossEncoderScorer, RunConfig
@@ -72,12 +72,7 @@ def main(words: Sequence[str]) -> int:
 
 def machine() -> dict[str, Any]:
     """Packages, driver and GPUs."""
-    versions = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = None
+    versions = {name: installed_version(name) for name in PACKAGES}
     return {"packages": versions, "driver": driver_version(), "gpus": installed_gpus()}
 
 

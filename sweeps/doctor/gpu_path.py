@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
+from scpo.installed import installed_version
 from scpo.memory import gpu_table, needed_gib, shortage
 from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig, SlurmLauncher, VerlTrainer
 from scpo.tracking.nvidia import driver_version, installed_gpus
 from scpo.verl_config import cores_needed
 from sweeps.compose.resources import resources, trains_in_verl
-from sweeps.doctor.packages import installed_version
 from sweeps.doctor.subject import Subject
 
 CUDA_OF_TORCH: dict[tuple[int, ...], str] = {(2, 10): "13", (2, 11): "13", (2, 13): "13"}  # PyPI's default builds

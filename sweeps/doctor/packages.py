@@ -1,6 +1,5 @@
 """Python and the packages that the configuration needs, against pyproject.toml and constraints.txt."""
 
-import importlib.metadata
 import platform
 import tomllib
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from scpo.findings import Finding, error, ok, warning
+from scpo.installed import installed_version
 from scpo.schema import RunConfig
 from sweeps.doctor.subject import Subject
 from sweeps.records.provenance import REPOSITORY
@@ -83,11 +83,3 @@ def _against_constraints(path: Path) -> Iterator[Finding]:
         yield ok(
             "constraints", "tested versions: " + ", ".join(str(pin) for pin in pins if installed_version(pin.name))
         )
-
-
-def installed_version(name: str) -> str | None:
-    """Of an installed package; None: it is not installed."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Literal
 
 from scpo.errors import ConfigError
+from scpo.installed import installed_version
 from scpo.memory import GIB, shortage
 from scpo.policies.model import pick_device
 from scpo.schema import RunConfig, VerlTrainer
@@ -62,10 +62,7 @@ def check_engine(config: RunConfig, *, on_cpu: bool) -> None:
 
 def is_vllm_for_cpu() -> bool:
     """The installed vLLM is a build for the CPU."""
-    try:
-        return metadata.version("vllm").endswith("+cpu")
-    except metadata.PackageNotFoundError:
-        return False
+    return (installed_version("vllm") or "").endswith("+cpu")
 
 
 def _check_gpus(config: RunConfig) -> None:

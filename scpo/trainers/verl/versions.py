@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
-from importlib import metadata
 
 from scpo.errors import ConfigError
+from scpo.installed import installed_version
 
 SUPPORTED = ("0.9.1",)
 INSTALL = (
@@ -41,10 +41,9 @@ def check_version() -> None:
     Raises:
         ConfigError: verl is not there, or of another version.
     """
-    try:
-        installed = metadata.version("verl")
-    except metadata.PackageNotFoundError:
-        raise ConfigError(f"trainer=verl: verl is not installed; {INSTALL}") from None
+    installed = installed_version("verl")
+    if installed is None:
+        raise ConfigError(f"trainer=verl: verl is not installed; {INSTALL}")
     if installed not in SUPPORTED:
         raise ConfigError(
             f"trainer=verl: verl {installed} is installed, supported: {', '.join(SUPPORTED)}; scpo overrides internals "

@@ -14,13 +14,13 @@ import logging
 import os
 from collections.abc import Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from scpo.envs.alfworld.planning.translation import Translation, translate
 from scpo.envs.alfworld.planning.word_rows import NameTable
+from scpo.installed import installed_version
 from scpo.whole_file import replace_file
 
 logger = logging.getLogger(__name__)
@@ -79,10 +79,7 @@ class TranslationStore:
 @cache
 def package_version(package: str) -> str:
     """The version of a package; ``unknown`` where it was not installed as one."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
+    return installed_version(package) or "unknown"
 
 
 def translation_key(domain: str, problem: str) -> str:
