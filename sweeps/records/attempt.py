@@ -71,7 +71,7 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
     ``attempt`` is given by a launcher that already catches this process's output in that attempt's log.
     """
     config = store.check(folder)
-    with store.run_lock(folder) as held:
+    with store.locked(folder.lock) as held:
         if not held:
             logger.warning("%s is being run by another process", folder.run_id)
             return EXIT_BUSY

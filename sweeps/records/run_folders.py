@@ -8,6 +8,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -80,29 +81,27 @@ def run_folders(runs_dir: Path) -> list[RunFolder]:
     return [RunFolder(path) for path in sorted(found) if not path.name.startswith(".")]
 
 
-@contextlib.contextmanager
-def driver_lock(runs_dir: Path) -> Iterator[None]:
+def driver_lock(runs_dir: Path) -> AbstractContextManager[bool]:
     """Wait for, and hold, the right to decide what is started: two sweeps at once would submit a run twice."""
     with naming_write_errors(runs_dir, 0):
         runs_dir.mkdir(parents=True, exist_ok=True)
-    descriptor = _open_lock(runs_dir / ".lock")
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+    return locked(runs_dir / ".lock", wait=True)
 
 
 @contextlib.contextmanager
-def run_lock(folder: RunFolder) -> Iterator[bool]:
-    """Hold the run for as long as this process lives; False if another process holds it.
+def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Hold a lock, such as a run's, for as long as this process lives; False if another process holds it.
 
-    The kernel lets go of a flock when its holder dies, however it dies: no stale lock needs a clean-up.
+    The kernel lets go of a flock when its holder dies, however it dies: no stale lock needs a clean-up. ``wait``: until
+    the other process lets go.
     """
-    descriptor = _open_lock(folder.lock)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise RecordWriteError(error.errno or 0, f"cannot open the lock {path}: {error.strerror}") from error
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             yield False
         else:
@@ -157,13 +156,6 @@ def is_held(folder: RunFolder) -> bool:
     finally:
         os.close(descriptor)
     return False
-
-
-def _open_lock(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise RecordWriteError(error.errno or 0, f"cannot open the lock {path}: {error.strerror}") from error
 
 
 def _create(folder: RunFolder, config: RunConfig) -> None:

@@ -146,7 +146,7 @@ class RunProcess:
         request = self.folder.read_stop()
         if request is not None:
             state, reason = request.state, request.reason
-        with store.run_lock(self.folder) as free:
+        with store.locked(self.folder.lock) as free:
             if not free:
                 return Outcome(State.RUNNING, "another process runs it", log)
             failures = self.folder.read_status().failures + (state is State.FAILED)

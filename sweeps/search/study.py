@@ -1,13 +1,14 @@
 """The trials of a search, as one driver sees and changes them."""
 
 import contextlib
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scpo.errors import RecordError
 from scpo.tracking import RunFolder
-from sweeps.search.driver_locks import DriverLocks
+from sweeps.records import run_folders as store
 from sweeps.search.plan import Plan
 from sweeps.search.proposals import Proposal, propose
 from sweeps.search.space import distributions
@@ -39,13 +40,18 @@ class Study:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._locks = DriverLocks(plan.folder)
-        with self._locks.turn():
+        self._me = uuid.uuid4().hex  # signs its trials, and names the lock that it holds while it lives
+        self._drivers = plan.folder / "drivers"
+        self._drivers.mkdir(parents=True, exist_ok=True)
+        self._held = contextlib.ExitStack()
+        self._held.enter_context(store.locked(self._drivers / self._me))
+        with self._turn():
             self._study, self._storage = open_study(plan)
 
     def close(self) -> None:
-        """Let go of the trials that this driver owns."""
-        self._locks.close()
+        """Let go of the trials that this driver owns: another driver may take over."""
+        (self._drivers / self._me).unlink(missing_ok=True)
+        self._held.close()
 
     def trials(self) -> "list[FrozenTrial]":
         """All trials, by number."""
@@ -59,17 +65,17 @@ class Study:
     def mine(self) -> "list[FrozenTrial]":
         """The trials under way that this driver owns, after it has taken over those of dead drivers."""
         running = self.under_way()
-        if all(self._locks.alive(trial.user_attrs[OWNER]) for trial in running):
-            return [trial for trial in running if trial.user_attrs[OWNER] == self._locks.me]
-        with self._locks.turn():
+        if all(self._alive(trial.user_attrs[OWNER]) for trial in running):
+            return [trial for trial in running if trial.user_attrs[OWNER] == self._me]
+        with self._turn():
             for trial in self.under_way():
-                if not self._locks.alive(trial.user_attrs[OWNER]):
-                    self._handle(trial).set_user_attr(OWNER, self._locks.me)
+                if not self._alive(trial.user_attrs[OWNER]):
+                    self._handle(trial).set_user_attr(OWNER, self._me)
         return self.mine()
 
     def next_trial(self) -> "FrozenTrial | None":
         """Make the next trial, None if nothing is left to be tried."""
-        with self._locks.turn():
+        with self._turn():
             trials = self.trials()
             proposal = propose(self.plan, trials)
             if proposal is None:
@@ -105,10 +111,26 @@ class Study:
             self._handle(trial).set_user_attr(REASON, reason)
         self._study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
+    def _turn(self) -> contextlib.AbstractContextManager[bool]:
+        """One driver at a time decides what comes next."""
+        return store.locked(self.plan.folder / "lock", wait=True)
+
+    def _alive(self, driver: str) -> bool:
+        """Whether a driver still holds its lock; what a dead one left is removed."""
+        path = self._drivers / driver
+        if driver == self._me:
+            return True
+        if not path.exists():
+            return False
+        with store.locked(path) as free:
+            if free:
+                path.unlink(missing_ok=True)
+        return not free
+
     def _add(self, proposal: Proposal) -> None:
         import optuna
 
-        attributes: dict[str, Any] = {OWNER: self._locks.me, ATTEMPTS: self._attempts(proposal)}
+        attributes: dict[str, Any] = {OWNER: self._me, ATTEMPTS: self._attempts(proposal)}
         if proposal.retry_of is not None:
             attributes[RETRY_OF] = proposal.retry_of
         self._study.add_trial(

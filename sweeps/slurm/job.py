@@ -141,7 +141,7 @@ class Supervisor:
             f"launcher.max_timeouts is {self.job.max_timeouts}; a longer launcher.time_h or a shorter launcher.warn_s, "
             "then `python -m sweeps retry`"
         )
-        with store.run_lock(self.folder) as free:
+        with store.locked(self.folder.lock) as free:
             if free:
                 failures = self.folder.read_status().failures + 1
                 self.folder.update_status(state=State.FAILED, reason=reason, failures=failures)

@@ -138,7 +138,7 @@ def test_a_process_that_kills_itself_is_named_with_its_signal(tmp_path):
 
 def test_a_run_that_another_process_has_is_left_to_it(tmp_path):
     folder = fake.make_run(tmp_path)
-    with store.run_lock(folder):
+    with store.locked(folder.lock):
         _, pool, _ = run(tmp_path, fake.FAULTS / "fake_train.py")
     assert pool.outcomes[folder.run_id].state is State.RUNNING
     assert not folder.attempt(1).exists()

@@ -164,7 +164,7 @@ def test_a_signal_in_the_last_step_changes_nothing(folder):
 
 
 def test_what_another_process_runs_is_not_touched(folder):
-    with store.run_lock(folder):
+    with store.locked(folder.lock):
         before = folder.status.read_bytes()
         assert entry.run(folder, fake_train.train) == entry.EXIT_BUSY
     assert folder.status.read_bytes() == before

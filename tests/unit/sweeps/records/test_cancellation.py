@@ -55,7 +55,7 @@ def test_what_a_search_pruned_can_go_on_for_an_experiment(folder):
 
 
 def test_a_running_run_cannot_be_retried(folder):
-    with store.run_lock(folder), pytest.raises(RecordError, match="is running"):
+    with store.locked(folder.lock), pytest.raises(RecordError, match="is running"):
         cancellation.retry(folder)
 
 
@@ -74,7 +74,7 @@ def test_the_scheduler_is_told_after_the_request_is_on_disk(folder):
 def test_settling_writes_down_what_a_killed_run_was_asked_to_end_as(folder):
     folder.update_status(state=State.RUNNING)
     folder.request_stop(StopRequest(state=State.CANCELLED, reason="cancelled"))
-    with store.run_lock(folder):
+    with store.locked(folder.lock):
         assert not cancellation.settle(folder)
     assert cancellation.settle(folder)
     assert folder.read_status().state is State.CANCELLED

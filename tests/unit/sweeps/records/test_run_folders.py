@@ -94,7 +94,7 @@ def test_a_lock_is_held_once_and_let_go(tmp_path):
     folder = store.ensure(compose(tmp_path))
     folder.update_status(state=State.RUNNING)
     assert not store.observe(folder).alive
-    with store.run_lock(folder) as first, store.run_lock(folder) as second:
+    with store.locked(folder.lock) as first, store.locked(folder.lock) as second:
         assert (first, second) == (True, False)
         assert store.observe(folder).alive
     assert not store.observe(folder).alive
@@ -111,7 +111,7 @@ def test_a_machine_that_came_back_under_another_name_knows_its_own_runs(tmp_path
     folder = store.ensure(compose(tmp_path))
     folder.update_status(state=State.RUNNING, host="the-container-before", boot=store.boot_id())
     assert store.observe(folder).state is State.LOST
-    with store.run_lock(folder):
+    with store.locked(folder.lock):
         assert store.observe(folder).alive
 
 

@@ -137,7 +137,7 @@ def test_a_run_that_a_dead_driver_left_on_this_host_keeps_its_slot(tmp_path, hos
     study = Study(plan)
     left = driver.store.ensure(next(iter(plan.runs(study.next_trial().params).values())))
     left.update_status(state=State.RUNNING, host=host)
-    with driver.store.run_lock(left):
+    with driver.store.locked(left.lock):
         driver.Driver(plan, study, launcher, lambda _: None).step()
     study.close()
     assert len(launcher.started) == starts
