@@ -27,7 +27,7 @@ from sweeps.slurm.cluster_settings import read_site
 from sweeps.slurm.launcher import Cluster
 from sweeps.slurm.observer import Observer
 from sweeps.slurm.preview import show_submissions
-from sweeps.slurm.scheduler import Scheduler, Slurm
+from sweeps.slurm.scheduler import Slurm
 from sweeps.slurm.submission import Sbatch, by_request, call_sbatch
 
 
@@ -98,7 +98,7 @@ def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
     return exit_status(outcomes.values())
 
 
-def submit(console: Console, matrix: Matrix, scheduler: Scheduler, sbatch: Sbatch) -> int:
+def submit(console: Console, matrix: Matrix, scheduler: Slurm, sbatch: Sbatch) -> int:
     """Submit what is not finished, and leave.
 
     The lock is held until the jobs are recorded: of two sweeps at once, the second one finds what the first submitted.

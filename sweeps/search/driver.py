@@ -20,7 +20,7 @@ from sweeps.search.study import ATTEMPTS, Study
 from sweeps.search.trial_runs import TrialRun, end_of, mean_curve
 from sweeps.slurm.launcher import Cluster, cancel
 from sweeps.slurm.observer import Observer
-from sweeps.slurm.scheduler import Scheduler, Slurm
+from sweeps.slurm.scheduler import Slurm
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -36,7 +36,7 @@ class Driver:
     study: Study
     launcher: Pool | Cluster
     say: Callable[[str], None]
-    scheduler: Scheduler = field(default_factory=Slurm)
+    scheduler: Slurm = field(default_factory=Slurm)
     _observer: Observer = field(init=False)
     _under_way: set[str] = field(default_factory=set)
     _never_started: dict[str, str] = field(default_factory=dict)

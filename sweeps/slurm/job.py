@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
 from scpo.tracking import RunFolder, State, StopRequest
 from sweeps.records import run_folders as store
 from sweeps.records.attempt import LOG_FORMAT
-from sweeps.records.run_process import Outcome, RunProcess
+from sweeps.records.run_process import RunProcess
 from sweeps.slurm.job_records import STARTED, Job, read_job, write_job
-from sweeps.slurm.scheduler import Scheduler, SchedulerError, Slurm
+from sweeps.slurm.scheduler import SchedulerError, Slurm
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
@@ -41,15 +41,6 @@ class Cause(StrEnum):
     TERMINATION = "terminated by Slurm"
 
 
-class Process(Protocol):
-    """The run's process; see ``RunProcess``."""
-
-    def poll(self) -> int | None: ...
-    def terminate(self) -> None: ...
-    def kill(self) -> None: ...
-    def outcome(self, code: int, interrupted: bool) -> Outcome: ...
-
-
 @dataclass
 class Supervisor:
     """Watches the process of one run from its job. ``now`` and ``sleep`` are its clock, in seconds.
@@ -60,8 +51,8 @@ class Supervisor:
 
     folder: RunFolder
     job: Job
-    process: Process
-    scheduler: Scheduler
+    process: RunProcess
+    scheduler: Slurm
     ran_s: float = 0.0
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

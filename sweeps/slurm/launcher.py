@@ -16,7 +16,7 @@ from sweeps.slurm.cluster_settings import Site, read_site
 from sweeps.slurm.job_records import read_job
 from sweeps.slurm.observer import Observer
 from sweeps.slurm.refusal import RefusedError
-from sweeps.slurm.scheduler import Scheduler
+from sweeps.slurm.scheduler import Slurm
 from sweeps.slurm.snapshot import freeze, locate
 from sweeps.slurm.submission import SUBMISSIONS, Request, Sbatch, Submission, by_request, new_folder, submit
 
@@ -31,7 +31,7 @@ class Cluster(CountsSignals):
 
     launcher: SlurmLauncher
     runs_dir: Path
-    scheduler: Scheduler
+    scheduler: Slurm
     sbatch: Sbatch
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
@@ -49,7 +49,7 @@ class Cluster(CountsSignals):
             RefusedError: The scheduler did not take one; it says what of the others was submitted before.
         """
         configs = {run_id: config for run_id, (_, config) in runs.items()}
-        requests = self._by_request(configs)
+        requests = by_request(configs, self.launcher, self.site)
         snapshot, ids = freeze(self.runs_dir, key_variables(configs.values())), []
         for request, names in requests.items():
             folder = new_folder(self.runs_dir, title)
@@ -67,12 +67,9 @@ class Cluster(CountsSignals):
     def planned(self, configs: Mapping[str, RunConfig]) -> Iterator[Submission]:
         """The submissions that these runs would make. Writes nothing: their folders are not there."""
         snapshot = locate(self.runs_dir)
-        for request, names in self._by_request(configs).items():
+        for request, names in by_request(configs, self.launcher, self.site).items():
             folders = [RunFolder(self.runs_dir / name) for name in names]
             yield self._submission((self.runs_dir / SUBMISSIONS / "to-be-made").absolute(), folders, request, snapshot)
-
-    def _by_request(self, configs: Mapping[str, RunConfig]) -> dict[Request, list[str]]:
-        return by_request(configs, self.launcher, self.site)
 
     def _submission(self, folder: Path, runs: Sequence[RunFolder], request: Request, snapshot: Path) -> Submission:
         return Submission(folder, tuple(runs), request, self.launcher, self.site, snapshot)
@@ -104,7 +101,7 @@ class Cluster(CountsSignals):
         """The jobs go on without us."""
 
 
-def cancel(folder: RunFolder, scheduler: Scheduler, state: State = State.CANCELLED, reason: str = "cancelled") -> bool:
+def cancel(folder: RunFolder, scheduler: Slurm, state: State = State.CANCELLED, reason: str = "cancelled") -> bool:
     """Let a run end, and its job with it; False if it was over before."""
     job = read_job(folder)
 

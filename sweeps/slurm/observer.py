@@ -7,7 +7,7 @@ from scpo.tracking import RunFolder, State
 from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState, Observed
 from sweeps.slurm.job_records import Job, read_job, write_job
-from sweeps.slurm.scheduler import Scheduler, Seen
+from sweeps.slurm.scheduler import Seen, Slurm
 
 ASK_AGAIN_S = 1.0  # a job that ends is gone from squeue a moment before its last words are on a shared disk
 
@@ -15,7 +15,7 @@ ASK_AGAIN_S = 1.0  # a job that ends is gone from squeue a moment before its las
 class Observer:
     """Observes runs at one moment. The scheduler is asked before the records are read, and only if a run had a job."""
 
-    def __init__(self, scheduler: Scheduler, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, scheduler: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
         self.scheduler = scheduler
         self._sleep = sleep
         self._seen: Mapping[str, Seen] | None = None

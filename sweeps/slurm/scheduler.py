@@ -4,7 +4,6 @@ import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from scpo.errors import ScpoError
 from sweeps.records.reconcile import JobState
@@ -26,30 +25,14 @@ class Seen:
     why: str
 
 
-class Scheduler(Protocol):
-    """What looks after jobs. Tests put one with a clock of its own in Slurm's place."""
-
-    def jobs(self) -> Mapping[str, Seen] | None:
-        """Job id -> what is known of it, of our jobs that wait or run; None if there is no answer."""
-
-    def ends(self, job_ids: Iterable[str]) -> Mapping[str, str]:
-        """Job id -> how it ended, in the scheduler's word; what is not known is left out."""
-
-    def cancel(self, job_id: str) -> None:
-        """End a job, now or before it starts; SchedulerError if that was not possible."""
-
-    def requeue(self, job_id: str) -> None:
-        """End a running job and queue it again under the same id; SchedulerError if that was not possible."""
-
-    def preempted(self, job_id: str) -> bool | None:
-        """Whether a running job has been told to make room for another; None if there is no answer."""
-
-
 class Slurm:
-    """Slurm by squeue, sacct, scancel and scontrol. squeue knows what lives, sacct how the rest ended."""
+    """What looks after jobs, by squeue, sacct, scancel and scontrol. squeue knows what lives, sacct how the rest ended.
+
+    Tests put one with a clock of its own in its place.
+    """
 
     def jobs(self) -> Mapping[str, Seen] | None:
-        """One squeue for all."""
+        """Job id -> what is known of it, of our jobs that wait or run, by one squeue; None if there is no answer."""
         format_ = "%i|%T|%r|%j"  # the name last: it alone may hold a |
         try:
             lines = _ask("squeue", "--noheader", "--array", "--all", f"--user={os.getuid()}", f"--format={format_}")
@@ -59,7 +42,7 @@ class Slurm:
         return {job_id: Seen(name, _state(state), why) for job_id, state, why, name in fields}
 
     def ends(self, job_ids: Iterable[str]) -> Mapping[str, str]:
-        """One sacct for all; without accounting nothing is known."""
+        """Job id -> how it ended, in Slurm's word, by one sacct; what is not known is left out, or all without it."""
         ids = ",".join(job_ids)
         if not ids:
             return {}
@@ -70,15 +53,18 @@ class Slurm:
         return dict(line.split("|", 1) for line in lines)
 
     def cancel(self, job_id: str) -> None:
-        """Scancel."""
+        """End a job, now or before it starts; SchedulerError if that was not possible."""
         _ask("scancel", job_id)
 
     def requeue(self, job_id: str) -> None:
-        """Scontrol requeue."""
+        """End a running job and queue it again under the same id; SchedulerError if that was not possible."""
         _ask("scontrol", "requeue", job_id)
 
     def preempted(self, job_id: str) -> bool | None:
-        """From the job's PreemptTime: set once its grace has begun."""
+        """Whether a running job has been told to make room for another; None if there is no answer.
+
+        By the job's PreemptTime, which is set once its grace has begun.
+        """
         try:
             fields = " ".join(_ask("scontrol", "--oneliner", "show", "job", job_id)).split()
         except SchedulerError:

@@ -10,10 +10,10 @@ import shlex
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from scpo.errors import ConfigError
 from scpo.schema import RunConfig, SlurmLauncher
@@ -61,10 +61,8 @@ class Submission:
         return self.folder.name
 
 
-class Sbatch(Protocol):
-    """Hands a submission to the scheduler; returns a job id for each run."""
-
-    def __call__(self, submission: Submission) -> Sequence[str]: ...
+Sbatch = Callable[[Submission], Sequence[str]]
+"""Hands a submission to the scheduler; returns a job id for each run."""
 
 
 def by_request(configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: Site) -> dict[Request, list[str]]:
