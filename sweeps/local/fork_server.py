@@ -1,22 +1,20 @@
 """A process that has its imports done and its games open, and forks one for each run: see ``sweeps.local.forked_runs``.
 
-    python -c "from sweeps.local.fork_server import main; main()" <socket> <training script> <folder of a run>
+    python -c "from sweeps.local.fork_server import main; main()" <pipe> <training script> <folder of a run>
 
 What there is to import and to open is for the script to say: its ``open_ahead(config)``, if it has one, is called.
-Requests come as lines of JSON: ``{"command", "log", "variables"}``. Each is answered by ``{"pid"}``, and by
-``{"pid", "status"}`` once the process is over. The server ends when the other end of the socket does.
+Requests come through a pipe of ``multiprocessing``: ``{"command", "log", "variables"}``. Each is answered by
+``{"pid"}``, and by ``{"pid", "status"}`` once the process is over. The server ends when the other end of the pipe does.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import runpy
-import select
 import signal
-import socket
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ POLL_S = 0.05
 
 def main() -> None:
     """Open what the run needs, then fork as asked."""
-    channel = socket.socket(fileno=int(sys.argv[1]))
+    channel = Connection(int(sys.argv[1]))
     code = code_files()  # before the first import of training
     open_ahead = runpy.run_path(sys.argv[2]).get("open_ahead")
     gc.disable()
@@ -43,26 +41,20 @@ def main() -> None:
         _become(request, channel, code)
 
 
-def _serve(channel: socket.socket) -> dict[str, Any] | None:
+def _serve(channel: Connection) -> dict[str, Any] | None:
     """Fork until the launcher is gone: None. In each forked process: what it is to become."""
-    waiting = b""
     while True:
-        if select.select([channel], [], [], POLL_S)[0]:
-            received = channel.recv(65536)
-            if not received:
+        if channel.poll(POLL_S):
+            try:
+                request = dict(channel.recv())
+            except EOFError:
                 return None
-            *lines, waiting = (waiting + received).split(b"\n")
-            for line in lines:
-                pid = os.fork()
-                if pid == 0:
-                    return dict(json.loads(line))
-                _say(channel, pid=pid)
+            pid = os.fork()
+            if pid == 0:
+                return request
+            channel.send({"pid": pid})
         for pid, status in iter(_ended, None):
-            _say(channel, pid=pid, status=status)
-
-
-def _say(channel: socket.socket, **message: int) -> None:
-    channel.sendall(json.dumps(message).encode() + b"\n")
+            channel.send({"pid": pid, "status": status})
 
 
 def _ended() -> tuple[int, int] | None:
@@ -74,7 +66,7 @@ def _ended() -> tuple[int, int] | None:
     return (pid, os.waitstatus_to_exitcode(status)) if pid else None
 
 
-def _become(request: dict[str, Any], channel: socket.socket, code: dict[str, str]) -> None:
+def _become(request: dict[str, Any], channel: Connection, code: dict[str, str]) -> None:
     """The process that the launcher asked for, as if it had been started anew."""
     channel.close()
     os.setsid()

@@ -7,11 +7,8 @@ Forked processes share that memory and nothing else; each is a process as any ot
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -56,7 +53,9 @@ class Server:
     """
 
     def __init__(self, first: Start) -> None:
-        self._channel, theirs = socket.socketpair()
+        from multiprocessing import Pipe
+
+        self._channel, theirs = Pipe()
         program = (
             f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from sweeps.local.fork_server import main; main()"
         )
@@ -72,7 +71,6 @@ class Server:
         theirs.close()
         self._forks = 0
         self._heard = False
-        self._waiting = b""
         self._new: list[int] = []
         self._pids: list[int] = []
         self._status: dict[int, int] = {}
@@ -93,7 +91,7 @@ class Server:
         self._forks += 1
         request = {"command": start.command, "log": str(start.log), "variables": dict(start.variables)}
         with contextlib.suppress(OSError):  # it is gone
-            self._channel.sendall(json.dumps(request).encode() + b"\n")
+            self._channel.send(request)
             limit = time.monotonic() + READY_S
             while not self._new and self._process.poll() is None and time.monotonic() < limit:
                 self._hear(POLL_S)
@@ -115,22 +113,18 @@ class Server:
 
     def _hear(self, seconds: float) -> None:
         """Take in what it has said, waiting so long for a first word."""
-        while select.select([self._channel], [], [], seconds)[0]:
+        while self._channel.poll(seconds):
             seconds = 0
             try:
-                received = self._channel.recv(65536)
-            except OSError:
-                return
-            if not received:
+                said = self._channel.recv()
+            except (EOFError, OSError):
                 return
             self._heard = True
-            *lines, self._waiting = (self._waiting + received).split(b"\n")
-            for said in map(json.loads, lines):
-                if "status" in said:
-                    self._status[said["pid"]] = said["status"]
-                else:
-                    self._new.append(said["pid"])
-                    self._pids.append(said["pid"])
+            if "status" in said:
+                self._status[said["pid"]] = said["status"]
+            else:
+                self._new.append(said["pid"])
+                self._pids.append(said["pid"])
 
 
 def _alive(pid: int) -> bool:

@@ -1,5 +1,6 @@
 """Processes that a server forks, with scripts in the place of train.py."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -94,12 +95,12 @@ def test_code_that_has_changed_since_it_was_imported_is_imported_anew(start, tmp
         "server.code_files = lambda: {'scpo/steps.py': next(number)}; "
         "server.os.execv = lambda *words: print(words, flush=True); server.main()"
     )
-    ours, theirs = forked_runs.socket.socketpair()
+    ours, theirs = multiprocessing.Pipe()
     command = [sys.executable, "-c", program, str(theirs.fileno()), str(one.script), str(one.folder.path)]
     with subprocess.Popen(command, pass_fds=[theirs.fileno()]):
         theirs.close()
         request = {"command": one.command, "log": str(one.log), "variables": dict(one.variables)}
-        ours.sendall(forked_runs.json.dumps(request).encode() + b"\n")
+        ours.send(request)
         fake.wait_until(lambda: one.log.exists() and str(one.script) in one.log.read_text())
         ours.close()
     assert str((sys.executable, [sys.executable, *one.command])) in one.log.read_text()
