@@ -1,25 +1,35 @@
-"""What a search leaves in its folder: the plan, and from it and the trials the summary, the winner and the plots."""
+"""What a search leaves in its folder: the plan, and from it and the trials the summary, the winner and the plots.
 
+The winner is the best setting as an experiment, beside the one that the search started from, on seeds that no trial has
+seen. The summary says what the search found, and what it does not show.
+"""
+
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import yaml
 from pydantic import ValidationError
 
 from scpo.errors import RecordError
+from scpo.intervals import summarise
 from scpo.schema import Search
-from scpo.tracking.atomic import read_json, write_json
+from scpo.tracking.atomic import read_json, write_bytes, write_json
 from sweeps.compose.overrides import parse_all
 from sweeps.search.plan import SEARCHES, Plan
 from sweeps.search.plots import write_plots
-from sweeps.search.results import default_result, ranked
-from sweeps.search.summary import write_summary
-from sweeps.search.winner import write_winner
+from sweeps.search.results import Result, default_result, ranked
+from sweeps.search.search_messages import counts
+from sweeps.search.space import override_texts
+from sweeps.search.study import REASON, RETRY_OF
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-PLAN = "search.json"
+PLAN, SUMMARY, WINNER = "search.json", "summary.md", "best.yaml"
+AXES = ("scale", "env", "model")
+SHOWN = 10  # of the complete trials, in the summary
 
 
 def write_plan(plan: Plan) -> None:
@@ -49,3 +59,150 @@ def write_results(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
     files = [write_winner(plan, results[0], default_result(plan, results))] if results else []
     plots = write_plots(plan, trials)
     return [write_summary(plan, trials, plots), *files, *plots]
+
+
+def write_winner(plan: Plan, best: Result, default: Result | None) -> Path:
+    """Write ``best.yaml`` into the search's folder."""
+    path = plan.folder / WINNER
+    write_bytes(path, _winner_text(plan, best, default).encode())
+    return path
+
+
+def winner_command(plan: Plan) -> str:
+    """What runs the winner; settings of the machine come from the command line, as ever."""
+    machine = [override.text for override in plan.overrides if override.of_machine]
+    overrides = [f"+experiment={plan.folder / WINNER}", f"scale={plan.scale}", *machine]
+    return " ".join(["python sweep.py", *(f"'{one}'" if set(one) & set("[]{}$ ") else one for one in overrides)])
+
+
+def _winner_text(plan: Plan, best: Result, default: Result | None) -> str:
+    head = (
+        f"# @package _global_\n# The best of {plan.study_id}: trial {best.number}, mean {best.summary.mean:.4f} of "
+        f"{plan.metric} over seeds {', '.join(map(str, plan.seeds))}.\n"
+        "# Chosen on those seeds, it is reported on others, beside the setting that the search started from.\n"
+    )
+    return head + yaml.safe_dump({"experiment": _experiment(plan, best, default)}, sort_keys=False, width=120)
+
+
+def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, Any]:
+    rows = [
+        _experiment_row(plan, "tuned", f"tuned (trial {best.number})", override_texts(plan.search.space, best.params))
+    ]
+    if default is not None and default.number != best.number:
+        rows.insert(0, _experiment_row(plan, "untuned", "as configured", []))
+    return {
+        "name": "best_of_" + "".join(letter if letter.isalnum() else "_" for letter in plan.study_id.lower()),
+        "title": f"The best of a search over {plan.search.title}, on fresh seeds",
+        "axes": {
+            "env": [_value(plan, "env")],
+            "model": [_value(plan, "model")],
+            "seeds": list(plan.search.fresh_seeds),
+        },
+        "rows": rows,
+    }
+
+
+def _experiment_row(plan: Plan, name: str, label: str, values: list[str]) -> dict[str, Any]:
+    kept = [one.text for one in plan.overrides if not one.of_machine and one.key not in AXES]
+    return {"name": name, "label": label, "overrides": [*kept, *values], "scales": [plan.scale]}
+
+
+def _value(plan: Plan, key: str) -> str:
+    """The last choice of a config group's file."""
+    return next(str(override.value) for override in reversed(plan.overrides) if override.key == key)
+
+
+def write_summary(plan: Plan, trials: "Sequence[FrozenTrial]", plots: Sequence[Path]) -> Path:
+    """Write the summary into the search's folder."""
+    path = plan.folder / SUMMARY
+    write_bytes(path, ("\n".join(_summary_lines(plan, trials, plots)) + "\n").encode())
+    return path
+
+
+def _summary_lines(plan: Plan, trials: "Sequence[FrozenTrial]", plots: Sequence[Path]) -> list[str]:
+    results = ranked(trials)
+    lines = [f"# {plan.search.title}: search `{plan.study_id}`", "", _what(plan, trials), ""]
+    if results:
+        lines += [*_best(plan, results), "", *_table(results, list(plan.search.space)), ""]
+    else:
+        lines += ["No trial is complete: there is no best setting yet.", ""]
+    lines += _failures(trials)
+    return lines + [line for plot in plots for line in (f"![{plot.stem}]({plot.name})", "")]
+
+
+def _what(plan: Plan, trials: "Sequence[FrozenTrial]") -> str:
+    seeds = ", ".join(map(str, plan.seeds))
+    return (
+        f"Maximised: mean of `{plan.metric}` at the last step over seeds {seeds}; scale {plan.scale}, "
+        f"{plan.base.env.name}, {plan.base.model.name}; sampler {plan.search.sampler.name}, at most {plan.trials} "
+        f"settings. Trials: {counts(trials)}."
+    )
+
+
+def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
+    best, default = results[0], default_result(plan, results)
+    fresh = ", ".join(map(str, plan.search.fresh_seeds))
+    lines = [
+        f"**Best: trial {best.number}, {_mean(best)}.** "
+        + ", ".join(f"{name} = {value}" for name, value in best.params.items()),
+        "",
+        f"The highest of {len(results)} noisy means is optimistic: part of it is luck on these very seeds. A search's "
+        f"winner is never reported on the seeds it was chosen on ({', '.join(map(str, plan.seeds))}). Run it on fresh "
+        f"ones ({fresh}), beside the setting that the search started from, and report that:",
+        "",
+        "```bash",
+        winner_command(plan),
+        "```",
+    ]
+    return [*lines, "", _against(best, default)] if default is not None else lines
+
+
+def _against(best: Result, default: Result) -> str:
+    if best.number == default.number:
+        return "No setting was better than the one the search started from."
+    gain = summarise(best.by_seed[seed] - default.by_seed[seed] for seed in best.by_seed)
+    text = (
+        f"The setting the search started from (trial {default.number}): {_mean(default)}. The best is {gain.mean:+.3f}"
+    )
+    low, high = gain.interval()
+    if math.isnan(low):
+        return f"{text} above it."
+    where = "outside of" if low > 0 else "within"
+    return f"{text} above it, paired by seed; 0 is {where} that difference's interval ({low:+.3f} to {high:+.3f})."
+
+
+def _table(results: Sequence[Result], names: Sequence[str]) -> list[str]:
+    seeds = list(results[0].by_seed)
+    head = ["rank", "trial", "mean", "95% interval", *(f"seed {seed}" for seed in seeds), *names]
+    rows = [
+        [
+            str(rank),
+            str(one.number),
+            f"{one.summary.mean:.3f}",
+            _interval(one),
+            *(f"{value:.3f}" for value in one.by_seed.values()),
+            *(str(one.params[name]) for name in names),
+        ]
+        for rank, one in enumerate(results[:SHOWN], start=1)
+    ]
+    title = f"The best {len(rows)} of {len(results)} complete trials (Student-t intervals over the seeds):"
+    return [title, "", *(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])]
+
+
+def _failures(trials: "Sequence[FrozenTrial]") -> list[str]:
+    failed = [trial for trial in trials if trial.state.name == "FAIL"]
+    retried = {trial.user_attrs.get(RETRY_OF) for trial in trials}
+    lines = [
+        f"- trial {trial.number}{', tried again' if trial.number in retried else ''}: {trial.user_attrs[REASON]}"
+        for trial in failed
+    ]
+    return ["Failed trials:", "", *lines, ""] if lines else []
+
+
+def _mean(result: Result) -> str:
+    return f"mean {result.summary.mean:.3f} ({_interval(result)})"
+
+
+def _interval(result: Result) -> str:
+    low, high = result.summary.interval()
+    return "one seed: no interval" if math.isnan(low) else f"{low:.3f} to {high:.3f}"

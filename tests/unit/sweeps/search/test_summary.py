@@ -13,11 +13,10 @@ from sweeps import __main__ as cli
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.identity import run_id
 from sweeps.compose.matrix import expand
-from sweeps.search import plots, search_folder, winner
+from sweeps.search import plots, search_folder
 from sweeps.search.results import default_result, ranked
 from sweeps.search.space import distributions
 from sweeps.search.study import BY_SEED, REASON, RETRY_OF, Study
-from sweeps.search.summary import write_summary
 from tests.support.fake_runs import QUICK
 from tests.support.searches import drive, plan_in
 
@@ -51,7 +50,7 @@ def trials(plan):
 
 
 def text_of(plan, trials):
-    return write_summary(plan, trials, []).read_text()
+    return search_folder.write_summary(plan, trials, []).read_text()
 
 
 def test_results_are_ranked_by_the_mean_over_seeds(plan, trials):
@@ -72,7 +71,7 @@ def test_the_summary_has_means_with_student_t_intervals(plan, trials):
 def test_the_summary_refuses_to_report_the_winner_on_the_seeds_it_was_chosen_on(plan, trials):
     text = " ".join(text_of(plan, trials).split())
     assert "never reported on the seeds it was chosen on (0, 1). Run it on fresh ones (10, 11, 12)" in text
-    assert winner.command(plan) in text
+    assert search_folder.winner_command(plan) in text
 
 
 def test_failed_trials_are_told_with_their_reason(plan, trials):
@@ -88,7 +87,7 @@ def test_a_search_without_a_complete_trial_has_no_winner(plan):
 def test_a_winner_that_is_the_default_says_so_and_is_one_row(plan, trials):
     assert "No setting was better than the one the search started from." in text_of(plan, trials[:1])
     default = ranked(trials[:1])[0]
-    assert len(expand(str(winner.write_winner(plan, default, default))).experiment.rows) == 1
+    assert len(expand(str(search_folder.write_winner(plan, default, default))).experiment.rows) == 1
 
 
 def test_one_seed_has_a_mean_and_no_interval(tmp_path):
@@ -102,8 +101,8 @@ def test_the_winner_is_an_experiment_on_fresh_seeds_beside_what_the_search_start
     own = ("env.horizon=7", "model.hidden_size=64", "trainer.steps=9")
     plan = plan_in(tmp_path, *own)
     results = ranked(trials)
-    path = winner.write_winner(plan, results[0], results[1])
-    words = [word.strip("'") for word in winner.command(plan).split()[2:]]
+    path = search_folder.write_winner(plan, results[0], results[1])
+    words = [word.strip("'") for word in search_folder.winner_command(plan).split()[2:]]
     matrix = expand(words[0].partition("=")[2], words[1:])
     assert str(path) in words[0]
     assert [cell.config.seed for cell in matrix.cells] == [10, 11, 12] * 2
