@@ -32,8 +32,6 @@ from scpo.progress import counted
 from scpo.tracking import RunFolder
 from sweeps import wandb_commands
 from sweeps.doctor import examination
-from sweeps.health_command import add_arguments as health_arguments
-from sweeps.health_command import show_health
 from sweeps.records import cancellation, verify
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.log_lines import follow
@@ -43,7 +41,7 @@ from sweeps.search import search_command
 from sweeps.slurm import launcher as cluster
 from sweeps.slurm.observer import Observer
 from sweeps.slurm.scheduler import Slurm
-from sweeps.status import RunStatus, show_statuses, statuses, watch
+from sweeps.status import RunStatus, add_health_arguments, show_health, show_statuses, statuses, watch
 from sweeps.terminal import complaint, replace_what_cannot_be_printed, say, say_error
 
 RUNS = Path("runs")
@@ -182,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
     examination.add_arguments(commands.add_parser("doctor", help=examination.doctor.__doc__))
     saved = str(wandb_commands.save_view.__doc__).partition("\n")[0]
     wandb_commands.add_view_arguments(commands.add_parser("view", help=saved))
-    health_arguments(commands.choices["health"])
+    add_health_arguments(commands.choices["health"])
     completion = commands.add_parser("completion", help=complete.__doc__)
     completion.add_argument("--word", help="what was typed so far; without it, the script for the shell")
     completion.set_defaults(run=complete)

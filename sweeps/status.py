@@ -1,25 +1,29 @@
-"""``python -m sweeps status``: where each run stands."""
+"""``python -m sweeps status`` and ``health``: where each run stands, and which need a look."""
 
+import argparse
+import json
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from scpo.errors import ScpoError
+from scpo.errors import ConfigError, RecordError, ScpoError
 from scpo.progress import about, counted
 from scpo.tracking import RunFolder, State
+from scpo.tracking.health import RULES, Remark, examine, read_rules, stalled
 from scpo.tracking.live import SUCCESS, panels
 from scpo.tracking.wandb_run import url_of
 from scpo.tracking.whole_logs import read_whole
-from sweeps.health_command import remarks_of
 from sweeps.slurm.observer import Observer
-from sweeps.terminal import coloured, wide
+from sweeps.terminal import coloured, say, say_error, wide
 
 PARTS = ("step", "validation", "diagnostics")  # of a step's time, as trainers log them
 
@@ -105,3 +109,38 @@ def _table(rows: Iterable[RunStatus]) -> Table:
         commit = escape((row.commit or "")[:8])
         table.add_row(escape(row.run_id), coloured(row.state), step, success, left, attempt, commit, escape(row.remark))
     return table
+
+
+def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Remark]:
+    """What the rules say of a run now; RecordError if its logs are damaged."""
+    read = read_rules(rules)
+    found = examine(read_whole(folder, folder.metrics), read)
+    return found + (stalled(read_whole(folder, folder.timing), datetime.now(UTC), read) if live else [])
+
+
+def show_health(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> bool:
+    """One line for each remark; True if there is none."""
+    if not arguments.rules.is_file():
+        raise ConfigError(f"--rules {arguments.rules}: there is no such file; {RULES} is one to copy")
+    told: dict[str, list[Remark]] = {}
+    for folder in folders:
+        try:
+            live = folder.read_status().state is State.RUNNING
+            told[folder.run_id] = remarks_of(folder, live=live, rules=arguments.rules)
+        except RecordError as error:
+            say_error(console, str(error))
+    if arguments.json:
+        console.print_json(json.dumps({name: [vars(one) for one in remarks] for name, remarks in told.items()}))
+    else:
+        for name, remarks in told.items():
+            for one in remarks:
+                say(console, f"{name}: {one.level}: {one}")
+        marked = sum(map(bool, told.values()))
+        say(console, f"{counted(len(told), 'run')} looked at, {marked} with remarks ({arguments.rules.name})")
+    return not any(told.values())
+
+
+def add_health_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``health`` takes beside the patterns."""
+    parser.add_argument("--rules", type=Path, default=RULES, help="another file of rules (default: conf/health.yaml)")
+    parser.add_argument("--json", action="store_true", help="for programs")

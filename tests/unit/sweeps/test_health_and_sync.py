@@ -6,7 +6,7 @@ from rich.console import Console
 from scpo.tracking import JsonLines
 from scpo.tracking.health import RULES
 from sweeps import wandb_commands
-from sweeps.health_command import show_health
+from sweeps.status import show_health
 from tests.support import fake_runs as fake
 
 
