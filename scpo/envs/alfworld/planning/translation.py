@@ -14,6 +14,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Base64Bytes, PlainSerializer
 
 from scpo.envs.alfworld.planning.grounding import Ground, ground
 from scpo.envs.alfworld.planning.pddl import Action, Literal, Problem, read_problem
@@ -22,6 +25,8 @@ from scpo.errors import GameError
 
 Condition = tuple[int, int]
 """A variable and its value: 0 true, 1 false."""
+
+Predicates = Annotated[frozenset[str], PlainSerializer(sorted)]
 
 _NOTHING: frozenset[Condition] = frozenset()
 
@@ -53,7 +58,7 @@ class Translation:
             whether or not they happened.
     """
 
-    packed_sas: bytes
+    packed_sas: Base64Bytes
     atoms: NameTable
     initial: tuple[bool, ...]
     jumps: tuple[int, ...]
@@ -61,8 +66,8 @@ class Translation:
     parameters: dict[str, tuple[tuple[str, str], ...]]
     types: dict[str, str]
     facts: NameTable
-    reads: frozenset[str]
-    unreliable: frozenset[str]
+    reads: Predicates
+    unreliable: Predicates
 
     @property
     def sas(self) -> bytes:

@@ -6,7 +6,6 @@ the hash of what was translated and of the versions that translated it. A file t
 
 from __future__ import annotations
 
-import base64
 import gzip
 import hashlib
 import json
@@ -16,15 +15,16 @@ from collections.abc import Sequence
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from scpo.envs.alfworld.planning.translation import Translation, translate
-from scpo.envs.alfworld.planning.word_rows import NameTable
 from scpo.installed import installed_version
 from scpo.whole_file import replace_file
 
 logger = logging.getLogger(__name__)
 _FORMAT = 1
+_FORM = TypeAdapter(Translation)
 
 
 class TranslationStore:
@@ -67,7 +67,7 @@ class TranslationStore:
         return self._folder / key[:2] / f"{key}.json.gz"
 
     def _write(self, path: Path, key: str, translation: Translation) -> None:
-        body = json.dumps(_to_json(translation), separators=(",", ":")).encode()
+        body = _FORM.dump_json(translation)
         header = {"format": _FORMAT, "key": key, "sha256": hashlib.sha256(body).hexdigest()}
         content = gzip.compress(json.dumps(header).encode() + b"\n" + body, compresslevel=1, mtime=0)
         try:
@@ -96,42 +96,9 @@ def _read(path: Path, key: str) -> Translation | None:
         expected = {"format": _FORMAT, "key": key, "sha256": hashlib.sha256(body).hexdigest()}
         if header != expected:
             raise ValueError("its header is of another file")
-        return _from_json(json.loads(body))
+        return _FORM.validate_json(body)
     except FileNotFoundError:
         return None
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, ValueError, TypeError) as error:
         logger.warning("translation %s is not usable (%s) and is made again", path, error)
         return None
-
-
-def _to_json(translation: Translation) -> dict[str, Any]:
-    return {
-        "packed_sas": base64.b64encode(translation.packed_sas).decode(),
-        "atoms": translation.atoms.to_json(),
-        "initial": [int(value) for value in translation.initial],
-        "jumps": translation.jumps,
-        "operators": translation.operators.to_json(),
-        "parameters": translation.parameters,
-        "types": translation.types,
-        "facts": translation.facts.to_json(),
-        "reads": sorted(translation.reads),
-        "unreliable": sorted(translation.unreliable),
-    }
-
-
-def _from_json(data: dict[str, Any]) -> Translation:
-    return Translation(
-        packed_sas=base64.b64decode(data["packed_sas"]),
-        atoms=NameTable.from_json(data["atoms"]),
-        initial=tuple(map(bool, data["initial"])),
-        jumps=tuple(data["jumps"]),
-        operators=NameTable.from_json(data["operators"]),
-        parameters={
-            action: tuple((name, kind) for name, kind in parameters)
-            for action, parameters in data["parameters"].items()
-        },
-        types=data["types"],
-        facts=NameTable.from_json(data["facts"]),
-        reads=frozenset(data["reads"]),
-        unreliable=frozenset(data["unreliable"]),
-    )

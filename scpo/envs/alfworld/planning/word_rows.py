@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Annotated
+
+from pydantic import PlainSerializer, PlainValidator
 
 Atom = tuple[str, ...]
 """A predicate or action and its arguments, in lower case as the translator writes them."""
@@ -25,7 +28,7 @@ class NameTable:
 
     words: tuple[str, ...]
     width: int
-    codes: array[int]
+    codes: Annotated[Sequence[int], PlainValidator(partial(array, "H")), PlainSerializer(list)]
 
     @classmethod
     def of(cls, rows: Iterable[Atom]) -> NameTable:
@@ -47,12 +50,3 @@ class NameTable:
 
     def __iter__(self) -> Iterator[Atom]:
         return (self[row] for row in range(len(self)))
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain lists and numbers."""
-        return {"words": list(self.words), "width": self.width, "codes": self.codes.tolist()}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> NameTable:
-        """The table that ``to_json`` described."""
-        return cls(tuple(data["words"]), data["width"], array("H", data["codes"]))

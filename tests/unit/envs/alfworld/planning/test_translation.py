@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 
 import pytest
+from pydantic import TypeAdapter
 
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.games.generated_games import generate
@@ -170,6 +171,6 @@ def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path, caplog):
 
 def test_rows_of_words_survive_json():
     rows = [("move", "a", "b"), ("look",), ("take", "b")]
-    table = NameTable.of(rows)
-    assert list(NameTable.from_json(json.loads(json.dumps(table.to_json())))) == rows
+    form = TypeAdapter(NameTable)
+    assert list(form.validate_json(form.dump_json(NameTable.of(rows)))) == rows
     assert len(NameTable.of([])) == 0
