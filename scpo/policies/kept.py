@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import logging
 import os
@@ -16,6 +17,7 @@ from typing import TextIO
 from pydantic import BaseModel, ConfigDict
 
 from scpo.checksums import FileSum, folder_change, folder_sums, sealed, unsealed
+from scpo.envs.base import DemonstratingEnvironment
 from scpo.errors import RecordWriteError, ScpoError
 from scpo.whole_file import replace_file, sync
 
@@ -94,6 +96,22 @@ def _damage(folder: Path) -> str | None:
     except (OSError, ValueError, TypeError, AttributeError) as error:  # ValidationError is a ValueError
         return f"{SUMS}: {error}"
     return folder_change(folder, record.files)
+
+
+def start_key(
+    recipe: int, model: BaseModel, env: BaseModel, shown: set[str], environment: DemonstratingEnvironment
+) -> str:
+    """Hash of everything that determines a supervised start: recipe, model without its critic, what ``env`` shows."""
+    import torch
+
+    content = {
+        "recipe": recipe,
+        "torch": torch.__version__,
+        "model": model.model_dump(mode="json", exclude={"value_model"}),
+        "env": env.model_dump(mode="json", include=shown),
+        "train_panel": environment.panel("train").sha256,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def stop_if_asked(should_stop: Callable[[], bool]) -> None:

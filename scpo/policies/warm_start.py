@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 
 from scpo.envs.base import DemonstratingEnvironment, Demonstration
-from scpo.policies.kept import made_once, stop_if_asked
+from scpo.policies.kept import made_once, start_key, stop_if_asked
 from scpo.policies.language_policy import LocalPolicy
 from scpo.policies.model import build_tiny, load_pretrained
 from scpo.policies.word_tokenizer import train_tokenizer
@@ -50,20 +49,8 @@ def warm_started(
     def make(folder: Path) -> None:
         _make(model, environment, folder, should_stop)
 
-    folder = made_once(cache_dir / "warm_start" / cache_key(model, env, environment), make, should_stop)
+    folder = made_once(cache_dir / "warm_start" / start_key(RECIPE, model, env, SHOWN, environment), make, should_stop)
     return load_pretrained(str(folder))
-
-
-def cache_key(model: TinyModel, env: EnvConfig, environment: DemonstratingEnvironment) -> str:
-    """Hash of everything that determines the warm start: recipe, model, and what the demonstrations show."""
-    content = {
-        "recipe": RECIPE,
-        "torch": torch.__version__,
-        "model": model.model_dump(mode="json"),
-        "env": env.model_dump(mode="json", include=SHOWN),
-        "train_panel": environment.panel("train").sha256,
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _make(

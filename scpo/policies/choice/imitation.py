@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ from scpo.envs.base import DemonstratingEnvironment, Demonstration
 from scpo.envs.projection import CLOSE_TAG
 from scpo.errors import ConfigError, RecordError
 from scpo.policies.choice.policy import ChoicePolicy, ScoreNet
-from scpo.policies.kept import made_once, stop_if_asked
+from scpo.policies.kept import made_once, start_key, stop_if_asked
 
 if TYPE_CHECKING:
     from scpo.schema import ChoiceModel, EnvConfig
@@ -52,25 +50,13 @@ def imitating_policy(
         logger.info("imitation of %d demonstrations: loss %.3f nats a command", len(demonstrations), loss)
         policy.save(folder)
 
-    folder = made_once(cache_dir / "imitation" / cache_key(config, env, environment), make, should_stop)
+    folder = made_once(cache_dir / "imitation" / start_key(RECIPE, config, env, SHOWN, environment), make, should_stop)
     model = ScoreNet(config)
     try:
         load_model(model, folder / WEIGHTS)
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise RecordError(f"the kept imitation start {folder} cannot be read ({error}); delete that folder") from error
     return ChoicePolicy(model, config)
-
-
-def cache_key(config: ChoiceModel, env: EnvConfig, environment: DemonstratingEnvironment) -> str:
-    """Hash of everything that determines the start: recipe, model, and what the demonstrations show."""
-    content = {
-        "recipe": RECIPE,
-        "torch": torch.__version__,
-        "model": config.model_dump(mode="json", exclude={"value_model"}),
-        "env": env.model_dump(mode="json", include=SHOWN),
-        "train_panel": environment.panel("train").sha256,
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def imitate(
