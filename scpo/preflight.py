@@ -14,7 +14,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,9 @@ SAMPLE = (
 
 def panels(config: RunConfig) -> dict[str, Any]:
     """Hash and size of every panel."""
-    environment = _environment(config)
+    from scpo.envs import open_environment
+
+    environment = open_environment(config)
     found = {name: environment.panel(name) for name in ("train", "probe", *sorted(config.env.validation_panels))}
     return {name: {"sha256": panel.sha256, "tasks": len(panel.tasks)} for name, panel in found.items()}
 
@@ -54,8 +55,10 @@ def data(config: RunConfig) -> dict[str, Any]:
 
 def environment(config: RunConfig) -> dict[str, Any]:
     """What the environment says of itself once it is loaded."""
+    from scpo.envs import open_environment
+
     check = getattr(_data_check(config), "check_loaded", None)
-    return _told(check(config.env, config.data_folder, lambda: _environment(config)) if check else ())
+    return _told(check(config.env, config.data_folder, lambda: open_environment(config)) if check else ())
 
 
 def scorer(config: RunConfig) -> dict[str, Any]:
@@ -90,12 +93,6 @@ def _data_check(config: RunConfig) -> Any:
     from scpo.envs import ENVIRONMENTS
 
     return importlib.import_module(".data_check", ENVIRONMENTS[config.env.name].__module__.rpartition(".")[0])
-
-
-def _environment(config: RunConfig) -> Any:
-    from scpo.envs import make_environment
-
-    return make_environment(config.env, cache_dir=Path(config.machine.cache_dir), data=config.data_folder)
 
 
 FACTS: dict[str, Callable[[RunConfig], dict[str, Any]]] = {

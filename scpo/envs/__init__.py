@@ -8,7 +8,7 @@ from pathlib import Path
 from scpo.envs.alfworld.environment import AlfworldEnvironment
 from scpo.envs.base import Environment
 from scpo.envs.webshop.environment import WebshopEnvironment
-from scpo.schema.env import EnvConfig
+from scpo.schema import EnvConfig, RunConfig
 
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
     "alfworld": AlfworldEnvironment,
@@ -25,3 +25,8 @@ def make_environment(config: EnvConfig, *, cache_dir: Path | str | None, data: s
         data: Folder of its official files, if the user has them: ``machine.data.<name>``.
     """
     return ENVIRONMENTS[config.name](config, cache_dir=cache_dir, data=data)
+
+
+def open_environment(config: RunConfig) -> Environment:
+    """The environment of a run, as this machine has it."""
+    return make_environment(config.env, cache_dir=config.machine.cache_dir, data=config.data_folder)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +21,7 @@ from scpo.agents import make_agent
 from scpo.agents.base import Agent, ReflectingAgent
 from scpo.diagnostics.episode_metrics import panel_records
 from scpo.diagnostics.validation_episodes import Played, save_validation
-from scpo.envs import make_environment
+from scpo.envs import open_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
 from scpo.generation import Generation
@@ -59,11 +58,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     ``should_stop`` is asked after every turn. Finished episodes are never played again.
     """
     assert config.method.kind == "prompted"  # noqa: S101 (no other method is sent here)
-    environment = make_environment(
-        config.env,
-        cache_dir=Path(config.machine.cache_dir),
-        data=config.data_folder,
-    )
+    environment = open_environment(config)
     with _policy(config, environment, should_stop) as policy, Tracker(folder, config) as tracker:
         folder.pin_panels(panel_records(environment, config))
         tracker.resume_at(-1)

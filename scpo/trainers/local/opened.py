@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scpo.envs import make_environment
+from scpo.envs import open_environment
 from scpo.envs.base import Environment, OpenableEnvironment
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ def open_ahead(config: RunConfig) -> None:
 
     What an environment keeps in memory changes no number, so neither does who opened it.
     """
-    environment = _make(config)
+    environment = open_environment(config)
     if isinstance(environment, OpenableEnvironment):
         environment.open_panels()
     _opened[_key(config)] = environment
@@ -27,11 +26,7 @@ def open_ahead(config: RunConfig) -> None:
 
 def environment_of(config: RunConfig) -> Environment:
     """The run's environment."""
-    return _opened.get(_key(config)) or _make(config)
-
-
-def _make(config: RunConfig) -> Environment:
-    return make_environment(config.env, cache_dir=Path(config.machine.cache_dir), data=config.data_folder)
+    return _opened.get(_key(config)) or open_environment(config)
 
 
 def _key(config: RunConfig) -> tuple[str, str, str | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scpo.envs import make_environment
+from scpo.envs import open_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
 from scpo.schema import RunConfig, VerlTrainer
@@ -27,8 +27,7 @@ class Workplace:
     @functools.cached_property
     def environment(self) -> Environment:
         """Engines and caches of this process."""
-        cache_dir = Path(self.config.machine.cache_dir)
-        return make_environment(self.config.env, cache_dir=cache_dir, data=self.config.data_folder)
+        return open_environment(self.config)
 
     @property
     def stall_s(self) -> float:
