@@ -3,51 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-from scpo.policies.choice.hashing import Hashes, Names, bucket, joined, plain_features, text_hash
-from scpo.policies.choice.readers import Prompt, PromptReader
+from scpo.policies.choice.readers import Hashes, Prompt, PromptReader, joined, text_hash
 from scpo.policies.choice.reading import MOST_WORDS, NOWHERE, UNSEEN, Place, State, parse_command, read
-
-PAIR_FEATURES: tuple[Names, ...] = (
-    ("verb",),
-    ("verb", "hold", "named", "there"),
-    ("verb", "status", "goals", "hold"),
-    ("verb", "hold", "any goals", "known"),
-    ("verb", "status", "age"),
-    ("verb", "here", "again"),
-    ("verb", "place"),
-    ("verb", "place", "hold", "treated"),
-    ("verb", "thing"),
-    ("verb", "placed", "hold", "named", "there"),
-    ("verb", "there", "goals", "named", "hold"),
-    ("verb", "status", "hold", "known", "there"),
-)
-"""What each feature of a command joins. ``named``, ``there``: the task names its thing, its place; ``status``,
-``goals``, ``age``: what is known of its place; ``here``, ``again``: the agent is there, or gave it last."""
-PAIR_WORD_FEATURES: tuple[Names, ...] = (
-    ("word", "verb", "place", "empty-handed"),
-    ("word", "verb", "hold", "treated", "named", "there"),
-    ("word", "verb", "hold", "treated", "object"),
-)
-"""The same for each word of the task; ``object``: the command's place or, without one, its thing."""
-STATE_FEATURES: tuple[Names, ...] = (
-    ("hold", "known"),
-    ("hold", "treated", "placed"),
-    ("location", "hold"),
-    ("seen", "hold", "known"),
-    ("phase",),
-    ("phase", "hold", "known"),
-)
-"""What a critic reads. ``seen``: receptacles, at most 12; ``phase``: a third of the steps taken."""
-STATE_WORD_FEATURES: tuple[Names, ...] = (
-    ("word", "hold", "treated", "known"),
-    ("word", "hold", "placed"),
-    ("word", "seen", "known", "hold"),
-)
 
 _STATUS = ("", "new", "closed", "empty", "full")
 _SHARED = ("hold", "treated", "placed", "known", *(f"word {n}" for n in range(MOST_WORDS)))
@@ -61,6 +22,42 @@ class Reader(PromptReader):
     STATE = (*_SHARED, "location", "seen", "phase")
     COMMAND = (*_KINDS, "at")
     """``at``: what is known of the receptacle, and whether it is here and was given last, in one number."""
+    PAIR_FEATURES = (
+        ("verb",),
+        ("verb", "hold", "named", "there"),
+        ("verb", "status", "goals", "hold"),
+        ("verb", "hold", "any goals", "known"),
+        ("verb", "status", "age"),
+        ("verb", "here", "again"),
+        ("verb", "place"),
+        ("verb", "place", "hold", "treated"),
+        ("verb", "thing"),
+        ("verb", "placed", "hold", "named", "there"),
+        ("verb", "there", "goals", "named", "hold"),
+        ("verb", "status", "hold", "known", "there"),
+    )
+    """What each feature of a command joins. ``named``, ``there``: the task names its thing, its place; ``status``,
+    ``goals``, ``age``: what is known of its place; ``here``, ``again``: the agent is there, or gave it last."""
+    PAIR_WORD_FEATURES = (
+        ("word", "verb", "place", "empty-handed"),
+        ("word", "verb", "hold", "treated", "named", "there"),
+        ("word", "verb", "hold", "treated", "object"),
+    )
+    """The same for each word of the task; ``object``: the command's place or, without one, its thing."""
+    STATE_FEATURES = (
+        ("hold", "known"),
+        ("hold", "treated", "placed"),
+        ("location", "hold"),
+        ("seen", "hold", "known"),
+        ("phase",),
+        ("phase", "hold", "known"),
+    )
+    """What a critic reads. ``seen``: receptacles, at most 12; ``phase``: a third of the steps taken."""
+    STATE_WORD_FEATURES = (
+        ("word", "hold", "treated", "known"),
+        ("word", "hold", "placed"),
+        ("word", "seen", "known", "hold"),
+    )
 
     def read(self, text: str) -> Prompt:
         """See :class:`PromptReader`."""
@@ -80,7 +77,7 @@ class Reader(PromptReader):
         state_C, kinds_C = (joined([columns[name] for name in names]) for names in (_SHARED, _KINDS))
         return joined([state_C, kinds_C, columns["at"]])
 
-    def hashed_pairs(self, columns: dict[str, Hashes]) -> NDArray[np.int64]:
+    def joinable(self, columns: dict[str, Hashes]) -> dict[str, Hashes]:
         """See :class:`PromptReader`."""
         columns |= _decoded(columns["at"])
         columns["named"] = _one_of(columns["thing"], columns)
@@ -88,23 +85,7 @@ class Reader(PromptReader):
         columns["any goals"] = (columns["goals"] > 0).astype(np.uint64)
         columns["empty-handed"] = (columns["hold"] == text_hash("nothing")).astype(np.uint64)
         columns["object"] = np.where(columns["place"] != 0, columns["place"], columns["thing"])
-        return self._hashed(columns, PAIR_FEATURES, PAIR_WORD_FEATURES)
-
-    def hashed_states(self, columns: dict[str, Hashes]) -> NDArray[np.int64]:
-        """See :class:`PromptReader`."""
-        return self._hashed(columns, STATE_FEATURES, STATE_WORD_FEATURES)
-
-    def _hashed(
-        self, columns: Mapping[str, Hashes], plain: Iterable[Names], of_words: Iterable[Names]
-    ) -> NDArray[np.int64]:
-        """Table rows (K, F) of features that join these columns; those of a word are 0 where a task has fewer words."""
-        feature_FK = plain_features(columns, plain, self.buckets)
-        first = len(feature_FK) + 1
-        for place in range(MOST_WORDS):
-            mine = {**columns, "word": columns[f"word {place}"]}
-            for number, names in enumerate(of_words, first):  # the same feature wherever the word stands
-                feature_FK.append(np.where(mine["word"] != 0, bucket(mine, names, number, self.buckets), 0))
-        return np.stack(feature_FK, axis=1)
+        return columns
 
 
 @functools.lru_cache(maxsize=16384)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +12,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.policies.choice.hashing import Hashes
+Hashes = NDArray[np.uint64]
+Names = tuple[str, ...]
+"""The columns that a feature joins."""
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of Fibonacci hashing; odd, so that no bit is lost
+_SHIFT = np.uint64(29)
 
 
 @dataclass(frozen=True)
@@ -38,13 +45,21 @@ class PromptReader(ABC):
     Attributes:
         STATE: Names of the columns of ``Prompt.state_W``.
         COMMAND: Names of those of ``Prompt.command_AW``.
+        PAIR_FEATURES: What the features of a pair of state and command join.
+        PAIR_WORD_FEATURES: The same for each word of the task, the columns ``word <n>`` of the state.
+        STATE_FEATURES: What those of a state join, which a critic reads.
+        STATE_WORD_FEATURES: The same for each word of the task.
 
     Args:
         buckets: Rows of the table that features are hashed into; 0 stands for none.
     """
 
-    STATE: ClassVar[tuple[str, ...]]
-    COMMAND: ClassVar[tuple[str, ...]]
+    STATE: ClassVar[Names]
+    COMMAND: ClassVar[Names]
+    PAIR_FEATURES: ClassVar[tuple[Names, ...]]
+    PAIR_WORD_FEATURES: ClassVar[tuple[Names, ...]] = ()
+    STATE_FEATURES: ClassVar[tuple[Names, ...]]
+    STATE_WORD_FEATURES: ClassVar[tuple[Names, ...]] = ()
 
     def __init__(self, buckets: int) -> None:
         self.buckets = buckets
@@ -61,13 +76,9 @@ class PromptReader(ABC):
     def pair_codes(self, columns: Mapping[str, Hashes]) -> Hashes:
         """A number of each pair's content, equal for equal pairs; pairs are ordered by it."""
 
-    @abstractmethod
-    def hashed_pairs(self, columns: dict[str, Hashes]) -> NDArray[np.int64]:
-        """Table rows (K, F) of the features of pairs, 0 where one has fewer."""
-
-    @abstractmethod
-    def hashed_states(self, columns: dict[str, Hashes]) -> NDArray[np.int64]:
-        """Table rows (N, F) of the features of states, for a critic; 0 where one has fewer."""
+    def joinable(self, columns: dict[str, Hashes]) -> dict[str, Hashes]:
+        """The columns of pairs with all others that their features join."""
+        return columns
 
     def pair_features(self, prompts: Sequence[Prompt]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Features of the distinct pairs of all commands of these prompts, and which pair each command is.
@@ -80,12 +91,44 @@ class PromptReader(ABC):
         names = (*self.STATE, *self.COMMAND)
         code_C = self.pair_codes(dict(zip(names, row_WC, strict=True)))
         _, first_K, place_C = np.unique(code_C, return_index=True, return_inverse=True)
-        return self.hashed_pairs(dict(zip(names, row_WC[:, first_K], strict=True))), place_C
+        columns = self.joinable(dict(zip(names, row_WC[:, first_K], strict=True)))
+        return self._hashed(columns, self.PAIR_FEATURES, self.PAIR_WORD_FEATURES), place_C
 
     def state_features(self, prompts: Sequence[Prompt]) -> NDArray[np.int64]:
         """Features of each prompt's state, for a critic: (N, F)."""
-        return self.hashed_states(dict(zip(self.STATE, _states(prompts).T, strict=True)))
+        columns = dict(zip(self.STATE, _states(prompts).T, strict=True))
+        return self._hashed(columns, self.STATE_FEATURES, self.STATE_WORD_FEATURES)
+
+    def _hashed(
+        self, columns: Mapping[str, Hashes], plain: Sequence[Names], of_words: Sequence[Names]
+    ) -> NDArray[np.int64]:
+        """Table rows (K, F) of features that join these columns; those of a word are 0 where a task has fewer words."""
+        feature_FK = [self._bucket(columns, names, number) for number, names in enumerate(plain, 1)]
+        for word_K in [column for name, column in columns.items() if name.startswith("word ")]:
+            mine = {**columns, "word": word_K}
+            for number, names in enumerate(of_words, len(plain) + 1):  # the same feature wherever the word stands
+                feature_FK.append(np.where(word_K != 0, self._bucket(mine, names, number), 0))
+        return np.stack(feature_FK, axis=1)
+
+    def _bucket(self, columns: Mapping[str, Hashes], names: Names, number: int) -> NDArray[np.int64]:
+        """Rows of the table, from 1 on, for feature ``number``, which joins these columns."""
+        return (joined([columns[name] for name in names], number) % np.uint64(self.buckets - 1)).astype(np.int64) + 1
 
 
 def _states(prompts: Sequence[Prompt]) -> Hashes:
     return np.stack([prompt.state_W for prompt in prompts])
+
+
+@functools.lru_cache(maxsize=65536)
+def text_hash(text: str) -> int:
+    """64 bits that follow from the text; 0 for none."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
+
+
+def joined(columns: Sequence[Hashes], start: int = 0) -> Hashes:
+    """One hash of several numbers in order; multiplications wrap around."""
+    joined = np.full(len(columns[0]), start, dtype=np.uint64)
+    for column in columns:
+        joined = (joined ^ column) * _MULTIPLIER
+        joined ^= joined >> _SHIFT
+    return joined * _MULTIPLIER ^ joined >> _SHIFT

@@ -6,44 +6,9 @@ import functools
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-from scpo.policies.choice.hashing import Hashes, Names, joined, plain_features, text_hash
-from scpo.policies.choice.readers import Prompt, PromptReader
+from scpo.policies.choice.readers import Hashes, Prompt, PromptReader, joined, text_hash
 from scpo.policies.choice.shop_reading import ShopAction, ShopState, read_shop
-
-PAIR_FEATURES: tuple[Names, ...] = (
-    ("verb",),
-    ("verb", "page", "turn"),
-    ("verb", "left", "astray"),
-    ("verb", "lacks", "over"),
-    ("verb", "lacks", "over", "left", "astray"),
-    ("verb", "best lacks", "best over"),
-    ("verb", "lacks", "over", "best lacks", "best over"),
-    ("verb", "read", "lacks"),
-    ("verb", "own lacks", "own over"),
-    ("verb", "own lacks", "own over", "opened", "ahead"),
-    ("verb", "opened", "ahead"),
-    ("verb", "wanted", "chosen"),
-    ("verb", "wanted", "chosen", "lacks", "over"),
-    ("verb", "covers", "extra", "tried"),
-    ("verb", "covers", "tried", "searched"),
-    ("verb", "again", "searched"),
-)
-"""What each feature of an action joins. ``lacks``, ``over``: the fit of the product whose page it is; ``own``: of the
-one that a click opens; ``best``: of the best other one. The rest: :class:`ShopState`, :class:`ShopAction`."""
-STATE_FEATURES: tuple[Names, ...] = (
-    ("page", "turn"),
-    ("page", "left", "astray"),
-    ("page", "lacks", "over"),
-    ("page", "lacks", "over", "left", "astray"),
-    ("page", "best lacks", "best over"),
-    ("phase",),
-    ("phase", "page", "left"),
-    ("phase", "page", "lacks", "over"),
-    ("searched", "page", "best lacks"),
-)
-"""What a critic reads. ``phase``: a third of the steps taken."""
 
 
 class ShopReader(PromptReader):
@@ -55,6 +20,38 @@ class ShopReader(PromptReader):
     COMMAND = (
         "verb", "own lacks", "own over", "opened", "ahead", "wanted", "chosen", "covers", "extra", "tried", "again",
     )  # fmt: skip
+    PAIR_FEATURES = (
+        ("verb",),
+        ("verb", "page", "turn"),
+        ("verb", "left", "astray"),
+        ("verb", "lacks", "over"),
+        ("verb", "lacks", "over", "left", "astray"),
+        ("verb", "best lacks", "best over"),
+        ("verb", "lacks", "over", "best lacks", "best over"),
+        ("verb", "read", "lacks"),
+        ("verb", "own lacks", "own over"),
+        ("verb", "own lacks", "own over", "opened", "ahead"),
+        ("verb", "opened", "ahead"),
+        ("verb", "wanted", "chosen"),
+        ("verb", "wanted", "chosen", "lacks", "over"),
+        ("verb", "covers", "extra", "tried"),
+        ("verb", "covers", "tried", "searched"),
+        ("verb", "again", "searched"),
+    )
+    """What each feature of an action joins. ``lacks``, ``over``: the fit of the product whose page it is; ``own``: of
+    the one that a click opens; ``best``: of the best other one. The rest: :class:`ShopState`, :class:`ShopAction`."""
+    STATE_FEATURES = (
+        ("page", "turn"),
+        ("page", "left", "astray"),
+        ("page", "lacks", "over"),
+        ("page", "lacks", "over", "left", "astray"),
+        ("page", "best lacks", "best over"),
+        ("phase",),
+        ("phase", "page", "left"),
+        ("phase", "page", "lacks", "over"),
+        ("searched", "page", "best lacks"),
+    )
+    """What a critic reads. ``phase``: a third of the steps taken."""
 
     def read(self, text: str) -> Prompt:
         """See :class:`PromptReader`."""
@@ -65,14 +62,6 @@ class ShopReader(PromptReader):
     def pair_codes(self, columns: Mapping[str, Hashes]) -> Hashes:
         """See :class:`PromptReader`."""
         return joined([column for name, column in columns.items() if name != "phase"])
-
-    def hashed_pairs(self, columns: dict[str, Hashes]) -> NDArray[np.int64]:
-        """See :class:`PromptReader`."""
-        return np.stack(plain_features(columns, PAIR_FEATURES, self.buckets), axis=1)
-
-    def hashed_states(self, columns: dict[str, Hashes]) -> NDArray[np.int64]:
-        """See :class:`PromptReader`."""
-        return np.stack(plain_features(columns, STATE_FEATURES, self.buckets), axis=1)
 
 
 @functools.lru_cache(maxsize=16384)

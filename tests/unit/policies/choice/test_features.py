@@ -4,12 +4,12 @@ from string import ascii_lowercase
 
 import numpy as np
 
-from scpo.policies.choice.features import PAIR_FEATURES, PAIR_WORD_FEATURES, Reader
+from scpo.policies.choice.features import Reader
 from scpo.policies.choice.imitation import RECIPE
 from scpo.policies.choice.reading import MOST_WORDS
 from tests.support.choices import PROMPTS, prompt
 
-WIDTH = len(PAIR_FEATURES) + MOST_WORDS * len(PAIR_WORD_FEATURES)
+WIDTH = len(Reader.PAIR_FEATURES) + MOST_WORDS * len(Reader.PAIR_WORD_FEATURES)
 
 
 def features(*texts, reader=None):
@@ -22,7 +22,7 @@ def features(*texts, reader=None):
 def test_each_command_of_a_prompt_has_its_features_and_zeros_for_words_that_its_task_has_not():
     found = features(prompt(task="put mug in desk."))
     assert found.shape == (4, WIDTH)
-    known = len(PAIR_FEATURES) + 2 * len(PAIR_WORD_FEATURES)
+    known = len(Reader.PAIR_FEATURES) + 2 * len(Reader.PAIR_WORD_FEATURES)
     assert (found[:, :known] > 0).all()
     assert (found[:, known:] == 0).all()
     assert found.max() < 512
@@ -36,15 +36,15 @@ def differing(one, other, command):
 def test_what_changes_in_the_prompt_changes_the_features_that_read_it_and_no_others():
     go_to_desk = 1
     changed = differing(prompt(), prompt(last="go to desk 1"), go_to_desk)
-    assert changed == {number for number in range(12) if "again" in PAIR_FEATURES[number]}
+    assert changed == {number for number in range(12) if "again" in Reader.PAIR_FEATURES[number]}
     changed = differing(prompt("desk 1 | 0: pen 1"), prompt("desk 1 | 9: pen 1"), go_to_desk)
-    assert changed == {number for number in range(12) if "age" in PAIR_FEATURES[number]}
+    assert changed == {number for number in range(12) if "age" in Reader.PAIR_FEATURES[number]}
     assert not differing(prompt(step=1), prompt(step=9), go_to_desk)  # the policy does not count steps
 
 
 def test_a_thing_that_the_task_names_is_known_once_it_was_seen():
     changed = differing(prompt("shelf 2 | 1: pen 1"), prompt("shelf 2 | 1: mug 1"), 1)
-    assert changed == {number for number in range(12) if "known" in PAIR_FEATURES[number]}
+    assert changed == {number for number in range(12) if "known" in Reader.PAIR_FEATURES[number]}
 
 
 def test_words_of_a_task_have_the_same_features_wherever_they_stand():

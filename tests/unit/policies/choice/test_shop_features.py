@@ -5,7 +5,7 @@ import pytest
 
 from scpo.policies.choice.imitation import RECIPE
 from scpo.policies.choice.policy import ChoiceValue
-from scpo.policies.choice.shop_features import PAIR_FEATURES, STATE_FEATURES, ShopReader
+from scpo.policies.choice.shop_features import ShopReader
 from tests.support.choices import choice_config, choice_policy
 from tests.support.shop_prompts import ITEM, RESULTS, SHOP_PROMPTS
 
@@ -20,12 +20,12 @@ def features(*texts):
 def differing(one, other, action):
     """The columns of the features of an action that differ between two prompts."""
     changed = (features(one) != features(other))[action]
-    return [set(names) for names, different in zip(PAIR_FEATURES, changed, strict=True) if different]
+    return [set(names) for names, different in zip(ShopReader.PAIR_FEATURES, changed, strict=True) if different]
 
 
 def test_each_action_has_its_features():
     found = features(ITEM)
-    assert found.shape == (5, len(PAIR_FEATURES))
+    assert found.shape == (5, len(ShopReader.PAIR_FEATURES))
     assert 0 < found.min() <= found.max() < 512
 
 
@@ -60,7 +60,7 @@ def test_a_critic_reads_the_state_alone():
     reader = ShopReader(512)
     fewer = ITEM.replace("\n> click[7]", "")
     found = reader.state_features([reader.read(text) for text in (ITEM, fewer, ITEM.replace("step: 5", "step: 9"))])
-    assert found.shape == (3, len(STATE_FEATURES))
+    assert found.shape == (3, len(ShopReader.STATE_FEATURES))
     np.testing.assert_array_equal(found[0], found[1])
     assert (found[0] != found[2]).any()
 
