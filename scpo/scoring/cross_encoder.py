@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.bounded import Bounded
 from scpo.errors import ScorerError
 from scpo.schema.scorer import CrossEncoderScorer
 from scpo.scoring.canonical import Rows, canonical_batches, single_rows
@@ -70,7 +70,7 @@ class CrossEncoder:
         self._share = not _on_cpu(device) if share is None else share
         self._side = (config.max_tokens - tokenizer.num_special_tokens_to_add(pair=True)) // 2
         self._template = _template(tokenizer.backend_tokenizer)
-        self._tokens: Bounded[str, Tokens] = Bounded(CACHED_TEXTS)
+        self._tokenise = functools.lru_cache(CACHED_TEXTS)(self._new_tokens)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Similarity of each pair, in [0, 1]."""
@@ -103,13 +103,9 @@ class CrossEncoder:
     def _cut(self, pair: tuple[str, str]) -> bool:
         return any(self._tokenise(text).cut for text in pair)
 
-    def _tokenise(self, text: str) -> Tokens:
-        if (known := self._tokens.get(text)) is not None:
-            return known
+    def _new_tokens(self, text: str) -> Tokens:
         ids = self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
-        tokens = Tokens(ids[: self._side], cut=len(ids) > self._side)
-        self._tokens.put(text, tokens)
-        return tokens
+        return Tokens(ids[: self._side], cut=len(ids) > self._side)
 
     def _forward(self, encoded: Sequence[TokenPair], rows: Rows) -> NDArray[np.float32]:
         import torch

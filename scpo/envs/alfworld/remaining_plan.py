@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from scpo.bounded import Bounded
-from scpo.envs.alfworld.engine.engine import Engine, OpenGame
+from scpo.envs.alfworld.engine.engine import Engine
 from scpo.envs.alfworld.engine.graph import Key
 from scpo.envs.alfworld.planning.pddl import read_problem
 from scpo.envs.alfworld.planning.planner import Planner
@@ -21,7 +22,7 @@ class Plans:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._planners: Bounded[str, Planner] = Bounded(_GAMES)
+        self._planner = functools.lru_cache(_GAMES)(self._new_planner)
         self._lengths: Bounded[tuple[str, Key], tuple[int | None]] = Bounded(_STATES)
 
     def remaining(self, game_id: str, actions: Sequence[str]) -> int | None:
@@ -32,15 +33,11 @@ class Plans:
             state, _ = self._engine.step(opened, state, action)
         known = self._lengths.get((game_id, state.key))
         if known is None:
-            known = (self._planner(opened).length(opened.world.atoms(state), _MAX_STATES),)
+            known = (self._planner(game_id).length(opened.world.atoms(state), _MAX_STATES),)
             self._lengths.put((game_id, state.key), known)
         return known[0]
 
-    def _planner(self, opened: OpenGame) -> Planner:
-        planner = self._planners.get(opened.game.id)
-        if planner is None:
-            problem = read_problem(opened.game.domain, opened.game.problem)
-            things = frozenset(name for name, kind in problem.objects.items() if kind == "object")
-            planner = Planner(make_task(problem), things)
-            self._planners.put(opened.game.id, planner)
-        return planner
+    def _new_planner(self, game_id: str) -> Planner:
+        game = self._engine.game(game_id)
+        problem = read_problem(game.domain, game.problem)
+        return Planner(make_task(problem), {name for name, kind in problem.objects.items() if kind == "object"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.bounded import Bounded
 from scpo.envs.projection import respond
 from scpo.generation import Generation, Ids
 from scpo.policies.base import TokenStatistics, ValueModel
@@ -77,7 +77,7 @@ class Library:
     def __init__(self, config: ChoiceModel) -> None:
         self._config = config
         self._reader: PromptReader | None = None
-        self._prompts: Bounded[Ids, Prompt] = Bounded(_MOST_PROMPTS)
+        self._read = functools.lru_cache(_MOST_PROMPTS)(_read)
 
     def __call__(self, prompts: Sequence[Ids]) -> tuple[PromptReader, list[Prompt]]:
         """These prompts, of one environment, and its reader.
@@ -86,7 +86,7 @@ class Library:
             ConfigError: They are no prompts with a memory, or of several environments.
         """
         reader = self._reader = self._reader or self._reader_of(bytes(prompts[0]).decode())
-        return reader, [self._prompt(reader, prompt) for prompt in prompts]
+        return reader, [self._read(reader, prompt) for prompt in prompts]
 
     def _reader_of(self, prompt: str) -> PromptReader:
         for head, reader in READERS.items():
@@ -94,12 +94,9 @@ class Library:
                 return reader(self._config.table_rows)
         raise not_a_memory(prompt, tuple(READERS))
 
-    def _prompt(self, reader: PromptReader, ids: Ids) -> Prompt:
-        prompt = self._prompts.get(ids)
-        if prompt is None:
-            prompt = reader.read(bytes(ids).decode())
-            self._prompts.put(ids, prompt)
-        return prompt
+
+def _read(reader: PromptReader, ids: Ids) -> Prompt:
+    return reader.read(bytes(ids).decode())
 
 
 class ChoicePolicy:

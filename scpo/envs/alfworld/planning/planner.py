@@ -33,7 +33,7 @@ class Planner:
         things: Names of what can be carried or used (PDDL type ``object``).
     """
 
-    def __init__(self, task: Task, things: frozenset[str]) -> None:
+    def __init__(self, task: Task, things: Set[str]) -> None:
         self._operators = task.operators
         self._variables = task.variables
         self._things = things
