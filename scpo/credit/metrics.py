@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -50,10 +49,6 @@ class CreditDiagnostics:
     shaped: Shaped | None
     advantage_N: FloatArray | None = None
     unshaped_advantage_N: FloatArray | None = None
-
-    def steps(self, batch: StepBatch) -> list[dict[str, Any]]:
-        """JSON-ready samples for the disk: text, outcome and credit of every surviving step."""
-        return [] if self.shaped is None else _step_records(batch, self.shaped)
 
 
 def stage_timings(seconds: dict[str, float]) -> dict[str, float]:
@@ -166,17 +161,3 @@ def host_anchor_groups(batch: StepBatch, host: EstimatorSettings) -> IntArray:
 
 def _ratio(name: str, part: float, whole: int) -> dict[str, float]:
     return {name: part / whole} if whole else {}
-
-
-def _step_records(batch: StepBatch, shaped: Shaped) -> list[dict[str, Any]]:
-    return [
-        {
-            "group": int(batch.group_N[row]),
-            "trajectory": int(batch.trajectory_N[row]),
-            "step": int(batch.step_N[row]),
-            "text": shaped.text_N[row],
-            "success": bool(batch.success_N[row]),
-            "credit": float(shaped.credit_N[row]),
-        }
-        for row in np.flatnonzero(batch.original_N & shaped.surviving_N)
-    ]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PATTERN = "step_texts_step_*.npz"
 TEXT_BATCHES = 5  # the paper's t-SNE embeds five early batches (appendix C.2)
 COLUMNS = ("group", "trajectory", "text", "success", "credit")
-"""What readers rely on; the files hold every column of ``CreditDiagnostics.steps``."""
+"""What readers rely on; the files also say which step of its trajectory each is."""
 
 
 def save_step_texts(folder: RunFolder, step: int, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
@@ -32,14 +32,22 @@ def save_step_texts(folder: RunFolder, step: int, batch: StepBatch, diagnostics:
 
     Nothing to do where the filter left no step in.
     """
-    if not diagnostics.metrics.get("credit/active_groups") or diagnostics.shaped is None:
+    shaped = diagnostics.shaped
+    if not diagnostics.metrics.get("credit/active_groups") or shaped is None:
         return
     earlier = [path for path in folder.diagnostics.glob(PATTERN) if int(path.stem[-5:]) < step]
     if len(earlier) >= TEXT_BATCHES:
         return
-    records = diagnostics.steps(batch)
-    if records:
-        columns = {name: np.array([record[name] for record in records]) for name in records[0]}
+    rows = np.flatnonzero(batch.original_N & shaped.surviving_N)
+    if len(rows):
+        columns = {
+            "group": batch.group_N[rows],
+            "trajectory": batch.trajectory_N[rows],
+            "step": batch.step_N[rows].astype(np.int64),
+            "text": shaped.text_N[rows].astype(str),
+            "success": batch.success_N[rows],
+            "credit": shaped.credit_N[rows].astype(np.float64),
+        }
         save_arrays(folder, "step_texts", step, columns)
 
 

@@ -93,15 +93,6 @@ def test_rows_that_stand_on_a_no_op_are_told():
     assert assign(batch, EqualityScorer(), SCPO)[1].metrics["credit/no_op_anchors"] == 2 / 8
 
 
-def test_step_records_are_json_ready():
-    _, diagnostics = assign(BATCH, EqualityScorer(), SCPO)
-    records = json.loads(json.dumps(diagnostics.steps(BATCH)))
-    assert len(records) == 8
-    assert records[4] == {
-        "group": 0, "trajectory": 1, "step": 1, "text": "a || now a", "success": False, "credit": 1.0
-    }  # fmt: skip
-
-
 def test_a_scorer_that_finds_everything_similar_is_reported(caplog, monkeypatch):
     monkeypatch.setattr(credit, "ABOVE_THETA_PAIRS", 1)
     with caplog.at_level(logging.WARNING, credit.__name__):
@@ -117,7 +108,7 @@ def test_a_method_without_a_shaper_has_amounts_of_zero_and_needs_no_scorer(estim
     assert diagnostics.metrics["credit/active_groups"] == 0.5
     assert {diagnostics.metrics[name] for name in ALWAYS if name.startswith("scpo/") or "aux" in name} == {0}
     assert set(diagnostics.timings) == {f"timing_s/scpo/{stage}" for stage in STAGES}
-    assert diagnostics.steps(BATCH) == []
+    assert diagnostics.shaped is None
     assert diagnostics.unshaped_advantage_N is None
 
 

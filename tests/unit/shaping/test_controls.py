@@ -65,7 +65,7 @@ def test_diagnostics_count_the_steps_that_are_credited_now():
     )
     assert (plain.metrics["credit/steps"], spread.metrics["credit/steps"]) == (1, 4)
     assert plain.metrics["credit/aux_mean"] == spread.metrics["credit/aux_mean"]
-    assert [record["credit"] for record in spread.steps(batch)] == [0, 0, 0.25, 0.25, 0.25, 0.25]
+    assert spread.shaped.credit_N.tolist() == [0, 0, 0.25, 0.25, 0.25, 0.25]
 
 
 @pytest.mark.parametrize("allocation", CONTROLS)
