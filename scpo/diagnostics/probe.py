@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scpo.diagnostics.arrays import damaged, read_arrays, save_arrays
 from scpo.shaping.drive import MatchTask, Scorer, checked
-from scpo.shaping.shaper import FailedMatch, ShaperConfig, shape
+from scpo.shaping.shaper import ShaperConfig, shape
 from scpo.steps import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -25,40 +24,7 @@ if TYPE_CHECKING:
 PATTERN = "probe_step_*.npz"
 
 
-@dataclass(frozen=True)
-class DenseProbe:
-    """A failed trajectory against its reference.
-
-    Attributes:
-        match: Texts, rows, credited cells and walk.
-        similarity_ml: M: reference step u against failed step v.
-    """
-
-    match: FailedMatch
-    similarity_ml: FloatArray
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays for an ``.npz`` file; m and l count the steps that the filter left in, both in time order.
-
-        ``matched_l``: credited reference position of a failed step, -1 for none. ``order_l``: processing order.
-        ``walk_l``: matched reference position after each processed step; shorter than l when the walk ended early.
-        """
-        task, trace = self.match.task, self.match.trace
-        matched_l = np.full(len(task.failed), -1, dtype=np.int32)
-        for cell in trace.credited:
-            matched_l[cell.v] = cell.u
-        return {
-            "similarity_ml": self.similarity_ml,
-            "credit_l": self.match.credit_l,
-            "matched_l": matched_l,
-            "order_l": np.array(task.order, dtype=np.int32),
-            "walk_l": np.array([j for _, j in trace.walk], dtype=np.int32),
-            "reference_text_m": np.array(task.reference),
-            "failed_text_l": np.array(task.failed),
-        }
-
-
-def dense_probe(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed) -> DenseProbe | None:
+def dense_probe(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed) -> dict[str, Any] | None:
     """Score the most credited failure of a batch against its reference, every pair of steps.
 
     Ties go to the smallest group and trajectory. The pairs count in no diagnostic.
@@ -70,7 +36,11 @@ def dense_probe(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Se
         seed: Run seed and training step.
 
     Returns:
-        None when no group has both a success and a failure with a surviving step.
+        Arrays for an ``.npz`` file; m and l count the steps that the filter left in, both in time order.
+        ``similarity_ml``: M, reference step u against failed step v. ``matched_l``: credited reference position of a
+        failed step, -1 for none. ``order_l``: processing order. ``walk_l``: matched reference position after each
+        processed step; shorter than l when the walk ended early. The slots are the trajectories. None when no group has
+        both a success and a failure with a surviving step.
 
     Raises:
         ScorerError: The scorer gave something else than similarities in [0, 1].
@@ -80,7 +50,21 @@ def dense_probe(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Se
     if not matches:
         return None
     match = max(matches, key=lambda match: float(match.credit_l.sum()))
-    return DenseProbe(match, dense_similarity(match.task, scorer))
+    task, trace = match.task, match.trace
+    matched_l = np.full(len(task.failed), -1, dtype=np.int32)
+    for cell in trace.credited:
+        matched_l[cell.v] = cell.u
+    return {
+        "similarity_ml": dense_similarity(task, scorer),
+        "credit_l": match.credit_l,
+        "matched_l": matched_l,
+        "order_l": np.array(task.order, dtype=np.int32),
+        "walk_l": np.array([j for _, j in trace.walk], dtype=np.int32),
+        "reference_text_m": np.array(task.reference),
+        "failed_text_l": np.array(task.failed),
+        "reference_slot": int(batch.trajectory_N[match.reference_row_m[0]]),
+        "failed_slot": int(batch.trajectory_N[match.failed_row_l[0]]),
+    }
 
 
 def dense_similarity(task: MatchTask, scorer: Scorer) -> FloatArray:
@@ -97,17 +81,13 @@ def dense_similarity(task: MatchTask, scorer: Scorer) -> FloatArray:
 def save_probe(
     folder: RunFolder, step: int, batch: StepBatch, scorer: Scorer, shaper: ShaperConfig, *, seed: tuple[int, int]
 ) -> None:
-    """Write the probe of a step: arrays of :meth:`DenseProbe.arrays`, threshold and task.
+    """Write the probe of a step: arrays of :func:`dense_probe`, threshold and task.
 
     ``found`` is False when the probe's group had no success or no failure at this step; then no arrays follow.
     """
     probe = dense_probe(batch, scorer, shaper, seed)
     arrays: dict[str, Any] = {"found": probe is not None, "task": str(batch.task_N[0]), "step": step}
-    arrays |= {"theta": shaper.theta, "soft_base": shaper.soft_base}
-    if probe is not None:
-        arrays |= probe.arrays()
-        arrays["reference_slot"] = int(batch.trajectory_N[probe.match.reference_row_m[0]])
-        arrays["failed_slot"] = int(batch.trajectory_N[probe.match.failed_row_l[0]])
+    arrays |= {"theta": shaper.theta, "soft_base": shaper.soft_base, **(probe or {})}
     save_arrays(folder, "probe", step, {name: np.asarray(value) for name, value in arrays.items()})
 
 
@@ -116,7 +96,7 @@ class Pair:
     """The matrix, the credit and the walk of one failed sibling against its reference.
 
     Attributes:
-        similarity_ml: M, as in :class:`DenseProbe`.
+        similarity_ml: M, as in :func:`dense_probe`.
         matched_l: Credited reference position of each failed step, -1: none.
         order_l: Failed steps in the order in which they were processed.
         walk_l: Reference position after each processed step, -1: before the first.
