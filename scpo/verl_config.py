@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scpo.errors import ConfigError
-from scpo.schema import VerlTrainer
+from scpo.schema import RunConfig, VerlTrainer
 
 CPUS_A_GPU = 3  # verl's placement groups reserve three of Ray's CPUs with each GPU
 STORAGE_UNITS = 2  # of TransferQueue, each with a CPU of its own; verl's default is 8
@@ -42,6 +42,17 @@ def _literal(value: Any) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(_literal, value))}]"
     return json.dumps(value)
+
+
+def prompts_per_step(config: RunConfig) -> int:
+    """Tasks of one training step."""
+    return config.trainer.groups * config.trainer.group_size // siblings(config)
+
+
+def siblings(config: RunConfig) -> int:
+    """Episodes of each task: verl's ``rollout.n``."""
+    sampling = config.trained.sampling
+    return 1 if sampling is not None and sampling.rule == "independent" else config.trainer.group_size
 
 
 def micro_batch(trainer: VerlTrainer) -> tuple[int, str]:

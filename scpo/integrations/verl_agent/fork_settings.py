@@ -13,7 +13,7 @@ from scpo.advantages.grpo import GrpoSettings
 from scpo.errors import ConfigError
 from scpo.integrations.verl_agent.hooks import OF_THE_FORK
 from scpo.schema import HuggingFaceModel, RunConfig, VerlTrainer
-from scpo.verl_config import Setting, micro_batch
+from scpo.verl_config import Setting, micro_batch, prompts_per_step, siblings
 
 ENVIRONMENTS = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop"}
 VALIDATION_EPISODES = 128  # verl-agent's script, val_data_size
@@ -72,19 +72,13 @@ def _of_one_value(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[str
         yield "method.estimator.state_key", estimator.state_key, "anchor"
 
 
-def _independent(config: RunConfig) -> bool:
-    return config.trained.sampling is not None and config.trained.sampling.rule == "independent"
-
-
 def _data(config: RunConfig) -> Iterator[Setting]:
     trainer = config.trainer
-    independent = _independent(config)
-    tasks = trainer.groups * (trainer.group_size if independent else 1)
     yield Setting("data.train_files", f"{Path(DATA).expanduser()}/train.parquet", "verl-agent's prepare.py")
     yield Setting("data.val_files", f"{Path(DATA).expanduser()}/test.parquet", "verl-agent's prepare.py")
-    yield Setting("data.train_batch_size", tasks, "trainer.groups; method.sampling")
+    yield Setting("data.train_batch_size", prompts_per_step(config), "trainer.groups; method.sampling")
     yield Setting("data.val_batch_size", VALIDATION_EPISODES, "verl-agent's script")
-    yield Setting("env.rollout.n", 1 if independent else trainer.group_size, "trainer.group_size; method.sampling")
+    yield Setting("env.rollout.n", siblings(config), "trainer.group_size; method.sampling")
     yield Setting("data.max_prompt_length", trainer.max_prompt_tokens, "trainer.max_prompt_tokens")
     yield Setting("data.max_response_length", trainer.max_response_tokens, "trainer.max_response_tokens")
     yield Setting("data.filter_overlong_prompts", True, "verl-agent's script")

@@ -15,22 +15,9 @@ from scpo.envs.base import Environment, Task
 from scpo.rollout import training_tasks
 from scpo.schema import RunConfig
 from scpo.tracking.atomic import write_bytes
+from scpo.verl_config import prompts_per_step
 
 TRAIN, PROBE = "train", "probe"
-
-
-def prompts_per_step(config: RunConfig) -> int:
-    """Tasks of one training step."""
-    return config.trainer.groups * (config.trainer.group_size if _independent(config) else 1)
-
-
-def siblings(config: RunConfig) -> int:
-    """Episodes of each task: verl's ``rollout.n``."""
-    return 1 if _independent(config) else config.trainer.group_size
-
-
-def _independent(config: RunConfig) -> bool:
-    return config.trained.sampling is not None and config.trained.sampling.rule == "independent"
 
 
 def training_rows(environment: Environment, config: RunConfig) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,6 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,17 +86,18 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
 def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:
     config, path = place.config, place.folder.path
     model, tokenizer = _model(place, should_stop)
+    step = newest(place.folder)
     files = Files(
         model=model,
         tokenizer=tokenizer,
         train=path / "data" / "train.parquet",
         validation=path / "data" / "validation.parquet",
         run_folder=path,
+        resume_from=None if step is None else verl_folder(place.folder, step),
     )
     write_parquet(files.train, list(training_rows(place.environment, config)))
     write_parquet(files.validation, list(validation_rows(place.environment, config)))
-    step = newest(place.folder)
-    return replace(files, resume_from=None if step is None else verl_folder(place.folder, step))
+    return files
 
 
 def _model(place: Workplace, should_stop: Callable[[], bool]) -> tuple[str, str | None]:

@@ -11,8 +11,7 @@ from scpo.advantages.gae import GaeSettings
 from scpo.errors import ConfigError
 from scpo.memory import engine_memory
 from scpo.schema import RunConfig, VerlTrainer, required
-from scpo.trainers.verl.data import prompts_per_step, siblings
-from scpo.verl_config import Setting, micro_batch
+from scpo.verl_config import Setting, micro_batch, prompts_per_step, siblings
 
 MODE = "scpo"
 """Name of our trainer and of our agent loop in verl's registries."""

@@ -33,8 +33,7 @@ def cpu_settings(engine: str, ranks: int | None = 1) -> list[Setting]:
         *(() if ranks is None else _ray(ranks)),
         Setting("transfer_queue.backend.SimpleStorage.num_data_storage_units", 1, "one process is enough"),
         *_model(),
-        *_rollout(),
-        *(_vllm() if engine == "vllm" else _hf()),
+        *_rollout(engine),
     ]
 
 
@@ -56,19 +55,15 @@ def _model() -> Iterator[Setting]:
         yield Setting(f"{part}.mixed_precision.param_dtype", "fp32", "as above", added=True)
 
 
-def _rollout() -> Iterator[Setting]:
-    rollout = "actor_rollout_ref.rollout"
+def _rollout(engine: str) -> Iterator[Setting]:
+    model, rollout = "actor_rollout_ref.model", "actor_rollout_ref.rollout"
     yield Setting(f"{rollout}.dtype", "float32", "as the update")
     yield Setting(f"{rollout}.enforce_eager", True, "CUDA graphs need a GPU")
     yield Setting(f"{rollout}.enable_sleep_mode", False, "memory is not shared with an update on a GPU", added=True)
     yield Setting(f"{rollout}.max_num_seqs", 64, "a laptop's memory")
     yield Setting(f"{rollout}.checkpoint_engine.update_weights_bucket_megabytes", 16, "a small model")
-
-
-def _hf() -> Iterator[Setting]:
-    yield Setting("actor_rollout_ref.model.external_lib", HF_ROLLOUT, "registers the engine hf where verl looks for it")
-
-
-def _vllm() -> Iterator[Setting]:
-    kwargs = "actor_rollout_ref.rollout.engine_kwargs.vllm"
-    yield Setting(f"{kwargs}.worker_extension_cls", VLLM_WORKER, "takes the update's weights", added=True)
+    if engine == "vllm":
+        extension = f"{rollout}.engine_kwargs.vllm.worker_extension_cls"
+        yield Setting(extension, VLLM_WORKER, "takes the update's weights", added=True)
+    else:
+        yield Setting(f"{model}.external_lib", HF_ROLLOUT, "registers the engine hf where verl looks for it")

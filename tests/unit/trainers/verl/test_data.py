@@ -6,7 +6,8 @@ import pytest
 
 from scpo.envs.base import Panel, Task
 from scpo.rollout import training_tasks
-from scpo.trainers.verl.data import prompts_per_step, siblings, training_rows, validation_rows, write_parquet
+from scpo.trainers.verl.data import training_rows, validation_rows, write_parquet
+from scpo.verl_config import prompts_per_step, siblings
 from sweeps.compose.configuration import compose_run
 
 SMALL = ["trainer.steps=3", "trainer.groups=2", "trainer.group_size=4", "env.horizon=5"]
