@@ -24,6 +24,7 @@ from typing import TypeVar
 import numpy as np
 
 from bench.playing import fresh_batches
+from bench.random_walks import best_of
 from bench.recorded import RUNS, recorded
 from bench.reranker_cost import BATCH_TOKENS, DENSE_TOKENS_ON_GPU, large_cost
 from bench.rerankers import SMALL, XLM_R_LARGE, Paid, Weights, clock_of, pair_of
@@ -105,10 +106,7 @@ def _result(place: tuple[str, int], tasks: list[MatchTask], cold: tuple[Paid, Pa
 
 
 def _side(paid: Paid, tokens_on_gpu: int, call: Callable[[], T]) -> tuple[Side, T]:
-    clock = clock_of(paid.reranker)
-    started = clock()
-    outcome = call()
-    seconds = clock() - started
+    seconds, outcome = best_of(1, call, clock_of(paid.reranker))
     lengths: Counter[int] = Counter()
     widths: Counter[int] = Counter()
     passes: Counter[int] = Counter()

@@ -12,11 +12,13 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from bench.random_walks import best_of
 from scpo.checksums import file_sum
 from scpo.schema import RunConfig
 from scpo.tracking import RunFolder, State
@@ -40,6 +42,8 @@ SAMPLE = [
         ("alfworld", "webshop"), ("qwen2_5_1_5b", "qwen2_5_7b"), ("scpo", "gigpo", "grpo")
     )
 ]
+
+_timed = partial(best_of, 1, clock=time.process_time)
 
 
 def main() -> None:
@@ -117,12 +121,6 @@ def _finished(config: RunConfig) -> RunFolder:
     folder.note_sums({path.name: file_sum(path) for path in lines}, step=config.trainer.steps)
     folder.update_status(state=State.DONE)
     return folder
-
-
-def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    started = time.process_time()
-    answer = call()
-    return time.process_time() - started, answer
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.random_walks import best_of
 from scpo.schema import CrossEncoderScorer
 from scpo.scoring.cross_encoder import CrossEncoder
 from scpo.scoring.pretrained import package_folder
@@ -88,12 +89,7 @@ def pair_of(width: int) -> TextPair:
 def seconds_a_pass(weights: Weights, rows: int, width: int, repetitions: int) -> float:
     """Best of some forward passes with this many rows of one padded length."""
     reranker = weights.cold(rows * width, share=True)
-    clock, best = clock_of(reranker), float("inf")
-    for _ in range(repetitions):
-        started = clock()
-        reranker.score([pair_of(width)] * rows)
-        best = min(best, clock() - started)
-    return best
+    return best_of(repetitions, lambda: reranker.score([pair_of(width)] * rows), clock_of(reranker))[0]
 
 
 def alone_and_together(reranker: CrossEncoder, pairs: Sequence[TextPair]) -> tuple[float, int]:
