@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scpo.schema import Choice
 from scpo.tracking.atomic import write_bytes
 from sweeps.search.plan import Plan
-from sweeps.search.results import default_result, ranked
+from sweeps.search.study import default_result, ranked
 
 if TYPE_CHECKING:
     import optuna

@@ -1,17 +1,19 @@
-"""The trials of a search, as one driver sees and changes them."""
+"""The trials of a search: as one driver sees and changes them, and what they came to."""
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scpo.errors import RecordError
+from scpo.intervals import Summary, summarise
 from scpo.tracking import RunFolder
 from sweeps.records import run_folders as store
 from sweeps.search.plan import Plan
 from sweeps.search.proposals import Proposal, propose
-from sweeps.search.space import distributions
+from sweeps.search.space import Params, distributions, key_of_params
 from sweeps.search.storage import naming_damage, open_study
 
 if TYPE_CHECKING:
@@ -168,3 +170,33 @@ def _unless_ended() -> Iterator[None]:
 
     with contextlib.suppress(UpdateFinishedTrialError):
         yield
+
+
+@dataclass(frozen=True)
+class Result:
+    """A complete trial: its values, and its success rate at each seed."""
+
+    number: int
+    params: Params
+    by_seed: dict[int, float]
+
+    @property
+    def summary(self) -> Summary:
+        """Mean and spread over the seeds."""
+        return summarise(self.by_seed.values())
+
+
+def ranked(trials: "Sequence[FrozenTrial]") -> list[Result]:
+    """The complete trials, the highest mean first; of equal ones the earlier."""
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    values = [{int(seed): value for seed, value in trial.user_attrs[BY_SEED].items()} for trial in complete]
+    results = [Result(one.number, one.params, by_seed) for one, by_seed in zip(complete, values, strict=True)]
+    return sorted(results, key=lambda result: (-result.summary.mean, result.number))
+
+
+def default_result(plan: Plan, results: Sequence[Result]) -> Result | None:
+    """The configuration as it is without a search, None if it was not tried or did not complete."""
+    default = plan.default()
+    if default is None:
+        return None
+    return next((one for one in results if key_of_params(one.params) == key_of_params(default)), None)

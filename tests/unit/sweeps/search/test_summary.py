@@ -14,9 +14,8 @@ from sweeps.compose.configuration import compose_run
 from sweeps.compose.identity import run_id
 from sweeps.compose.matrix import expand
 from sweeps.search import plots, search_folder
-from sweeps.search.results import default_result, ranked
 from sweeps.search.space import distributions
-from sweeps.search.study import BY_SEED, REASON, RETRY_OF, Study
+from sweeps.search.study import BY_SEED, REASON, RETRY_OF, Study, default_result, ranked
 from tests.support.fake_runs import QUICK
 from tests.support.searches import drive, plan_in
 
