@@ -21,13 +21,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from scpo.credit.assign import assign, assign_tokens, resolve
+from scpo.credit.metrics import CreditDiagnostics
 from scpo.diagnostics.episode_metrics import episode_metrics, panel_records, validation_metrics
 from scpo.diagnostics.record import Diagnostics
 from scpo.envs.base import Environment, Task
 from scpo.errors import ScorerError
 from scpo.generation import Generation
 from scpo.policies.base import TrainedPolicy
-from scpo.policies.critic import make_critic, update_critic
+from scpo.policies.batches import response_mask
+from scpo.policies.critic import Targets, make_critic, update_critic, values
 from scpo.policies.make_policy import make_policy
 from scpo.rollout import (
     AGAIN,
@@ -45,7 +48,7 @@ from scpo.rollout import (
 from scpo.schema import required
 from scpo.scoring import PairCache, open_scorer
 from scpo.shaping.order import positions
-from scpo.steps import StepBatch
+from scpo.steps import FloatArray, StepBatch
 from scpo.tracking import Tracker
 from scpo.tracking.node_memory import NodeMemory
 from scpo.trainers.local.checkpoint import Learned, load_checkpoint, newest_usable, save_checkpoint
@@ -53,7 +56,6 @@ from scpo.trainers.local.garbage import collected_at_checkpoints
 from scpo.trainers.local.measurements import measure
 from scpo.trainers.local.opened import environment_of
 from scpo.trainers.local.sampling import Draw, Sampled, sample
-from scpo.trainers.local.step_advantages import Estimate, estimate
 from scpo.trainers.local.update import UpdateBatch, update
 
 if TYPE_CHECKING:
@@ -199,53 +201,55 @@ def _training_step(session: Session, step: int, tracker: Tracker) -> tuple[dict[
                 measured=measured,
             )
             session.scorer.begin_step()
-            estimated = _estimate(session, step, tracker, batch, generations)
+            advantage, credit, targets = _estimate(session, step, tracker, batch, generations)
             scored = session.scorer.report()
         with clock("critic"):
-            critic = _update_critic(session, generations, estimated, step)
+            critic = _update_critic(session, generations, targets, step)
         with clock("update"):
             _set_learning_rate(session.optimizer, config, step)
             actor = update(
                 session.policy,
                 session.optimizer,
-                UpdateBatch(generations, estimated.advantage),
+                UpdateBatch(generations, advantage),
                 config.trainer,
                 rng=np.random.default_rng((config.seed, step, SHUFFLE)),
                 reference=session.reference,
             )
     with clock("diagnostics"):
-        precision = session.diagnostics.record(step, batch, estimated.diagnostics, sampled.kept)
-    metrics = _rollout_metrics(sampled) | critic | actor | estimated.diagnostics.metrics | precision
-    return metrics, dict(clock.seconds) | estimated.diagnostics.timings | scored
+        precision = session.diagnostics.record(step, batch, credit, sampled.kept)
+    metrics = _rollout_metrics(sampled) | critic | actor | credit.metrics | precision
+    return metrics, dict(clock.seconds) | credit.timings | scored
 
 
 def _estimate(
     session: Session, step: int, tracker: Tracker, batch: StepBatch, generations: Sequence[Generation]
-) -> Estimate:
-    """The advantages. When the scorer fails for good, what was learned before this step is kept."""
+) -> tuple[FloatArray, CreditDiagnostics, Targets | None]:
+    """The advantages: of rows (N,), or of tokens (N, L) with the targets of the critic that they are made with.
+
+    When the scorer fails for good, what was learned before this step is kept.
+    """
+    config, critic, seed = session.config, session.critic, (session.config.seed, step)
+    if critic is not None and resolve(config.trained).level == "token":
+        value_NL, mask_NL = values(critic, generations, config.trainer.micro_batch_rows), response_mask(generations)
+        advantage_NL, return_NL, credit = assign_tokens(batch, value_NL, mask_NL, config.trained, seed=seed)
+        return advantage_NL, credit, Targets(value_NL, return_NL)
     try:
-        return estimate(
-            batch,
-            generations,
-            session.config,
-            step,
-            scorer=session.scorer,
-            critic=session.critic,
-            buffer=session.buffer,
-        )
+        speculate = config.machine.scorer.speculate
+        credited = assign(batch, session.scorer, config.trained, seed=seed, speculate=speculate, buffer=session.buffer)
     except ScorerError:
         _save(session, tracker, step - 1)
         raise
+    return *credited, None
 
 
 def _update_critic(
-    session: Session, generations: Sequence[Generation], estimated: Estimate, step: int
+    session: Session, generations: Sequence[Generation], targets: Targets | None, step: int
 ) -> dict[str, float]:
     """Before the policy's update, as in verl; nothing to do for a method without a critic."""
-    if session.critic is None or estimated.targets is None:
+    if session.critic is None or targets is None:
         return {}
     rng = np.random.default_rng((session.config.seed, step, CRITIC))
-    return update_critic(session.critic, generations, estimated.targets, session.config.trainer, rng=rng)
+    return update_critic(session.critic, generations, targets, session.config.trainer, rng=rng)
 
 
 def _rollout_metrics(sampled: Sampled) -> dict[str, float]:
