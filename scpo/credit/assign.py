@@ -10,9 +10,8 @@ from scpo.advantages.estimator import OPTIONAL_FIELDS, Estimator
 from scpo.advantages.gae import outcome_rewards
 from scpo.advantages.outcomes import row_scores, step_returns
 from scpo.advantages.registry import ESTIMATORS
-from scpo.credit.graph_control import on_shortest_ways
 from scpo.credit.metrics import CreditDiagnostics, buffer_metrics, credit_metrics, effect_metrics, stage_timings
-from scpo.credit.success_states import without_success
+from scpo.credit.other_steps import on_shortest_ways, without_success
 from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Scorer

@@ -12,7 +12,7 @@ from scpo.shaping.order import Seed, generator
 from scpo.steps import FloatArray
 
 Allocation = Literal["matched", "random_match", "uniform_bonus", "graph"]
-"""``graph`` moves credit within the whole group, by what its graph of states knows: ``scpo.credit.graph_control``."""
+"""``graph`` moves credit within the whole group, by what its graph of states knows: ``scpo.credit.other_steps``."""
 
 
 def allocate(matched_l: FloatArray, allocation: Allocation, seed: Seed, trajectory: int) -> FloatArray:
