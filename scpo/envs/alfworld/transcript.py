@@ -1,4 +1,8 @@
-"""What an episode has shown so far: all that a prompt is made from."""
+"""What an episode has shown so far: all that a prompt is made from.
+
+It is read off the game's answers, never asked of the simulator: a thing that the agent itself took or put down is
+accounted for, anything else stands as it was last reported.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,21 @@ import functools
 import re
 from dataclasses import dataclass, field
 
-from scpo.envs.alfworld.sightings import Sightings
-
 _TASK = "Your task is to: "
 _GO_TO = re.compile(r"go to ([a-z]+) (\d+)")
 _TREATED = {"heat": "hot", "cool": "cool", "clean": "clean"}
 _UNDONE = {"hot": "cool", "cool": "hot"}
+_THING = re.compile(r"\ba ([a-z]+ \d+)")
+_OPEN = re.compile(r"(?:On|In) the ([a-z]+ \d+), you see ([^.]*)\.|The ([a-z]+ \d+) is open\. In it, you see ([^.]*)\.")
+_CLOSED = re.compile(r"The ([a-z]+ \d+) is closed\.")
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A receptacle as it was at ``step``; ``things`` None: it was closed."""
+
+    step: int
+    things: tuple[str, ...] | None
 
 
 @dataclass
@@ -26,7 +39,7 @@ class Transcript:
         location: Receptacle that the agent went to last; empty at the start.
         held: Name of the object in hand; empty if none.
         treatments: What was done to each object: "hot", "cool", "clean".
-        sightings: What was seen in which receptacle, and when.
+        sightings: The latest of each receptacle, in the order of their first.
         origins: Receptacle that each object was first taken from.
         places: Receptacle that each object was put into last; none of the one in hand.
         moved: Things that lie elsewhere than where they were taken from, or were treated; those in hand aside.
@@ -39,7 +52,7 @@ class Transcript:
     location: str = ""
     held: str = ""
     treatments: dict[str, list[str]] = field(default_factory=dict)
-    sightings: Sightings = field(default_factory=Sightings)
+    sightings: dict[str, Sighting] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     moved: str = ""
@@ -85,7 +98,7 @@ class Transcript:
         self.observation, self.admissible = observation, admissible
         if executed:
             self._track(action.strip())
-            self.sightings.record(len(self.history) - 1, action.strip(), observation)
+            self._see(len(self.history) - 1, action.strip(), observation)
 
     def _track(self, action: str) -> None:
         verb, _, rest = action.partition(" ")
@@ -106,6 +119,34 @@ class Transcript:
             states = self.treatments.setdefault(rest.split(" with ")[0], [])
             states[:] = [state for state in states if state not in (done, _UNDONE.get(done))] + [done]
             self.moved = self._moved()
+
+    def _see(self, step: int, action: str, answer: str) -> None:
+        verb, _, rest = action.partition(" ")
+        if reported := reported_sighting(answer):
+            place, things = reported
+            self.sightings[place] = Sighting(step, things)
+        elif verb == "take":
+            thing, _, place = rest.partition(" from ")
+            before = self.sightings.get(place)
+            if before is not None and before.things and thing in before.things:
+                self.sightings[place] = Sighting(before.step, tuple(one for one in before.things if one != thing))
+        elif verb == "move":
+            thing, _, place = rest.partition(" to ")
+            before = self.sightings.get(place)
+            self.sightings[place] = Sighting(step, (*((before and before.things) or ()), thing))
+        elif verb == "close":
+            before = self.sightings.get(rest)
+            self.sightings[rest] = Sighting(step, before.things if before else None)
+
+
+@functools.lru_cache(maxsize=65536)
+def reported_sighting(answer: str) -> tuple[str, tuple[str, ...] | None] | None:
+    """The receptacle that an answer reports and what is in it (None: closed); None where it reports none."""
+    if match := _OPEN.search(answer):
+        return match[1] or match[3], tuple(_THING.findall(match[2] or match[4]))
+    if match := _CLOSED.search(answer):
+        return match[1], None
+    return None
 
 
 @functools.lru_cache(maxsize=16384)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 
 from scpo.envs.webshop.shop.pages import SEARCH
-from scpo.envs.webshop.sightings import Sighting
-from scpo.envs.webshop.transcript import Transcript
+from scpo.envs.webshop.transcript import Sighting, Transcript
 from scpo.envs.webshop.wish import one_line, parse_wish, searches, words_of
 
 
@@ -36,12 +35,12 @@ def memory(transcript: Transcript) -> str:
         f"product: {page.product.asin.lower() if page.product else ''}",
         f"last: {one_line(transcript.history[-1][1]) if taken else ''}",
         f"step: {taken}",
-        *(f"searched {one_line(keywords)}" for keywords in transcript.sightings.searched),
+        *(f"searched {one_line(keywords)}" for keywords in transcript.searched),
     ]
     if page.kind == "item" and page.product is not None:
         lines += (f"chosen {one_line(name)}: {value}" for name, value in sorted(page.options.items()))
         lines += _option_lines(tuple(page.product.options.items()))
-    lines += (_seen(one, transcript.task) for one in transcript.sightings)
+    lines += (_seen(one, transcript.task) for one in transcript.sightings.values())
     return "\n".join([*lines, *(f"> {action}" for action in choices(transcript))])
 
 

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from scpo.envs.webshop.catalogue.products import Product
 from scpo.envs.webshop.compact_actions import compact_action
-from scpo.envs.webshop.shop.pages import DONE_SCORE, DONE_TITLE, SEPARATOR, Page
+from scpo.envs.webshop.shop.pages import DONE_SCORE, DONE_TITLE, SEPARATOR, SUB_PAGES, Page
 from scpo.envs.webshop.shop.shop import Actions, WebShop
-from scpo.envs.webshop.sightings import Sightings
 
 ACTION_WORDS = 16  # of an action in the compact history; a policy may write anything
+
+
+@dataclass
+class Sighting:
+    """A product that was listed, and which of its pages were read: its own (``item``), ``description``, ``features``.
+
+    Attributes:
+        product: Only what was shown of it may be told.
+        read: Those pages, in the order in which they were opened first.
+    """
+
+    product: Product
+    read: list[str] = field(default_factory=list)
+
+    @property
+    def texts(self) -> Iterator[str]:
+        """What was shown of it in words."""
+        yield self.product.title
+        if "description" in self.read:
+            yield self.product.description
+        if "features" in self.read:
+            yield from self.product.bullets
 
 
 @dataclass
@@ -23,7 +46,8 @@ class Transcript:
         page: Where the shop is; the compact prompt is made from it.
         history: (observation, action) of every step taken.
         compact_history: The same actions in their compact form.
-        sightings: The products that were listed or opened, and what was searched for.
+        sightings: The products that were listed or opened, by ASIN, in the order of their first sighting.
+        searched: What was searched for, each once.
     """
 
     task: str
@@ -32,7 +56,8 @@ class Transcript:
     page: Page
     history: list[tuple[str, str]] = field(default_factory=list)
     compact_history: list[str] = field(default_factory=list)
-    sightings: Sightings = field(default_factory=Sightings)
+    sightings: dict[str, Sighting] = field(default_factory=dict)
+    searched: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, shop: WebShop) -> Transcript:
@@ -55,7 +80,18 @@ class Transcript:
         self.compact_history.append(" ".join(compacted.split()[:ACTION_WORDS]))
         self.observation = page_text(shop.observation, self.task)
         self.actions, self.page = shop.available_actions(), shop.page
-        self.sightings.record(self.page)
+        self._see(self.page)
+
+    def _see(self, page: Page) -> None:
+        if page.kind == "results":
+            if page.keywords not in self.searched:
+                self.searched.append(page.keywords)
+            for product in page.shown:
+                self.sightings.setdefault(product.asin, Sighting(product))
+        elif page.product is not None and page.kind in ("item", *SUB_PAGES):
+            read = self.sightings.setdefault(page.product.asin, Sighting(page.product)).read
+            if page.kind not in read:
+                read.append(page.kind)
 
 
 def page_text(observation: str, task: str) -> str:

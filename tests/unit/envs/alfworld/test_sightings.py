@@ -1,11 +1,11 @@
-from scpo.envs.alfworld.sightings import Sighting, Sightings, reported_sighting
+from scpo.envs.alfworld.transcript import Sighting, Transcript, reported_sighting
 
 
 def after(*steps):
-    sightings = Sightings()
-    for number, (action, answer) in enumerate(steps):
-        sightings.record(number, action, answer)
-    return dict(sightings.items())
+    transcript = Transcript("", ())
+    for action, answer in steps:
+        transcript.record(action, answer, (), executed=True)
+    return transcript.sightings
 
 
 def test_answers_report_receptacles_with_their_contents():
