@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, text_ids
+from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments, text_ids
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.state_graph import StateGraph, state_graph
 from scpo.steps import FloatArray, IntArray, StepBatch
@@ -19,7 +19,6 @@ class CrbcSettings(StateSettings):
     """``depth``: how often values are backed up across rollouts, 0 (each rollout's own outcome) to ``closure``."""
 
     name: Literal["crbc"]
-    normalisation: Normalisation
     omega_episode: NonNegativeFloat
     omega: NonNegativeFloat
     beta: Annotated[float, Field(gt=0, lt=1)]

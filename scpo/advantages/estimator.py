@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat
 
+from scpo.advantages.groups import Float64Array, Normalisation, moments, normalise
 from scpo.errors import StepBatchError
-from scpo.steps import BoolArray, StepBatch
+from scpo.steps import BoolArray, IntArray, StepBatch
 from scpo.strict import Strict
 
 Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value"]
@@ -43,6 +44,11 @@ class StateSettings(GroupSettings):
     """What estimators that compare steps from the same state share. ``anchor`` is what GiGPO groups by."""
 
     state_key: StateKey = Field(default="anchor", exclude_if=lambda key: key == "anchor")
+    normalisation: Normalisation
+
+    def normalised(self, value_N: NDArray[Any], id_N: IntArray) -> Float64Array:
+        """Each value by the statistics of its group, as ``scpo.advantages.groups.normalise`` says."""
+        return normalise(value_N, id_N, moments(value_N, id_N), self.normalisation, self.std_floor)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pydantic import NonNegativeFloat, PositiveFloat
 
 from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, normalise
+from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
 from scpo.advantages.grpo import episode_advantage
 from scpo.steps import FloatArray, IntArray, StepBatch
 
@@ -16,7 +16,6 @@ class G2poSettings(StateSettings):
     """``success_value`` is the value of a success's end."""
 
     name: Literal["g2po"]
-    normalisation: Normalisation
     omega: NonNegativeFloat
     success_value: PositiveFloat
 
@@ -38,7 +37,7 @@ def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, 
     node_N = anchor_groups(batch, key=config.state_key)
     value_N, next_value_N = graph_values(batch, node_N, config)
     group_N = group_ids(batch.group_N)
-    step_N = _normalised(next_value_N + bonus_N, node_N, config) + _normalised(next_value_N - value_N, group_N, config)
+    step_N = config.normalised(next_value_N + bonus_N, node_N) + config.normalised(next_value_N - value_N, group_N)
     return config.omega * step_N
 
 
@@ -54,10 +53,6 @@ def graph_values(batch: StepBatch, node_N: IntArray, config: G2poSettings) -> tu
     next_N = line.neighbours(1)
     end_N = np.where(batch.success_N, config.success_value, 0.0)
     return value_N, np.where(next_N >= 0, value_N[next_N], end_N)
-
-
-def _normalised(value_N: Float64Array, id_N: IntArray, config: G2poSettings) -> Float64Array:
-    return normalise(value_N, id_N, moments(value_N, id_N), config.normalisation, config.std_floor)
 
 
 G2PO = Estimator(G2poSettings, g2po, requires=frozenset({"step_bonus"}), labels={"g2po": "G2PO"}, step_term=step_term)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, normalise
+from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
 from scpo.steps import FloatArray, StepBatch
 
 
@@ -18,7 +18,6 @@ class GagpoSettings(StateSettings):
     """``gae_lambda``: 0 looks one step ahead, 1 to the end of the rollout."""
 
     name: Literal["gagpo"]
-    normalisation: Normalisation
     gae_lambda: Annotated[float, Field(ge=0, le=1)]
 
 
@@ -34,9 +33,7 @@ def gagpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, conf
 
 def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings) -> Float64Array:
     """All of the advantage."""
-    advantage_N, group_N = accumulated(batch, step_return_N, bonus_N, config), group_ids(batch.group_N)
-    stats = moments(advantage_N, group_N)
-    return normalise(advantage_N, group_N, stats, config.normalisation, config.std_floor)
+    return config.normalised(accumulated(batch, step_return_N, bonus_N, config), group_ids(batch.group_N))
 
 
 def accumulated(

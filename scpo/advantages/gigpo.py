@@ -7,14 +7,13 @@ from pydantic import Field, NonNegativeFloat
 
 from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, group_ids, moments, normalise
+from scpo.advantages.groups import Float64Array, as_advantage, group_ids
 from scpo.advantages.grpo import episode_advantage
 from scpo.steps import FloatArray, StepBatch
 
 
 class GigpoSettings(StateSettings):
     name: Literal["gigpo"]
-    normalisation: Normalisation
     omega: NonNegativeFloat
     anchors: Literal["exact", "similar"]
     anchor_similarity: Annotated[float, Field(gt=0, le=1)]
@@ -44,13 +43,12 @@ def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -
     """
     similarity = config.anchor_similarity if config.anchors == "similar" else None
     anchor_N = anchor_groups(batch, similarity, config.state_key)
-    advantage_N = normalise(q_N, anchor_N, moments(q_N, anchor_N), config.normalisation, config.std_floor)
+    advantage_N = config.normalised(q_N, anchor_N)
     if config.singletons == "zero":
         return advantage_N
     alone_N = np.bincount(anchor_N[batch.original_N], minlength=anchor_N.max(initial=-1) + 1)[anchor_N] == 1
     step_id_N = group_ids(batch.group_N, batch.step_N)
-    by_step_N = normalise(q_N, step_id_N, moments(q_N, step_id_N), config.normalisation, config.std_floor)
-    return np.where(alone_N, by_step_N, advantage_N)
+    return np.where(alone_N, config.normalised(q_N, step_id_N), advantage_N)
 
 
 GIGPO = Estimator(

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, moments, normalise
+from scpo.advantages.groups import Float64Array, as_advantage
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.state_graph import StateGraph, distances, state_graph
 from scpo.steps import FloatArray, StepBatch
@@ -15,7 +15,6 @@ class GraphgpoSettings(StateSettings):
     """``decay`` is w, ``success_value`` what a step into success is worth."""
 
     name: Literal["graphgpo"]
-    normalisation: Normalisation
     omega: NonNegativeFloat
     decay: Annotated[float, Field(gt=0, lt=1)]
     success_value: PositiveFloat
@@ -39,9 +38,7 @@ def step_term(
 ) -> Float64Array:
     """ω A_S."""
     graph = state_graph(batch, config.state_key)
-    worth_N, source_N = graph_rewards(graph, config) + bonus_N, graph.source_N
-    stats = moments(worth_N, source_N)
-    return config.omega * normalise(worth_N, source_N, stats, config.normalisation, config.std_floor)
+    return config.omega * config.normalised(graph_rewards(graph, config) + bonus_N, graph.source_N)
 
 
 def graph_rewards(graph: StateGraph, config: GraphgpoSettings) -> Float64Array:

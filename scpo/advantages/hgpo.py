@@ -8,7 +8,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.estimator import Estimator, StateKey, StateSettings
-from scpo.advantages.groups import EPSILON, Float64Array, Normalisation, as_advantage, group_ids, moments, normalise
+from scpo.advantages.groups import EPSILON, Float64Array, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
 from scpo.steps import FloatArray, IntArray, StepBatch
 
@@ -17,7 +17,6 @@ class HgpoSettings(StateSettings):
     """``context`` is K: a step is compared with those that share up to K states before it."""
 
     name: Literal["hgpo"]
-    normalisation: Normalisation
     context: NonNegativeInt
     weights: Literal["paper", "code"]
     exponent: NonNegativeFloat

@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeFloat
 
 from scpo.advantages.anchors import state_texts
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.groups import Float64Array, Normalisation, as_advantage, moments, normalise
+from scpo.advantages.groups import Float64Array, as_advantage
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.state_graph import StateGraph, state_graph
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
@@ -20,7 +20,6 @@ class RewardflowSettings(StateSettings):
     """``gamma`` is the discount of the propagation. ``bridge`` skips ALFWorld's steps that change nothing."""
 
     name: Literal["rewardflow"]
-    normalisation: Normalisation
     omega: NonNegativeFloat
     gamma: Annotated[float, Field(ge=0, lt=1)]
     bridge: bool
@@ -47,9 +46,7 @@ def step_term(
 ) -> Float64Array:
     """ω A_S."""
     graph = state_graph(batch, config.state_key)
-    worth_N, source_N = flow_rewards(batch, graph, config) + bonus_N, graph.source_N
-    stats = moments(worth_N, source_N)
-    return config.omega * normalise(worth_N, source_N, stats, config.normalisation, config.std_floor)
+    return config.omega * config.normalised(flow_rewards(batch, graph, config) + bonus_N, graph.source_N)
 
 
 def flow_rewards(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> Float64Array:

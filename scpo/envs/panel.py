@@ -115,12 +115,7 @@ def draw(
     Raises:
         PanelError: There are fewer usable tasks than asked for.
     """
-    drawn: list[str] = []
-    for task in shuffled(candidates, seed):
-        if count is not None and len(drawn) == count:
-            break
-        if usable(task):
-            drawn.append(task)
+    drawn = list(islice(filter(usable, shuffled(candidates, seed)), count))
     if count is not None and len(drawn) < count:
         raise PanelError(
             f"a panel of {count} games was asked for but there are only {len(drawn)}; "
