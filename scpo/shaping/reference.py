@@ -11,21 +11,22 @@ from scpo.steps import IntArray, Timeline
 Selection = Literal["longest", "shortest", "random"]
 
 
-def active_groups(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
-    """``(group, successful, failed)`` for the groups that have both; the last two are trajectories of ``line``."""
+def outcomes(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
+    """``(group, successful, failed)`` for all groups; the last two are trajectories of ``line``."""
     for group in np.unique(line.group_K).tolist():
         members = np.flatnonzero(line.group_K == group)
         success = line.success_K[members]
-        if success.any() and not success.all():
-            yield group, members[success], members[~success]
+        yield group, members[success], members[~success]
+
+
+def active_groups(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
+    """The same of the groups that have both."""
+    return (outcome for outcome in outcomes(line) if len(outcome[1]) and len(outcome[2]))
 
 
 def failed_groups(line: Timeline) -> Iterator[tuple[int, IntArray]]:
     """``(group, trajectories)`` for the groups in which every sibling failed."""
-    for group in np.unique(line.group_K).tolist():
-        members = np.flatnonzero(line.group_K == group)
-        if not line.success_K[members].any():
-            yield group, members
+    return ((group, failed) for group, successful, failed in outcomes(line) if not len(successful))
 
 
 def select(line: Timeline, successful: IntArray, selection: Selection, seed: Seed) -> int:

@@ -13,7 +13,7 @@ from scpo.shaping.controls import Allocation, allocate
 from scpo.shaping.drive import MatchTask, Pairs, Scorer, credit_batch
 from scpo.shaping.matcher import AfterFullMatch, Matcher, MatchRule, MatchTrace
 from scpo.shaping.order import Order, Seed, processing_key
-from scpo.shaping.reference import Selection, active_groups, failed_groups, select
+from scpo.shaping.reference import Selection, active_groups, failed_groups, outcomes, select
 from scpo.shaping.reference_buffer import ReferenceBuffer, Remembering
 from scpo.shaping.step_text import StepFilter, StepText, step_texts, surviving
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, StrArray
@@ -144,9 +144,7 @@ def shape(
     """
     started = time.perf_counter()
     text_N, surviving_N = step_texts(batch, config.step_text), surviving(batch, config.step_filter)
-    plans = list(_plan(batch, text_N, surviving_N, config, seed))
-    if buffer is not None:
-        plans += _plan_remembered(batch, text_N, surviving_N, config, seed, buffer=buffer)
+    plans = list(_plans(batch, text_N, surviving_N, config, seed, buffer=buffer))
     planned = time.perf_counter()
     rule = MatchRule(config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match)
     matched = credit_batch([plan.task for plan in plans], scorer, rule, dense=config.dense, speculate=speculate)
@@ -177,8 +175,9 @@ def remember(buffer: ReferenceBuffer, batch: StepBatch, config: ShaperConfig, se
     """
     text_N, surviving_N = step_texts(batch, config.step_text), surviving(batch, config.step_filter)
     task_N, line = _task_ids(batch), batch.timeline
-    for group in np.unique(line.group_K[line.success_K]):
-        successful = np.flatnonzero((line.group_K == group) & line.success_K)
+    for _, successful, _ in outcomes(line):
+        if not len(successful):
+            continue
         row_m = _reference_rows(batch, successful, surviving_N, config, seed)
         if len(row_m):
             buffer.keep(task_N[row_m[0]], seed[1], text_N[row_m].tolist())
@@ -193,45 +192,39 @@ class _Plan(NamedTuple):
     age: int | None = None
 
 
-def _plan(
-    batch: StepBatch, text_N: StrArray, surviving_N: BoolArray, config: ShaperConfig, seed: Seed
-) -> Iterator[_Plan]:
-    """The failed trajectories of the active groups, against their siblings."""
-    line, key_N = batch.timeline, processing_key(batch, config.order, seed)
-    for group, successful, failed in active_groups(line):
-        reference_row_m = _reference_rows(batch, successful, surviving_N, config, seed)
-        reference = tuple(text_N[reference_row_m])
-        for k in failed:
-            row_l = _filtered(line.rows_of(k), surviving_N)
-            yield _Plan(_match_task(group, reference, row_l, text_N, key_N), reference_row_m, row_l)
-
-
-def _plan_remembered(
+def _plans(
     batch: StepBatch,
     text_N: StrArray,
     surviving_N: BoolArray,
     config: ShaperConfig,
     seed: Seed,
     *,
-    buffer: ReferenceBuffer,
+    buffer: ReferenceBuffer | None,
 ) -> Iterator[_Plan]:
-    """The trajectories of the groups without a success, against what is remembered of their task."""
-    line, key_N, task_N = batch.timeline, processing_key(batch, config.order, seed), _task_ids(batch)
+    """The failed trajectories of the active groups, against their siblings.
+
+    With a buffer also those of the groups without a success, against what is remembered of their task.
+    """
+    line, key_N = batch.timeline, processing_key(batch, config.order, seed)
+
+    def plan(
+        k: int, group: int, reference: tuple[str, ...], reference_row_m: IntArray, age: int | None = None
+    ) -> _Plan:
+        row_l = _filtered(line.rows_of(k), surviving_N)
+        order = np.argsort(key_N[row_l], kind="stable").tolist()
+        return _Plan(MatchTask(group, reference, tuple(text_N[row_l]), tuple(order)), reference_row_m, row_l, age)
+
+    for group, successful, failed in active_groups(line):
+        reference_row_m = _reference_rows(batch, successful, surviving_N, config, seed)
+        reference = tuple(text_N[reference_row_m])
+        yield from (plan(k, group, reference, reference_row_m) for k in failed)
+    if buffer is None:
+        return
+    task_N = _task_ids(batch)
     for group, failed in failed_groups(line):
         found = buffer.find(task_N[line.rows_of(failed[0])[0]], seed[1])
-        if found is None:
-            continue
-        for k in failed:
-            row_l = _filtered(line.rows_of(k), surviving_N)
-            task = _match_task(group, found.texts, row_l, text_N, key_N)
-            yield _Plan(task, np.empty(0, np.int64), row_l, seed[1] - found.step)
-
-
-def _match_task(
-    group: int, reference: tuple[str, ...], failed_row_l: IntArray, text_N: StrArray, key_N: IntArray
-) -> MatchTask:
-    order = np.argsort(key_N[failed_row_l], kind="stable").tolist()
-    return MatchTask(group, reference, tuple(text_N[failed_row_l]), tuple(order))
+        if found is not None:
+            yield from (plan(k, group, found.texts, np.empty(0, np.int64), seed[1] - found.step) for k in failed)
 
 
 def _reference_rows(
