@@ -98,7 +98,12 @@ class Environment(Protocol):
     families: tuple[str, ...]
 
     def panel(self, name: str) -> Panel:
-        """The panel of that name in the configuration (``train``, ``probe`` or a validation panel)."""
+        """The panel of that name in the configuration (``train``, ``probe`` or a validation panel).
+
+        Raises:
+            PanelError: No such panel, or its split has too few tasks.
+            GameError: A game of it cannot be read.
+        """
 
     def start(self, task: Task, slot: int) -> Episode:
         """Begin an episode; ``slot`` is the sibling's index in its group (siblings share cached transitions)."""

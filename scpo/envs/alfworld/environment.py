@@ -11,7 +11,7 @@ from scpo.envs.alfworld.engine.engine import open_engine
 from scpo.envs.alfworld.episode import AlfworldEpisode, task_of
 from scpo.envs.alfworld.remaining_plan import Plans
 from scpo.envs.alfworld.transcript import Transcript
-from scpo.envs.base import Demonstration, Panel, Task
+from scpo.envs.base import Demonstration, Task
 from scpo.envs.panel import Panels
 from scpo.errors import EnvironmentFailure, GameError
 from scpo.schema import FAMILIES
@@ -53,16 +53,8 @@ class AlfworldEnvironment:
         self._panels = Panels(
             config, candidates=self.source.ids, task=self.task, usable=self.source.playable, families=self.families
         )
+        self.panel = self._panels.panel
         self._plans = Plans(self.engine)
-
-    def panel(self, name: str) -> Panel:
-        """The panel of that name: ``train``, ``probe`` or a validation panel.
-
-        Raises:
-            PanelError: No such panel, or its split has too few games.
-            GameError: A game of it cannot be read.
-        """
-        return self._panels.panel(name)
 
     def open_panels(self) -> None:
         """Open the games that are played again and again, and of the training games those that others have played."""

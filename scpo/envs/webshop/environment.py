@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scpo.envs.base import Demonstration, Panel, Task
+from scpo.envs.base import Demonstration, Task
 from scpo.envs.webshop.catalogue.catalogue import Catalogue, load_catalogue
 from scpo.envs.webshop.catalogue.generated_catalogue import generated_catalogue
 from scpo.envs.webshop.demonstrations import demonstrations, vocabulary
@@ -32,15 +32,8 @@ class WebshopEnvironment:
         self.config = config
         self.catalogue = _catalogue(config, data)
         self.panels = GoalPanels(config, self.catalogue)
+        self.panel = self.panels.panel
         self.families = tuple(sorted({product.category for product in self.catalogue.products}))
-
-    def panel(self, name: str) -> Panel:
-        """The panel of that name: ``train``, ``probe`` or a validation panel.
-
-        Raises:
-            PanelError: No such panel, or its split has too few goals.
-        """
-        return self.panels.panel(name)
 
     def start(self, task: Task, slot: int, config: WebshopConfig | None = None) -> WebshopEpisode:
         """Begin an episode, with another configuration of the protocol if one is given.
