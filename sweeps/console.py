@@ -103,15 +103,12 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
     parts = [f"{count} {coloured(state)}" for state, count in counts.items() if count]
     console.print(f"{counted(len(outcomes), 'run')}: {', '.join(parts)}", highlight=False)
     for run_id, outcome in outcomes.items():
-        if outcome.state is State.FAILED:
-            _show_failure(console, run_id, outcome)
-
-
-def _show_failure(console: Console, run_id: str, outcome: Outcome) -> None:
-    say_markup(console, f"\n{coloured(State.FAILED)} {run_id}: {escape(outcome.reason or '')}")
-    if outcome.log is not None:
-        for line in (*tail(outcome.log), f"log: {outcome.log}"):
-            say(console, f"    {line}")
+        if outcome.state is not State.FAILED:
+            continue
+        say_markup(console, f"\n{coloured(State.FAILED)} {run_id}: {escape(outcome.reason or '')}")
+        if outcome.log is not None:
+            for line in (*tail(outcome.log), f"log: {outcome.log}"):
+                say(console, f"    {line}")
 
 
 def show_files(console: Console, runs_dir: Path) -> None:

@@ -145,12 +145,9 @@ def schema_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     keys = []
     for name, field in model.model_fields.items():
         below = [key for member in models_in(field.annotation) for key in schema_keys(member, f"{prefix}{name}.")]
-        keys += [f"{prefix}{name}", *dict.fromkeys([] if _is_mapping(field.annotation) else below)]
+        is_mapping = typing.get_origin(field.annotation) is dict
+        keys += [f"{prefix}{name}", *dict.fromkeys([] if is_mapping else below)]
     return keys
-
-
-def _is_mapping(annotation: Any) -> bool:
-    return typing.get_origin(annotation) is dict
 
 
 def explain_validation(error: ValidationError, model: type[BaseModel]) -> str:

@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Console
 from rich.markup import escape
@@ -64,7 +65,8 @@ def doctor(console: Console, arguments: argparse.Namespace) -> int:
     else:
         seen = show_findings(console, findings)
         more = "" if arguments.deep else "; --deep loads panels and scorer too"
-        console.print(_counts(seen) + more, highlight=False)
+        counts = Counter(one.level for one in seen)
+        console.print(", ".join(f"{counts[level]} {level}" for level in Level) + more, highlight=False)
     return EXIT_FAILED if any(one.level is Level.ERROR for one in seen) else EXIT_DONE
 
 
@@ -85,8 +87,3 @@ def show_findings(console: Console, findings: Iterable[Finding]) -> list[Finding
         if one.fix:
             say(console, f"         fix: {one.fix}")
     return seen
-
-
-def _counts(findings: Sequence[Finding]) -> str:
-    counts = {level: sum(one.level is level for one in findings) for level in Level}
-    return ", ".join(f"{count} {level}" for level, count in counts.items())

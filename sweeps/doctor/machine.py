@@ -132,18 +132,15 @@ def training_gib(config: RunConfig) -> float | None:
     return count * copies * _width(config) / GIB
 
 
-def checkpoint_gib(config: RunConfig) -> float | None:
-    """Weights and Adam's moments."""
-    count = parameters(config.model)
-    return None if count is None else count * 3 * _width(config) / GIB
-
-
 def disk_gib(config: RunConfig) -> float | None:
     """Of one run: its checkpoints, one more while it is written, and its logs."""
     if config.method.kind == "prompted":
         return LOGS_GIB
-    each = checkpoint_gib(config)
-    return None if each is None else LOGS_GIB + each * (config.trainer.keep_checkpoints + 1)
+    count = parameters(config.model)
+    if count is None:
+        return None
+    checkpoint_gib = count * 3 * _width(config) / GIB  # weights and Adam's moments
+    return LOGS_GIB + checkpoint_gib * (config.trainer.keep_checkpoints + 1)
 
 
 def rounded(gib: float) -> str:

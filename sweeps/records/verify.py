@@ -23,7 +23,8 @@ def problems(folder: RunFolder) -> list[str]:
         config = store.check(folder)
     except ScpoError as error:
         found.append(str(error))
-    logs: Callable[[RunFolder], Any] = partial(_logs, every=config is not None and _logs_every_step(config))
+    every = config is not None and config.trainer.name == "local" and config.method.kind != "prompted"
+    logs: Callable[[RunFolder], Any] = partial(_logs, every=every)
     for check in (logs, _checkpoints, _samples, RunFolder.read_stop, RunFolder.read_panels, RunFolder.read_attempts):
         try:
             check(folder)
@@ -47,10 +48,6 @@ def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
             if sha256 != panel["sha256"]:
                 found.append(f"{folder.run_id}: panel {name} is not the one of {run_id}, whose settings are the same")
     return found
-
-
-def _logs_every_step(config: RunConfig) -> bool:
-    return config.trainer.name == "local" and config.method.kind != "prompted"
 
 
 def _logs(folder: RunFolder, *, every: bool) -> None:

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from scpo.schema import SamplerConfig
 from sweeps.compose.identity import digest
 from sweeps.search.plan import Plan
 from sweeps.search.space import Params, distributions, grid, key_of_params, tidy
 
 if TYPE_CHECKING:
-    from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
 DRAWS = 50  # of each sampler for one new setting, before the space counts as exhausted
@@ -74,19 +72,14 @@ def _draws(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
     """
     import optuna
 
-    space = plan.search.space
-    seed = int(digest([plan.search.sampler.seed, len(trials)])[:8], 16)
-    for sampler in (_tpe(plan.search.sampler, seed), optuna.samplers.RandomSampler(seed)):
+    space, config = plan.search.space, plan.search.sampler
+    seed = int(digest([config.seed, len(trials)])[:8], 16)
+    tpe = optuna.samplers.TPESampler(seed=seed, n_startup_trials=config.startup_trials, constant_liar=True)
+    for sampler in (tpe, optuna.samplers.RandomSampler(seed)):
         copy = optuna.create_study(direction="maximize", sampler=sampler)
         copy.add_trials(trials)
         for _ in range(DRAWS):
             yield tidy(space, copy.ask(distributions(space)).params)
-
-
-def _tpe(config: SamplerConfig, seed: int) -> "BaseSampler":
-    from optuna.samplers import TPESampler
-
-    return TPESampler(seed=seed, n_startup_trials=config.startup_trials, constant_liar=True)
 
 
 def first(plan: Plan, count: int) -> list[Params]:

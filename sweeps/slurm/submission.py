@@ -73,15 +73,11 @@ def by_request(configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: 
     """
     groups = defaultdict(list)
     for run_id, config in configs.items():
-        groups[request_of(config, launcher, site)].append(run_id)
+        needed = resources(config)
+        check_fits(config, launcher.gpu_gb)
+        request = Request(_limit_min(config, launcher, site), needed, site.partition_for(needed.gpus))
+        groups[request].append(run_id)
     return dict(sorted(groups.items(), key=lambda one: (-one[0].resources.gpus, one[0].limit_min)))
-
-
-def request_of(config: RunConfig, launcher: SlurmLauncher, site: Site) -> Request:
-    """What the job of a run asks for."""
-    needed = resources(config)
-    check_fits(config, launcher.gpu_gb)
-    return Request(_limit_min(config, launcher, site), needed, site.partition_for(needed.gpus))
 
 
 def submit(submission: Submission, sbatch: Sbatch) -> list[str]:
