@@ -15,7 +15,7 @@ from sweeps.local.slot_pool import Pool
 from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState
 from sweeps.search.plan import Plan
-from sweeps.search.search_messages import shown
+from sweeps.search.space import shown
 from sweeps.search.study import ATTEMPTS, Study
 from sweeps.search.trial_runs import TrialRun, end_of, mean_curve
 from sweeps.slurm.launcher import Cluster, cancel

@@ -3,27 +3,41 @@
 import argparse
 import fnmatch
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.table import Table
 
 from scpo.errors import ConfigError, RecordWriteError, ScpoError
+from scpo.progress import about
 from scpo.schema import SlurmLauncher
+from sweeps.compose.identity import run_id
 from sweeps.compose.overrides import Request
+from sweeps.compose.resources import cost_lines
 from sweeps.local.forked_runs import forked_runs
 from sweeps.local.progress_board import ProgressBoard
-from sweeps.local.slot_pool import Pool, slots_for
+from sweeps.local.slot_pool import Pool, refused_here, slots_for
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.records.past_times import PastTimes
 from sweeps.records.run_process import Begin
-from sweeps.search import search_folder, search_messages
+from sweeps.search import search_folder
 from sweeps.search.driver import Driver
 from sweeps.search.plan import Plan, make_plan
-from sweeps.search.study import Study, read_trials
+from sweeps.search.proposals import first
+from sweeps.search.space import describe, shown
+from sweeps.search.study import Study, counts, read_trials
 from sweeps.slurm.launcher import Cluster
+from sweeps.slurm.preview import show_submissions
 from sweeps.slurm.scheduler import Slurm
 from sweeps.slurm.submission import call_sbatch
-from sweeps.terminal import say
+from sweeps.terminal import say, wide
 
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+PREVIEWED = 3  # trials, in a dry run
 NEEDED = ("optuna", "matplotlib", "sklearn", "scipy")
 
 
@@ -32,17 +46,17 @@ def command(console: Console, request: Request, train_script: Path) -> int:
     _load_optuna()
     plan = make_plan(request.name, request.overrides)
     if request.dry_run:
-        search_messages.preview(console, plan)
+        _preview(console, plan)
         return EXIT_DONE
     search_folder.write_plan(plan)
     study = Study(plan)
     try:
-        search_messages.opening(console, plan, study.trials())
+        _opening(console, plan, study.trials())
         completed = _drive(console, plan, study, train_script)
         elsewhere = study.under_way() if completed else []
     finally:
         study.close()
-    search_messages.ending(console, plan, study.trials(), search_folder.write_results(plan, study.trials()))
+    _ending(console, plan, study.trials(), search_folder.write_results(plan, study.trials()))
     if not completed:
         console.print("Stopped; the same command goes on, runs from their checkpoints.")
         return EXIT_INTERRUPTED
@@ -72,6 +86,53 @@ def _launcher(plan: Plan, train_script: Path, board: ProgressBoard, begin: Begin
     return Pool(train_script, slots_for([first] * plan.trials * len(plan.seeds)), board, begin)
 
 
+def _preview(console: Console, plan: Plan) -> None:
+    """What the search would do; nothing is written."""
+    _opening(console, plan, [])
+    default = plan.default() or {}
+    table = Table("parameter", "key", "values", "without a search", box=None)
+    for name, dimension in plan.search.space.items():
+        table.add_row(name, dimension.key, describe(dimension), str(default.get(name, "outside")))
+    wide(console).print(table)
+    for number, params in enumerate(first(plan, PREVIEWED)):
+        say(console, f"trial {number}: {shown(params)}")
+    say(console, f"folder: {plan.folder}" + (" (there already)" if plan.folder.exists() else ""))
+    launcher, runs_dir = plan.base.launcher, Path(plan.base.machine.runs_dir)
+    if isinstance(launcher, SlurmLauncher):  # every trial is submitted by itself, and asks for the same
+        cluster = Cluster(launcher, runs_dir, Slurm(), call_sbatch)
+        show_submissions(console, list(cluster.planned({run_id(plan.base): plan.base})))
+    elif reason := refused_here([plan.base]):
+        say(console, f"note: would be refused on this machine: {reason}")
+
+
+def _opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> None:
+    """What is searched for, and how far it has come."""
+    seeds = ", ".join(map(str, plan.seeds))
+    say(console, f"{plan.search.title}, scale={plan.scale}: {plan.trials} settings x seeds {seeds}")
+    tuning = plan.tuning
+    where = "of the games that trials train on" if tuning.trained_on else "of the training split, held out of training"
+    say(console, f"maximised: mean of {plan.metric} at the last step; sampler: {plan.search.sampler.name}")
+    say(console, f"judged on {tuning.tasks} tasks {where}; no reported panel is tuned on")
+    runs = [plan.base] * plan.trials * len(plan.seeds)
+    for line in cost_lines(runs, runs):
+        say(console, line)
+    if plan.scale != "paper":
+        seconds = PastTimes(Path(plan.base.machine.runs_dir)).seconds(plan.base)
+        told = (
+            f"{about(seconds * len(runs))} of one slot, as runs of their kind took on this machine" if seconds else ""
+        )
+        say(console, f"time of all {len(runs)} runs: {told or 'unknown, none of their kind was finished here yet'}")
+    if trials:
+        say(console, f"so far: {counts(trials)}")
+
+
+def _ending(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]", files: Sequence[Path]) -> None:
+    """How it went, and where to read on."""
+    say(console, f"{plan.study_id}: {counts(trials)}")
+    for path in files:
+        say(console, f"    {path}")
+
+
 def summarise(console: Console, arguments: argparse.Namespace) -> int:
     """Write the summary of a search that has ended, or as far as it has come."""
     _load_optuna()
@@ -83,7 +144,7 @@ def summarise(console: Console, arguments: argparse.Namespace) -> int:
     for folder in chosen:
         plan = search_folder.read_plan(folder)
         trials = read_trials(plan)
-        search_messages.ending(console, plan, trials, search_folder.write_results(plan, trials))
+        _ending(console, plan, trials, search_folder.write_results(plan, trials))
     return EXIT_DONE
 
 

@@ -19,9 +19,8 @@ from scpo.tracking.atomic import read_json, write_bytes, write_json
 from sweeps.compose.overrides import parse_all
 from sweeps.search.plan import SEARCHES, Plan
 from sweeps.search.plots import write_plots
-from sweeps.search.search_messages import counts
 from sweeps.search.space import override_texts
-from sweeps.search.study import REASON, RETRY_OF, Result, default_result, ranked
+from sweeps.search.study import REASON, RETRY_OF, Result, counts, default_result, ranked
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

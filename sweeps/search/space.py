@@ -97,6 +97,11 @@ def describe(dimension: Dimension) -> str:
     return f"{dimension.low} to {dimension.high} {by}"
 
 
+def shown(params: Params) -> str:
+    """A trial's values in one line."""
+    return " ".join(f"{name}={value}" for name, value in params.items())
+
+
 def override_texts(space: Space, params: Params) -> list[str]:
     """The overrides that set a trial's values in a run's configuration."""
     texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in params.items()}

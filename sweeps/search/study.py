@@ -2,6 +2,7 @@
 
 import contextlib
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,3 +201,9 @@ def default_result(plan: Plan, results: Sequence[Result]) -> Result | None:
     if default is None:
         return None
     return next((one for one in results if key_of_params(one.params) == key_of_params(default)), None)
+
+
+def counts(trials: "Sequence[FrozenTrial]") -> str:
+    """For example ``7 COMPLETE, 2 PRUNED``."""
+    found = Counter(trial.state.name for trial in trials)
+    return ", ".join(f"{count} {state}" for state, count in found.items()) or "no trials"
