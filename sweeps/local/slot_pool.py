@@ -21,22 +21,11 @@ POLL_S = 0.1
 GRACE_S = 120.0  # for finishing a step and writing a checkpoint; a second Ctrl-C does not wait
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A place for one process. ``gpus``: the GPUs it may see; None leaves that as it is."""
-
-    index: int
-    gpus: str | None = None
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """What a process in this slot finds in its environment."""
-        return {} if self.gpus is None else {"CUDA_VISIBLE_DEVICES": self.gpus}
-
-
 @dataclass
 class Pool(CountsSignals):
     """Runs each folder in a process of its own, one a slot. One that fails stops none of the others.
+
+    ``slots``: the GPUs that a process in each of them may see; None leaves that as it is.
 
     ``run`` takes a whole list. Who decides later what to run (a search) enters the pool as a context manager, which
     catches the stop signals, and calls ``start`` while there is a ``free`` slot, ``poll``, and ``stop`` once
@@ -44,12 +33,12 @@ class Pool(CountsSignals):
     """
 
     train_script: Path
-    slots: Sequence[Slot]
+    slots: Sequence[str | None]
     board: ProgressBoard
     begin: Begin = begin_anew
     grace_s: float = GRACE_S
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    _running: dict[Slot, RunProcess] = field(default_factory=dict)
+    _running: dict[int, RunProcess] = field(default_factory=dict)
 
     def run(self, runs: Mapping[str, tuple[RunFolder, RunConfig]]) -> bool:
         """Run all; True if they were let run to their ends, False if a signal stopped the pool."""
@@ -71,9 +60,11 @@ class Pool(CountsSignals):
 
     def start(self, folder: RunFolder, config: RunConfig) -> None:
         """Start a run in a free slot."""
-        slot = next(one for one in self.slots if one not in self._running)
+        slot = next(one for one in range(len(self.slots)) if one not in self._running)
+        gpus = self.slots[slot]
+        variables = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
         try:
-            process = RunProcess.start(folder, config, self.train_script, slot.variables, self.begin)
+            process = RunProcess.start(folder, config, self.train_script, variables, self.begin)
         except (OSError, ScpoError) as error:
             self._end(folder, Outcome(State.FAILED, f"could not be started: {error}"))
             return
@@ -114,11 +105,11 @@ class Pool(CountsSignals):
         self.board.ended(folder, outcome)
 
 
-def slots_for(configs: Sequence[RunConfig]) -> list[Slot]:
+def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
     """A slot for each ``gpus_per_run`` of the visible GPUs or, where runs use none, for each ``machine.threads`` cores.
 
-    ``gpus_per_run`` None: as many as the run that needs most of them. ``slots`` of the launcher, if given, replaces the
-    number of slots; more slots than GPUs share them in turn.
+    Each is given as its GPUs (see ``Pool``). ``gpus_per_run`` None: as many as the run that needs most of them.
+    ``slots`` of the launcher, if given, replaces the number of slots; more slots than GPUs share them in turn.
 
     Raises:
         ConfigError: A run needs more GPUs than this machine shows.
@@ -133,7 +124,7 @@ def slots_for(configs: Sequence[RunConfig]) -> list[Slot]:
     shares = [",".join(gpus[at : at + size]) for at in range(0, len(gpus) - size + 1, size)]
     cores = len(os.sched_getaffinity(0))
     number = min(len(configs), launcher.slots or len(shares) or max(1, cores // machine.threads))
-    return [Slot(index, shares[index % len(shares)] if shares else None) for index in range(number)]
+    return [shares[index % len(shares)] if shares else None for index in range(number)]
 
 
 def refused_here(configs: Sequence[RunConfig]) -> str | None:

@@ -6,7 +6,7 @@ import pytest
 
 from scpo.errors import ConfigError
 from scpo.tracking import State
-from sweeps.local.slot_pool import Pool, Slot, slots_for
+from sweeps.local.slot_pool import Pool, slots_for
 from sweeps.records import run_folders as store
 from tests.support import fake_runs as fake
 
@@ -30,7 +30,7 @@ class Board:
 
 def run(tmp_path, script, seeds=(0,), slots=1):
     made = [fake.make_run(tmp_path, f"seed={seed}") for seed in seeds]
-    pool = Pool(script, [Slot(index) for index in range(slots)], Board())
+    pool = Pool(script, [None] * slots, Board())
     completed = pool.run({folder.run_id: (folder, folder.read_config()) for folder in made})
     return completed, pool, made
 
@@ -42,7 +42,7 @@ def script(tmp_path, text):
 
 
 def slots(runs, *words):
-    return [slot.gpus for slot in slots_for([fake.compose_run(list(words))] * runs)]
+    return slots_for([fake.compose_run(list(words))] * runs)
 
 
 def test_without_gpus_slots_are_one_for_each_thread_count_of_cores_at_most_one_a_run(monkeypatch):
@@ -87,20 +87,20 @@ def test_a_run_gets_all_its_gpus_or_is_told_which_command_fits(monkeypatch):
 def test_rows_that_need_fewer_gpus_share_a_table_with_those_that_need_most(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     rows = [fake.compose_run(["scale=paper", *words]) for words in (["method=plain"], ["method=scpo"])]
-    assert [slot.gpus for slot in slots_for(rows)] == ["0,1,2,3"]
+    assert slots_for(rows) == ["0,1,2,3"]
 
 
 def test_each_run_sees_the_gpus_of_its_slot(tmp_path):
     made = [fake.make_run(tmp_path / "runs", f"seed={seed}") for seed in (0, 1)]
     path = script(tmp_path, "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep(0.3)")
-    Pool(path, [Slot(0, "4"), Slot(1, "6")], Board()).run({one.run_id: (one, one.read_config()) for one in made})
+    Pool(path, ["4", "6"], Board()).run({one.run_id: (one, one.read_config()) for one in made})
     assert sorted(one.attempt_log(1).read_text() for one in made) == ["4\n", "6\n"]
 
 
 def test_who_decides_later_what_to_run_starts_runs_as_slots_get_free(tmp_path):
     made = [fake.make_run(tmp_path, f"seed={seed}") for seed in range(3)]
     waiting, ended = list(made), {}
-    with Pool(fake.FAULTS / "fake_train.py", [Slot(0), Slot(1)], Board()) as pool:
+    with Pool(fake.FAULTS / "fake_train.py", [None, None], Board()) as pool:
         while len(ended) < 3:
             while pool.free and waiting:
                 folder = waiting.pop()
