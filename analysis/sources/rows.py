@@ -65,11 +65,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Family:
-    """An experiment's part in a section: its rows, and the comparisons that it named before its runs."""
+    """An experiment's part in a section: its rows, its seeds, and the comparisons that it named before its runs."""
 
     experiment: str
     title: str
     rows: tuple[str, ...]
+    seeds: frozenset[int]
     primary: PrimaryComparisons | None = None
 
 
@@ -201,7 +202,11 @@ class _Draft:
         rows = tuple(self._row(name, label, key[0], runs, usual) for name, label in self.labels.items())
         families = tuple(
             Family(
-                name, record.title, tuple(row.name for row in record.rows if row.name in self.labels), record.primary
+                name,
+                record.title,
+                tuple(row.name for row in record.rows if row.name in self.labels),
+                frozenset(run.seed for row in record.rows for run in row.runs),
+                record.primary,
             )
             for name, record in self.experiments.items()
         )

@@ -12,6 +12,7 @@ from analysis.sources.rows import Row, Section
 from analysis.stats.measures import MEASURES, Measure, by_seed
 from analysis.stats.paired import LEVEL, Difference, difference, holm, resolvable, seeds_needed
 from scpo.schema import METHOD_LABELS
+from scpo.tracking.records import PrimaryComparisons
 
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
 FEWEST, ENOUGH = 3, 5  # pairs: for a reading; to estimate from their spread how many it takes
@@ -78,7 +79,7 @@ def primary(data: Collected) -> dict[str, list[Comparison]]:
         for family in part.families:
             found = families.setdefault((family.title, part.env, part.model), [])
             if named := family.primary:
-                found += _named(data, part, named.comparisons, named.measure)
+                found += _named(data, part, named, family.seeds)
     ready = sorted((key for key, found in families.items() if found), key=lambda key: key[0] not in first)
     return {_family_title(key, ready): corrected(families[key]) for key in ready}
 
@@ -88,11 +89,13 @@ def _family_title(key: tuple[str, str, str], families: Iterable[tuple[str, str, 
     return f"{key[0]} ({key[1]}, {key[2]})" if several else key[0]
 
 
-def _named(data: Collected, part: Section, pairs: Iterable[tuple[str, str]], measure: str) -> Iterator[Comparison]:
-    rows = {row.name: row for row in part.rows if row.runs}
-    for first, second in pairs:
+def _named(data: Collected, part: Section, named: PrimaryComparisons, seeds: frozenset[int]) -> Iterator[Comparison]:
+    """On the seeds that the experiment planned: another one may have run more of the same rows since."""
+    own = [replace(row, runs=tuple(run for run in row.runs if run.seed in seeds)) for row in part.rows]
+    rows = {row.name: row for row in own if row.runs}
+    for first, second in named.comparisons:
         if first in rows and second in rows:
-            yield compare(data, part, rows[first], rows[second], MEASURES[measure])
+            yield compare(data, part, rows[first], rows[second], MEASURES[named.measure])
 
 
 def compare(data: Collected, part: Section, first: Row, second: Row, measure: Measure) -> Comparison:

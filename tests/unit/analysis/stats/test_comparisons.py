@@ -102,6 +102,14 @@ def test_a_seed_that_is_not_finished_makes_no_pair_and_is_counted(tmp_path):
     assert list(by_seed(data, row(data, "gigpo"), MEASURES["last_success"])) == [0, 1]
 
 
+def test_a_named_comparison_keeps_to_the_seeds_of_its_experiment(tmp_path):
+    write_study(tmp_path, {"ablation": ("scpo", "gigpo", "chronological")}, CURVES, seeds=(2, 3, 4, 5))
+    data = study(tmp_path)
+    pairs = {title: [one.pairs for one in family] for title, family in primary(data).items()}
+    assert pairs == {"Main_table": ["3/3", "3/3"], "Ablation": ["4/4"]}
+    assert len(row(data, "gigpo").finished) == 6  # all of them are there for the figures
+
+
 def test_one_pair_is_not_a_comparison(tmp_path):
     scpo, _ = primary(study(tmp_path, seeds=(0,)))["Main_table"]
     assert scpo.reading == NOT_RUN
