@@ -34,12 +34,11 @@ _LATER = frozenset({408, 409, 425, 429})  # and 5xx: the same request may succee
 
 @dataclass(frozen=True)
 class Completion:
-    """One answer. ``cut``: it ran into the token limit."""
+    """One answer."""
 
     text: str
     prompt_tokens: int
     response_tokens: int
-    cut: bool
 
     def cost_usd(self, prices: Prices) -> float:
         """What it costs at these prices."""
@@ -52,7 +51,6 @@ class _Message(BaseModel):
 
 class _Choice(BaseModel):
     message: _Message
-    finish_reason: str | None = None
 
 
 class _Usage(BaseModel):
@@ -208,16 +206,10 @@ class ChatClient:
     def _read(self, text: str) -> Completion:
         try:
             answer = _Answer.model_validate_json(text)
-            choice = answer.choices[0]
+            message = answer.choices[0].message
         except (ValidationError, IndexError):
             raise _TryAgain(f"{self._where()} sent what is no chat completion: {_quote(text)}") from None
-        usage = answer.usage
-        return Completion(
-            self._safe(choice.message.content or ""),
-            usage.prompt_tokens,
-            usage.response_tokens,
-            choice.finish_reason == "length",
-        )
+        return Completion(self._safe(message.content or ""), answer.usage.prompt_tokens, answer.usage.response_tokens)
 
     def _where(self) -> str:
         return f"{self.model.model} at {self.model.base_url}"

@@ -1,6 +1,6 @@
 """A hyper-parameter search: what may vary, what is maximised, and how much is spent on it."""
 
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
@@ -9,7 +9,6 @@ from scpo.strict import Scale, Strict
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 Seeds = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
-T = TypeVar("T")
 
 
 class _Range(Strict):

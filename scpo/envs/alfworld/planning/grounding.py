@@ -26,12 +26,10 @@ class Ground:
     Attributes:
         instances: Actions and axioms with the objects that stand for their parameters, in the order found.
         atoms: Atoms that can change and can be true, in the order found.
-        fluent: Predicates that can change.
     """
 
     instances: tuple[tuple[Action, tuple[str, ...]], ...]
     atoms: tuple[Atom, ...]
-    fluent: frozenset[str]
 
 
 def ground(problem: Problem) -> Ground:
@@ -80,7 +78,7 @@ class _Grounder:
                 values = self._fill(plan.action, plan.trigger, atom, [None] * len(plan.action.types))
                 if values is not None:
                     self._join(plan, 0, values)
-        return Ground(tuple(self._instances.values()), tuple(self._reached), self._fluent)
+        return Ground(tuple(self._instances.values()), tuple(self._reached))
 
     def _reach(self, atom: Atom) -> None:
         if atom not in self._reached:

@@ -18,7 +18,7 @@ from typing import Annotated
 
 from pydantic import Base64Bytes, PlainSerializer
 
-from scpo.envs.alfworld.planning.grounding import Ground, ground
+from scpo.envs.alfworld.planning.grounding import ground
 from scpo.envs.alfworld.planning.pddl import Action, Literal, Problem, read_problem
 from scpo.envs.alfworld.planning.word_rows import NameTable
 from scpo.errors import GameError
@@ -126,7 +126,7 @@ def make_task(problem: Problem) -> Task:
     grounded = ground(problem)
     variables = {atom: number for number, atom in enumerate(grounded.atoms)}
     derived = frozenset(action.name for action in problem.actions if action.derived)
-    resolve = _Resolver(problem, grounded, variables, derived)
+    resolve = _Resolver(problem, variables, derived)
     goal = resolve.conditions(problem.goal, ())
     if goal is None:
         raise GameError("the goal of the game can never be reached")
@@ -145,7 +145,6 @@ class _Resolver:
     """Literals to conditions on variables; those on facts that never change are settled here."""
 
     problem: Problem
-    grounded: Ground
     variables: dict[tuple[str, ...], int]
     derived: frozenset[str]
 
