@@ -34,8 +34,6 @@ class Tracker:
         self._timing = JsonLines(folder.timing)
         self._mirror = WandbMirror(folder, config)
         self._lines = StepLines(config.trainer.steps) if config.method.kind == "trained" else None
-        last = self._metrics.last()
-        self._last_step = -1 if last is None else int(last["step"])
         self._read()
         self._sums = {log: RunningSum.of(log.whole_lines()) for log in (self._metrics, self._timing)}
 
@@ -46,14 +44,14 @@ class Tracker:
 
     def log(self, step: int, metrics: Mapping[str, float], timing: Mapping[str, float]) -> None:
         """Record a finished step. On return it is on disk; W&B gets it when it can."""
-        if step <= self._last_step:
+        last = self._records[-1]["step"] if self._records else -1
+        if step <= last:
             raise RecordError(
-                f"{self.folder.metrics}: step {step} after step {self._last_step}; "
+                f"{self.folder.metrics}: step {step} after step {last}; "
                 "steps ascend, and a resumed run calls resume_at(step of its checkpoint) first"
             )
         self._append(self._timing, {"step": step, "at": now(), "host": socket.gethostname(), **timing})
         self._append(self._metrics, {"step": step, **metrics})
-        self._last_step = step
         self.folder.note_sums(self.sums, step=step)
         self._mirror.log(step, {**metrics, **timing})
         self._records.append({"step": step, **metrics})
@@ -87,7 +85,6 @@ class Tracker:
         self.folder.note_sums(self.sums, step=max(step, 0))  # first: they hold for the longer logs too
         for log, lines in kept.items():
             log.replace(lines)
-        self._last_step = step if kept[self._metrics] else -1
         self._read()
 
     def _check_lines(self, step: int, lines: bytes) -> None:
