@@ -13,8 +13,8 @@ from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.grammar import Bindings, Facts, Grammar, Parameter, Symbol, Writer, queries, read_by
 from scpo.envs.alfworld.engine.graph import Graph, Key, State, coded
 from scpo.envs.alfworld.engine.lanes import Lane
+from scpo.envs.alfworld.planning.pddl import Atom
 from scpo.envs.alfworld.planning.translation import Translation
-from scpo.envs.alfworld.planning.word_rows import Atom
 from scpo.errors import GameError
 
 NOTHING_HAPPENS = "Nothing happens."

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from scpo.envs.alfworld.planning.pddl import Action, Literal, Problem
-from scpo.envs.alfworld.planning.word_rows import Atom
+from scpo.envs.alfworld.planning.pddl import Action, Atom, Literal, Problem
 
 Values = list[str | None]
 """Objects that stand for an action's parameters; None while open."""

@@ -13,8 +13,10 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
-from scpo.envs.alfworld.planning.word_rows import Atom
 from scpo.errors import GameError
+
+Atom = tuple[str, ...]
+"""A predicate or action and its arguments, in lower case as the translator writes them."""
 
 Term = int | str
 """An argument in an action: the number of a parameter, or an object's name."""

@@ -19,8 +19,8 @@ from itertools import chain, count
 from operator import or_
 
 from scpo.envs.alfworld.planning.landmarks import Facts, LandmarkBound, Step, facts
+from scpo.envs.alfworld.planning.pddl import Atom
 from scpo.envs.alfworld.planning.translation import Condition, Operator, Task
-from scpo.envs.alfworld.planning.word_rows import Atom
 
 _GO, _HOLDS = "gotolocation", "holds"
 

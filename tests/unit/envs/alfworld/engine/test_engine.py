@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from scpo.bounded import Bounded
-from scpo.envs.alfworld.engine.downward_library import load_library
 from scpo.envs.alfworld.engine.engine import Engine, Limits
 from scpo.envs.alfworld.engine.grammar import read_grammar
 from scpo.envs.alfworld.engine.graph import State
+from scpo.envs.alfworld.engine.lanes import load_library
 from scpo.envs.alfworld.games.game import Game
 from scpo.envs.alfworld.games.generated_games import generate
 from scpo.envs.alfworld.planning.translation_cache import TranslationStore

@@ -12,9 +12,8 @@ from pydantic import TypeAdapter
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.games.generated_games import generate
 from scpo.envs.alfworld.planning.pddl import read_problem
-from scpo.envs.alfworld.planning.translation import make_task, translate
+from scpo.envs.alfworld.planning.translation import NameTable, make_task, translate
 from scpo.envs.alfworld.planning.translation_cache import TranslationStore
-from scpo.envs.alfworld.planning.word_rows import NameTable
 from tests.support.alfworld_games import official_games
 
 
