@@ -49,9 +49,7 @@ def _cell(data: Collected, row: Row, metric: str) -> str:
 
 def _precision_and_gain(data: Collected, part: Section) -> Iterator[str]:
     """Over the rows of a section: rank correlation of credit's precision above that of other steps, and the gain."""
-    gains = {
-        one.first.name: one.difference.summary.mean for one in against(data, part, "gigpo", MEASURES["validation_area"])
-    }
+    gains = {one.first.name: one.difference.mean for one in against(data, part, "gigpo", MEASURES["validation_area"])}
     points = []
     for row in distinct(part):
         credited, beside = (_mean(data, row, f"credit/precision{kind}") for kind in ("", "_uncredited"))

@@ -141,8 +141,8 @@ def sentence(one: Comparison) -> str:
 
 
 def _how_far(one: Comparison) -> str:
-    largest = one.measure.factor * max(map(abs, one.difference.interval))
-    if one.difference.summary.n < ENOUGH:
+    largest = one.measure.factor * max(map(abs, one.difference.interval()))
+    if one.difference.n < ENOUGH:
         return f"too few seeds to say more than that it may be as large as {largest:.1f} {one.measure.difference_unit}"
     if seeds := one.seeds_needed:
         more = f"{seeds} seeds would find a difference as large as the observed one"
@@ -174,6 +174,6 @@ def headline(found: Sequence[Comparison]) -> str:
 
 
 def _size(one: Comparison) -> str:
-    low, high = sorted(one.measure.factor * abs(bound) for bound in one.difference.interval)
-    mean = one.measure.factor * abs(one.difference.summary.mean)
+    low, high = sorted(one.measure.factor * abs(bound) for bound in one.difference.interval())
+    mean = one.measure.factor * abs(one.difference.mean)
     return f"{mean:.1f} [{low:.1f}, {high:.1f}] {one.measure.difference_unit}"

@@ -113,8 +113,7 @@ def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles)
         offset = wide * ((lane + 0.5) / len(others) - 0.5)
         style = {"color": styles[row.name]["color"], "marker": styles[row.name]["marker"], "markersize": 2.4}
         for step in steps:
-            at = [by_seed(data, one, success_at(step)) for one in (row, reference)]
-            found = difference(*at).summary
+            found = difference(*(by_seed(data, one, success_at(step)) for one in (row, reference)))
             axis.plot(step + offset, 100 * found.mean, **style)
             if found.n >= FEWEST:
                 axis.plot(

@@ -85,7 +85,7 @@ def _effects(data: Collected, part: Section) -> list[Effect]:
 
 def _place(effect: Effect) -> float:
     """By the difference to GiGPO, which is 0 for GiGPO itself."""
-    return effect.differences["gigpo"].difference.summary.mean if "gigpo" in effect.differences else 0.0
+    return effect.differences["gigpo"].difference.mean if "gigpo" in effect.differences else 0.0
 
 
 def _credit(data: Collected, row: Row) -> dict[str, Summary]:
@@ -98,10 +98,10 @@ def _draw_differences(axis: Axes, effects: Sequence[Effect], reference: str) -> 
         if effect.row.name == reference:
             axis.plot(0, place, marker="D", color=REMARK, markersize=3)
         elif one := effect.differences.get(reference):
-            mean = 100 * one.difference.summary.mean
+            mean = 100 * one.difference.mean
             color = {HIGHER: SUCCESS, LOWER: ACCENT}.get(one.reading, REMARK)
-            if one.difference.summary.n >= FEWEST:
-                low, high = one.difference.interval
+            if one.difference.n >= FEWEST:
+                low, high = one.difference.interval()
                 axis.plot([100 * low, 100 * high], [place, place], color=color, linewidth=1.1)
             fill = "full" if one.reading in (HIGHER, LOWER) else "none"
             axis.plot(mean, place, marker="o", color=color, fillstyle=fill, markersize=4)
@@ -151,6 +151,6 @@ def _numbers(part: Section, effects: Sequence[Effect]) -> Table:
 
 def _line(effect: Effect) -> tuple[str | Number, ...]:
     found = effect.differences
-    cells = (difference(found[name].difference.summary) if name in found else NONE for name in REFERENCES)
+    cells = (difference(found[name].difference) if name in found else NONE for name in REFERENCES)
     shares = (percent(effect.credit[metric]) for metric in PRECISION)
     return (label_of(effect.row), effect.row.count, *cells, number(effect.credit[STEPS], 1, 2), *shares)

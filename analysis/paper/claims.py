@@ -5,17 +5,17 @@ row. The conclusion is computed from the 95 % Student interval of that mean (`co
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from analysis.naming.names import ALL, JUDGED, success_metric
 from analysis.paper.published import ablation, cost, main_table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Section
+from analysis.stats.paired import Values, paired
 from scpo.intervals import Summary, summarise
 
 AGREES, DISAGREES, UNDECIDED, NOT_RUN, ELSEWHERE = "agrees", "disagrees", "undecided", "not run", "–"
-Values = Mapping[int, float | None]
 OfRow = Callable[[Collected, Section, str], float | None]  # of a run
 SMALL, LARGE, BOTH = "1.5B", "7B", "both sizes"
 
@@ -105,16 +105,7 @@ def of_row(name: str, measure: OfRow) -> Callable[[Collected, Section], Values]:
 
 def gap(first: str, second: str, measure: OfRow) -> Callable[[Collected, Section], Values]:
     """``first - second``, by seed, of the seeds that both have."""
-
-    def values(data: Collected, part: Section) -> Values:
-        left, right = (of_row(name, measure)(data, part) for name in (first, second))
-        return {seed: _minus(left[seed], right[seed]) for seed in left if seed in right}
-
-    return values
-
-
-def _minus(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else first - second
+    return lambda data, part: paired(*(of_row(name, measure)(data, part) for name in (first, second)))
 
 
 def success(column: str = ALL) -> OfRow:
@@ -209,8 +200,7 @@ def narrower(data: Collected, part: Section) -> Values:
     larger = next((one for one in data.sections if (one.env, one.model) == (part.env, LARGE)), None)
     if larger is None or part.model == LARGE:
         return {}
-    small, large = (gap("scpo", "gigpo", success())(data, one) for one in (part, larger))
-    return {seed: _minus(small[seed], large[seed]) for seed in small if seed in large}
+    return paired(*(gap("scpo", "gigpo", success())(data, one) for one in (part, larger)))
 
 
 def scoring_share(data: Collected, part: Section, run: str) -> float | None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section
 from analysis.stats.measures import MEASURES, Measure, by_seed
-from analysis.stats.paired import LEVEL, Difference, difference, holm, resolvable, seeds_needed
+from analysis.stats.paired import LEVEL, difference, holm, p_value, resolvable, seeds_needed
+from scpo.intervals import Summary
 from scpo.schema import METHOD_LABELS
 from scpo.tracking.records import PrimaryComparisons
 
@@ -27,7 +28,7 @@ class Comparison:
     first: Row
     second: Row
     measure: Measure
-    difference: Difference
+    difference: Summary
     p: float
 
     @property
@@ -39,28 +40,28 @@ class Comparison:
     def pairs(self) -> str:
         """Pairs of seeds that are finished, of those that were planned."""
         planned = {run.seed for run in self.first.runs} & {run.seed for run in self.second.runs}
-        return f"{self.difference.summary.n}/{len(planned)}"
+        return f"{self.difference.n}/{len(planned)}"
 
     @property
     def reading(self) -> str:
         """Whether the first is higher, the second (``lower``), or neither can be said; by the corrected test."""
-        if self.difference.summary.n < 2:
+        if self.difference.n < 2:
             return NOT_RUN
-        if self.difference.summary.n < FEWEST or not self.p < 1 - LEVEL:
+        if self.difference.n < FEWEST or not self.p < 1 - LEVEL:
             return OPEN
-        return HIGHER if self.difference.summary.mean > 0 else LOWER
+        return HIGHER if self.difference.mean > 0 else LOWER
 
     @property
     def seeds_needed(self) -> int | None:
         """Seeds that would find a difference as large as the one observed; None: over a thousand, or unknown yet."""
-        if self.difference.summary.n < ENOUGH:
+        if self.difference.n < ENOUGH:
             return None
-        return seeds_needed(self.difference.summary.mean, self.difference.summary.std)
+        return seeds_needed(self.difference.mean, self.difference.std)
 
     @property
     def resolved(self) -> float:
         """The least true difference that these pairs find with 80 % probability, in the measure's own unit."""
-        return resolvable(self.difference.summary.std, self.difference.summary.n)
+        return resolvable(self.difference.std, self.difference.n)
 
 
 def label_of(row: Row) -> str:
@@ -101,12 +102,12 @@ def _named(data: Collected, part: Section, named: PrimaryComparisons, seeds: fro
 def compare(data: Collected, part: Section, first: Row, second: Row, measure: Measure) -> Comparison:
     """One comparison by itself, not corrected."""
     found = difference(by_seed(data, first, measure), by_seed(data, second, measure))
-    return Comparison(part, first, second, measure, found, found.p)
+    return Comparison(part, first, second, measure, found, p_value(found))
 
 
 def corrected(family: Sequence[Comparison]) -> list[Comparison]:
     """The same comparisons, their p-values corrected over all of them."""
-    adjusted = holm([one.difference.p for one in family])
+    adjusted = holm([p_value(one.difference) for one in family])
     return [replace(one, p=p) for one, p in zip(family, adjusted, strict=True)]
 
 
@@ -118,7 +119,7 @@ def against(
     rows = [row for row in distinct(part) if row.finished and row.finished != base.finished and _alike(row)]
     pairs = [(base, row) if reverse else (row, base) for row in rows if base.finished]
     found = corrected([compare(data, part, first, second, measure) for first, second in pairs])
-    return sorted((one for one in found if one.difference.summary.n), key=lambda one: -one.difference.summary.mean)
+    return sorted((one for one in found if one.difference.n), key=lambda one: -one.difference.mean)
 
 
 def _alike(row: Row) -> bool:
@@ -137,10 +138,10 @@ def distinct(part: Section) -> list[Row]:
 
 def effect_text(one: Comparison) -> str:
     """The difference with its interval, e.g. ``+0.5 [−0.9, 1.9]``; of one pair without, of none a dash."""
-    mean, factor, digits = one.difference.summary.mean, one.measure.factor, one.measure.digits
-    if one.difference.summary.n == 0:
+    mean, factor, digits = one.difference.mean, one.measure.factor, one.measure.digits
+    if one.difference.n == 0:
         return "–"
     text = f"{factor * mean:+.{digits}f}"
-    if one.difference.summary.n > 1:
-        text += f" [{', '.join(f'{factor * bound:.{digits}f}' for bound in one.difference.interval)}]"
+    if one.difference.n > 1:
+        text += f" [{', '.join(f'{factor * bound:.{digits}f}' for bound in one.difference.interval())}]"
     return text.replace("-", "−")

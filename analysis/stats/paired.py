@@ -7,7 +7,6 @@ the differences, which is smaller than that of the rows themselves.
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from scpo.intervals import Summary, summarise
 
@@ -16,40 +15,33 @@ POWER = 0.8  # of the seeds that are asked for: the chance that their interval e
 MOST_SEEDS = 1000  # more are not counted: nobody runs them
 
 
-@dataclass(frozen=True)
-class Difference:
-    """``first - second`` over the seeds that have both, in the measure's own unit."""
-
-    seeds: tuple[int, ...]
-    summary: Summary
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Student's interval for the mean difference; NaN below two pairs."""
-        return self.summary.interval(LEVEL)
-
-    @property
-    def p(self) -> float:
-        """Two-sided paired t-test against no difference; 1 where the rows are equal.
-
-        NaN below two pairs, and where all pairs differ by the same: a few seeds of coarse rates do, which is no proof.
-        """
-        n, mean, std = self.summary.n, self.summary.mean, self.summary.std
-        if n < 2 or (std == 0 and mean != 0):
-            return math.nan
-        if std == 0:
-            return 1.0
-        from scipy.stats import t
-
-        return float(2 * t.sf(abs(mean) / (std / math.sqrt(n)), n - 1))
+Values = Mapping[int, float | None]  # of a row, by seed; None for a run that does not have it
 
 
-def difference(first: Mapping[int, float | None], second: Mapping[int, float | None]) -> Difference:
-    """The paired difference of two rows, each seed -> value; a seed that one of them lacks makes no pair."""
-    pairs = {seed: (value, second.get(seed)) for seed, value in sorted(first.items())}
-    both = {seed: a - b for seed, (a, b) in pairs.items() if a is not None and b is not None}
-    both = {seed: value for seed, value in both.items() if math.isfinite(value)}
-    return Difference(tuple(both), summarise(both.values()))
+def paired(first: Values, second: Values) -> dict[int, float]:
+    """``first - second`` by seed; a seed that one of them lacks makes no pair."""
+    pairs = ((seed, value, second.get(seed)) for seed, value in sorted(first.items()))
+    return {seed: a - b for seed, a, b in pairs if a is not None and b is not None}
+
+
+def difference(first: Values, second: Values) -> Summary:
+    """The paired difference of two rows over the seeds that have both, in the measure's own unit."""
+    return summarise(paired(first, second).values())
+
+
+def p_value(difference: Summary) -> float:
+    """Two-sided paired t-test against no difference; 1 where the rows are equal.
+
+    NaN below two pairs, and where all pairs differ by the same: a few seeds of coarse rates do, which is no proof.
+    """
+    n, mean, std = difference.n, difference.mean, difference.std
+    if n < 2 or (std == 0 and mean != 0):
+        return math.nan
+    if std == 0:
+        return 1.0
+    from scipy.stats import t
+
+    return float(2 * t.sf(abs(mean) / (std / math.sqrt(n)), n - 1))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

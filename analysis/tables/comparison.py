@@ -32,7 +32,7 @@ def minus(data: Collected, part: Section | None, first: str, second: str, metric
     if part is None or first == second:
         return summarise(())
     values = (part.row(name).by_seed(lambda run: data.series(run, metric).last) for name in (first, second))
-    return difference(*values).summary
+    return difference(*values)
 
 
 def state_key(data: Collected, rows: Iterable[Row]) -> str:

@@ -72,7 +72,7 @@ def _differences(data: Collected, part: Section, row: Row) -> Iterator[Number]:
         if not reference.finished or reference.finished == row.finished:
             yield NONE
         else:
-            yield difference(compare(data, part, row, reference, MEASURES["validation_area"]).difference.summary)
+            yield difference(compare(data, part, row, reference, MEASURES["validation_area"]).difference)
 
 
 def _cell(data: Collected, row: Row, measure: Measure) -> Number:

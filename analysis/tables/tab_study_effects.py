@@ -37,9 +37,9 @@ def build(data: Collected) -> Table:
 
 def _line(one: Comparison) -> tuple[str | Number, ...]:
     needed = "" if one.reading != OPEN else str(one.seeds_needed or "–")
-    low, high = one.difference.interval
+    low, high = one.difference.interval()
     resolved = one.resolved if one.reading == OPEN else math.nan
-    cells = (_points(one, value) for value in (one.difference.summary.mean, low, high))
+    cells = (_points(one, value) for value in (one.difference.mean, low, high))
     return (one.name, one.pairs, one.reading, needed, *cells, _p(one.p), _points(one, resolved, sign=False))
 
 

@@ -7,6 +7,7 @@ import pytest
 from analysis.sources.collect import collect
 from analysis.stats.comparisons import HIGHER, LOWER, NOT_RUN, OPEN, against, distinct, primary
 from analysis.stats.measures import LEVELS, MEASURES, by_seed, held_out, steps_to, success_at
+from analysis.stats.paired import p_value
 from tests.support.run_records import write_run
 from tests.support.study_runs import rising, write_study, write_study_run
 
@@ -63,8 +64,8 @@ def test_named_comparisons_are_read_by_the_corrected_test(tmp_path):
     scpo, host = found["Main_table"]
     assert (scpo.name, scpo.pairs, scpo.reading) == ("SCPO − GiGPO", "3/3", OPEN)
     assert (host.name, host.pairs, host.reading) == ("GiGPO − GRPO", "3/3", HIGHER)
-    assert host.difference.summary.mean == pytest.approx(0.2 / 2)  # two straight lines, 0.9 and 0.7 at the end
-    assert scpo.p == scpo.difference.p  # the larger of two: Holm multiplies it by one
+    assert host.difference.mean == pytest.approx(0.2 / 2)  # two straight lines, 0.9 and 0.7 at the end
+    assert scpo.p == p_value(scpo.difference)  # the larger of two: Holm multiplies it by one
     assert scpo.seeds_needed is None
     assert scpo.resolved > 0
 
@@ -74,7 +75,7 @@ def test_each_experiment_is_a_family_of_its_own_the_main_one_first(tmp_path):
     found = primary(study(tmp_path, both))
     assert [len(family) for family in found.values()] == [2, 1]
     (order,) = found["Ablation"]
-    assert order.p == order.difference.p
+    assert order.p == p_value(order.difference)
 
 
 def test_every_row_against_a_reference_is_sorted_and_corrected(tmp_path):
@@ -83,10 +84,10 @@ def test_every_row_against_a_reference_is_sorted_and_corrected(tmp_path):
     found = against(data, data.sections[0], "gigpo", MEASURES["validation_area"])
     assert [one.first.name for one in found] == ["chronological", "scpo", "grpo"]
     assert found[-1].reading == LOWER
-    assert found[-1].p == pytest.approx(3 * found[-1].difference.p)
+    assert found[-1].p == pytest.approx(3 * p_value(found[-1].difference))
     reverse = against(data, data.sections[0], "gigpo", MEASURES["validation_area"], reverse=True)
     assert [one.second.name for one in reverse] == ["grpo", "scpo", "chronological"]
-    assert reverse[0].difference.summary.mean == -found[-1].difference.summary.mean
+    assert reverse[0].difference.mean == -found[-1].difference.mean
 
 
 def test_rows_that_are_the_same_runs_stand_once(tmp_path):
@@ -98,7 +99,7 @@ def test_a_seed_that_is_not_finished_makes_no_pair_and_is_counted(tmp_path):
     write_study_run(tmp_path, "gigpo", 2, rising(0.1), state="RUNNING")
     data = study(tmp_path)
     scpo, _ = primary(data)["Main_table"]
-    assert (scpo.pairs, scpo.difference.seeds) == ("2/3", (0, 1))
+    assert (scpo.pairs, scpo.difference.n) == ("2/3", 2)
     assert list(by_seed(data, row(data, "gigpo"), MEASURES["last_success"])) == [0, 1]
 
 
