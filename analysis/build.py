@@ -1,7 +1,7 @@
 """Build every table and figure that the records allow; say what is missing for the others.
 
-A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)`` that gives a Table, a Figure
-or a Drawing (a figure with numbers). It is called once for each scale; the paper's scale gets the plain name, so that
+A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)`` that gives a Table or a
+Drawing (a figure with its numbers). It is called once for each scale; the paper's scale gets the plain name, so that
 no paper includes a mini-scale file by it. One whose module has a ``SCALE`` is of that scale alone, and says it in its
 name.
 """
@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import matplotlib as mpl
-from matplotlib.figure import Figure
 
 import analysis.figures
 import analysis.tables
 from analysis.built_from import Sources
-from analysis.rendering.style import Drawing, figure_files
+from analysis.rendering.style import Drawing
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected, write_parquet
 from analysis.sources.rows import MissingRunsError, Row
@@ -29,7 +28,7 @@ from scpo.errors import RecordError
 from scpo.tracking import State
 from scpo.tracking.atomic import write_bytes
 
-Made: TypeAlias = Table | Figure | Drawing
+Made: TypeAlias = Table | Drawing
 Builder: TypeAlias = Callable[[Collected], Made]
 DEFAULT_COMMAND = "python sweep.py +experiment=ablation"
 
@@ -122,19 +121,11 @@ def _build_one(name: str, build: Builder, data: Collected, known: Sources) -> Ou
         return Failure(name, f"no {missing.needed}", missing.command)
     except RecordError as error:
         return Failure(name, str(error), "fix or delete the record, then build again")
-    contents = {f"{name}.{ending}": content for ending, content in _contents(made).items()}
+    contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
     for file, content in contents.items():
         write_bytes(known.out / file, content, readable=True)
     entry = known.entry(data, contents)
     return Output(name, tuple(known.out / file for file in contents), tuple(entry["runs"]), entry, made)
-
-
-def _contents(made: Made) -> dict[str, bytes]:
-    if isinstance(made, Table):
-        return made.files()
-    if isinstance(made, Drawing):
-        return figure_files(made.figure) | made.numbers.files()
-    return figure_files(made)
 
 
 def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:

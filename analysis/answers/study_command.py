@@ -10,7 +10,6 @@ from rich.markup import escape
 from analysis.answers.document import FIGURES, page, summary
 from analysis.answers.written_blocks import with_claims, with_headline
 from analysis.build import builders
-from analysis.rendering.style import Drawing, figure_files
 from analysis.sources.archive import is_archive, write_archive
 from analysis.sources.collect import Collected, collect
 from analysis.sources.rows import MissingRunsError
@@ -85,11 +84,10 @@ def _draw(data: Collected, folder: Path) -> list[str]:
     for name in FIGURES:
         path = folder / f"{name}.png"
         try:
-            drawing = known[name](data)
+            picture = known[name](data).files()["png"]
         except MissingRunsError:
             path.unlink(missing_ok=True)
             continue
-        assert isinstance(drawing, Drawing)  # noqa: S101 (a picture with a caption)
-        write_bytes(path, figure_files(drawing.figure)["png"], readable=True)
+        write_bytes(path, picture, readable=True)
         drawn.append(name)
     return drawn

@@ -1,11 +1,9 @@
 """Where credited steps lie: steps of successes, credited and uncredited steps of failures, in one t-SNE plane."""
 
-from matplotlib.figure import Figure
-
 from analysis.figures.embedding import kinds
 from analysis.figures.neighbourhood import neighbourhood_table
-from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish, remark
-from analysis.rendering.style import COLUMN_WIDTH, CREDITED, FAILED, SUCCESS, Drawing, house_style
+from analysis.figures.scatter import Cloud, draw_plane, shown_steps
+from analysis.rendering.style import CREDITED, FAILED, SUCCESS, Drawing
 from analysis.sources.collect import Collected
 
 HEIGHT = 3.0  # inches
@@ -13,17 +11,12 @@ HEIGHT = 3.0  # inches
 
 def build(data: Collected) -> Drawing:
     """One run of one scale; MissingRunsError if no finished run has sampled step texts with credit."""
-    run, scale, steps, shown, point_n2 = chosen_run(data)
-    success_N, credited_N, other_N = kinds(steps)
+    shown = shown_steps(data)
+    success_n, credited_n, other_n = (of_N[shown.row_n] for of_N in kinds(shown.steps))
     clouds = [
-        Cloud("failure, no credit", other_N[shown], FAILED, "x"),
-        Cloud("success", success_N[shown], SUCCESS, "o"),
-        Cloud("failure, credited", credited_N[shown], CREDITED, "^", alpha=0.9),
+        Cloud("failure, no credit", other_n, FAILED, "x"),
+        Cloud("success", success_n, SUCCESS, "o"),
+        Cloud("failure, credited", credited_n, CREDITED, "^", alpha=0.9),
     ]
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, HEIGHT))
-        axis = figure.subplots()
-        draw_density(axis, point_n2[success_N[shown]])
-        draw_clouds(axis, point_n2, clouds)
-        finish(figure, axis, remark(data, run, steps, shown))
-    return Drawing(figure, neighbourhood_table(steps, scale=scale, run=run))
+    numbers = neighbourhood_table(shown.steps, scale=shown.scale, run=shown.run)
+    return Drawing(draw_plane(data, shown, clouds, HEIGHT), numbers)

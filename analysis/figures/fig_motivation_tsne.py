@@ -1,15 +1,13 @@
 """Why outcomes mislead: steps of failed rollouts lie where steps of successful ones do, in one t-SNE plane."""
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from analysis.figures.embedding import OF_A_KIND
-from analysis.figures.scatter import Cloud, chosen_run, draw_clouds, draw_density, finish, remark
+from analysis.figures.scatter import Cloud, Shown, draw_plane, shown_steps
 from analysis.naming import names
-from analysis.rendering.style import COLUMN_WIDTH, FAILED, SUCCESS, Drawing, house_style
+from analysis.rendering.style import FAILED, SUCCESS, Drawing
 from analysis.rendering.table import Block, Number, Table
 from analysis.sources.collect import Collected
-from scpo.diagnostics.step_texts import StepTexts
 
 HEIGHT = 2.8  # inches
 CAPTION = (
@@ -22,31 +20,25 @@ CAPTION = (
 
 def build(data: Collected) -> Drawing:
     """One run of one scale; MissingRunsError if no finished run has sampled step texts."""
-    run, scale, steps, shown, point_n2 = chosen_run(data)
-    success_n = steps.success_N[shown]
+    shown = shown_steps(data)
+    success_n = shown.steps.success_N[shown.row_n]
     clouds = [Cloud("failed rollout", ~success_n, FAILED, "x"), Cloud("successful rollout", success_n, SUCCESS, "o")]
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, HEIGHT))
-        axis = figure.subplots()
-        draw_density(axis, point_n2[success_n])
-        draw_clouds(axis, point_n2, clouds)
-        finish(figure, axis, remark(data, run, steps, shown))
-    return Drawing(figure, _numbers(steps, shown, scale, run))
+    return Drawing(draw_plane(data, shown, clouds, HEIGHT), _numbers(shown))
 
 
-def _numbers(steps: StepTexts, shown: np.ndarray, scale: str, run: str) -> Table:
-    won = steps.success_N
+def _numbers(shown: Shown) -> Table:
+    steps, won = shown.steps, shown.steps.success_N
     known = np.unique(steps.text_N[won])
     rows: list[tuple[str | Number, ...]] = []
     for label, of_N in (("successful rollouts", won), ("failed rollouts", ~won)):
         texts = steps.text_N[of_N]
         share = 100 * float(np.isin(texts, known).mean())
-        counts = (len(texts), int(of_N[shown].sum()), len(np.unique(texts)))
+        counts = (len(texts), int(of_N[shown.row_n].sum()), len(np.unique(texts)))
         rows.append((label, *(Number(str(count)) for count in counts), Number(f"{share:.1f}")))
     return Table(
         words=("Steps of",),
         numbers=("Recorded", "Shown", "Different texts", "Texts that successes have too (%)"),
-        blocks=(Block(f"Measured, {scale} scale, {names.run(run)}, {steps.batches} batches", tuple(rows)),),
-        caption=names.with_note(CAPTION, scale),
-        label=f"tab:motivation-tsne-{scale}",
+        blocks=(Block(f"Measured, {shown.scale} scale, {names.run(shown.run)}, {steps.batches} batches", tuple(rows)),),
+        caption=names.with_note(CAPTION, shown.scale),
+        label=f"tab:motivation-tsne-{shown.scale}",
     )

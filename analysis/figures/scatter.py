@@ -1,4 +1,4 @@
-"""What the two t-SNE figures share: the run that they show, clouds of points and the shaded density of successes."""
+"""What the two t-SNE figures share: the steps that they show, and how a plane of them is drawn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +10,24 @@ from matplotlib.patches import Rectangle
 
 from analysis.figures.embedding import OF_A_KIND, plane
 from analysis.naming import names
-from analysis.rendering.style import REMARK, SUCCESS
+from analysis.rendering.style import COLUMN_WIDTH, REMARK, SUCCESS, house_style
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
 from scpo.diagnostics.step_texts import PATTERN, StepTexts, read_step_texts
 
 DEFAULT = "scpo"
 MARGIN = 0.05
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The steps of a run, which of them are drawn, and where."""
+
+    run: str
+    scale: str
+    steps: StepTexts
+    row_n: np.ndarray
+    point_n2: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -30,8 +41,8 @@ class Cloud:
     alpha: float = 0.5
 
 
-def chosen_run(data: Collected) -> tuple[str, str, StepTexts, np.ndarray, np.ndarray]:
-    """Run, scale, steps, the rows that are shown and their points: the default row's first seed that has texts.
+def shown_steps(data: Collected) -> Shown:
+    """Those of the default row's first seed that has texts.
 
     Raises:
         MissingRunsError: No finished run has sampled step texts of successes and failures.
@@ -46,20 +57,37 @@ def chosen_run(data: Collected) -> tuple[str, str, StepTexts, np.ndarray, np.nda
             if steps.success_N.any() and not steps.success_N.all():
                 for path in paths:
                     data.use(run, path)
-                return run, scale, steps, *plane(steps)
+                return Shown(run, scale, steps, *plane(steps))
     raise missing_runs("finished run that has sampled step texts", data.sections)
 
 
-def remark(data: Collected, run: str, steps: StepTexts, shown: np.ndarray) -> str:
+def draw_plane(data: Collected, shown: Shown, clouds: Sequence[Cloud], height: float) -> Figure:
+    """A column's width of clouds, the last on top, over the shaded density of successes; a plane has no units."""
+    with house_style():
+        figure = Figure(figsize=(COLUMN_WIDTH, height))
+        axis = figure.subplots()
+        _draw_density(axis, shown.point_n2[shown.steps.success_N[shown.row_n]])
+        _draw_clouds(axis, shown.point_n2, clouds)
+        axis.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
+        handles, labels = axis.get_legend_handles_labels()
+        handles.append(Rectangle((0, 0), 1, 1, color=SUCCESS, alpha=0.25, linewidth=0))
+        labels.append("dense in successes")
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=2, handletextpad=0.2, columnspacing=1, markerscale=1.8
+        )
+        figure.suptitle(_remark(data, shown), fontsize=6.5, color=REMARK)
+    return figure
+
+
+def _remark(data: Collected, shown: Shown) -> str:
     """What stands above the plane: the run, its batches, and how many of their steps are drawn."""
-    head = data.by_id[run].head
-    some = len(shown) < len(steps.text_N)
-    of, most = (f"of {len(steps.text_N):,} ", f", at most {OF_A_KIND} a kind") if some else ("", "")
+    head, drawn, recorded = data.by_id[shown.run].head, len(shown.row_n), len(shown.steps.text_N)
+    of, most = (f"of {recorded:,} ", f", at most {OF_A_KIND} a kind") if drawn < recorded else ("", "")
     place = names.place(head.scale, head.env.name, head.model.name)
-    return f"{place}, {names.run(run)}\n{len(shown):,} {of}steps of {steps.batches} batches{most}"
+    return f"{place}, {names.run(shown.run)}\n{drawn:,} {of}steps of {shown.steps.batches} batches{most}"
 
 
-def draw_density(axis: Axes, point_n2: np.ndarray) -> None:
+def _draw_density(axis: Axes, point_n2: np.ndarray) -> None:
     """Shade where these points are dense."""
     import seaborn
 
@@ -70,8 +98,8 @@ def draw_density(axis: Axes, point_n2: np.ndarray) -> None:
         )
 
 
-def draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> None:
-    """Draw the kinds one after the other, so that the last lies on top; how many there are stands in the key."""
+def _draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> None:
+    """One kind after the other; how many points it has stands in the key."""
     for cloud in clouds:
         points = point_n2[cloud.chosen_n]
         size = {"linewidth": 0.5, "s": 5} if cloud.marker == "x" else {"linewidth": 0, "s": 8}
@@ -81,18 +109,3 @@ def draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> No
     pad = MARGIN * (high - low)
     axis.set_xlim(low[0] - pad[0], high[0] + pad[0])
     axis.set_ylim(low[1] - pad[1], high[1] + pad[1])
-
-
-def finish(figure: Figure, axis: Axes, said: str) -> None:
-    """A plane without units: no ticks; keys below."""
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.set_xlabel("t-SNE 1")
-    axis.set_ylabel("t-SNE 2")
-    handles, labels = axis.get_legend_handles_labels()
-    handles.append(Rectangle((0, 0), 1, 1, color=SUCCESS, alpha=0.25, linewidth=0))
-    labels.append("dense in successes")
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=2, handletextpad=0.2, columnspacing=1, markerscale=1.8
-    )
-    figure.suptitle(said, fontsize=6.5, color=REMARK)

@@ -55,6 +55,10 @@ class Drawing:
     figure: Figure
     numbers: Table
 
+    def files(self) -> dict[str, bytes]:
+        """The content for each file ending, of the picture and of the table."""
+        return figure_files(self.figure) | self.numbers.files()
+
 
 @contextmanager
 def house_style() -> Iterator[None]:
