@@ -16,7 +16,7 @@ from analysis.naming.names import COLUMNS, NOTES, PANELS, panel_order, success_m
 from analysis.paper.published import ablation
 from analysis.sources.logged_lines import read_lines
 from analysis.sources.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
-from analysis.sources.run_records import LOGS, ExperimentRecord, Problem, Run, read_experiments, read_runs
+from analysis.sources.run_records import LOGS, ExperimentRecord, Problem, Run, noted, read_experiments, read_runs
 from analysis.sources.series import Series, make_series
 from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
@@ -84,13 +84,11 @@ def _print_benchmark(
 def _read_finished(records: Iterable[ExperimentRecord], runs: Mapping[str, Run]) -> tuple[Metrics, list[Problem]]:
     """What the finished runs of these experiments logged, and which of them are damaged."""
     metrics: Metrics = {}
-    damaged = []
+    damaged: list[Problem] = []
     planned = {run.id: None for record in records for row in record.rows for run in row.runs}
     for run in (runs[name] for name in planned if name in runs and runs[name].state == State.DONE):
-        try:
+        with noted(damaged, run.id):
             metrics[run.id] = _read(run)
-        except RecordError as error:
-            damaged.append(Problem(run.id, str(error)))
     return metrics, damaged
 
 

@@ -115,7 +115,7 @@ def _choose(data: Collected) -> Example:
 def _examples(data: Collected, part: Section, run: str) -> Iterator[Example]:
     for path in data.diagnostics(run, PATTERN):
         record = read_groups(path)
-        shaper = data.config(run)["method"]["shaper"]
+        shaper = data.by_id[run].config["method"]["shaper"]
         for group in record["groups"]:
             for match in group["matches"]:
                 if match["credited"] and len(match["steps"]) <= WIDEST:

@@ -88,7 +88,7 @@ def _points(data: Collected, part: Section, knob: str) -> Iterator[Point]:
 
 
 def _knob(data: Collected, row: Row, knob: str) -> float:
-    return float(data.config(row.finished[0])["method"]["shaper"][knob])
+    return float(data.by_id[row.finished[0]].config["method"]["shaper"][knob])
 
 
 def _others(data: Collected, row: Row, knob: str) -> dict[str, Any] | None:

@@ -172,7 +172,7 @@ def later_credit(data: Collected, part: Section, run: str) -> float | None:
 
 def exact_share(data: Collected, part: Section, run: str) -> float | None:
     """Of the credited steps, those that equal the reference's; of a scorer that credits no others there is no share."""
-    kind = (data.config(run).get("scorer") or {}).get("kind")
+    kind = (data.by_id[run].config.get("scorer") or {}).get("kind")
     return None if kind == "exact" else data.series(run, "credit/exact").mean
 
 

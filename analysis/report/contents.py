@@ -257,7 +257,7 @@ def configurations(data: Collected) -> dict[str, Any]:
 
 
 def _flat(data: Collected, run: str) -> dict[str, str]:
-    config = {name: value for name, value in data.config(run).items() if name not in MACHINE_SECTIONS}
+    config = {name: value for name, value in data.by_id[run].config.items() if name not in MACHINE_SECTIONS}
     known = data.by_id[run]
     beside = {"(code) commit": known.commit, "(machine) processor": known.processor}
     texts = {key: one if isinstance(one, str) else json.dumps(one, default=str) for key, one in leaves(config)}
@@ -265,7 +265,7 @@ def _flat(data: Collected, run: str) -> dict[str, str]:
 
 
 def _groups(data: Collected, sample: GroupSample) -> dict[str, Any]:
-    settings = {run: _settings(data.config(run)["method"]) for run in sample.steps}
+    settings = {run: _settings(data.by_id[run].config["method"]) for run in sample.steps}
     return {"runs": sample.steps, "settings": settings, "shown": sample.shown, "recorded": sample.recorded}
 
 

@@ -8,9 +8,8 @@ from typing import Any
 from analysis.naming.names import PANELS, TRAINED_ON, benchmark, panel_order, task
 from analysis.report.inspector_groups import taking_turns
 from analysis.sources.collect import Collected
-from analysis.sources.run_records import Problem
+from analysis.sources.run_records import Problem, noted
 from scpo.diagnostics.validation_episodes import PATTERN, read_validation
-from scpo.errors import RecordError
 
 MEGABYTE = 1_000_000
 OUTCOME_BYTES = 1 * MEGABYTE
@@ -77,16 +76,13 @@ def sample_episodes(
     files = {run: data.diagnostics(run, PATTERN) for run in data.runs["id"]}
     sample = EpisodeSample(recorded=sum(map(len, files.values())), room=transcript_bytes)
     for run, path in taking_turns(files):
-        try:
+        with noted(sample.problems, f"{run}/{path.name}"):
             record = read_validation(path)
-        except RecordError as error:
-            sample.problems.append(Problem(f"{run}/{path.name}", str(error)))
-            continue
-        outcome_bytes -= sum(len(set(panel["task"])) for panel in record["panels"].values())
-        if outcome_bytes < 0:
-            break
-        _add(sample, run, data.by_id[run].head.env.name, record)
-        sample.shown += 1
+            outcome_bytes -= sum(len(set(panel["task"])) for panel in record["panels"].values())
+            if outcome_bytes < 0:
+                break
+            _add(sample, run, data.by_id[run].head.env.name, record)
+            sample.shown += 1
     return sample
 
 

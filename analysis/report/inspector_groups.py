@@ -9,9 +9,8 @@ from typing import Any
 
 from analysis.naming.names import task
 from analysis.sources.collect import Collected
-from analysis.sources.run_records import Problem
+from analysis.sources.run_records import Problem, noted
 from scpo.diagnostics.sampled_groups import PATTERN, read_groups
-from scpo.errors import RecordError
 
 
 @dataclass(frozen=True)
@@ -32,19 +31,16 @@ def sample_groups(data: Collected, limit: int) -> GroupSample:
     """
     files = {run: data.diagnostics(run, PATTERN) for run in data.runs["id"]}
     steps: dict[str, list[dict[str, Any]]] = {}
-    problems, used = [], 0
+    problems: list[Problem] = []
     for run, path in taking_turns(files):
-        try:
+        with noted(problems, f"{run}/{path.name}"):
             record = read_groups(path)
-        except RecordError as error:
-            problems.append(Problem(f"{run}/{path.name}", str(error)))
-            continue
-        for group in record["groups"]:
-            group["task"] = task(group["task"])
-        used += len(json.dumps(record, ensure_ascii=False).encode())
-        if used > limit:
-            break
-        steps.setdefault(run, []).append(record)
+            for group in record["groups"]:
+                group["task"] = task(group["task"])
+            limit -= len(json.dumps(record, ensure_ascii=False).encode())
+            if limit < 0:
+                break
+            steps.setdefault(run, []).append(record)
     for records in steps.values():
         records.sort(key=lambda record: int(record["step"]))
     shown = sum(map(len, steps.values()))

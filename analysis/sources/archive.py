@@ -113,11 +113,12 @@ def write_archive(
     return tuple(folder / name for name in contents)
 
 
-def _line(run: Run) -> dict[str, Any]:
+def _line(run: Run) -> tuple[Any, ...]:
+    """Its ``COLUMNS``."""
     config = {key: value for key, value in run.config.items() if key not in MACHINE_SECTIONS}
     panels = {name: {"sha256": panel.get("sha256")} for name, panel in run.panels.items() if isinstance(panel, dict)}
-    values = (json.dumps(config, sort_keys=True), json.dumps(panels, sort_keys=True), run.step, run.commit)
-    return dict(zip(COLUMNS, (run.id, *values, run.processor, run.dirty), strict=True))
+    texts = json.dumps(config, sort_keys=True), json.dumps(panels, sort_keys=True)
+    return (run.id, *texts, run.step, run.commit, run.processor, run.dirty)
 
 
 def merged(experiments: Iterable[ExperimentRecord]) -> list[ExperimentRecord]:

@@ -7,19 +7,20 @@ or figure are known without its builder saying so.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
 from analysis.sources.archive import METRICS, archived_metrics
 from analysis.sources.logged_lines import read_lines
-from analysis.sources.rows import Section, sections
-from analysis.sources.run_records import ExperimentRecord, Problem, Run
+from analysis.sources.rows import Row, Section, sections
+from analysis.sources.run_records import ExperimentRecord, Problem, Run, noted
 from analysis.sources.series import Series, make_series
 from analysis.sources.sources import read_sources
 from analysis.sources.wandb_project import Settings
-from scpo.errors import RecordError
+from scpo.intervals import Summary, summarise
 from scpo.tracking import State
+from scpo.tracking.atomic import write_bytes
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class Collected:
             self.used.update((run, name) for name in self.by_id[run].logs)
         return self.by_metric.get(run, {}).get(metric, Series())
 
+    def summary(self, row: Row, metric: str, which: Literal["before", "last", "best", "mean"]) -> Summary:
+        """Over the row's finished runs: what ``Series`` reads off the curve of a metric."""
+        return summarise(getattr(self.series(run, metric), which) for run in row.finished)
+
     def metric_names(self, run: str) -> tuple[str, ...]:
         """The metrics that a run logged, sorted."""
         return tuple(sorted(self.by_metric.get(run, ())))
@@ -63,10 +68,6 @@ class Collected:
         """Names of the run's validation panels that were evaluated, sorted."""
         names = (name.split("/")[1] for name in self.metric_names(run) if name.startswith("val/"))
         return tuple(dict.fromkeys(names))
-
-    def config(self, run: str) -> dict[str, Any]:
-        """The run's whole configuration, in the words of the trainer that wrote it."""
-        return self.by_id[run].config
 
     def diagnostics(self, run: str, pattern: str) -> tuple[Path, ...]:
         """The run's sampled diagnostics whose names match; to be noted with ``use`` by who draws them."""
@@ -97,14 +98,14 @@ def collect(
     """
     found = read_sources([folders] if isinstance(folders, Path) else folders, projects, settings)
     metrics, damaged = _metrics_table(found.runs)
-    runs = {name: replace(run, state=State.DAMAGED) if name in damaged else run for name, run in found.runs.items()}
+    runs = found.runs | {one.path: replace(found.runs[one.path], state=State.DAMAGED) for one in damaged}
     parts, conflicts = sections(found.experiments, runs)
     return Collected(
         by_id=runs,
         runs=_runs_table(runs, parts),
         metrics=metrics,
         sections=parts,
-        problems=(*found.problems, *damaged.values(), *conflicts),
+        problems=(*found.problems, *damaged, *conflicts),
         by_metric=_series_by_run(metrics),
         experiments=found.experiments,
     )
@@ -112,30 +113,24 @@ def collect(
 
 def write_parquet(data: Collected, folder: Path) -> tuple[Path, Path]:
     """Write ``metrics.parquet`` and ``runs.parquet``; equal data gives equal bytes."""
-    from scpo.tracking.atomic import write_bytes
-
     paths = folder / "metrics.parquet", folder / "runs.parquet"
     for path, table in zip(paths, (data.metrics, data.runs), strict=True):
         write_bytes(path, table.to_parquet(index=False), readable=True)
     return paths
 
 
-def _metrics_table(runs: Mapping[str, Run]) -> tuple[pd.DataFrame, dict[str, Problem]]:
-    """The long table, and by id the runs whose logs are damaged: nothing of them is in it."""
+def _metrics_table(runs: Mapping[str, Run]) -> tuple[pd.DataFrame, list[Problem]]:
+    """The long table, and the runs whose logs are damaged: nothing of them is in it."""
     columns: dict[str, list[Any]] = {"run": [], "step": [], "metric": [], "value": []}
-    damaged: dict[str, Problem] = {}
-    for run in runs.values():
-        try:
-            lines = [] if run.logs == (METRICS,) else list(read_lines(run))
-        except RecordError as error:
-            damaged[run.id] = Problem(run.id, str(error))
-            continue
-        for line in lines:
-            numbers = {key: float(value) for key, value in line.items() if key != "step" and _is_number(value)}
-            columns["run"] += [run.id] * len(numbers)
-            columns["step"] += [line["step"]] * len(numbers)
-            columns["metric"] += numbers
-            columns["value"] += numbers.values()
+    damaged: list[Problem] = []
+    for run in (run for run in runs.values() if run.logs != (METRICS,)):
+        with noted(damaged, run.id):
+            for line in list(read_lines(run)):
+                numbers = {key: float(value) for key, value in line.items() if key != "step" and _is_number(value)}
+                columns["run"] += [run.id] * len(numbers)
+                columns["step"] += [line["step"]] * len(numbers)
+                columns["metric"] += numbers
+                columns["value"] += numbers.values()
     read = pd.DataFrame(columns)
     archived = archived_metrics(runs.values())
     both = [part for part in (read, archived) if len(part)] or [read]
@@ -170,13 +165,11 @@ def _runs_table(runs: Mapping[str, Run], parts: tuple[Section, ...]) -> pd.DataF
     return pd.DataFrame(table, columns=[*_RUN_COLUMNS])
 
 
-def _runs_row(run: Run, rows: list[str]) -> dict[str, Any]:
+def _runs_row(run: Run, rows: list[str]) -> tuple[Any, ...]:
     head = run.head
     hashes = [f"{name}:{panel.get('sha256')}" for name, panel in sorted(run.panels.items()) if isinstance(panel, dict)]
     values = (run.id, rows, head.env.name, head.model.name, head.method.name, head.seed, run.state, head.scale)
-    return dict(
-        zip(_RUN_COLUMNS, (*values, run.setting, run.step, run.commit, hashes, run.state == State.DONE), strict=True)
-    )
+    return (*values, run.setting, run.step, run.commit, hashes, run.state == State.DONE)
 
 
 _RUN_COLUMNS = (

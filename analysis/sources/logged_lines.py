@@ -28,7 +28,7 @@ def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str
             yield verl_agent_logs.translate(line, run.config) if run.foreign else line
 
 
-def _lines(run: Run, path: Path) -> list[dict[str, Any]]:
+def _lines(run: Run, path: Path) -> Iterable[dict[str, Any]]:
     if run.damage:
         return []
     if path.suffix == ".wandb":
@@ -38,17 +38,13 @@ def _lines(run: Run, path: Path) -> list[dict[str, Any]]:
     return read_whole(RunFolder(run.folder), path) if run.project is None else _downloaded(path)
 
 
-def _downloaded(path: Path) -> list[dict[str, Any]]:
+def _downloaded(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of W&B's copy, whose values may be anything."""
-    lines = read_bytes(path).split(b"\n")[:-1]
-    return [_entry(path, number, line) for number, line in enumerate(lines, start=1)]
-
-
-def _entry(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        entry = json.loads(line)
-        if not isinstance(entry, dict) or type(entry.get("step")) is not int:
-            raise TypeError("not a JSON object with an integer `step`")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise RecordError(f"{path}, line {number} is damaged: {error}. Delete its folder and --refresh") from error
-    return entry
+    for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], start=1):
+        try:
+            entry = json.loads(line)
+            if not isinstance(entry, dict) or type(entry.get("step")) is not int:
+                raise TypeError("not a JSON object with an integer `step`")
+        except (ValueError, TypeError, RecursionError) as error:
+            raise RecordError(f"{path}, line {number} is damaged: {error}. Delete its folder and --refresh") from error
+        yield entry

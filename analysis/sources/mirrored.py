@@ -24,7 +24,7 @@ from scpo.errors import RecordError
 from scpo.progress import counted
 from scpo.schema import TUNING, method_label
 from scpo.tracking import State
-from scpo.tracking.records import PlannedRow, PlannedRun
+from scpo.tracking.records import PlannedRow, PlannedRun, first_complaint
 from scpo.tracking.wandb_run import read_configuration
 
 ABLATION_LABELS = {
@@ -56,8 +56,9 @@ def mirrored_run(
     try:
         head = RunHead.model_validate(verl_agent_logs.head_of(config) if foreign else config)
     except (ValidationError, KeyError) as error:
+        what = f"no {error.args[0]}" if isinstance(error, KeyError) else first_complaint(error)
         raise RecordError(
-            f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's ({_first(error)}); left out"
+            f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's ({what}); left out"
         ) from error
     planned = verl_agent_logs.steps_of(config) if foreign else config.get("trainer", {}).get("steps")
     return Run(
@@ -129,10 +130,3 @@ def _planned(runs: list[Run]) -> tuple[PlannedRun, ...]:
     return tuple(
         PlannedRun(id=run.id, env=run.head.env.name, model=run.head.model.name, seed=run.head.seed) for run in runs
     )
-
-
-def _first(error: ValidationError | KeyError) -> str:
-    if isinstance(error, KeyError):
-        return f"no {error.args[0]}"
-    detail = error.errors()[0]
-    return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"

@@ -7,7 +7,8 @@ still be drawn. They believe nothing that is damaged: such a run enters no numbe
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,15 @@ class Problem:
 
     path: str
     reason: str
+
+
+@contextmanager
+def noted(problems: list[Problem], path: str) -> Iterator[None]:
+    """What cannot be read inside the ``with`` is left out and becomes a problem of ``path``."""
+    try:
+        yield
+    except RecordError as error:
+        problems.append(Problem(path, str(error)))
 
 
 def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:

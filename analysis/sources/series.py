@@ -19,6 +19,11 @@ class Series:
         return self.values[self.steps.index(step)] if step in self.steps else None
 
     @property
+    def before(self) -> float | None:
+        """The value before training."""
+        return self.at(0)
+
+    @property
     def last(self) -> float | None:
         """The value at the last checkpoint: what every comparison uses."""
         return self.values[-1] if self.values else None

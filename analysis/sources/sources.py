@@ -6,10 +6,9 @@ from pathlib import Path
 
 from analysis.sources.archive import is_archive, read_archive
 from analysis.sources.mirrored import implied_records, mirrored_run, without_record
-from analysis.sources.run_records import ExperimentRecord, Problem, Run, read_experiments, read_runs
+from analysis.sources.run_records import ExperimentRecord, Problem, Run, noted, read_experiments, read_runs
 from analysis.sources.transaction_log import LoggedRun, read_transaction_log
-from analysis.sources.wandb_project import Download, Settings, read_project
-from scpo.errors import RecordError
+from analysis.sources.wandb_project import HISTORY, Settings, read_project
 from scpo.tracking import State
 
 KILLED = "KILLED"
@@ -59,23 +58,18 @@ def read_offline(folder: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
     A run that was resumed has several folders; where they overlap, the later one stands.
     """
     logs: dict[str, list[tuple[Path, LoggedRun]]] = {}
-    problems = []
+    problems: list[Problem] = []
     for path in _transaction_logs(folder):
-        try:
+        with noted(problems, path.parent.name):
             logged = read_transaction_log(path)
-        except RecordError as error:
-            problems.append(Problem(path.parent.name, str(error)))
-            continue
-        logs.setdefault(logged.id, []).append((path, logged))
-        if logged.damaged:
-            steps = f"{len(logged.lines)} steps were read"
-            problems.append(Problem(path.parent.name, f"its log is torn, as by a kill; {steps}"))
+            logs.setdefault(logged.id, []).append((path, logged))
+            if logged.damaged:
+                steps = f"{len(logged.lines)} steps were read"
+                problems.append(Problem(path.parent.name, f"its log is torn, as by a kill; {steps}"))
     runs = {}
     for run_id, attempts in logs.items():
-        try:
+        with noted(problems, run_id):
             runs[run_id] = _offline_run(folder, attempts)
-        except RecordError as error:
-            problems.append(Problem(run_id, str(error)))
     return runs, tuple(problems)
 
 
@@ -101,26 +95,22 @@ def _offline_run(folder: Path, attempts: list[tuple[Path, LoggedRun]]) -> Run:
 
 
 def _read_project(name: str, settings: Settings) -> Found:
-    downloads, problems = read_project(name, settings)
+    downloads, noticed = read_project(name, settings)
     runs: dict[str, Run] = {}
+    problems = [*noticed]
     for download in downloads:
-        try:
-            run = _downloaded_run(name, download)
+        place = f"{name}/{download.id}"
+        with noted(problems, place):
+            run = mirrored_run(
+                download.id,
+                download.config,
+                folder=download.folder,
+                logs=(HISTORY,),
+                state=State.DONE if download.state == "finished" else download.state.upper(),
+                step=download.last_step,
+                project=name,
+            )
             if run.id in runs:
-                problems += (Problem(f"{name}/{download.id}", f"is {run.id} again; the one that got further stands"),)
+                problems.append(Problem(place, f"is {run.id} again; the one that got further stands"))
             runs[run.id] = max(run, runs.get(run.id, run), key=lambda one: one.step or 0)
-        except RecordError as error:
-            problems += (Problem(f"{name}/{download.id}", str(error)),)
-    return Found(runs, implied_records(runs.values()), problems)
-
-
-def _downloaded_run(name: str, download: Download) -> Run:
-    return mirrored_run(
-        download.id,
-        download.config,
-        folder=download.folder,
-        logs=(download.log,),
-        state=State.DONE if download.state == "finished" else download.state.upper(),
-        step=download.last_step,
-        project=name,
-    )
+    return Found(runs, implied_records(runs.values()), tuple(problems))

@@ -25,7 +25,6 @@ class LoggedRun:
     """What one transaction log holds. ``exit_code`` is None when the run was killed before it could say goodbye."""
 
     id: str = ""
-    name: str = ""
     project: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     lines: list[dict[str, Any]] = field(default_factory=list)  # one a step: {"step": n, metric: value}
@@ -87,7 +86,7 @@ def _payloads(data: bytes, run: LoggedRun) -> Iterator[bytes]:
 def _take(run: LoggedRun, record: Any) -> None:
     kind = record.WhichOneof("record_type")
     if kind == "run":
-        run.id, run.name, run.project = record.run.run_id, record.run.display_name, record.run.project
+        run.id, run.project = record.run.run_id, record.run.project
         _assign(run.config, record.run.config.update)
     elif kind == "config":
         _assign(run.config, record.config.update)

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.sources.run_records import Problem
+from analysis.sources.run_records import Problem, noted
 from analysis.sources.transaction_log import flat
 from scpo.checksums import FileSum, RunningSum, change
 from scpo.errors import RecordError, ScpoError, first_line
@@ -72,7 +72,6 @@ class Download(_ListedRun):
     """One run's local copy."""
 
     folder: Path
-    log: str = HISTORY
 
 
 class _Copy(_ListedRun):
@@ -119,12 +118,11 @@ def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], t
 def _copies(folder: Path) -> tuple[tuple[Download, ...], tuple[Problem, ...]]:
     """Every copy that is whole, and what is wrong with the others."""
     listed = read_record(folder / LISTED, _Listed, "list of a project's runs", _again(folder))
-    downloads, problems = [], []
+    downloads: list[Download] = []
+    problems: list[Problem] = []
     for run in listed.runs:
-        try:
+        with noted(problems, f"{listed.project}/{run}"):
             downloads.append(_copy(folder / run))
-        except RecordError as error:
-            problems.append(Problem(f"{listed.project}/{run}", str(error)))
     return tuple(downloads), tuple(problems)
 
 

@@ -39,7 +39,7 @@ def state_key(data: Collected, rows: Iterable[Row]) -> str:
     """What the rows' estimators tell states apart by: the raw observation (anchor) or the shown state; – for none."""
     found: dict[str, None] = {}
     for run in (run for row in rows for run in row.finished):
-        estimator = (data.config(run).get("method") or {}).get("estimator") or {}
+        estimator = (data.by_id[run].config.get("method") or {}).get("estimator") or {}
         if estimator.get("name") in COMPARES_STATES:
             data.used.add((run, "config.yaml"))
             found[str(estimator.get("state_key", "anchor"))] = None  # absent: as it was before there was a choice

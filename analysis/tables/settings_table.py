@@ -77,7 +77,7 @@ def _value(data: Collected, entry: Entry, part: Section, rows: tuple[Row, ...]) 
         return entry.from_runs(data, part) or "–"
     runs = [run for row in rows for run in row.finished]
     data.used.update((run, "config.yaml") for run in runs)
-    configs = [data.config(run) for run in runs]
+    configs = [data.by_id[run].config for run in runs]
     values = [at(config, entry.read) if isinstance(entry.read, str) else entry.read(config) for config in configs]
     shown = dict.fromkeys(_text(value) for value in values if value is not None)
     return ", ".join(shown) or "–"

@@ -113,7 +113,7 @@ def test_conclusions_of_a_scale_come_from_its_runs(tmp_path):
 
 def test_a_scorer_that_credits_equal_texts_alone_proves_nothing_about_equal_texts(tmp_path):
     data = study(tmp_path, 0.9)
-    assert data.config(next(iter(data.by_id)))["scorer"]["kind"] == "exact"
+    assert next(iter(data.by_id.values())).config["scorer"]["kind"] == "exact"
     assert said(data)[BY_NAME["exact"].text][4] == NOT_RUN
 
 

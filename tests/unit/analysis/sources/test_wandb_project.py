@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("wandb", reason="needs wandb: make setup")
 
-from analysis.sources.wandb_project import Settings, read_project
+from analysis.sources.wandb_project import HISTORY, Settings, read_project
 from scpo.errors import RecordError
 from tests.support.damage import cut, flip_a_bit
 from tests.support.wandb_server import KEY, HostedRun, fail, serve, slow, truncated
@@ -28,7 +28,7 @@ def server(monkeypatch):
 
 
 def losses(download):
-    lines = [json.loads(line) for line in (download.folder / download.log).read_text().splitlines()]
+    lines = [json.loads(line) for line in (download.folder / HISTORY).read_text().splitlines()]
     return {line["step"]: line["loss"] for line in lines}
 
 
