@@ -43,14 +43,6 @@ class Rule:
     scorer: str | None = None
 
 
-@dataclass(frozen=True)
-class Precision:
-    """A rule and how its credit fell."""
-
-    rule: Rule
-    found: StepCredit
-
-
 @dataclass
 class Remembering:
     """A scorer that is asked for a pair once, however many rules want it."""
@@ -116,7 +108,7 @@ def judge(
     games: str | None,
     cache_dir: str | None,
     tell: Callable[[str], None] = lambda line: None,
-) -> tuple[StepCredit, list[Precision]]:
+) -> tuple[StepCredit, list[tuple[Rule, StepCredit]]]:
     """How the credit of each rule falls on the failed steps of recorded rollouts.
 
     Args:
@@ -146,8 +138,9 @@ def judge(
     found = []
     for rule in chosen:
         counts = [tally(helping, _credited(recorded, rule, scorers)) for recorded, helping in judged]
-        found.append(Precision(rule, step_credit(counts)))
-        tell(f"{rule.label}: {found[-1].found.credited} of {found[-1].found.steps} steps credited")
+        fell = step_credit(counts)
+        found.append((rule, fell))
+        tell(f"{rule.label}: {fell.credited} of {fell.steps} steps credited")
     everything = [tally(helping, np.ones(len(recorded.batch), dtype=np.bool_)) for recorded, helping in judged]
     return step_credit(everything), found
 

@@ -8,7 +8,6 @@ from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section
 from analysis.stats.comparisons import against, distinct, label_of
 from analysis.stats.measures import MEASURES
-from scpo.intervals import Summary, summarise
 
 FEWEST_ROWS = 5  # for a rank correlation
 COLUMNS = {
@@ -23,7 +22,9 @@ COLUMNS = {
 
 def credit_lines(data: Collected) -> Iterator[str]:
     """A section of the page: a table of the rows that gave credit, and what it says about precision."""
-    rows = [(part, row) for part in data.sections for row in distinct(part) if _mean(data, row, "credit/steps").n]
+    rows = [
+        (part, row) for part in data.sections for row in distinct(part) if data.summary(row, "credit/steps", "mean").n
+    ]
     if not rows:
         return
     several = len({part.env for part, _ in rows}) > 1
@@ -38,12 +39,8 @@ def credit_lines(data: Collected) -> Iterator[str]:
         yield from _precision_and_gain(data, part)
 
 
-def _mean(data: Collected, row: Row, metric: str) -> Summary:
-    return summarise(data.series(run, metric).mean for run in row.finished)
-
-
 def _cell(data: Collected, row: Row, metric: str) -> str:
-    found, (_, factor, digits) = _mean(data, row, metric), COLUMNS[metric]
+    found, (_, factor, digits) = data.summary(row, metric, "mean"), COLUMNS[metric]
     return f"{factor * found.mean:.{digits}f}" if found.n else "–"
 
 
@@ -52,7 +49,7 @@ def _precision_and_gain(data: Collected, part: Section) -> Iterator[str]:
     gains = {one.first.name: one.difference.mean for one in against(data, part, "gigpo", MEASURES["validation_area"])}
     points = []
     for row in distinct(part):
-        credited, beside = (_mean(data, row, f"credit/precision{kind}") for kind in ("", "_uncredited"))
+        credited, beside = (data.summary(row, f"credit/precision{kind}", "mean") for kind in ("", "_uncredited"))
         if row.name in gains and credited.n and beside.n:
             points.append((credited.mean - beside.mean, gains[row.name]))
     if len(points) < FEWEST_ROWS:

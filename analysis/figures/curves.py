@@ -12,6 +12,7 @@ from analysis.stats.seed_statistics import moving_average
 from scpo.intervals import Summary, summarise
 
 FEW = 6  # lines whose bands can be told apart
+MARKS = 6  # of a line
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,10 @@ def over_training(axis: Axes, *, percent: bool = True) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
 
 
-def draw(axis: Axes, made: Curve, style: dict[str, Any], *, factor: float = 1, marks: int = 6, crowd: int = 1) -> None:
-    """Mean as a line with about ``marks`` markers, ± one standard deviation as a band, fainter among a ``crowd``."""
+def draw(axis: Axes, made: Curve, style: dict[str, Any], *, factor: float = 1, crowd: int = 1) -> None:
+    """Mean as a line with about ``MARKS`` markers, ± one standard deviation as a band, fainter among a ``crowd``."""
     mean, low, high = made.band(factor)
-    axis.plot(made.steps, mean, markevery=max(1, len(made.steps) // max(1, marks)), **style)
+    axis.plot(made.steps, mean, markevery=max(1, len(made.steps) // MARKS), **style)
     axis.fill_between(
         made.steps, low, high, color=str(style["color"]), alpha=0.15 if crowd <= FEW else 0.06, linewidth=0
     )

@@ -18,7 +18,6 @@ from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
-from scpo.intervals import summarise
 
 TRAINING = "train/success_rate"
 ROW_HEIGHT, MARGIN = 1.4, 0.55  # inches
@@ -170,9 +169,7 @@ def _curves(data: Collected, row: Row) -> bool:
 def _values(data: Collected, strip: Strip, notes: Footnotes) -> Iterator[tuple[str | Number, ...]]:
     for panel in strip.panels:
         for row in strip.rows:
-            series = [data.series(run, panel.metric) for run in row.finished]
-            before = summarise(one.at(0) for one in series)
-            last, best = summarise(one.last for one in series), summarise(one.best for one in series)
             title = panel.title.replace("\n", " ")
             label = f"{row.label}{notes.mark(row.differs)}"
-            yield (title, label, row.count, percent(before), percent(last), percent(best))
+            cells = (percent(data.summary(row, panel.metric, which)) for which in ("before", "last", "best"))
+            yield (title, label, row.count, *cells)

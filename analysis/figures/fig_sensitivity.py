@@ -15,7 +15,7 @@ from analysis.rendering.table import NONE, Block, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from analysis.stats.seed_statistics import best_of_bias
-from scpo.intervals import Summary, summarise
+from scpo.intervals import Summary
 
 HEIGHT = 1.95  # inches
 DEFAULT = "scpo"
@@ -81,10 +81,10 @@ def _points(data: Collected, part: Section, knob: str) -> Iterator[Point]:
     same = _others(data, default, knob)
     rows = {_knob(data, row, knob): row for row in part.rows if row.finished and _others(data, row, knob) == same}
     for value, row in sorted((rows | {_knob(data, default, knob): default}).items()):
-        series = [data.series(run, names.success_metric(names.JUDGED[part.scale])) for run in row.finished]
-        last, best = summarise(one.last for one in series), summarise(one.best for one in series)
-        if last.n:
-            yield Point(value, row, last, best)
+        metric = names.success_metric(names.JUDGED[part.scale])
+        point = Point(value, row, data.summary(row, metric, "last"), data.summary(row, metric, "best"))
+        if point.last.n:
+            yield point
 
 
 def _knob(data: Collected, row: Row, knob: str) -> float:

@@ -13,7 +13,7 @@ from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from analysis.stats.comparisons import HIGHER, LOWER, Comparison, against, distinct, label_of
 from analysis.stats.measures import MEASURES
-from scpo.intervals import Summary, summarise
+from scpo.intervals import Summary
 
 SCALE = "study"
 HEIGHT, LINE = 1.15, 0.165  # inches: the figure without rows, and what each row adds
@@ -89,7 +89,7 @@ def _place(effect: Effect) -> float:
 
 
 def _credit(data: Collected, row: Row) -> dict[str, Summary]:
-    return {metric: summarise(data.series(run, metric).mean for run in row.finished) for metric in (STEPS, *PRECISION)}
+    return {metric: data.summary(row, metric, "mean") for metric in (STEPS, *PRECISION)}
 
 
 def _draw_differences(axis: Axes, effects: Sequence[Effect], reference: str) -> None:

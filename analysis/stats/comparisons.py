@@ -111,14 +111,11 @@ def corrected(family: Sequence[Comparison]) -> list[Comparison]:
     return [replace(one, p=p) for one, p in zip(family, adjusted, strict=True)]
 
 
-def against(
-    data: Collected, part: Section, reference: str, measure: Measure, *, reverse: bool = False
-) -> list[Comparison]:
-    """Every other row of a section minus the reference (``reverse``: the reference minus the row), highest first."""
+def against(data: Collected, part: Section, reference: str, measure: Measure) -> list[Comparison]:
+    """Every other row of a section minus the reference, highest first."""
     base = part.row(reference)
     rows = [row for row in distinct(part) if row.finished and row.finished != base.finished and _alike(row)]
-    pairs = [(base, row) if reverse else (row, base) for row in rows if base.finished]
-    found = corrected([compare(data, part, first, second, measure) for first, second in pairs])
+    found = corrected([compare(data, part, row, base, measure) for row in rows if base.finished])
     return sorted((one for one in found if one.difference.n), key=lambda one: -one.difference.mean)
 
 

@@ -13,14 +13,12 @@ from scpo.schema.method import COMPARES_STATES
 
 def value(data: Collected, row: Row, metric: str, judged: str, which: str) -> Number:
     """Mean over seeds at the last checkpoint, or at each run's best by the metric ``judged``."""
-    values = []
-    for run in row.finished:
-        series = data.series(run, metric)
-        values.append(series.last if which == "last" else at_best(series, data.series(run, judged)))
-    return percent(summarise(values))
+    if which == "last":
+        return percent(data.summary(row, metric, "last"))
+    return percent(summarise(_at_best(data.series(run, metric), data.series(run, judged)) for run in row.finished))
 
 
-def at_best(series: Series, judged: Series) -> float | None:
+def _at_best(series: Series, judged: Series) -> float | None:
     """The value at the checkpoint that is best by another series."""
     if judged.best is None:
         return None

@@ -33,7 +33,26 @@ class Entry:
     from_runs: Callable[[Collected, Section], str] | None = None
 
 
-def finished_parts(data: Collected, *, shaped: bool) -> list[tuple[Section, tuple[Row, ...]]]:
+def settings_table(data: Collected, entries: Sequence[Entry], *, shaped: bool, caption: str, label: str) -> Table:
+    """One column for each section with finished runs; values of its runs that differ stand beside each other.
+
+    ``shaped``: of runs with a shaper alone.
+    """
+    parts = _finished_parts(data, shaped=shaped)
+    scale = parts[0][0].scale
+    heads = [names.setting(part) for part, _ in parts]
+    rows = tuple((entry.label, entry.paper, *(_value(data, entry, *part) for part in parts)) for entry in entries)
+    return Table(
+        words=("Parameter", "Paper", *heads),
+        numbers=(),
+        blocks=(Block(f"Finished runs of {scale} scale", rows),),
+        caption=caption,
+        label=f"{label}-{scale}",
+        repeated=2,
+    )
+
+
+def _finished_parts(data: Collected, *, shaped: bool) -> list[tuple[Section, tuple[Row, ...]]]:
     """Sections with the rows that have finished runs of ours (with a shaper, if asked), the default row first."""
     parts = []
     for part in data.sections:
@@ -48,28 +67,6 @@ def finished_parts(data: Collected, *, shaped: bool) -> list[tuple[Section, tupl
 def _counts(data: Collected, run: str, *, shaped: bool) -> bool:
     known = data.by_id[run]
     return not known.foreign and (not shaped or known.head.method.shaper is not None)
-
-
-def settings_table(
-    data: Collected,
-    entries: Sequence[Entry],
-    parts: list[tuple[Section, tuple[Row, ...]]],
-    *,
-    caption: str,
-    label: str,
-) -> Table:
-    """One column for each section; values of its runs that differ stand beside each other."""
-    scale = parts[0][0].scale
-    heads = [names.setting(part) for part, _ in parts]
-    rows = tuple((entry.label, entry.paper, *(_value(data, entry, *part) for part in parts)) for entry in entries)
-    return Table(
-        words=("Parameter", "Paper", *heads),
-        numbers=(),
-        blocks=(Block(f"Finished runs of {scale} scale", rows),),
-        caption=caption,
-        label=f"{label}-{scale}",
-        repeated=2,
-    )
 
 
 def _value(data: Collected, entry: Entry, part: Section, rows: tuple[Row, ...]) -> str:

@@ -10,7 +10,6 @@ from analysis.rendering.table import NONE, Block, Number, Table, difference, per
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from analysis.tables.comparison import episode_counts, minus
-from scpo.intervals import summarise
 
 EXPERIMENT = "ablation"
 DEFAULT = ABLATION[0]
@@ -82,13 +81,10 @@ def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterable[Bloc
 def _before_and_last(
     data: Collected, part: Section, row: Row, panel: str, notes: Footnotes
 ) -> Iterable[tuple[str | Number, ...]]:
-    series = {
-        name: [data.series(run, names.success_metric(panel, name)) for run in row.finished] for name in names.COLUMNS
-    }
-    before = [percent(summarise(one.at(0) for one in series[name])) for name in names.COLUMNS]
-    last = [percent(summarise(one.last for one in series[name])) for name in names.COLUMNS]
-    best = percent(summarise(one.best for one in series[names.ALL]))
+    metrics, overall = [names.success_metric(panel, name) for name in names.COLUMNS], names.success_metric(panel)
+    before = (percent(data.summary(row, metric, "before")) for metric in metrics)
+    last = (percent(data.summary(row, metric, "last")) for metric in metrics)
+    best, gain = percent(data.summary(row, overall, "best")), minus(data, part, row.name, DEFAULT, overall)
     label = f"{row.label}{notes.mark(row.differs)}"
     yield (label, "before training", row.count, *before, NONE, NONE)
-    gain = difference(minus(data, part, row.name, DEFAULT, names.success_metric(panel)))
-    yield (label, "last", row.count, *last, best, gain)
+    yield (label, "last", row.count, *last, best, difference(gain))

@@ -84,15 +84,11 @@ def _line(data: Collected, part: Section, name: str, judge: tuple[str, str], not
         row.count,
         value(data, row, judged, judged, "last"),
         value(data, row, judged, judged, "best"),
-        percent(_last(data, row, passed)),
-        percent(_last(data, row, f"val/{panel}/score")),
+        percent(data.summary(row, passed, "last")),
+        percent(data.summary(row, f"val/{panel}/score", "last")),
         number(_errored(data, row, panel), 1, 1),
         difference(minus(data, part, DEFAULT, name, judged)),
     )
-
-
-def _last(data: Collected, row: Row, metric: str) -> Summary:
-    return summarise(data.series(run, metric).last for run in row.finished)
 
 
 def _errored(data: Collected, row: Row, panel: str) -> Summary:

@@ -96,7 +96,7 @@ def _stage(data: Collected, row: Row, name: str) -> Summary:
 
 def _step_rows(data: Collected, shaped: Row, host: Row) -> Iterator[tuple[str | Number, ...]]:
     counts = f"{shaped.count}; {host.count}" if host.runs else shaped.count
-    step = {row.name: summarise(data.series(run, STEP).mean for run in row.finished) for row in (shaped, host)}
+    step = {row.name: data.summary(row, STEP, "mean") for row in (shaped, host)}
     for row in (host, shaped):
         if row.runs:
             yield (f"training step, {row.label}", "s", row.count, _seconds(step[row.name]), NONE)

@@ -4,16 +4,15 @@ from analysis.naming import names
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Section
-from analysis.tables.settings_table import Config, Entry, at, finished_parts, settings_table
+from analysis.tables.settings_table import Config, Entry, at, settings_table
 from scpo.schema import COMPARES_STATES
 
-PLACE = "tab:hparams"
 CAPTION = "Training hyper-parameters of the finished runs, as their records hold them, and the paper's."
 
 
 def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if nothing has finished."""
-    return settings_table(data, ENTRIES, finished_parts(data, shaped=False), caption=CAPTION, label=PLACE)
+    return settings_table(data, ENTRIES, shaped=False, caption=CAPTION, label="tab:hparams")
 
 
 def _model(config: Config) -> str | None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
-from analysis.credit_rules import Precision
+from analysis.credit_rules import Rule
 from analysis.naming import names
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
@@ -64,11 +64,11 @@ def _row(data: Collected, row: Row) -> tuple[str | Number, ...]:
     return (row.label, row.count, *(percent(cell, sign=sign) for cell, sign in cells))
 
 
-def recorded_table(chance: StepCredit, found: Sequence[Precision]) -> Table:
+def recorded_table(chance: StepCredit, found: Sequence[tuple[Rule, StepCredit]]) -> Table:
     """The table of credit rules on recorded rollouts; ``chance``: of a rule that credits every step."""
     blocks = [
-        Block(title, tuple(_rule_row(one.rule.label, one.found) for one in rules))
-        for title, rules in groupby(found, key=lambda one: one.rule.block)
+        Block(title, tuple(_rule_row(rule.label, fell) for rule, fell in rules))
+        for title, rules in groupby(found, key=lambda one: one[0].block)
     ]
     said = RECORDED.format(
         steps=f"{chance.steps:,}", clusters=chance.clusters, chance=_interval(chance.precision).replace(" ", " % ", 1)
@@ -83,14 +83,8 @@ def recorded_table(chance: StepCredit, found: Sequence[Precision]) -> Table:
 
 
 def _rule_row(label: str, found: StepCredit) -> tuple[str, ...]:
-    rates = (found.share, found.precision)
-    return (
-        label,
-        f"{found.credited:,}",
-        *map(_interval, rates),
-        _interval(found.gain, sign=True),
-        _interval(found.recall),
-    )
+    share, precision, recall = map(_interval, (found.share, found.precision, found.recall))
+    return (label, f"{found.credited:,}", share, precision, _interval(found.gain, sign=True), recall)
 
 
 def _interval(rate: Rate, *, sign: bool = False) -> str:

@@ -5,10 +5,9 @@ from typing import Any
 
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
-from analysis.tables.settings_table import Config, Entry, at, finished_parts, settings_table
+from analysis.tables.settings_table import Config, Entry, at, settings_table
 from scpo.schema import ShaperConfig, method_label
 
-PLACE = "tab:shaper"
 CAPTION = (
     "Settings of the shaper in the finished runs, as their records hold them, and the paper's. Where rows of one table "
     "differ (ablations, sweeps), every value that ran is given, the default's first."
@@ -17,7 +16,7 @@ CAPTION = (
 
 def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no run with a shaper has finished."""
-    return settings_table(data, ENTRIES, finished_parts(data, shaped=True), caption=CAPTION, label=PLACE)
+    return settings_table(data, ENTRIES, shaped=True, caption=CAPTION, label="tab:shaper")
 
 
 WORDS = {
