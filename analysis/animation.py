@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -118,11 +119,8 @@ def _clock(run: Run) -> list[float]:
 
 def success_lines(table: str) -> list[str]:
     """Of the table that a sweep ends with the first part, success before and after training."""
-    lines = table.splitlines()
-    end = next(
-        (k for k, line in enumerate(lines) if line.startswith(("Credit:", "Published:", "missing:"))), len(lines)
-    )
-    return [line for line in lines[:end] if line.strip()]
+    first = takewhile(lambda line: not line.startswith(("Credit:", "Published:", "missing:")), table.splitlines())
+    return [line for line in first if line.strip()]
 
 
 def animation(command: str, progress: Sequence[Progress], table: Sequence[str]) -> str:

@@ -12,7 +12,6 @@ from analysis.rendering.style import COLUMN_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
-from analysis.sources.series import Series
 from scpo.intervals import summarise
 
 HEIGHT = 1.9  # inches
@@ -90,12 +89,7 @@ def _measured(data: Collected, rows: list[Row], *, paper: bool) -> Iterator[tupl
     first, last = (FIRST, LAST) if paper else (1, max(data.series(rows[0].finished[0], "credit/steps").steps))
     for row in rows:
         cells = (
-            number(summarise(_mean(data.series(run, metric), first, last) for run in row.finished), 1, digits)
+            number(summarise(data.series(run, metric).between(first, last).mean for run in row.finished), 1, digits)
             for metric, (_, _, digits) in METRICS.items()
         )
         yield (ROWS[row.name], row.count, f"{first}–{last}", *cells)
-
-
-def _mean(series: Series, first: int, last: int) -> float | None:
-    inside = [value for step, value in zip(series.steps, series.values, strict=True) if first <= step <= last]
-    return sum(inside) / len(inside) if inside else None

@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -65,19 +66,20 @@ class Example:
         """The group's task."""
         return str(self.group["task"])
 
+    def steps(self, trajectory: int) -> pd.DataFrame:
+        """The steps of a sibling with all that was logged of them, by their time."""
+        steps = pd.DataFrame(self.group["steps"])
+        return steps[steps["trajectory"] == trajectory].set_index("step")
+
     def kept(self, trajectory: int) -> tuple[int, int]:
         """Steps of a sibling that the filter keeps, of all that it has."""
-        steps = self.group["steps"]
-        mine = [kept for at, kept in zip(steps["trajectory"], steps["kept"], strict=True) if at == trajectory]
-        return sum(mine), len(mine)
+        kept = self.steps(trajectory)["kept"]
+        return int(kept.sum()), len(kept)
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
-        """The failed sibling's filtered steps in time order: the group's columns at the match's rows."""
-        steps = {name: np.array(values) for name, values in self.group["steps"].items()}
-        mine = steps["trajectory"] == self.match["trajectory"]
-        kept = np.isin(steps["step"], self.match["steps"])
-        return {name: values[mine & kept] for name, values in steps.items()}
+    def matched(self) -> pd.DataFrame:
+        """The failed sibling's filtered steps in time order."""
+        return self.steps(self.match["trajectory"]).loc[self.match["steps"]]
 
 
 def build(data: Collected) -> Drawing:
@@ -202,30 +204,21 @@ def _dress_matrix(axis: Axes) -> None:
 
 
 def _draw_bonus(axis: Axes, example: Example) -> None:
-    columns = example.columns
-    places = np.arange(len(columns["credit"]))
-    axis.bar(places, example.alpha * columns["credit"], color=ACCENT, width=0.8)
+    added = example.alpha * example.matched["credit"]
+    axis.bar(range(len(added)), added, color=ACCENT, width=0.8)
     axis.set_title("(4) its effect")
     axis.set_ylabel("added to R")
     axis.tick_params(labelbottom=False)
     axis.yaxis.set_major_locator(MaxNLocator(3))
-    axis.set_ylim(0, 1.15 * max(example.alpha * columns["credit"].max(), 1e-6))
+    axis.set_ylim(0, 1.15 * max(added.max(), 1e-6))
 
 
 def _draw_advantages(axis: Axes, example: Example) -> None:
-    columns = example.columns
-    places = np.arange(len(columns["credit"]))
-    axis.vlines(places, columns["unshaped_advantage"], columns["advantage"], color=CREDITED, linewidth=0.8)
-    axis.plot(
-        places,
-        columns["unshaped_advantage"],
-        "o",
-        color=WALK,
-        fillstyle="none",
-        markersize=2.6,
-        markeredgewidth=0.7,
-    )
-    axis.plot(places, columns["advantage"], "o", color=CREDITED, markersize=2.4)
+    before, after = example.matched["unshaped_advantage"], example.matched["advantage"]
+    places = range(len(after))
+    axis.vlines(places, before, after, color=CREDITED, linewidth=0.8)
+    axis.plot(places, before, "o", color=WALK, fillstyle="none", markersize=2.6, markeredgewidth=0.7)
+    axis.plot(places, after, "o", color=CREDITED, markersize=2.4)
     axis.set_xlabel("failed step")
     axis.set_ylabel("advantage")
     axis.margins(y=0.15)
@@ -254,27 +247,17 @@ def _keys() -> list[Rectangle | Line2D]:
 
 def _pairs(example: Example) -> Table:
     """The credited pairs in words."""
-    group, match = example.group, example.match
-    texts, steps = group["texts"], group["steps"]
+    reference, failed, texts = example.group["reference"], example.match, example.group["texts"]
 
-    def words(trajectory: int, step: int) -> str:
-        row = next(
-            i
-            for i, place in enumerate(zip(steps["trajectory"], steps["step"], strict=True))
-            if place == (trajectory, step)
-        )
-        return f"{texts[steps['action'][row]]} → {texts[steps['observation'][row]]}"
+    def words(sibling: dict[str, Any], place: int) -> str:
+        step = example.steps(sibling["trajectory"]).loc[sibling["steps"][place]]
+        return f"{texts[step['action']]} → {texts[step['observation']]}"
 
     rows = tuple(
-        (
-            words(group["reference"]["trajectory"], group["reference"]["steps"][u]),
-            words(match["trajectory"], match["steps"][v]),
-            Number(f"{similarity:.2f}"),
-            Number(f"{credit:.2f}"),
-        )
-        for u, v, similarity, credit in sorted(match["credited"])
+        (words(reference, u), words(failed, v), Number(f"{similarity:.2f}"), Number(f"{credit:.2f}"))
+        for u, v, similarity, credit in sorted(failed["credited"])
     )
-    (kept_r, all_r), (kept_f, all_f) = map(example.kept, (group["reference"]["trajectory"], match["trajectory"]))
+    (kept_r, all_r), (kept_f, all_f) = (example.kept(one["trajectory"]) for one in (reference, failed))
     counts = {"kept_r": kept_r, "all_r": all_r, "kept_f": kept_f, "all_f": all_f}
     task, run = names.task(example.task), names.run(example.run)
     caption = CAPTION.format(step=example.step, task=task, run=run, theta=example.theta, alpha=example.alpha, **counts)

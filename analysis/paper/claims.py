@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pandas as pd
+
 from analysis.naming.names import ALL, JUDGED, success_metric
 from analysis.paper.published import ablation, cost, main_table
 from analysis.sources.collect import Collected
@@ -120,14 +122,7 @@ def success(column: str = ALL) -> OfRow:
 
 def mean_of(metric: str, first: int = 0) -> OfRow:
     """A metric's mean over the training steps, at the paper's scale from step ``first`` on."""
-
-    def measure(data: Collected, part: Section, run: str) -> float | None:
-        series = data.series(run, metric)
-        start = first if part.scale == "paper" else 0
-        inside = [value for step, value in zip(series.steps, series.values, strict=True) if step >= start]
-        return math.fsum(inside) / len(inside) if inside else None
-
-    return measure
+    return lambda data, part, run: data.series(run, metric).between(first if part.scale == "paper" else 0).mean
 
 
 def peak_of(metric: str) -> OfRow:
@@ -181,18 +176,11 @@ def widest(prefix: str) -> Callable[[Collected, Section], Values]:
 
     def values(data: Collected, part: Section) -> Values:
         rows = [row.name for row in part.rows if row.finished and row.name.startswith(prefix)]
-        found = [of_row(name, success())(data, part) for name in ("scpo", *rows)] if rows else []
-        seeds = set.intersection(*(set(one) for one in found)) if found else set()
-        spread = {seed: [one[seed] for one in found] for seed in sorted(seeds)}
-        return {seed: max(of) - min(of) for seed, every in spread.items() if (of := _known(every))}
+        found = pd.DataFrame([of_row(name, success())(data, part) for name in ("scpo", *rows)] if rows else [])
+        of_every_row = found.dropna(axis="columns")
+        return dict(of_every_row.max() - of_every_row.min())
 
     return values
-
-
-def _known(values: list[float | None]) -> list[float]:
-    """All of them, or none where one is missing."""
-    known = [value for value in values if value is not None]
-    return known if len(known) == len(values) else []
 
 
 def narrower(data: Collected, part: Section) -> Values:

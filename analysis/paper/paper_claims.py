@@ -30,10 +30,7 @@ from scpo.tracking.node_memory import GPU
 
 MAIN, CHRONOLOGICAL, SHORTEST, REPEATED = "main_table", "chronological", "shortest_reference", "no_monotonicity"
 DENSE = "scpo_dense"
-SHOP, LEXICAL = (
-    "webshop_study",
-    "sweep_theta",
-)  # experiments of the study; the second's scorer credits unequal texts too
+SHOP, LEXICAL = "webshop_study", "sweep_theta"  # of the study; the second's scorer credits unequal texts too
 HARD, EASY = ("Look", "Cool", "Pick2"), ("Pick", "Clean", "Heat")
 FEW_POINTS = 5.0  # ours: what "within a few points" may be
 LITTLE = 10.0  # ours: between the best and the worst of several values, each one a noisy mean

@@ -38,6 +38,11 @@ class Series:
         """The mean over the steps that have a value."""
         return math.fsum(self.values) / len(self.values) if self.values else None
 
+    def between(self, first: int, last: float = math.inf) -> "Series":
+        """Its values at the steps from ``first`` to ``last``, both included."""
+        inside = [point for point in zip(self.steps, self.values, strict=True) if first <= point[0] <= last]
+        return Series(tuple(step for step, _ in inside), tuple(value for _, value in inside))
+
     @property
     def area(self) -> float | None:
         """The area under the curve divided by its length: the mean height of the straight lines between its points.
