@@ -89,13 +89,10 @@ class Chart {
     const wholeSteps = ticks(first, last, 8).filter(Number.isInteger);
     const frame = axes(this.x, y, wholeSteps, ticks(low, high, 5), metric);
     const curves = rows.map((row) => curve(row, this.x, y));
-    refill(this.drawing, this.listening(drawn('svg', this.name(), frame, curves, this.cursor)));
+    const size = { viewBox: `0 0 ${CHART.width} ${CHART.height}` };
+    const name = { tabindex: '0', role: 'img', 'aria-label': `${metric} over training steps` };
+    refill(this.drawing, this.listening(drawn('svg', { ...size, ...name }, frame, curves, this.cursor)));
     refill(this.readout, element('p', {}, 'Point at the curves, or move with ← and →, to read their values.'));
-  }
-
-  name() {
-    const label = `${this.metric} over training steps`;
-    return { viewBox: `0 0 ${CHART.width} ${CHART.height}`, tabindex: '0', role: 'img', 'aria-label': label };
   }
 
   listening(svg) {

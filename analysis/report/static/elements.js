@@ -19,7 +19,7 @@ function dressed(node, attributes, children) {
     else if (name === 'style') Object.entries(value).forEach(([key, one]) => node.style.setProperty(key, one));
     else node.setAttribute(name, value === true ? '' : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  refill(node, ...children);
   return node;
 }
 

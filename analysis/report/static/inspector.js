@@ -1,6 +1,6 @@
 // The credit inspector: which run, training step, group and failed sibling to look at, and the step that is chosen.
 
-const LEVELS = ['run', 'step', 'group', 'sibling', 'at'];
+const LEVELS = { run: 'Run', step: 'Training step', group: 'Group', sibling: 'Failed sibling' };
 
 const KEYS = [
   ['↑ ↓', 'previous, next step of the column'],
@@ -20,7 +20,7 @@ class Inspector {
     this.runs = Object.keys(data.groups.runs);
     this.go = go;
     this.now = null; // what is on the page: record, group, match and the chosen place `at`
-    this.selects = Object.fromEntries(LEVELS.slice(0, 4).map((level) => [level, this.select(level)]));
+    this.selects = Object.fromEntries(Object.keys(LEVELS).map((level) => [level, this.select(level)]));
     this.columns = new StepColumns((side, time) => go({ at: `${side}${time}` }, true));
     this.heatmap = new Heatmap((time) => go({ at: `f${time}` }, true));
     this.details = new Details();
@@ -35,7 +35,8 @@ class Inspector {
 
   // Choosing a run keeps no step of another run, and so on downwards.
   select(level) {
-    const lower = LEVELS.slice(LEVELS.indexOf(level) + 1);
+    const levels = [...Object.keys(LEVELS), 'at'];
+    const lower = levels.slice(levels.indexOf(level) + 1);
     const cleared = Object.fromEntries(lower.map((name) => [name, '']));
     return menu(level, [], (value) => this.go({ [level]: value, ...cleared }));
   }
@@ -46,10 +47,7 @@ class Inspector {
     return element(
       'div',
       { class: 'bar' },
-      labelled('Run', this.selects.run),
-      labelled('Training step', this.selects.step),
-      labelled('Group', this.selects.group),
-      labelled('Failed sibling', this.selects.sibling),
+      Object.entries(LEVELS).map(([level, text]) => labelled(text, this.selects[level])),
       element(
         'span',
         { class: 'buttons' },

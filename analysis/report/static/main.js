@@ -21,6 +21,7 @@ function go(changes, small = false) {
   render();
 }
 
+const missing = (prefix) => data.missing.filter(({ name }) => name.startsWith(prefix));
 const views = {
   overview: overviewView(data),
   inspector: new Inspector(data, go),
@@ -28,8 +29,8 @@ const views = {
   curves: new CurvesView(data, go),
   compare: new CompareView(data, go),
   episodes: new EpisodesView(data, go),
-  tables: tablesView(data),
-  figures: figuresView(data),
+  tables: outputsView('Tables', data.tables.map((table) => outputTable(table)), missing('tab_')),
+  figures: outputsView('Figures', data.figures.map(outputFigure), missing('fig_')),
 };
 
 function shownView() {

@@ -1,31 +1,20 @@
 // The tables and figures, as `python -m analysis figures` builds them.
 
-function tablesView(data) {
-  return {
-    title: 'Tables',
-    node: element('section', {}, data.tables.map((table) => outputTable(table)), missing(data, 'tab_', data.tables)),
-  };
+function outputsView(title, shown, missing) {
+  const none = shown.length ? null : element('p', {}, 'None could be built from these runs.');
+  const line = ({ name, reason, remedy }) =>
+    element('p', { class: 'note' }, `${name} is missing: ${reason}. `, element('code', {}, remedy));
+  return { title, node: element('section', {}, shown, none, missing.map(line)) };
 }
 
 function outputTable(table, id = table.name) {
-  const head = [
-    ...table.words.map((name) => element('th', { scope: 'col' }, name)),
-    ...table.numbers.map((name) => element('th', { scope: 'col', class: 'number' }, name)),
-  ];
-  const bodies = table.blocks.map((block) =>
-    element(
-      'tbody',
-      {},
-      element('tr', { class: 'block' }, element('th', { colspan: head.length, scope: 'rowgroup' }, block.title)),
-      block.rows.map((row) =>
-        element(
-          'tr',
-          {},
-          row.map((cell, k) => element('td', { class: k < table.words.length ? null : 'number' }, tableCell(cell))),
-        ),
-      ),
-    ),
-  );
+  const kind = (k) => ({ class: k < table.words.length ? null : 'number' });
+  const head = [...table.words, ...table.numbers].map((name, k) => element('th', { scope: 'col', ...kind(k) }, name));
+  const line = (row) => element('tr', {}, row.map((cell, k) => element('td', kind(k), tableCell(cell))));
+  const bodies = table.blocks.map((block) => {
+    const title = element('th', { colspan: head.length, scope: 'rowgroup' }, block.title);
+    return element('tbody', {}, element('tr', { class: 'block' }, title), block.rows.map(line));
+  });
   return element(
     'figure',
     { id: id || null },
@@ -63,13 +52,6 @@ function tableCell(cell) {
   return cell?.best ? element('b', {}, cell.best) : (cell ?? '–');
 }
 
-function figuresView(data) {
-  return {
-    title: 'Figures',
-    node: element('section', {}, data.figures.map(outputFigure), missing(data, 'fig_', data.figures)),
-  };
-}
-
 function outputFigure({ name, runs, source, width, caption, numbers }) {
   const drawnFrom = `Drawn from ${runs} ${runs === 1 ? 'run' : 'runs'}.`;
   return element(
@@ -85,15 +67,4 @@ function outputFigure({ name, runs, source, width, caption, numbers }) {
 function captionNumbers({ head, rows }) {
   const table = simpleTable(head, rows, { class: 'numbers', words: head.length });
   return element('details', {}, element('summary', {}, 'Numbers'), scrolling(table));
-}
-
-function missing(data, prefix, built) {
-  const lines = data.missing.filter(({ name }) => name.startsWith(prefix));
-  const none = built.length ? null : element('p', {}, 'None could be built from these runs.');
-  return [
-    none,
-    ...lines.map(({ name, reason, remedy }) =>
-      element('p', { class: 'note' }, `${name} is missing: ${reason}. `, element('code', {}, remedy)),
-    ),
-  ];
 }
