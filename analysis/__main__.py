@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from analysis import animation
+from analysis import recorded_precision as precision
 from analysis.answers import study_command as study
 from analysis.build import Report, build_from, builders
 from analysis.command_line import add_places, collected, tell_result
-from analysis.recorded_precision import add_precision, make_precision
 from analysis.report import command as report
 from scpo.errors import ConfigError, ScpoError
 
@@ -50,25 +50,31 @@ def figures(options: argparse.Namespace, console: Console) -> int:
     return 0 if built.outputs else 1
 
 
+def _add_names(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="e.g. fig_learning tab_main; without one: all")
+    add_places(parser)
+
+
+COMMANDS = {
+    "figures": (_add_names, figures, "build every table and figure, or those that are named"),
+    "report": (report.add_options, report.run, "one self-contained page with everything that was recorded"),
+    "study": (study.add_options, study.run, "rebuild docs/study.md from its archive and the runs made since"),
+    "precision": (precision.add_options, precision.run, "where the credit of each rule falls on recorded rollouts"),
+    "animate": (
+        animation.add_options,
+        animation.run,
+        "a finished experiment as its terminal showed it: an animated SVG",
+    ),
+}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m analysis", description="From run records to tables and figures.")
     commands = parser.add_subparsers(dest="command", required=True)
-    some = commands.add_parser("figures", help="build every table and figure, or those that are named")
-    some.add_argument("names", nargs="*", metavar="NAME", help="e.g. fig_learning tab_main; without one: all")
-    add_places(some)
-    some.set_defaults(run=figures)
-    page = commands.add_parser("report", help="one self-contained page with everything that was recorded")
-    report.add_options(page)
-    page.set_defaults(run=report.run)
-    answers = commands.add_parser("study", help="rebuild docs/study.md from its archive and the runs made since")
-    study.add_options(answers)
-    answers.set_defaults(run=study.run)
-    rules = commands.add_parser("precision", help="where the credit of each rule falls on recorded rollouts")
-    add_precision(rules)
-    moving = commands.add_parser("animate", help="a finished experiment as its terminal showed it: an animated SVG")
-    animation.add_options(moving)
-    moving.set_defaults(run=animation.run)
-    rules.set_defaults(run=make_precision)
+    for name, (add_options, run, said) in COMMANDS.items():
+        command = commands.add_parser(name, help=said)
+        add_options(command)
+        command.set_defaults(run=run)
     return parser
 
 

@@ -5,7 +5,7 @@ that the sweep ended with. Without animation (print, reduced motion) the end is 
 """
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
@@ -25,6 +25,7 @@ from scpo.tracking import State
 from scpo.tracking.atomic import write_bytes
 
 TRAINING_S, TABLE_S = 12, 8  # of the animation: training takes so long, and the table stands so long
+TRAINING = 100 * TRAINING_S / (TRAINING_S + TABLE_S)  # percent
 WIDTH, LINE, LEFT, TOP = 900, 20, 20, 26  # pixels
 BAR_LEFT, BAR_WIDTH, STATE_LEFT = 190, 220, 425
 CLOCKS = 60  # times that the clock shows
@@ -33,6 +34,10 @@ text{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#e8
 .dim{fill:#a0a9b4}.track{fill:#2a3038}.bar{transform-origin:0 0}
 @media (prefers-reduced-motion:reduce){*{animation:none!important}}
 """.strip()
+_TABLE = (
+    f".table{{animation:table {TRAINING_S + TABLE_S}s linear infinite}}@keyframes table{{0%{{opacity:0}}"
+    f"{TRAINING:.2f}%{{opacity:0}}{TRAINING + 2:.2f}%{{opacity:1}}100%{{opacity:1}}}}"
+)
 
 
 @dataclass(frozen=True)
@@ -126,13 +131,12 @@ def success_lines(table: str) -> list[str]:
 def animation(command: str, progress: Sequence[Progress], table: Sequence[str]) -> str:
     """The SVG; the same input gives the same text."""
     end = max(one.at_T[-1] for one in progress)
-    timeline = _Timeline(end)
-    rows = [_row(k, one, timeline) for k, one in enumerate(progress)]
+    rows = [_row(k, one, end) for k, one in enumerate(progress)]
     below = TOP + LINE * (len(progress) + 3)
     height = below + LINE * len(table) + 14
     told = f"Terminal: {command}; {len(progress)} runs, then the table of success before and after training"
     ticks = [(end * k / CLOCKS, f"translateY({-LINE * k}px)") for k in range(CLOCKS + 1)]
-    frames = "".join(frame for _, frame in rows) + timeline.frames("clock", ticks) + timeline.table()
+    frames = "".join(frame for _, frame in rows) + _frames("clock", end, ticks) + _TABLE
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">'
         f"<title>{escape(told)}</title><style>{STYLE}{frames}</style>"
@@ -144,29 +148,18 @@ def animation(command: str, progress: Sequence[Progress], table: Sequence[str]) 
     )
 
 
-class _Timeline:
-    """From seconds of the experiment to shares of the animation."""
+def _frames(name: str, end: float, moves: Sequence[tuple[float, str]], timing: str = "step-end") -> str:
+    """A class ``name`` whose transform is each of ``moves`` from its time on; the last one holds unanimated too.
 
-    def __init__(self, end: float) -> None:
-        self._scale = 100 * TRAINING_S / (TRAINING_S + TABLE_S) / max(end, 1e-9)
-
-    def percent(self, seconds: float) -> str:
-        return f"{self._scale * seconds:.2f}%"
-
-    def frames(self, name: str, moves: Iterable[tuple[float, str]], timing: str = "step-end") -> str:
-        """A class ``name`` whose transform is each of ``moves`` from its time on; the last one holds unanimated too."""
-        steps = list(moves)
-        frames = "".join(f"{self.percent(at)}{{transform:{move}}}" for at, move in steps)
-        still = f"transform:{steps[-1][1]};animation:{name} {TRAINING_S + TABLE_S}s {timing} infinite"
-        return f".{name}{{{still}}}@keyframes {name}{{{frames}100%{{transform:{steps[-1][1]}}}}}"
-
-    def table(self) -> str:
-        shown = 100 * TRAINING_S / (TRAINING_S + TABLE_S)
-        frames = f"0%{{opacity:0}}{shown:.2f}%{{opacity:0}}{shown + 2:.2f}%{{opacity:1}}100%{{opacity:1}}"
-        return f".table{{animation:table {TRAINING_S + TABLE_S}s linear infinite}}@keyframes table{{{frames}}}"
+    ``end``: seconds of the experiment, which training takes in the animation.
+    """
+    scale, last = TRAINING / max(end, 1e-9), moves[-1][1]
+    frames = "".join(f"{scale * at:.2f}%{{transform:{move}}}" for at, move in moves)
+    still = f"transform:{last};animation:{name} {TRAINING_S + TABLE_S}s {timing} infinite"
+    return f".{name}{{{still}}}@keyframes {name}{{{frames}100%{{transform:{last}}}}}"
 
 
-def _row(k: int, one: Progress, timeline: _Timeline) -> tuple[str, str]:
+def _row(k: int, one: Progress, end: float) -> tuple[str, str]:
     """A run's line, and the frames that move it."""
     y, last = TOP + LINE * (k + 1), len(one.at_T) - 1
     texts = ["waiting", *(_state(step, last, success) for step, success in enumerate(one.success_T))]
@@ -179,7 +172,7 @@ def _row(k: int, one: Progress, timeline: _Timeline) -> tuple[str, str]:
         f'<rect class="bar b{k}" width="{BAR_WIDTH}" height="12" rx="2" fill="{one.colour}"/></svg>'
         f"{_strip(f's{k}', STATE_LEFT, y - 7, texts)}"
     )
-    return drawn, timeline.frames(f"s{k}", strip) + timeline.frames(f"b{k}", bar, "linear")
+    return drawn, _frames(f"s{k}", end, strip) + _frames(f"b{k}", end, bar, "linear")
 
 
 def _state(step: int, last: int, success: float | None) -> str:

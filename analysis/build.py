@@ -129,11 +129,8 @@ def _build_one(name: str, build: Builder, data: Collected, known: Sources) -> Ou
 
 
 def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    lines: list[str] = []
-    commands: list[str] = []
-    for part in data.sections:
-        lines += [line for row in part.rows for line in _missing(row, part.scale)]
-        commands += part.commands
+    lines = (line for part in data.sections for row in part.rows for line in _missing(row, part.scale))
+    commands = (command for part in data.sections for command in part.commands)
     return tuple(dict.fromkeys(lines)), tuple(dict.fromkeys(commands))
 
 

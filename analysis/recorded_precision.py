@@ -13,7 +13,7 @@ from scpo.tracking.atomic import write_bytes
 NAME = "tab_precision_recorded"
 
 
-def add_precision(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("files", type=Path, nargs="+", help="recorded rollouts (tests/data/rollouts shows their form)")
     parser.add_argument("--games", help="folder of the official games that were played (default: generated ones)")
@@ -26,7 +26,7 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def make_precision(options: argparse.Namespace, console: Console) -> int:
+def run(options: argparse.Namespace, console: Console) -> int:
     """Judge the steps, try every rule, write the table and print it.
 
     Returns:

@@ -7,9 +7,9 @@ sibling to compare with; they are counted apart.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from analysis.figures.embedding import OF_A_KIND, drawn, embedded
 from analysis.naming import names
@@ -29,20 +29,15 @@ PUBLISHED = (("exact matches", "share"), ("distance to the nearest success step"
              ("distance to the nearest success step, non-exact", "median"))  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Nearest:
-    """Failed steps and their nearest success: cosine distance, and whether one has the same text."""
+def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
+    """Every failed step that is shown and has a success to compare with.
 
-    distance_F: np.ndarray
-    exact_F: np.ndarray
-    credited_F: np.ndarray
-
-
-def nearest(steps: StepTexts, *, own_group: bool) -> Nearest:
-    """Of every failed step that is shown and has a success to compare with."""
+    Columns: cosine ``distance`` to the nearest success, whether one has the same text (``exact``), and ``credited``.
+    """
     rows_n, vector_nd = embedded(steps)
     text_n, group_n, success_n = steps.text_N[rows_n], steps.group_N[rows_n], steps.success_N[rows_n]
-    blocks = []
+    none = np.zeros(0, bool)
+    blocks = [pd.DataFrame({"distance": np.zeros(0), "exact": none, "credited": none})]
     for group in np.unique(group_n) if own_group else (None,):
         inside = np.ones(len(rows_n), bool) if group is None else group_n == group
         failed, success = np.flatnonzero(inside & ~success_n), np.flatnonzero(inside & success_n)
@@ -52,10 +47,9 @@ def nearest(steps: StepTexts, *, own_group: bool) -> Nearest:
             cosine = (vector_nd[failed] @ vector_nd[success].T).max(axis=1)
             exact = np.isin(text_n[failed], text_n[success])
             distance = np.where(exact, 0.0, np.clip(1 - cosine, 0, 2))
-            blocks.append((distance, exact, steps.credit_N[rows_n[failed]] > 0))
-    if not blocks:
-        return Nearest(np.zeros(0), np.zeros(0, bool), np.zeros(0, bool))
-    return Nearest(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+            credited = steps.credit_N[rows_n[failed]] > 0
+            blocks.append(pd.DataFrame({"distance": distance, "exact": exact, "credited": credited}))
+    return pd.concat(blocks, ignore_index=True)
 
 
 def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
@@ -63,7 +57,7 @@ def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
     places = (("own group", nearest(steps, own_group=True)), ("all batches", nearest(steps, own_group=False)))
     rows = [row for place, found in places for row in _rows(place, found)]
     published = [Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published()))] if scale == "paper" else []
-    lonely = int((~steps.success_N[drawn(steps)]).sum()) - len(places[0][1].distance_F)
+    lonely = int((~steps.success_N[drawn(steps)]).sum()) - len(places[0][1])
     counts = (
         f"{len(steps.text_N)} steps of {steps.batches} batches of {names.run(run)}, "
         f"{int(steps.success_N.sum())} of successes; "
@@ -78,16 +72,15 @@ def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
     )
 
 
-def _rows(place: str, found: Nearest) -> Iterator[tuple[str | Number, ...]]:
-    for metric, distance_F in (("cosine", found.distance_F), ("Euclidean", np.sqrt(2 * found.distance_F))):
+def _rows(place: str, found: pd.DataFrame) -> Iterator[tuple[str | Number, ...]]:
+    for metric, distance in (("cosine", found["distance"]), ("Euclidean", np.sqrt(2 * found["distance"]))):
         medians = {}
         for kind, credited in KINDS:
-            chosen = found.credited_F == credited
-            other = chosen & ~found.exact_F
-            medians[kind] = _median(distance_F[other])
-            share = Number(f"{100 * found.exact_F[chosen].mean():.0f}") if chosen.any() else NONE
-            cells = (share, _shown(_median(distance_F[chosen])), _shown(medians[kind]))
-            yield (kind, place, metric, str(int(chosen.sum())), *cells)
+            chosen, exact = found["credited"] == credited, found["exact"]
+            medians[kind] = distance[chosen & ~exact].median()
+            share = Number(f"{100 * exact[chosen].mean():.0f}") if chosen.any() else NONE
+            cells = (share, _shown(distance[chosen].median()), _shown(medians[kind]))
+            yield (kind, place, metric, str(chosen.sum()), *cells)
         ratio = medians["uncredited"] / medians["credited"] if medians["credited"] else float("nan")
         yield ("uncredited / credited", place, metric, "", NONE, NONE, _shown(ratio))
 
@@ -101,10 +94,6 @@ def _published() -> Iterator[tuple[str | Number, ...]]:
         yield (kind, "not said", "not said", "", *cells)
     ratio = numbers["uncredited over credited", PUBLISHED[2][0], "ratio of medians"]
     yield ("uncredited / credited", "not said", "not said", "", NONE, NONE, Number(f"{ratio:.2f}"))
-
-
-def _median(values: np.ndarray) -> float:
-    return float(np.median(values)) if len(values) else float("nan")
 
 
 def _shown(value: float) -> Number:

@@ -15,7 +15,7 @@ from analysis.naming.names import NOTES, PANELS, panel_order, success_metric
 from analysis.rendering.style import PNG_DPI
 from analysis.rendering.table import NONE, Number, Table
 from analysis.report.episode_browser import sample_episodes
-from analysis.report.inspector_groups import GroupSample, most_telling, sample_groups
+from analysis.report.inspector_groups import most_telling, sample_groups
 from analysis.sources.collect import Collected
 from analysis.sources.differences import leaves
 from analysis.sources.rows import Row, Section
@@ -65,7 +65,12 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
         "missing": [{"name": one.name, "reason": one.reason, "remedy": one.remedy} for one in built.failures],
         "problems": [{"path": one.path, "reason": one.reason} for one in problems],
         "unfinished": list(built.unfinished),
-        "groups": _groups(data, sample),
+        "groups": {
+            "runs": sample.steps,
+            "settings": {run: _settings(data.by_id[run].config["method"]) for run in sample.steps},
+            "shown": sample.shown,
+            "recorded": sample.recorded,
+        },
         "telling": most_telling(sample),
         "episodes": episodes.content(),
         "configurations": configurations(data),
@@ -262,11 +267,6 @@ def _flat(data: Collected, run: str) -> dict[str, str]:
     beside = {"(code) commit": known.commit, "(machine) processor": known.processor}
     texts = {key: one if isinstance(one, str) else json.dumps(one, default=str) for key, one in leaves(config)}
     return texts | {name: str(value) for name, value in beside.items() if value}
-
-
-def _groups(data: Collected, sample: GroupSample) -> dict[str, Any]:
-    settings = {run: _settings(data.by_id[run].config["method"]) for run in sample.steps}
-    return {"runs": sample.steps, "settings": settings, "shown": sample.shown, "recorded": sample.recorded}
 
 
 def _settings(method: dict[str, Any]) -> dict[str, Any]:

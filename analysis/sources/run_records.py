@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from scpo.checksums import change
 from scpo.errors import RecordError
 from scpo.schema import MACHINE_SECTIONS, Scale
-from scpo.tracking import RunFolder, State, Status
+from scpo.tracking import RunFolder, State
 from scpo.tracking.atomic import RUN_AGAIN, read_yaml
 from scpo.tracking.records import Manifest, first_complaint, read_record
 
@@ -172,6 +172,7 @@ def read_run(folder: Path) -> Run:
             damage = f"{records.panels} {changed}. {RUN_AGAIN}" if changed else None
     except RecordError as error:
         damage = str(error)
+    samples = [folder / name for name in (status.sums if status else ()) if "/" in name]
     return Run(
         id=folder.name,
         folder=folder,
@@ -185,13 +186,8 @@ def read_run(folder: Path) -> Run:
         processor=attempts[-1].get("cpu") if attempts else None,
         dirty=any(attempt.get("dirty") for attempt in attempts),
         damage=damage,
-        lost=_lost_samples(folder, status),
+        lost=tuple(path for path in samples if not path.exists()),
     )
-
-
-def _lost_samples(folder: Path, status: Status | None) -> tuple[Path, ...]:
-    noted = [folder / name for name in (status.sums if status else ()) if "/" in name]
-    return tuple(path for path in noted if not path.exists())
 
 
 def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:

@@ -38,14 +38,14 @@ STEPS = StepTexts(
 
 def test_distances_within_the_group_by_hand(flat):
     found = nearest(STEPS, own_group=True)  # group 2 has no success
-    assert found.distance_F == pytest.approx([0, 0.5, 1])
-    assert found.exact_F.tolist() == [True, False, False]
-    assert found.credited_F.tolist() == [True, False, True]
+    assert found["distance"].tolist() == pytest.approx([0, 0.5, 1])
+    assert found["exact"].tolist() == [True, False, False]
+    assert found["credited"].tolist() == [True, False, True]
 
 
 def test_distances_over_all_batches_leave_out_the_same_steps(flat):
     found = nearest(STEPS, own_group=False)
-    assert found.distance_F == pytest.approx([0, 1 - np.cos(np.radians(30)), 1])
+    assert found["distance"].tolist() == pytest.approx([0, 1 - np.cos(np.radians(30)), 1])
 
 
 def test_the_table_gives_the_papers_numbers_beside_those_of_a_run_of_its_scale(flat):
@@ -85,8 +85,8 @@ def test_of_a_kind_that_is_many_some_are_measured_and_of_one_that_is_few_all_but
     shown = kind_N[drawn(steps)]
     assert [int((shown == kind).sum()) for kind in ("success", "other", "credited")] == [OF_A_KIND, OF_A_KIND, 3]
     found = nearest(steps, own_group=True)
-    assert found.exact_F[~found.credited_F].tolist() == [True] * OF_A_KIND  # by one success among 901
-    assert found.exact_F[found.credited_F].tolist() == [True, True, False]
+    assert found["exact"][~found["credited"]].tolist() == [True] * OF_A_KIND  # by one success among 901
+    assert found["exact"][found["credited"]].tolist() == [True, True, False]
     assert np.array_equal(drawn(steps), drawn(steps))
 
 
