@@ -84,12 +84,14 @@ def rules(scorers: Sequence[str] = tuple(SCORERS)) -> Iterator[Rule]:
 
 def _without_penalty() -> Iterator[Rule]:
     """What the states alone make positive: without the penalty of invalid actions, which raises the rows beside it."""
-    unlike: dict[str, dict[str, Any]] = {", nothing bridged": {"bridge": False}}
-    for name in ("gigpo", "graphgpo", "crbc", "gagpo", "rewardflow"):
-        for how, settings in {"": {}, **(unlike if name == "rewardflow" else {})}.items():
-            method = load_method(name, state_key="anchor", invalid_penalty=0.0, **settings)
-            label = f"{method_label(name)}, by {KEYS['anchor']}{how}"
-            yield Rule("Step term without the penalty of invalid actions", label, "step_term", method)
+    rows: list[tuple[str, str, dict[str, Any]]] = [
+        *((name, "", {}) for name in ("gigpo", "graphgpo", "crbc", "gagpo", "rewardflow")),
+        ("rewardflow", ", nothing bridged", {"bridge": False}),
+    ]
+    for name, how, settings in rows:
+        method = load_method(name, state_key="anchor", invalid_penalty=0.0, **settings)
+        label = f"{method_label(name)}, by {KEYS['anchor']}{how}"
+        yield Rule("Step term without the penalty of invalid actions", label, "step_term", method)
 
 
 def _shaped(block: str, what: What, scorer: str, **settings: Any) -> Rule:

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scipy.stats import trim_mean
 
 from analysis.figures.curves import FEW, is_trained
 from analysis.naming import names
@@ -19,7 +20,6 @@ from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import Block, Number, Table, number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
-from analysis.stats.seed_statistics import interquartile_mean
 from scpo.intervals import Summary, summarise
 from scpo.schema import FAMILIES
 
@@ -40,21 +40,25 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Line:
-    """One method: success rates of shape (seeds, families), and steps to each level, None where it is not reached."""
+    """One method: success rates of shape (seeds, families), and steps to each level over the seeds that reach it."""
 
     row: Row
     rate_SF: np.ndarray
-    reached: dict[float, list[int | None]]
+    reached: dict[float, Summary]
 
     @property
     def iqm(self) -> float:
-        """Over all seeds and families."""
-        return interquartile_mean(self.rate_SF.ravel().tolist())
+        """Interquartile mean over all seeds and families (arXiv 2108.13264): a quarter is cut at each end."""
+        return float(trim_mean(self.rate_SF.ravel(), 0.25))
 
     @property
     def iqm_of_seeds(self) -> Summary:
         """What the interval is made of."""
-        return summarise(interquartile_mean(rates.tolist()) for rates in self.rate_SF)
+        return summarise(trim_mean(self.rate_SF, 0.25, axis=1))
+
+    def reaching(self, level: float) -> str:
+        """Seeds that reach it of those that there are."""
+        return f"{self.reached[level].n}/{len(self.rate_SF)}"
 
     def profile(self) -> list[Summary]:
         """Share of families above each τ, summarised over seeds."""
@@ -110,7 +114,8 @@ def _lines(data: Collected, part: Section) -> Iterator[Line]:
                 for level in LEVELS:
                     reached[level].append(next((step for step, value in steps if value >= level), None))
         if rates:
-            yield Line(row, np.array(rates, dtype=float), reached)
+            summaries = {level: summarise(steps) for level, steps in reached.items()}
+            yield Line(row, np.array(rates, dtype=float), summaries)
 
 
 def _draw_means(axis: Axes, lines: Sequence[Line], styles: dict[str, dict[str, Any]], notes: Footnotes) -> None:
@@ -133,14 +138,7 @@ def _draw_profiles(axis: Axes, lines: Sequence[Line], styles: dict[str, dict[str
         alpha = 0.12 if len(lines) <= FEW else 0.04
         if line.rate_SF.shape[0] >= FEWEST:
             low, high = np.clip(np.array([one.interval() for one in profile]).T, 0, 1)
-            axis.fill_between(
-                100 * TAUS,
-                100 * low,
-                100 * high,
-                color=style["color"],
-                alpha=alpha,
-                linewidth=0,
-            )
+            axis.fill_between(100 * TAUS, 100 * low, 100 * high, color=style["color"], alpha=alpha, linewidth=0)
     axis.set_xlabel("success rate τ (%)")
     axis.set_ylabel("pairs above τ (%)")
     axis.set_xlim(0, 100)
@@ -151,11 +149,11 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: dict[str, dict[str, A
     last = 0.0
     for place, line in enumerate(lines):
         for level, filled in zip(LEVELS, ("full", "none"), strict=True):
-            reached = summarise(line.reached[level])
+            reached = line.reached[level]
             if reached.n:
                 style = styles[line.row.name]
                 axis.plot(reached.mean, place, color=style["color"], marker="o", fillstyle=filled, markersize=4)
-                note = "" if reached.n == len(line.reached[level]) else f" {reached.n}/{len(line.reached[level])}"
+                note = "" if reached.n == len(line.rate_SF) else f" {line.reaching(level)}"
                 axis.annotate(note, (reached.mean, place), (3, -1), textcoords="offset points", fontsize=5.5)
                 last = max(last, reached.mean)
     _name_rows(axis, lines, Footnotes())
@@ -194,8 +192,8 @@ def _rows(lines: Sequence[Line], notes: Footnotes) -> Iterator[tuple[str | Numbe
     for line in lines:
         low, high = line.iqm_of_seeds.interval()
         interval = f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−") if line.iqm_of_seeds.n > 1 else "–"
-        steps = (number(summarise(line.reached[level]), 1, 0) for level in LEVELS)
-        counts = ", ".join(f"{summarise(line.reached[level]).n}/{len(line.reached[level])}" for level in LEVELS)
+        steps = (number(line.reached[level], 1, 0) for level in LEVELS)
+        counts = ", ".join(map(line.reaching, LEVELS))
         label = f"{line.row.label}{notes.mark(line.row.differs)}"
         yield (label, line.row.count, interval, counts, percent(Summary(line.iqm, 0.0, 1)), *steps)
 

@@ -13,6 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.transforms import Affine2D
 
 DIGITS = 6  # of a pixel: far below what can be seen, far above the last bit
+TRANSFORMS = {"draw_path": (2,), "draw_markers": (2, 4), "draw_path_collection": (1, 5)}
+"""Places of the transforms among the arguments of a renderer's methods."""
 
 
 class DeterministicCanvas(FigureCanvasAgg):  # type: ignore[misc]  # see pyproject.toml
@@ -21,30 +23,19 @@ class DeterministicCanvas(FigureCanvasAgg):  # type: ignore[misc]  # see pyproje
     def get_renderer(self) -> RendererAgg:
         """A renderer for the figure's present size, always a new one."""
         width, height = self.figure.bbox.size
-        self.renderer = _RoundingRenderer(width, height, self.figure.dpi)
-        self.renderer.draw_markers = _rounded_markers(self.renderer.draw_markers)
-        self.renderer.draw_path_collection = _rounded_collection(self.renderer.draw_path_collection)
+        self.renderer = RendererAgg(width, height, self.figure.dpi)
+        for name, places in TRANSFORMS.items():
+            setattr(self.renderer, name, _rounding(getattr(self.renderer, name), places))
         return self.renderer
 
 
-class _RoundingRenderer(RendererAgg):  # type: ignore[misc]
-    def draw_path(self, gc: Any, path: Any, transform: Any, rgbFace: Any = None) -> None:
-        super().draw_path(gc, path, _rounded(transform), rgbFace)
+def _rounding(draw: Callable[..., None], places: tuple[int, ...]) -> Callable[..., None]:
+    """The same with the transforms at these places of its arguments rounded."""
 
+    def drawn(*given: Any, **named: Any) -> None:
+        draw(*(_rounded(one) if place in places else one for place, one in enumerate(given)), **named)
 
-def _rounded_markers(draw: Callable[..., None]) -> Callable[..., None]:
-    def markers(gc: Any, marker: Any, own: Any, path: Any, shift: Any, *rest: Any) -> None:
-        draw(gc, marker, _rounded(own), path, _rounded(shift), *rest)
-
-    return markers
-
-
-def _rounded_collection(draw: Callable[..., None]) -> Callable[..., None]:
-    def collection(gc: Any, transform: Any, *rest: Any) -> None:
-        *items, shift = rest[:4]  # paths, their transforms, offsets; and the transform of the offsets
-        draw(gc, _rounded(transform), *items, _rounded(shift), *rest[4:])
-
-    return collection
+    return drawn
 
 
 def _rounded(transform: Any) -> Affine2D:

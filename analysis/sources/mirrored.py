@@ -117,16 +117,14 @@ def row_name(run: Run) -> str:
 
 
 def _record(source: str, scale: Any, rows: Mapping[str, list[Run]]) -> ExperimentRecord:
-    planned = tuple(PlannedRow(name=name, label=_label(name, runs), runs=_planned(runs)) for name, runs in rows.items())
-    return ExperimentRecord(experiment=source, title=source, scale=scale, rows=planned)
+    planned = []
+    for name, runs in rows.items():
+        heads = {run.id: run.head for run in runs}
+        of = (PlannedRun(id=run, env=one.env.name, model=one.model.name, seed=one.seed) for run, one in heads.items())
+        planned.append(PlannedRow(name=name, label=_label(name, runs), runs=tuple(of)))
+    return ExperimentRecord(experiment=source, title=source, scale=scale, rows=tuple(planned))
 
 
 def _label(name: str, runs: list[Run]) -> str:
     method = runs[0].head.method.name
     return method_label(name) if name == method else ABLATION_LABELS.get(name, f"{method_label(method)}, {name}")
-
-
-def _planned(runs: list[Run]) -> tuple[PlannedRun, ...]:
-    return tuple(
-        PlannedRun(id=run.id, env=run.head.env.name, model=run.head.model.name, seed=run.head.seed) for run in runs
-    )

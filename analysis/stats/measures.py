@@ -3,6 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
+
+import numpy as np
 
 from analysis.naming.names import TRAINED_ON, success_metric
 from analysis.sources.collect import Collected
@@ -40,10 +43,9 @@ def held_out(data: Collected, run: str) -> Series:
 
 def _pooled(rates: list[Series], games: list[Series], step: int) -> float:
     """Weighted by games; where their numbers are not logged, every panel counts the same."""
-    weights = [one.at(step) for one in games]
-    known = [1.0 if weight is None else weight for weight in weights] if None not in weights else [1.0] * len(rates)
+    weights: list[Any] = [one.at(step) for one in games]
     values = [one.values[one.steps.index(step)] for one in rates]
-    pooled = sum(weight * value for weight, value in zip(known, values, strict=True)) / sum(known)
+    pooled = float(np.average(values, weights=None if None in weights else weights))
     return round(pooled, 12)  # half of the games is 0.5, not a rounding error less: a level is reached or not
 
 

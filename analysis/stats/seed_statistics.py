@@ -5,20 +5,9 @@ Comparisons use each run's last checkpoint. The best one reads too high: it is t
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-
-
-def interquartile_mean(values: Iterable[float]) -> float:
-    """Mean of the middle half, a quarter of the values cut at each end (arXiv 2108.13264); NaN of no values.
-
-    ``floor(n / 4)`` values are cut at each end, as ``scipy.stats.trim_mean(values, 0.25)`` does.
-    """
-    ordered = sorted(values)
-    cut = len(ordered) // 4
-    kept = ordered[cut : len(ordered) - cut]
-    return math.fsum(kept) / len(kept) if kept else math.nan
 
 
 def best_of_bias(rate: float, checkpoints: int, episodes: int, draws: int = 20_000) -> float:

@@ -78,10 +78,10 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
     shaped, host = part.row(name), part.row(HOST)
     stages = {name: _stage(data, shaped, name) for name in STAGES}
     total = sum(stage.mean for stage in stages.values() if stage.n)
-    rows = [
-        (label, "s", shaped.count, _seconds(stages[name]), _share(stages[name].mean, total, stages[name].n))
-        for name, label in STAGES.items()
-    ]
+    rows = []
+    for stage, label in STAGES.items():
+        share = Number(f"{100 * stages[stage].mean / total:.2f}") if stages[stage].n and total else NONE
+        rows.append((label, "s", shaped.count, _seconds(stages[stage]), share))
     rows.append((SUM, "s", shaped.count, _seconds(Summary(total, float("nan"), 1)), NONE))
     dense = "; all pairs scored, as in the paper" if name == DENSE else ""
     title = f"Measured, {names.place(part.scale, part.env, part.model)}{dense}{part.apart}"
@@ -114,7 +114,3 @@ def _step_rows(data: Collected, shaped: Row, host: Row) -> Iterator[tuple[str | 
 def _seconds(summary: Summary) -> Number:
     """Two digits, more for what takes less than a tenth of a second."""
     return number(summary, 1, 2 if summary.n == 0 or summary.mean >= 0.1 else 4)
-
-
-def _share(part: float, total: float, n: int) -> Number:
-    return Number(f"{100 * part / total:.2f}") if n and total else NONE

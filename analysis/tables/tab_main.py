@@ -82,7 +82,10 @@ def build(data: Collected) -> Table:
     own = (block for part in measured for block in _panel_blocks(data, part, PANELS))
     blocks = tuple(_paper_blocks(data, measured) if scale == "paper" else own)
     caption = CAPTION.format(bias=_bias(data, measured)) + (PUBLISHED_NOTE if scale == "paper" else "")
-    words, blocks = _with_state_keys(data, measured, blocks)
+    words: tuple[str, ...] = ("Type", "Method", "Numbers", "Seeds", "State key")
+    if {row[4] for block in blocks for row in block.rows} <= {"", "–"}:  # no estimator tells states apart
+        words = words[:4]
+        blocks = tuple(Block(block.title, tuple((*row[:4], *row[5:]) for row in block.rows)) for block in blocks)
     return Table(
         words=words,
         numbers=(*names.COLUMNS, *SHOP_COLUMNS),
@@ -159,7 +162,7 @@ def _published_rows(size: str) -> dict[str, Cells]:
             cells = (known[place].number if place in known else NONE for place in places)
             spread = any(one.number.std for one in known.values())
             label = f"{method.label}*" if quoted else method.label
-            found[name] = (method.kind, label, "quoted" if quoted else "published", "3" if spread else "", *cells)
+            found[name] = (method.kind, label, "quoted" if quoted else "published", "3" if spread else "", "", *cells)
     return dict(zip(found, with_best_in_bold(list(found.values())), strict=True))
 
 
@@ -167,7 +170,8 @@ def _line(data: Collected, part: Measured, name: str, panels: Panels, which: str
     """A measured row, with its label like every other."""
     kind, label = part.words(name)
     what = "measured" if kind == PROMPTING else f"measured, {which}"
-    return (kind, label, what, part.count(name), *_cells(data, part, name, panels, which))
+    key = state_key(data, [one.row(name) for one in part.parts])
+    return (kind, label, what, part.count(name), key, *_cells(data, part, name, panels, which))
 
 
 def _against(data: Collected, part: Measured, name: str, published: Cells | None) -> Iterator[Cells]:
@@ -175,7 +179,7 @@ def _against(data: Collected, part: Measured, name: str, published: Cells | None
         measured = _cells(data, part, name, PANELS[0], "last")
         printed = [cell for cell in published if isinstance(cell, Number)]
         cells = (_minus(one, other) for one, other in zip(measured, printed, strict=True))
-        yield (*part.words(name), "last − published", "", *cells)
+        yield (*part.words(name), "last − published", "", "", *cells)
 
 
 def _minus(measured: Number, published: Number) -> Number:
@@ -215,7 +219,7 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
     families, overall = summaries[: len(FAMILIES)], summaries[len(FAMILIES) :]
     counts = dict.fromkeys(str(one.n) for one in overall if one.n)
     alone = (percent(one, sign=True, spread=False) for one in families)
-    return (kind, f"SCPO − {label}", "paired by seed", "; ".join(counts), *alone, *map(difference, overall))
+    return (kind, f"SCPO − {label}", "paired by seed", "; ".join(counts), "", *alone, *map(difference, overall))
 
 
 def _panel_names(part: Measured, panels: Panels) -> str:
@@ -246,25 +250,6 @@ def _cells(data: Collected, part: Measured, name: str, panels: Panels, which: st
         for section, metrics in sections
         for metric in metrics
     )
-
-
-def _with_state_keys(
-    data: Collected, measured: Iterable[Measured], blocks: tuple[Block, ...]
-) -> tuple[tuple[str, ...], tuple[Block, ...]]:
-    """The words of the columns; a column for what estimators tell states apart by, where one of them says so."""
-    words = ("Type", "Method", "Numbers", "Seeds")
-    keys: dict[str, str] = {}
-    for part in measured:
-        for name in part.methods:
-            keys.setdefault(part.words(name)[1], state_key(data, [one.row(name) for one in part.parts]))
-    if set(keys.values()) <= {"–"}:
-        return words, blocks
-    filled = (
-        Block(block.title, tuple((*row[:4], keys.get(str(row[1]), "") if "measured" in str(row[2]) else "", *row[4:])
-                                 for row in block.rows))
-        for block in blocks
-    )  # fmt: skip
-    return (*words, "State key"), tuple(filled)
 
 
 def _variants(measured: Iterable[Measured]) -> str:

@@ -1,10 +1,8 @@
-import math
-
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from analysis.stats.seed_statistics import best_of_bias, interquartile_mean, moving_average
+from analysis.stats.seed_statistics import best_of_bias, moving_average
 from scpo.intervals import summarise
 
 
@@ -21,16 +19,6 @@ def test_a_bootstrap_over_three_seeds_covers_far_less():
     again = drawn[:, np.random.default_rng(1).integers(0, 3, (500, 3))].mean(axis=2)
     low, high = np.percentile(again, [2.5, 97.5], axis=1)
     assert 0.67 <= np.mean((low <= 0) & (high >= 0)) <= 0.75
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 18, 60])
-def test_the_interquartile_mean_agrees_with_scipy(n):
-    values = np.random.default_rng(n).normal(size=n)
-    assert interquartile_mean(values) == pytest.approx(scipy_stats.trim_mean(values, 0.25))
-
-
-def test_no_value_has_no_interquartile_mean():
-    assert math.isnan(interquartile_mean([]))
 
 
 def test_the_bias_of_the_best_of_thirty_agrees_with_the_exact_expectation():
