@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
@@ -13,6 +14,7 @@ from scpo.intervals import Summary, summarise
 
 FEW = 6  # lines whose bands can be told apart
 MARKS = 6  # of a line
+FEWEST = 3  # seeds or pairs for an interval: of two it is as wide as the panel
 
 
 @dataclass(frozen=True)
@@ -21,13 +23,6 @@ class Curve:
 
     steps: list[int]
     summaries: list[Summary]
-
-    def band(self, factor: float = 1) -> tuple[list[float], list[float], list[float]]:
-        """Mean, mean - std and mean + std, times ``factor``; one seed has no spread."""
-        mean = [factor * one.mean for one in self.summaries]
-        spread = [factor * one.std if one.n > 1 else 0.0 for one in self.summaries]
-        low = [value - half for value, half in zip(mean, spread, strict=True)]
-        return mean, low, [value + half for value, half in zip(mean, spread, strict=True)]
 
 
 def curve(data: Collected, row: Row, metric: str, *, window: int = 1, first: int = 0) -> Curve:
@@ -58,9 +53,12 @@ def over_training(axis: Axes, *, percent: bool = True) -> None:
 
 
 def draw(axis: Axes, made: Curve, style: dict[str, Any], *, factor: float = 1, crowd: int = 1) -> None:
-    """Mean as a line with about ``MARKS`` markers, ± one standard deviation as a band, fainter among a ``crowd``."""
-    mean, low, high = made.band(factor)
+    """Mean as a line with about ``MARKS`` markers, ± one standard deviation as a band, fainter among a ``crowd``.
+
+    One seed has no spread.
+    """
+    mean = factor * np.array([one.mean for one in made.summaries])
+    spread = factor * np.array([one.std if one.n > 1 else 0.0 for one in made.summaries])
     axis.plot(made.steps, mean, markevery=max(1, len(made.steps) // MARKS), **style)
-    axis.fill_between(
-        made.steps, low, high, color=str(style["color"]), alpha=0.15 if crowd <= FEW else 0.06, linewidth=0
-    )
+    alpha = 0.15 if crowd <= FEW else 0.06
+    axis.fill_between(made.steps, mean - spread, mean + spread, color=str(style["color"]), alpha=alpha, linewidth=0)

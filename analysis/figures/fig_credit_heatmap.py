@@ -83,8 +83,7 @@ def _choose(data: Collected) -> tuple[str, list[Probe]]:
             best = run, probes
     if best is None or _pairs(best[1]) == 0:
         raise missing_runs("finished run whose probe found a success and a failure", data.sections)
-    for probe in best[1]:
-        data.use(best[0], probe.path)
+    data.use(best[0], *(probe.path for probe in best[1]))
     return best
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy.stats import trim_mean
 
-from analysis.figures.curves import FEW, is_trained
+from analysis.figures.curves import FEW, FEWEST, is_trained
 from analysis.naming import names
 from analysis.naming.line_styles import plot_styles
 from analysis.naming.methods import compared, left_out
@@ -28,7 +28,6 @@ KEY_HEIGHT = 0.17  # inches a line of keys
 MOST = 2  # models on a page
 TAUS = np.linspace(0, 1, 101)
 LEVELS = (0.5, 0.8)
-FEWEST = 3  # seeds for a band: of two it is as wide as the panel
 CAPTION = (
     "Over seeds and task families of {panel}, at the last checkpoint. Left: interquartile mean of the success rates, "
     "with the 95 % Student-t interval over the seeds' own interquartile means where there are several. Middle: share "

@@ -6,17 +6,18 @@ from itertools import pairwise
 from textwrap import wrap
 from typing import Any, TypeAlias
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.curves import over_training
+from analysis.figures.curves import FEWEST, over_training
 from analysis.naming.line_styles import plot_styles
 from analysis.naming.names import STUDY_TITLE, with_note
 from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Family, Row, Section, missing_runs
-from analysis.stats.comparisons import MAIN, distinct, label_of
+from analysis.stats.comparisons import MAIN, REFERENCES, distinct, label_of
 from analysis.stats.measures import MEASURES, by_seed, held_out, success_at
 from analysis.stats.paired import difference
 from scpo.intervals import summarise
@@ -24,10 +25,8 @@ from scpo.intervals import summarise
 SCALE = "study"
 MOST = 4  # lines of panels that fit on a page
 ROW_HEIGHT, MARGIN = 1.95, 0.35  # inches
-REFERENCES = ("gigpo", "scpo")
 SIDE_BY_SIDE = 0.6  # of the steps between two validations
 TITLE = 24  # characters beside a panel
-FEWEST = 3  # seeds for a band: of two it is as wide as the panel
 CAPTION = (
     "Left: success on the held-out games of all validation panels over training, mean over the finished seeds, band: "
     "95 % Student interval of the mean (from three seeds on). Right: the same minus that of GiGPO (of SCPO where GiGPO "
@@ -96,8 +95,7 @@ def _draw(data: Collected, group: Group, axis: Axes, styles: Styles) -> None:
         found = [summarise(one.at(step) for one in series) for step in steps]
         axis.plot(steps, [100 * one.mean for one in found], label=f"{label_of(row)}, {row.count}", **styles[row.name])
         if len(series) >= FEWEST:
-            low, high = zip(*(one.interval() for one in found), strict=True)
-            band = [[100 * max(0.0, value) for value in low], [100 * min(1.0, value) for value in high]]
+            band = 100 * np.clip([one.interval() for one in found], 0, 1).T
             axis.fill_between(steps, *band, color=str(styles[row.name]["color"]), alpha=0.15, linewidth=0)
     axis.set_title("held-out games")
     over_training(axis)

@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.figures.curves import FEWEST
 from analysis.naming import names
 from analysis.rendering.style import ACCENT, CREDITED, FAILED, PAGE_WIDTH, REMARK, SUCCESS, Drawing, house_style
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
-from analysis.stats.comparisons import HIGHER, LOWER, Comparison, against, distinct, label_of
+from analysis.stats.comparisons import HIGHER, LOWER, REFERENCES, Comparison, against, distinct, label_of
 from analysis.stats.measures import MEASURES
 from scpo.intervals import Summary
 
 SCALE = "study"
 HEIGHT, LINE = 1.15, 0.165  # inches: the figure without rows, and what each row adds
-FEWEST = 3  # pairs for an interval: of two it is as wide as the panel
-REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}
 MEASURE = MEASURES["validation_area"]
 STEPS = "credit/steps"
 PRECISION = {

@@ -55,8 +55,7 @@ def shown_steps(data: Collected) -> Shown:
         if paths := data.diagnostics(run, PATTERN):
             steps = read_step_texts(paths)
             if steps.success_N.any() and not steps.success_N.all():
-                for path in paths:
-                    data.use(run, path)
+                data.use(run, *paths)
                 return Shown(run, scale, steps, *plane(steps))
     raise missing_runs("finished run that has sampled step texts", data.sections)
 

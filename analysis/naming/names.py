@@ -20,8 +20,7 @@ TASKS = {
     "pick_two_obj_and_place": "pick two and place",
 }
 assert TASKS.keys() == set(FAMILIES.values())  # noqa: S101 (a new family needs its words)
-DAGGERS = ("†", "‡", "§", "¶")  # marks of footnotes; from the fifth on they are doubled
-MORE_MARKS = tuple(2 * mark for mark in DAGGERS) + tuple(3 * mark for mark in DAGGERS)
+MARKS = tuple(times * mark for times in (1, 2, 3) for mark in "†‡§¶")  # of footnotes
 
 
 ALL = "All"
@@ -115,8 +114,7 @@ class Footnotes:
         """The mark of a text, empty for no text."""
         if not text:
             return ""
-        unused = (DAGGERS + MORE_MARKS)[len(self._marks) % len(DAGGERS + MORE_MARKS)]
-        return self._marks.setdefault(text, unused)
+        return self._marks.setdefault(text, MARKS[len(self._marks) % len(MARKS)])
 
     @property
     def text(self) -> str:

@@ -82,6 +82,11 @@ class Block:
     rows: tuple[tuple[str | Number, ...], ...]
 
 
+def with_columns(blocks: Iterable[Block], places: Sequence[int]) -> tuple[Block, ...]:
+    """The same blocks with these columns of every row alone."""
+    return tuple(Block(block.title, tuple(tuple(row[k] for k in places) for row in block.rows)) for block in blocks)
+
+
 @dataclass(frozen=True)
 class Table:
     """Words in the columns ``words``, numbers in the columns ``numbers``."""

@@ -75,9 +75,9 @@ class Collected:
         self.seen.update((run, self._inside(run, path)) for path in paths)
         return paths
 
-    def use(self, run: str, path: Path) -> None:
-        """Note a file of the run as a source."""
-        self.used.add((run, self._inside(run, path)))
+    def use(self, run: str, *paths: Path) -> None:
+        """Note files of the run as sources."""
+        self.used.update((run, self._inside(run, path)) for path in paths)
 
     def _inside(self, run: str, path: Path) -> str:
         return str(path.relative_to(self.by_id[run].folder))

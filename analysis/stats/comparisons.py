@@ -18,6 +18,7 @@ from scpo.tracking.records import PrimaryComparisons
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
 FEWEST, ENOUGH = 3, 5  # pairs: for a reading; to estimate from their spread how many it takes
 MAIN = "main_table"  # the experiment that stands first
+REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}  # what every row of the study is compared with
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from analysis.naming import names
 from analysis.naming.methods import in_order, is_method, method_of
 from analysis.naming.names import Footnotes
-from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent
+from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent, with_columns
 from analysis.sources.collect import Collected
 from analysis.sources.rows import DEFAULT, Row, Section, missing_runs
 from analysis.tables.comparison import episode_counts, minus, state_key, value
@@ -34,24 +34,16 @@ def build(data: Collected) -> Table:
     blocks = [block for part in data.sections for block in _blocks(data, part, notes)]
     if not blocks:
         raise missing_runs("finished runs of methods", data.sections, "main_table")
-    shown = [place for place in range(len(COLUMNS)) if any(row[len(WORDS) + place] != NONE for row in _rows(blocks))]
+    columns = list(zip((*WORDS, *COLUMNS), *(row for block in blocks for row in block.rows), strict=True))
+    shown = [k for k, (_, *cells) in enumerate(columns) if k < len(WORDS) or any(cell != NONE for cell in cells)]
     scale = data.scales[0]
     return Table(
         words=WORDS,
-        numbers=tuple(COLUMNS[place] for place in shown),
-        blocks=tuple(_with_columns(block, shown) for block in blocks),
+        numbers=tuple(COLUMNS[k - len(WORDS)] for k in shown[len(WORDS) :]),
+        blocks=with_columns(blocks, shown),
         caption=names.with_note(f"{CAPTION}{notes.text}", scale),
         label=f"tab:beyond-{scale}",
     )
-
-
-def _rows(blocks: list[Block]) -> Iterator[Cells]:
-    return (row for block in blocks for row in block.rows)
-
-
-def _with_columns(block: Block, shown: list[int]) -> Block:
-    rows = ((*row[: len(WORDS)], *(row[len(WORDS) + place] for place in shown)) for row in block.rows)
-    return Block(block.title, tuple(rows))
 
 
 def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:

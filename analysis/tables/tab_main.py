@@ -11,7 +11,7 @@ from analysis.naming import names
 from analysis.naming.methods import CLOSED, METHODS, PROMPTING, SIZES, in_order, is_method, method_of
 from analysis.naming.names import Footnotes
 from analysis.paper.published import main_table
-from analysis.rendering.table import NONE, Block, Number, Table, difference, percent, with_best_in_bold
+from analysis.rendering.table import NONE, Block, Number, Table, difference, percent, with_best_in_bold, with_columns
 from analysis.sources.collect import Collected
 from analysis.sources.rows import DEFAULT, Section, missing_runs
 from analysis.stats.seed_statistics import best_of_bias
@@ -85,7 +85,7 @@ def build(data: Collected) -> Table:
     words: tuple[str, ...] = ("Type", "Method", "Numbers", "Seeds", "State key")
     if {row[4] for block in blocks for row in block.rows} <= {"", "–"}:  # no estimator tells states apart
         words = words[:4]
-        blocks = tuple(Block(block.title, tuple((*row[:4], *row[5:]) for row in block.rows)) for block in blocks)
+        blocks = with_columns(blocks, [k for k in range(len(blocks[0].rows[0])) if k != len(words)])
     return Table(
         words=words,
         numbers=(*names.COLUMNS, *SHOP_COLUMNS),

@@ -6,13 +6,12 @@ from analysis.naming.names import place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Family, Row, Section, missing_runs
-from analysis.stats.comparisons import MAIN, compare, label_of
+from analysis.stats.comparisons import MAIN, REFERENCES, compare, label_of
 from analysis.stats.measures import LEVELS, MEASURES, Measure, by_seed, held_out, steps_to, success_at
 from scpo.intervals import summarise
 
 SCALE = "study"
 MOST_STEPS = 4  # columns of success at a step
-REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}
 AREAS = ("validation_area", "training_area")
 CAPTION = (
     "Success (%) on held-out games (those of all validation panels together): area under the curve over training, "
