@@ -82,13 +82,14 @@ def build(data: Collected) -> Table:
     own = (block for part in measured for block in _panel_blocks(data, part, PANELS))
     blocks = tuple(_paper_blocks(data, measured) if scale == "paper" else own)
     caption = CAPTION.format(bias=_bias(data, measured)) + (PUBLISHED_NOTE if scale == "paper" else "")
+    numbers = (*names.COLUMNS, *SHOP_COLUMNS)
     words: tuple[str, ...] = ("Type", "Method", "Numbers", "Seeds", "State key")
     if {row[4] for block in blocks for row in block.rows} <= {"", "–"}:  # no estimator tells states apart
         words = words[:4]
-        blocks = with_columns(blocks, [k for k in range(len(blocks[0].rows[0])) if k != len(words)])
+        blocks = with_columns(blocks, [k for k in range(5 + len(numbers)) if k != 4])
     return Table(
         words=words,
-        numbers=(*names.COLUMNS, *SHOP_COLUMNS),
+        numbers=numbers,
         blocks=blocks,
         caption=names.with_note(f"{caption}{notes.text}{_variants(measured)}", scale),
         label=f"tab:main-{scale}",
