@@ -10,7 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from sweeps.compose.reflexes import another_name, explain_foreign_key
+from sweeps.compose.reflexes import SHORT, explain_foreign_key
 
 WRITTEN_AS = {"env=webshop_paper": "env=webshop env.setting=paper"}
 """Choices that people look for under another name, and how they are written."""
@@ -132,7 +132,7 @@ def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ())
     parent, _, name = key.rpartition(".")
     siblings = sorted({one[len(parent) :].lstrip(".").split(".")[0] for one in (here or known) if _within(one, parent)})
     others = [one for one in dict.fromkeys(known) if one != key]
-    meant = another_name(key)
+    meant = SHORT.get(name)
     same = [one for one in others if one.rpartition(".")[2] == name]
     near = [key.removesuffix(name) + one for one in difflib.get_close_matches(name, siblings, n=1)]
     hint = did_you_mean(key, [] if siblings else others, [meant] if meant in others else same or near)

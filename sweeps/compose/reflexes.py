@@ -81,10 +81,5 @@ def explain_foreign_key(key: str, value: object) -> str | None:
     return None
 
 
-def another_name(key: str) -> str | None:
-    """The key that goes by this short name elsewhere; None: none does."""
-    return SHORT.get(key.rpartition(".")[2])
-
-
 def _command(script: str, words: Sequence[str]) -> str:
     return " ".join(["python", script, *(shlex.quote(word) for word in words)])
