@@ -7,11 +7,12 @@ a record may be spread over blocks. Each whole record is a protobuf message of t
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from analysis.sources.differences import leaves
 from scpo.errors import RecordError
 
 MAGIC = b":W&B\xe1\xbe"
@@ -108,12 +109,7 @@ def _assign(target: dict[str, Any], items: Iterable[Any]) -> None:
         place[key] = json.loads(item.value_json)
 
 
-def flat(line: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(line: Mapping[str, Any]) -> dict[str, Any]:
     """Nested metrics under dotted names, as W&B shows them; W&B's own keys (``_step``, ``_runtime``) left out."""
-    found: dict[str, Any] = {}
-    for key, value in line.items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{key}.")
-        elif prefix or not key.startswith("_"):
-            found[prefix + key] = value
-    return found
+    logged = {key: value for key, value in line.items() if not key.startswith("_")}
+    return {key: value for key, value in leaves(logged) if value != {}}
