@@ -9,10 +9,10 @@ import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.conf import HydraConf
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigNode, ConfigStore
+from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -23,8 +23,8 @@ from sweeps.compose.overrides import CONF
 SCHEME = "parsed"
 
 
-class ParsedFiles(FileConfigSource):
-    """A folder of configuration files, as Hydra's own source of them but for the parsing."""
+class ParsedFiles(ConfigSource):
+    """A folder of configuration files."""
 
     @staticmethod
     def scheme() -> str:
@@ -33,12 +33,34 @@ class ParsedFiles(FileConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         """A file of the folder; Hydra writes to what it gets."""
-        path = Path(self.path, self._normalize_file_name(config_path))
+        path = self._file(config_path)
         if not path.is_file():
             raise ConfigLoadError(f"Config not found : {path}")
         state = path.stat()
         pickled, header = _parsed(path, state.st_mtime_ns, state.st_size)
         return ConfigResult(self.provider, self.full_path(), _read(pickled), dict(header))
+
+    def is_group(self, config_path: str) -> bool:
+        """Whether it is a folder."""
+        return Path(self.path, config_path).is_dir()
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether it is a file."""
+        return self._file(config_path).is_file()
+
+    def available(self) -> bool:
+        """Whether there is such a folder."""
+        return self.is_group("")
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """Names of the files or folders in one of its folders."""
+        names: list[str] = []
+        for path in Path(self.path, config_path).iterdir():
+            self._list_add_result(names, str(Path(config_path, path.name)), path.name, results_filter)
+        return sorted(set(names))
+
+    def _file(self, config_path: str) -> Path:
+        return Path(self.path, self._normalize_file_name(config_path))
 
 
 @functools.cache
