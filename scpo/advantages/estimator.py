@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeFloat
 
 from scpo.advantages.groups import Float64Array, Normalisation, moments, normalise
 from scpo.errors import StepBatchError
-from scpo.steps import BoolArray, IntArray, StepBatch
+from scpo.steps import BoolArray, IntArray, StepBatch, refuse
 from scpo.strict import Strict
 
 Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value"]
@@ -99,9 +99,5 @@ def measured(
         raise StepBatchError(f"{why} needs {name}, which this batch lacks: the trainer provides it")
     bad = np.flatnonzero(needed_N & ~np.isfinite(column_N))
     if len(bad):
-        row = bad[0]
-        raise StepBatchError(
-            f"row {row} (group {batch.group_N[row]}, trajectory {batch.trajectory_N[row]}, step {batch.step_N[row]}): "
-            f"{name} is {column_N[row]}, {why} needs a finite number"
-        )
+        refuse(batch, bad[0], f"{name} is {column_N[bad[0]]}, {why} needs a finite number")
     return np.asarray(column_N, np.float64)

@@ -52,24 +52,19 @@ def hindsight_logprob(policy: TrainedPolicy, trajectories: Sequence[Trajectory],
     for trajectory in trajectories:
         if is_success(trajectory.episode_return, config.env.success_threshold):
             rows += range(start, start + len(trajectory))
-            pairs += _with_hindsight(policy, trajectory, template)
+            prompts = with_hindsight(
+                policy.encode,
+                template,
+                trajectory.prompts,
+                final_observation=trajectory.results[-1].observation,
+                won=trajectory.won,
+                max_prompt_tokens=policy.max_prompt_tokens,
+            )
+            pairs += [(ids, one.response_ids) for ids, one in zip(prompts, trajectory.generations, strict=True)]
         start += len(trajectory)
     if pairs:
         logprob_N[rows] = _scored(policy, pairs, config)[0]
     return logprob_N
-
-
-def _with_hindsight(policy: TrainedPolicy, trajectory: Trajectory, template: str) -> list[tuple[Ids, Ids]]:
-    """The trajectory's pairs with the hindsight before each prompt."""
-    prompts = with_hindsight(
-        policy.encode,
-        template,
-        trajectory.prompts,
-        final_observation=trajectory.results[-1].observation,
-        won=trajectory.won,
-        max_prompt_tokens=policy.max_prompt_tokens,
-    )
-    return [(ids, generation.response_ids) for ids, generation in zip(prompts, trajectory.generations, strict=True)]
 
 
 @torch.no_grad()
