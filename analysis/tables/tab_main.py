@@ -84,9 +84,10 @@ def build(data: Collected) -> Table:
     caption = CAPTION.format(bias=_bias(data, measured)) + (PUBLISHED_NOTE if scale == "paper" else "")
     numbers = (*names.COLUMNS, *SHOP_COLUMNS)
     words: tuple[str, ...] = ("Type", "Method", "Numbers", "Seeds", "State key")
-    if {row[4] for block in blocks for row in block.rows} <= {"", "–"}:  # no estimator tells states apart
-        words = words[:4]
-        blocks = with_columns(blocks, [k for k in range(5 + len(numbers)) if k != 4])
+    key = words.index("State key")
+    if {row[key] for block in blocks for row in block.rows} <= {"", "–"}:  # no estimator tells states apart
+        blocks = with_columns(blocks, [k for k in range(len(words) + len(numbers)) if k != key])
+        words = words[:key]
     return Table(
         words=words,
         numbers=numbers,
