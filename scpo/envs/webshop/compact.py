@@ -1,31 +1,25 @@
 """The compact prompt of small policies: some 150 words instead of thousands of characters.
 
 The wish, what was done last, and the page: of results the place, the first words of the title and the price of each
-product; of a product its options, title and price.
-
-Actions need no brackets: ``search red shoes`` is ``search[red shoes]``. ``click`` names what is clickable by its words,
-or a product of a page of results by its place: ``click 3``.
+product; of a product its options, title and price. Actions need no brackets, see ``scpo.envs.webshop.compact_actions``.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from scpo.envs.projection import CLOSE_TAG, OPEN_TAG
+from scpo.envs.projection import CLOSE_TAG, OPEN_TAG, respond
 from scpo.envs.webshop.catalogue.products import Product
+from scpo.envs.webshop.compact_actions import compact_action, words
 from scpo.envs.webshop.shop.pages import SUB_PAGES, Page
+from scpo.envs.webshop.transcript import Transcript
 from scpo.envs.webshop.wish import FILLER
-
-if TYPE_CHECKING:
-    from scpo.envs.webshop.transcript import Transcript
 
 TITLE_WORDS = 10
 TEXT_WORDS = 40
 _CENTS = re.compile(r"\.\d+")
-_WORD = re.compile(r"[a-z]+|\d+")
 MARKS = "results item chosen nothing none description features reviews done | > : ;"
 
 
@@ -38,6 +32,11 @@ def compact(transcript: Transcript, history_length: int) -> str:
     recent = transcript.compact_history[-history_length:] if history_length else []
     parts += [f"{OPEN_TAG} {action} {CLOSE_TAG}" for action in recent]
     return " ".join([*parts, f"| {_page(transcript.page)}", OPEN_TAG])
+
+
+def compact_response(action: str, clickables: list[str]) -> str:
+    """The response to a compact prompt that does ``action``."""
+    return respond(compact_action(action, clickables))
 
 
 def wish(task: str) -> str:
@@ -77,41 +76,3 @@ def _price(product: Product) -> str:
 def _first_words(text: str, count: int) -> str:
     found = (word for word in words(text).split() if word not in FILLER)
     return " ".join([word for word, _ in zip(found, range(count), strict=False)])
-
-
-def expand(action: str, clickables: Sequence[str]) -> str:
-    """The shop's form of a compact action; what is none, or has brackets, stays as it is."""
-    name, _, rest = action.partition(" ")
-    if "[" in action or name not in ("search", "click"):
-        return action
-    return f"search[{rest}]" if name == "search" else f"click[{_target(rest, clickables)}]"
-
-
-def _target(text: str, clickables: Sequence[str]) -> str:
-    products = listed(clickables)
-    if text.isdecimal() and 0 < int(text) <= len(products):
-        return products[int(text) - 1]
-    wanted = words(text)
-    return next((name for name in clickables if words(name) == wanted), text)
-
-
-def compact_action(action: str, clickables: Sequence[str]) -> str:
-    """The compact form of an action of the shop; ``expand`` turns it back on the same page."""
-    name, bracket, rest = action.partition("[")
-    if not bracket or name not in ("search", "click"):
-        return words(action)
-    argument = rest.removesuffix("]")
-    products = listed(clickables)
-    if name == "click" and argument in products:
-        return f"click {products.index(argument) + 1}"
-    return f"{name} {words(argument)}".strip()
-
-
-def listed(clickables: Sequence[str]) -> Sequence[str]:
-    """The products among what is clickable: on a page of results they stand behind "next >"."""
-    return clickables[clickables.index("next >") + 1 :] if "next >" in clickables[:3] else ()
-
-
-def words(text: str) -> str:
-    """The words and numbers of a text, as a small policy writes them."""
-    return " ".join(_WORD.findall(text.lower()))

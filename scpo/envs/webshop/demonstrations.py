@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from scpo.envs.base import Demonstration, Task
 from scpo.envs.projection import CLOSE_TAG, respond
 from scpo.envs.webshop.catalogue.catalogue import Catalogue
-from scpo.envs.webshop.compact import MARKS, compact_action, listed, wish
+from scpo.envs.webshop.compact import MARKS, compact_response, wish
+from scpo.envs.webshop.compact_actions import listed
 from scpo.envs.webshop.episode import WebshopEpisode
 from scpo.envs.webshop.panels import GoalPanels
 from scpo.envs.webshop.shop.pages import PAGE_SIZE, PREVIOUS
@@ -106,7 +107,7 @@ class _Shopper:
         self._episode.step(self._responses[-1])
 
     def _response(self, action: str) -> str:
-        return respond(compact_action(action, self._clickables()))
+        return compact_response(action, self._clickables())
 
     def _queries(self, *, vague: bool) -> list[str]:
         """What to search for until the product is found; a vague shopper begins with some of the words."""

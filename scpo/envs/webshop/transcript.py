@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from scpo.envs.webshop.catalogue.products import Product
-from scpo.envs.webshop.compact import compact_action
+from scpo.envs.webshop.compact_actions import compact_action
 from scpo.envs.webshop.shop.pages import DONE_SCORE, DONE_TITLE, SEPARATOR, SUB_PAGES, Page
 from scpo.envs.webshop.shop.shop import Actions, WebShop
 

@@ -3,7 +3,8 @@ import hashlib
 import pytest
 
 from scpo.envs.projection import project
-from scpo.envs.webshop.compact import compact, compact_action, expand, wish
+from scpo.envs.webshop.compact import compact, compact_response, wish
+from scpo.envs.webshop.compact_actions import compact_action, expand
 from scpo.envs.webshop.episode import projected
 from scpo.envs.webshop.prompts import verl_agent
 from scpo.envs.webshop.shop.pages import Page
@@ -101,7 +102,7 @@ def test_compact_responses_need_neither_thinking_nor_brackets(response, page, ex
 
 
 def test_an_action_is_shown_in_its_compact_form():
-    assert compact_action("click[b000000002]", LISTING) == "click 2"
+    assert compact_response("click[b000000002]", LISTING) == "click 2 </action>"
 
 
 def test_the_compact_prompt_shows_wish_history_and_page():

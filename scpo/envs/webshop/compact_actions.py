@@ -1,0 +1,50 @@
+"""The short forms of the shop's actions that a small policy reads and writes.
+
+``search red shoes`` is ``search[red shoes]``. ``click`` names what is clickable by its words, or a product of a page of
+results by its place: ``click 3``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_WORD = re.compile(r"[a-z]+|\d+")
+
+
+def expand(action: str, clickables: Sequence[str]) -> str:
+    """The shop's form of a compact action; what is none, or has brackets, stays as it is."""
+    name, _, rest = action.partition(" ")
+    if "[" in action or name not in ("search", "click"):
+        return action
+    return f"search[{rest}]" if name == "search" else f"click[{_target(rest, clickables)}]"
+
+
+def _target(text: str, clickables: Sequence[str]) -> str:
+    products = listed(clickables)
+    if text.isdecimal() and 0 < int(text) <= len(products):
+        return products[int(text) - 1]
+    wanted = words(text)
+    return next((name for name in clickables if words(name) == wanted), text)
+
+
+def compact_action(action: str, clickables: Sequence[str]) -> str:
+    """The compact form of an action of the shop; ``expand`` turns it back on the same page."""
+    name, bracket, rest = action.partition("[")
+    if not bracket or name not in ("search", "click"):
+        return words(action)
+    argument = rest.removesuffix("]")
+    products = listed(clickables)
+    if name == "click" and argument in products:
+        return f"click {products.index(argument) + 1}"
+    return f"{name} {words(argument)}".strip()
+
+
+def listed(clickables: Sequence[str]) -> Sequence[str]:
+    """The products among what is clickable: on a page of results they stand behind "next >"."""
+    return clickables[clickables.index("next >") + 1 :] if "next >" in clickables[:3] else ()
+
+
+def words(text: str) -> str:
+    """The words and numbers of a text, as a small policy writes them."""
+    return " ".join(_WORD.findall(text.lower()))
