@@ -37,13 +37,14 @@ class Limits:
         games: Games with their graphs, about 0.1 MB each and 0.5 kB a state visited. A training game of scale=study is
             played once in a while, the 274 of validation again and again.
         states: States remembered of one game, in memory and on disk.
-        lanes: Loaded engine copies, about 2.5 MB each; more games in play than lanes cost a reload of 3 ms a miss.
+        lanes: Loaded engine copies beside those of held games, about 2.5 MB each; more games in play than lanes cost a
+            reload of 3 ms a miss.
         unkept: New transitions after which they are written to disk.
     """
 
     games: int = 448
     states: int = 4096
-    lanes: int = 160
+    lanes: int = 64
     unkept: int = 200_000
 
 
@@ -81,6 +82,7 @@ class Engine:
         self.game = lru_cache(_TEXTS)(source.read)
         """The content of a game by its id, read once; a GameError where it cannot be read."""
         self._lanes: Bounded[str, Lane] = Bounded(self._limits.lanes)
+        self._held: dict[str, Lane] = {}
         self._store = TransitionStore(transitions, self._limits.states)
         self._unkept = 0
         weakref.finalize(self, _keep, self._store, self._games)
@@ -101,13 +103,13 @@ class Engine:
         return opened
 
     def hold(self, game_ids: Sequence[str]) -> None:
-        """Open these games, with a lane each, and make room for them beside all others."""
+        """Open these games, with a lane each that they keep, and make room for them beside all others."""
         self._games.widen(len(game_ids))
-        self._lanes.widen(len(game_ids))
         games = map(self.game, game_ids)
         self._translations.make([(game.domain, game.problem) for game in games])
         for game_id in game_ids:
-            self._lane(game_id, self.open(game_id).world)
+            self._held[game_id] = self._lane(game_id, self.open(game_id).world)
+            self._lanes.pop(game_id)
 
     def hold_known(self, game_ids: Sequence[str]) -> None:
         """Open those of these games that somebody has played, and make room for all of them."""
@@ -141,7 +143,7 @@ class Engine:
 
     def _lane(self, game_id: str, world: World) -> Lane:
         """The lane that holds this game; where none does, the least recently used one changes its game."""
-        lane = self._lanes.get(game_id)
+        lane = self._held.get(game_id) or self._lanes.get(game_id)
         if lane is None:
             lane = self._lanes.evict() or Lane()
             lane.load(world.translation)
@@ -156,6 +158,7 @@ class Engine:
         """Forget a game and its lane, both of which an error may have left in an unknown state."""
         self._games.pop(game_id)
         self._lanes.pop(game_id)
+        self._held.pop(game_id, None)
 
 
 def _world(translations: TranslationStore, game: Game, graph: Graph) -> World:

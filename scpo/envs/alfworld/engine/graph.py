@@ -76,7 +76,7 @@ class _Packed:
 
     texts: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
-    offers: list[list[int]] = field(default_factory=list)
+    offers: list[array[int]] = field(default_factory=list)
     numbers: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     start_S: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
 
@@ -86,6 +86,12 @@ class _Packed:
     def state(self, number: int) -> NDArray[np.int32]:
         """The numbers of a state."""
         return self.numbers[self.start_S[number] : self.start_S[number + 1]]
+
+    def codes(self) -> list[bytes]:
+        """``State.code`` of all states, in order."""
+        start_S, content = self.start_S[:-1] + 3, self.numbers.tobytes()
+        end_S = start_S + self.numbers[start_S - 1]
+        return [content[start:end] for start, end in zip((4 * start_S).tolist(), (4 * end_S).tolist(), strict=True)]
 
     def code(self, number: int) -> bytes:
         """``State.code``."""
@@ -124,7 +130,8 @@ class Graph:
     def find(self, code: bytes) -> int | None:
         """The number of a state; None if it is not known."""
         if self._numbers is None:
-            self._numbers = {self._code(number): number for number in range(len(self))}
+            codes = [*self._packed.codes(), *(state.code for state in self._states[len(self._packed) :] if state)]
+            self._numbers = {code: number for number, code in enumerate(codes)}
         return self._numbers.get(code)
 
     def add(self, state: State) -> int | None:
@@ -167,10 +174,6 @@ class Graph:
             number = self.add(State(state.code, self.offer(dict(state.operators)), state.won))
         return None if number is None else self.state(number)
 
-    def _code(self, number: int) -> bytes:
-        state = self._states[number]
-        return self._packed.code(number) if state is None else state.code
-
     def _unpacked(self, number: int) -> State:
         packed = self._packed
         offer, won, size, *rest = packed.state(number).tolist()
@@ -207,7 +210,7 @@ class _Packer:
     def __init__(self, packed: _Packed) -> None:
         self.texts = {text: number for number, text in enumerate(packed.texts)}
         self.commands = {command: number for number, command in enumerate(packed.commands)}
-        self.offers = [list(content) for content in packed.offers]
+        self.offers = [content.tolist() for content in packed.offers]
         self._known = {tuple(content): number for number, content in enumerate(packed.offers)}
         self._of: dict[int, int] = {}
         self.rows: list[NDArray[np.int32]] = []
@@ -245,5 +248,6 @@ def graph_of(data: bytes, most_states: int) -> Graph:
     count = int(all_numbers[0])
     start_S = np.zeros(count + 1, np.int64)
     np.cumsum(all_numbers[1 : count + 1], out=start_S[1:])
-    packed = _Packed(content["texts"], content["commands"], content["offers"], all_numbers[count + 1 :], start_S)
+    offers = [array("i", offer) for offer in content["offers"]]  # as lists they took more memory than all else
+    packed = _Packed(content["texts"], content["commands"], offers, all_numbers[count + 1 :], start_S)
     return Graph(most_states, content["opening"], packed)

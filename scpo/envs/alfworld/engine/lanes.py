@@ -28,7 +28,7 @@ class Lane:
     def __init__(self) -> None:
         self._library = load_library()
         self._operators = np.zeros(64, OPERATOR)
-        self._effects = np.zeros(8, LABEL)
+        self._make_room(8)
         self._jumps: tuple[int, ...] = ()
         self._initial: tuple[bool, ...] = ()
         self._flipped: AbstractSet[int] = frozenset()
@@ -41,9 +41,9 @@ class Lane:
 
     def move(self, flipped: AbstractSet[int]) -> None:
         """Stand at the state in which exactly these variables differ from the start."""
+        apply, effects_at, jumps, initial = self._library.apply_operator, self._effects_at, self._jumps, self._initial
         for variable in self._flipped ^ flipped:
-            true = self._initial[variable] != (variable in flipped)
-            self._library.apply_operator(self._jumps[variable] + (not true), self._effects.ctypes.data)
+            apply(jumps[variable] + (initial[variable] == (variable in flipped)), effects_at)
         self._flipped = flipped
 
     def apply(self, operator: int, effects: int) -> list[int]:
@@ -52,10 +52,14 @@ class Lane:
         The caller says with ``move`` where it is before the next call: what an operator did is for it to judge.
         """
         if effects > len(self._effects):
-            self._effects = np.zeros(2 * effects, LABEL)
+            self._make_room(2 * effects)
         self._effects.fill(b"")  # the library ends a label with one zero byte and leaves what stood behind it
-        self._library.apply_operator(operator, self._effects.ctypes.data)
+        self._library.apply_operator(operator, self._effects_at)
         return [int(label) for label in self._effects[:effects].tolist()]
+
+    def _make_room(self, effects: int) -> None:
+        self._effects = np.zeros(effects, LABEL)
+        self._effects_at = self._effects.ctypes.data  # numpy takes longer to say it than the library to move
 
     def arrive(self, flipped: AbstractSet[int]) -> None:
         """Note that the last applied operator led to this state."""

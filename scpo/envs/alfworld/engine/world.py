@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.grammar import Bindings, Facts, Grammar, Parameter, Symbol, Writer, queries, read_by
-from scpo.envs.alfworld.engine.graph import Graph, Key, State, coded
+from scpo.envs.alfworld.engine.graph import Graph, Key, Offer, State, coded
 from scpo.envs.alfworld.engine.lanes import Lane
 from scpo.envs.alfworld.planning.pddl import Atom
 from scpo.envs.alfworld.planning.translation import Translation
@@ -32,6 +32,7 @@ class World:
         self._entities = _entities(translation)
         self._tracked, self._tracked_negation = _tracked(translation, grammar)
         self._commands: dict[int, str] = {}
+        self._offers: dict[tuple[int, ...], Offer] = {}
         self._said: dict[tuple[str, ...], str] = {}
         self._effects: dict[int, int] = {}
         self._read_by: dict[str, set[Parameter] | None] = {}  # by action; None: its command depends on what can change
@@ -48,7 +49,7 @@ class World:
         operator = state.operators[command]
         lane.move(self._flipped(state.key))
         if operator not in self._effects:  # the state was read from a file
-            self._applicable(state.key, lane)
+            self._effects.update(zip(*lane.applicable(), strict=True))
         key = self._after(state.key, lane.apply(operator, self._effects[operator]))
         lane.arrive(self._flipped(key))
         action, bindings = self._bindings(operator)
@@ -70,20 +71,25 @@ class World:
     def _visit(self, key: Key, code: bytes, lane: Lane) -> State:
         """A state that is not known, asked from the engine, and remembered where there is room."""
         lane.move(self._flipped(key))
-        state = State(code, self._graph.offer(self._applicable(key, lane)), lane.won())
+        state = State(code, self._offer(key, lane), lane.won())
         self._graph.add(state)
         return state
 
-    def _applicable(self, key: Key, lane: Lane) -> dict[str, int]:
-        """Operators by command. Where two operators have the same command the stock engine runs the first: so do we."""
-        operators: dict[str, int] = {}
-        for operator, effects in zip(*lane.applicable(), strict=True):
-            command = self._commands.get(operator)
-            if command is None:
-                command = self._command(operator, key)
-                self._effects[operator] = effects
-            operators.setdefault(command, operator)
-        return operators
+    def _offer(self, key: Key, lane: Lane) -> Offer:
+        """What the state admits; of operators with the same command the first, which the stock engine runs too."""
+        applicable, effects = lane.applicable()
+        content = tuple(applicable)
+        offer = self._offers.get(content)
+        if offer is None:
+            self._effects.update(zip(applicable, effects, strict=True))
+            operators: dict[str, int] = {}
+            for operator in applicable:
+                command = self._commands.get(operator) or self._command(operator, key)
+                operators.setdefault(command, operator)
+            offer = self._graph.offer(operators)
+            if self._commands.keys() >= set(applicable):  # no command changes while the same operators apply
+                self._offers[content] = offer
+        return offer
 
     def _command(self, operator: int, key: Key) -> str:
         action, bindings = self._bindings(operator)

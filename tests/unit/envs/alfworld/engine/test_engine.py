@@ -122,10 +122,12 @@ def test_a_second_visit_comes_from_the_cache_and_says_the_same():
 
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(games=1, states=2, lanes=1)], ids=["roomy", "always full"])
-def test_siblings_that_step_in_turns_do_not_disturb_each_other(limits):
+@pytest.mark.parametrize("held", [0, 2])
+def test_siblings_that_step_in_turns_do_not_disturb_each_other(limits, held):
     games = [generate("train", 7, index) for index in SMALL]
     walks = [(game, wandering(game, seed, 10)) for game in games for seed in range(2)]
     engine = fresh(*games, limits=limits)
+    engine.hold([game.id for game in games[:held]])
     players = [Player(engine, game.id) for game, _ in walks]
     for step in range(1, 11):
         for player, (_, walk) in zip(players, walks, strict=True):
