@@ -1,6 +1,7 @@
 """What the credit was like in the study's runs, and whether its precision goes with a gain."""
 
 import math
+import re
 from collections.abc import Iterator
 
 from analysis.naming.names import benchmark
@@ -32,7 +33,8 @@ def credit_lines(data: Collected) -> Iterator[str]:
     yield f"| row | seeds | {' | '.join(label for label, _, _ in COLUMNS.values())} |"
     yield f"|{' --- |' * (len(COLUMNS) + 2)}"
     for part, row in rows:
-        place = f"{benchmark(part.env)}: " if several else ""
+        apart = re.sub(r" \(the others: [^)]*\)", "", part.apart)
+        place = f"{benchmark(part.env)}{apart}: " if several or apart else ""
         yield f"| {place}{label_of(row)} | {row.count} | {' | '.join(_cell(data, row, metric) for metric in COLUMNS)} |"
     yield ""
     for part in data.sections:
