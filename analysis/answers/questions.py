@@ -94,6 +94,15 @@ QUESTIONS = (
         "search_winner",
     ),
     Question(
+        "And on the games that ALFWorld released, instead of generated ones?",
+        (
+            ("scpo_official", "gigpo_official"),
+            ("searched_official", "gigpo_official"),
+            ("searched_official", "scpo_official"),
+        ),
+        "official_games",
+    ),
+    Question(
         "And on WebShop?",
         (
             *_each(("scpo", "scpo_lexical"), "gigpo"),

@@ -102,7 +102,8 @@ def test_no_run_of_the_study_is_one_line(tmp_path, capsys):
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="needs make: install it")
-def test_make_runs_each_experiment_of_the_study_with_its_seeds():
+def test_make_runs_each_experiment_of_the_study_with_its_seeds(monkeypatch):
+    monkeypatch.setenv("ALFWORLD_DATA", "/games")
     printed = [
         subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for target in ("study", "study-quick")
