@@ -35,7 +35,8 @@ class Comparison:
     @property
     def name(self) -> str:
         """What is subtracted from what."""
-        return f"{label_of(self.first)} − {label_of(self.second)}"
+        second = label_of(self.second)
+        return f"{label_of(self.first)} − {f'({second})' if second.startswith('−') else second}"
 
     @property
     def pairs(self) -> str:
