@@ -4,7 +4,7 @@ $(error GNU make 3.81 or newer is needed, this is $(MAKE_VERSION): install a new
 endif
 DEMO ?= +experiment=demo scale=study
 # What `make study` runs, in this order: what was named first, then the rest; on official games where there are any.
-STUDY ?= main_table ablation controls beyond ablation_scorer singletons sweep_alpha group_size search_winner $(if $(ALFWORLD_DATA),official_games) hosts reference_buffer further_methods webshop_study
+STUDY ?= main_table ablation controls beyond ablation_scorer singletons sweep_alpha group_size search_winner $(if $(ALFWORLD_DATA),official_games) hosts reference_buffer further_methods webshop_study sweep_theta sweep_lambda
 # Runs that are finished there are not run again; with STUDY_ARCHIVE=null all are.
 STUDY_ARCHIVE ?= docs/study
 PYTHON ?= python3

@@ -86,8 +86,11 @@ def _sources(data: Collected) -> Iterator[str]:
     yield "## Runs\n"
     planned = {run.id for part in data.sections for row in part.rows for run in row.runs}
     if left := len(planned - set(data.by_id)):
-        missing = f"{left} of {len(planned)} planned runs are missing"
-        yield f"**Not finished: {missing}**, and what is open may be so for that.\n"
+        missing = f"Not finished: {left} of {len(planned)} planned runs are missing"
+        yield (
+            f"**{missing}**, of the rows named below; each answer says how many of its pairs it rests on. "
+            "`make study` runs them; of an experiment, its command with `machine.archive=docs/study` does.\n"
+        )
     runs = [run for run in data.by_id.values() if run.state == "DONE"]
     hours = sum(sum(data.series(run.id, "timing_s/step").values) for run in runs) / 3600
     yield f"- {len(runs)} finished runs, {hours:.1f} hours of training steps."
