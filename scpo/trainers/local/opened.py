@@ -20,17 +20,15 @@ def open_ahead(config: RunConfig) -> None:
     """
     import torch._dynamo  # noqa: F401 (a second, which an optimizer otherwise spends on it in each of them)
 
-    _opened[_key(config)] = environment_of(config)
-
-
-def environment_of(config: RunConfig) -> Environment:
-    """The run's environment, with its panels open."""
-    if (opened := _opened.get(_key(config))) is not None:
-        return opened
     environment = open_environment(config)
     if isinstance(environment, OpenableEnvironment):
         environment.open_panels()
-    return environment
+    _opened[_key(config)] = environment
+
+
+def environment_of(config: RunConfig) -> Environment:
+    """The run's environment."""
+    return _opened.get(_key(config)) or open_environment(config)
 
 
 def _key(config: RunConfig) -> tuple[str, str, str | None]:

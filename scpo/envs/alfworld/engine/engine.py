@@ -44,7 +44,7 @@ class Limits:
 
     games: int = 448
     states: int = 4096
-    lanes: int = 64
+    lanes: int = 160
     unkept: int = 200_000
 
 

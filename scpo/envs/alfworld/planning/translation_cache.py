@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 import os
-import threading
 from collections.abc import Sequence
 from functools import cache
 from multiprocessing import get_context
@@ -52,11 +51,8 @@ class TranslationStore:
         return translation
 
     def make(self, games: Sequence[tuple[str, str]]) -> None:
-        """Translate those (domain, problem) that are not kept yet, on all cores.
-
-        A process with threads, which must not be forked, leaves each for when it is asked for.
-        """
-        if self._folder is None or threading.active_count() > 1:
+        """Translate those (domain, problem) that are not kept yet, on all cores; for a process without threads."""
+        if self._folder is None:
             return
         new = [game for game in games if not self._path(translation_key(*game)).exists()]
         if len(new) > 1:
