@@ -39,6 +39,8 @@ def unpacked(archive: Path, choose: Callable[[list[str]], set[str]] = set) -> Pa
     atexit.register(folder.cleanup)
     with tarfile.open(archive) as file:
         wanted = choose(sorted(member.name for member in file.getmembers() if member.isfile()))
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4; Debian 12 has 3.11.2
+            file.extraction_filter = tarfile.data_filter
         # In the archive's order: going back in an xz stream starts it again.
-        file.extractall(folder.name, [member for member in file.getmembers() if member.name in wanted], filter="data")
+        file.extractall(folder.name, [member for member in file.getmembers() if member.name in wanted])
     return Path(folder.name)
