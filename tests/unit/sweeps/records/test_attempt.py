@@ -1,6 +1,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -261,3 +262,27 @@ def test_threads_are_set_before_training(folder, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
     entry.run(folder, lambda *_: None)
     assert os.environ["OMP_NUM_THREADS"] == "1"
+
+
+def left(program):
+    """A process that ends by ``leave``."""
+    words = f"import atexit, sys, threading, time\nfrom sweeps.records.attempt import leave\n{program}"
+    return subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_process_leaves_without_freeing_its_memory_but_does_all_else_that_python_does_at_its_end():
+    freed = "class Object:\n    def __del__(self): print('freed')\nheld = Object()\n"
+    ended = left(f"{freed}atexit.register(print, 'finished')\nprint('said', end='')\nleave(3)")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "saidfinished\n", "")
+
+
+def test_a_process_waits_for_its_threads_before_it_leaves():
+    late = "threading.Thread(target=lambda: (time.sleep(0.3), print('late'))).start()"
+    assert left(f"{late}\nleave(0)").stdout == "late\n"
+
+
+def test_output_that_cannot_be_written_is_not_taken_for_written():
+    unread = "import os\nread, write = os.pipe()\nos.close(read)\nsys.stdout = open(write, 'w')\n"
+    ended = left(f"{unread}print('said')\nleave(0)")
+    assert ended.returncode != 0
+    assert "Broken pipe" in ended.stderr
