@@ -65,12 +65,15 @@ class Reader(PromptReader):
         codes = {name: _code(place) for name, place in found.places.items()} | {"": _code(NOWHERE)}
         codes[found.location] = codes.get(found.location, unseen) | _HERE
         kind_AW, names = _kinds(found.commands)
-        at_A = np.array([codes.get(name, unseen) for name in names], dtype=np.uint64)
+        command_AW = kind_AW.copy()
+        command_AW[:, -1] = [codes.get(name, unseen) for name in names]
         if found.last in found.commands:
-            at_A[found.commands.index(found.last)] |= _AGAIN
-        situation = [text_hash(found.location.partition(" ")[0]), min(len(found.places), 12), found.step // 3]
-        state_W = np.array([*_state_row(found.state), *situation], dtype=np.uint64)
-        return Prompt(found.commands, np.column_stack([kind_AW, at_A]), state_W)
+            command_AW[found.commands.index(found.last), -1] |= _AGAIN
+        situation = text_hash(found.location.partition(" ")[0]), min(len(found.places), 12), found.step // 3
+        state_W = np.empty(len(self.STATE), dtype=np.uint64)
+        state_W[: len(_SHARED)] = _shared(found.state)
+        state_W[len(_SHARED) :] = situation
+        return Prompt(found.commands, command_AW, state_W)
 
     def pair_codes(self, columns: Mapping[str, Hashes]) -> Hashes:
         """See :class:`PromptReader`."""
@@ -89,17 +92,23 @@ class Reader(PromptReader):
 
 
 @functools.lru_cache(maxsize=16384)
-def _kinds(commands: tuple[str, ...]) -> tuple[Hashes, list[str]]:
-    """Hashes of the kinds that each command names, and the names of their receptacles."""
-    parts = [parse_command(text) for text in commands]
-    kind_AW = np.array([[text_hash(kind) for kind in part[:-1]] for part in parts], dtype=np.uint64)
-    return kind_AW, [part.place_name for part in parts]
+def _kinds(commands: tuple[str, ...]) -> tuple[Hashes, tuple[str, ...]]:
+    """Hashes of the kinds that each command names, with 0 for ``at``; and the names of their receptacles."""
+    rows, names = zip(*map(_kind_row, commands), strict=True)
+    return np.array(rows, dtype=np.uint64), names
+
+
+@functools.lru_cache(maxsize=65536)
+def _kind_row(command: str) -> tuple[tuple[int, ...], str]:
+    *kinds, place_name = parse_command(command)
+    return (*map(text_hash, kinds), 0), place_name
 
 
 @functools.lru_cache(maxsize=16384)
-def _state_row(state: State) -> list[int]:
+def _shared(state: State) -> Hashes:
     words = [text_hash(word) for word in state.words] + [0] * (MOST_WORDS - len(state.words))
-    return [text_hash(state.hold), text_hash(state.treated), state.placed, int(state.known), *words]
+    row = [text_hash(state.hold), text_hash(state.treated), state.placed, int(state.known), *words]
+    return np.array(row, dtype=np.uint64)
 
 
 @functools.cache

@@ -6,7 +6,7 @@ Lines with fixed heads (the task first, the step last), notes of what was seen, 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import re
 from typing import NamedTuple
 
 from scpo.errors import ConfigError
@@ -22,7 +22,7 @@ class MemoryPrompt(NamedTuple):
     commands: tuple[str, ...]
 
 
-def split_prompt(prompt: str, heads: Sequence[str]) -> MemoryPrompt:
+def split_prompt(prompt: str, heads: tuple[str, ...]) -> MemoryPrompt:
     """Cut a prompt into its parts.
 
     Args:
@@ -33,14 +33,19 @@ def split_prompt(prompt: str, heads: Sequence[str]) -> MemoryPrompt:
         ConfigError: It is another prompt.
     """
     above, offered, below = prompt.partition(f"\n{_OFFER}")
-    lines = above.split("\n")
-    if not offered or not all(map(str.startswith, lines, heads)):
+    headed = _headed(heads).match(above)
+    if not offered or headed is None:
         raise not_a_memory(prompt, heads[:1])
-    headed = tuple(line[len(head) :] for line, head in zip(lines, heads, strict=False))
-    return MemoryPrompt(headed, lines[len(heads) :], _listed(below))
+    return MemoryPrompt(headed.groups(), above[headed.end() :].split("\n")[1:], _listed(below))
 
 
-def not_a_memory(prompt: str, first_heads: Sequence[str]) -> ConfigError:
+@functools.cache
+def _headed(heads: tuple[str, ...]) -> re.Pattern[str]:
+    """The first lines, each with its head."""
+    return re.compile("\n".join(f"{re.escape(head)}(.*)" for head in heads))
+
+
+def not_a_memory(prompt: str, first_heads: tuple[str, ...]) -> ConfigError:
     """The error of a prompt that begins with none of these heads, or offers nothing."""
     heads = " or ".join(map(repr, first_heads))
     return ConfigError(

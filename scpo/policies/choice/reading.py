@@ -25,6 +25,8 @@ _COMMAND = re.compile(
 TASK = "task: "
 _HEADS = (TASK, "holding: ", "at: ", "last: ", "step: ")
 _SEEN = "seen "
+_AGES = {"0": 0, "1": 1, "2": 1, "3": 2, "4": 2, "5": 2, "6": 2}
+"""``Place.age`` by how many steps ago it was looked into; 3 of all others."""
 
 
 class State(NamedTuple):
@@ -95,9 +97,11 @@ def read(prompt: str) -> Read:
     placed, known = 0, False
     places: dict[str, Place] = {}
     for line in notes:
-        name, place, goals, wanted = _seen(line, words)
-        places[name] = place
-        if goals and wanted:
+        head, _, things = line.partition(": ")
+        name, _, ago = head.partition(" | ")
+        status, goals = _content(things, words)
+        places[name.removeprefix(_SEEN)] = Place(status, min(goals, 2), _AGES.get(ago, 3))
+        if goals and name.split(" ", 2)[1] in words:
             placed += goals
         elif goals:
             known = True
@@ -105,15 +109,6 @@ def read(prompt: str) -> Read:
     hold = "nothing" if not held else "goal" if held.partition(" ")[0] in words else "other"
     state = State(words, hold, treated, min(placed, 2), known)
     return Read(state, places, location, last, int(step), commands)
-
-
-@functools.lru_cache(maxsize=131072)
-def _seen(line: str, words: tuple[str, ...]) -> tuple[str, Place, int, bool]:
-    """A receptacle: name, what is known of it, how many things there the task names, whether it names the place."""
-    head, _, things = line[len(_SEEN) :].partition(": ")
-    name, _, ago = head.partition(" | ")
-    status, goals = _content(things, words)
-    return name, Place(status, min(goals, 2), _age(int(ago))), goals, name.partition(" ")[0] in words
 
 
 @functools.lru_cache(maxsize=65536)
@@ -124,10 +119,6 @@ def _content(things: str, words: tuple[str, ...]) -> tuple[str, int]:
     return "full" if things else "empty", sum(thing.partition(" ")[0] in words for thing in things.split(", "))
 
 
-def _age(steps: int) -> int:
-    return 0 if steps <= 0 else 1 if steps <= 2 else 2 if steps <= 6 else 3
-
-
 @functools.lru_cache(maxsize=65536)
 def task_words(task: str) -> tuple[str, ...]:
     """The first words of a task that say something."""
@@ -135,7 +126,6 @@ def task_words(task: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))[:MOST_WORDS]
 
 
-@functools.lru_cache(maxsize=65536)
 def parse_command(text: str) -> Command:
     """The parts of a command; of one that has another form, its first word."""
     match = _COMMAND.fullmatch(text)
