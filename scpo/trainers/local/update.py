@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scpo.generation import Generation
+from scpo.generation import Generation, Ids
 from scpo.policies.base import TrainedPolicy
 from scpo.policies.batches import micro_batches, mini_batches, token_pairs
 from scpo.policies.descent import descend
@@ -32,6 +33,11 @@ class UpdateBatch:
 
     generations: Sequence[Generation]
     advantage: NDArray[np.float32]
+
+    @cached_property
+    def pairs(self) -> list[tuple[Ids, Ids]]:
+        """Prompt and response of each row."""
+        return token_pairs(self.generations)
 
 
 def update(
@@ -73,7 +79,7 @@ def _accumulate(
     reference: TrainedPolicy | None,
 ) -> Iterator[tuple[str, float]]:
     """Add the gradient of one mini-batch, micro-batch by micro-batch, and yield its sums."""
-    for part in micro_batches(token_pairs(batch.generations), rows, config.micro_batch_rows, policy.batch_tokens):
+    for part in micro_batches(batch.pairs, rows, config.micro_batch_rows, policy.batch_tokens):
         statistics, mask = policy.statistics(part.prompts, part.responses, config.temperature)
         reference_logprob = None
         if reference is not None:
@@ -104,7 +110,5 @@ def _advantages(batch: UpdateBatch, rows: Sequence[int], length: int) -> torch.T
 
 
 def _old_logprobs(generations: Sequence[Generation], length: int) -> torch.Tensor:
-    old_NL = torch.zeros(len(generations), length)
-    for row, generation in enumerate(generations):
-        old_NL[row, : len(generation.logprobs)] = torch.tensor(generation.logprobs)
-    return old_NL
+    rows = [generation.logprobs + (0.0,) * (length - len(generation.logprobs)) for generation in generations]
+    return torch.tensor(rows, dtype=torch.float32)
