@@ -115,7 +115,7 @@ class Graph:
         self._states: list[State | None] = [None] * len(self._packed)
         self._numbers: dict[bytes, int] | None = None
         self._offers: dict[int, Offer] = {}
-        self._shared: dict[tuple[tuple[str, int], ...], Offer] = {}
+        self._shared: dict[tuple[tuple[str, ...], tuple[int, ...]], Offer] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -146,7 +146,7 @@ class Graph:
 
     def offer(self, operators: dict[str, int]) -> Offer:
         """The one offer of these commands."""
-        content = tuple(operators.items())
+        content = tuple(operators), tuple(operators.values())  # pairs would take three times the memory
         offer = self._shared.get(content)
         if offer is None:
             offer = self._shared[content] = Offer(operators, tuple(sorted(operators)))
