@@ -37,14 +37,15 @@ class Limits:
         games: Games with their graphs, about 0.1 MB each and 0.5 kB a state visited. A training game of scale=study is
             played once in a while, the 274 of validation again and again.
         states: States remembered of one game, in memory and on disk.
-        lanes: Loaded engine copies beside those of held games, about 2.5 MB each; more games in play than lanes cost a
-            reload of 3 ms a miss.
+        lanes: Loaded engine copies, about 2.5 MB each; more games in play than lanes cost a reload of 3 ms a miss.
+        spare_lanes: The same, beside those of held games: what is played then is 16 training games a step.
         unkept: New transitions after which they are written to disk.
     """
 
     games: int = 448
     states: int = 4096
     lanes: int = 160
+    spare_lanes: int = 32
     unkept: int = 200_000
 
 
@@ -110,6 +111,7 @@ class Engine:
         for game_id in game_ids:
             self._held[game_id] = self._lane(game_id, self.open(game_id).world)
             self._lanes.pop(game_id)
+        self._lanes = Bounded(self._limits.spare_lanes)
 
     def hold_known(self, game_ids: Sequence[str]) -> None:
         """Open those of these games that somebody has played, and make room for all of them."""
