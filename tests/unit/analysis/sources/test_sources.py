@@ -43,6 +43,7 @@ def recorded(tmp_path_factory):
         with wandb.init(mode="offline", dir=root, id=run_id, project="demo", config=logged, settings=quiet) as run:
             for step in range(STEPS + 1):
                 run.log(verl_line(step) if run_id == "gigpo1" else {"val/valid_seen/success_rate": 0.01}, step=step)
+    wandb.teardown()  # a run that is finished is not yet closed: W&B's service does that on its own time
     return root / "wandb"
 
 
