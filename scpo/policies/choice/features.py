@@ -71,7 +71,7 @@ class Reader(PromptReader):
             command_AW[found.commands.index(found.last), -1] |= _AGAIN
         situation = text_hash(found.location.partition(" ")[0]), min(len(found.places), 12), found.step // 3
         state_W = np.empty(len(self.STATE), dtype=np.uint64)
-        state_W[: len(_SHARED)] = _shared(found.state)
+        state_W[: len(_SHARED)] = _state_row(found.state)
         state_W[len(_SHARED) :] = situation
         return Prompt(found.commands, command_AW, state_W)
 
@@ -105,7 +105,7 @@ def _kind_row(command: str) -> tuple[tuple[int, ...], str]:
 
 
 @functools.lru_cache(maxsize=16384)
-def _shared(state: State) -> Hashes:
+def _state_row(state: State) -> Hashes:
     words = [text_hash(word) for word in state.words] + [0] * (MOST_WORDS - len(state.words))
     row = [text_hash(state.hold), text_hash(state.treated), state.placed, int(state.known), *words]
     return np.array(row, dtype=np.uint64)

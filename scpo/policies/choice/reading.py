@@ -97,11 +97,11 @@ def read(prompt: str) -> Read:
     placed, known = 0, False
     places: dict[str, Place] = {}
     for line in notes:
-        head, _, things = line.partition(": ")
+        head, _, things = line.removeprefix(_SEEN).partition(": ")
         name, _, ago = head.partition(" | ")
         status, goals = _content(things, words)
-        places[name.removeprefix(_SEEN)] = Place(status, min(goals, 2), _AGES.get(ago, 3))
-        if goals and name.split(" ", 2)[1] in words:
+        places[name] = Place(status, min(goals, 2), _AGES.get(ago, 3))
+        if goals and _kind(name) in words:
             placed += goals
         elif goals:
             known = True
