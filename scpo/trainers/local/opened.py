@@ -18,7 +18,9 @@ def open_ahead(config: RunConfig) -> None:
 
     What an environment keeps in memory changes no number, so neither does who opened it.
     """
-    import torch._dynamo  # noqa: F401 (a second, which an optimizer otherwise spends on it in each of them)
+    import torch
+
+    torch.optim.AdamW([torch.zeros(1)])  # a process's first optimizer imports for a second
 
     environment = open_environment(config)
     if isinstance(environment, OpenableEnvironment):
