@@ -22,5 +22,6 @@ def on_page_markdown(markdown, page, config, files):
     """Lead links to the pages to where they are on the site."""
     markdown = FOLDER.sub(r"\1", markdown)
     for name, there in BESIDE.items():
+        markdown = markdown.replace(f"](../../{name}", f"](../{there}")  # pages of docs/study/
         markdown = markdown.replace(f"](../{name}", f"]({there}").replace(f"]({name}", f"]({there}")
     return markdown
