@@ -27,10 +27,10 @@ from sweeps import dispatch
 from sweeps.compose import configuration as compose
 from sweeps.compose.identity import run_id
 from sweeps.compose.matrix import expand
+from sweeps.launchers.slurm.observer import Observer
+from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.records import run_folders as store
 from sweeps.records import verify
-from sweeps.slurm.observer import Observer
-from sweeps.slurm.scheduler import Slurm
 from sweeps.status import statuses
 
 MATRIX_GOAL_S, SECOND_CALL_GOAL_S, LOOK_GOAL_S = 6.0, 2.0, 2.0

@@ -14,7 +14,7 @@ from scpo.tracking import State
 from sweeps.compose.gpu_hours import duration
 from sweeps.compose.matrix import Matrix
 from sweeps.compose.resources import cost_lines, resources
-from sweeps.local.slot_pool import refused_here, slots_for
+from sweeps.launchers.local.slot_pool import refused_here, slots_for
 from sweeps.records.past_times import PastTimes
 from sweeps.records.reconcile import Action, Decision, Observed
 from sweeps.records.run_process import Outcome, tail

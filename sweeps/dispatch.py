@@ -15,20 +15,20 @@ from sweeps import console as show
 from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
 from sweeps.compose.overrides import CONF, Request, options
-from sweeps.local.forked_runs import forked_runs
-from sweeps.local.progress_board import ProgressBoard
-from sweeps.local.slot_pool import Pool, refused_here, slots_for
+from sweeps.launchers.local.forked_runs import forked_runs
+from sweeps.launchers.local.progress_board import ProgressBoard
+from sweeps.launchers.local.slot_pool import Pool, refused_here, slots_for
+from sweeps.launchers.slurm.cluster_settings import read_site
+from sweeps.launchers.slurm.launcher import Cluster
+from sweeps.launchers.slurm.observer import Observer
+from sweeps.launchers.slurm.preview import show_submissions
+from sweeps.launchers.slurm.scheduler import Slurm
+from sweeps.launchers.slurm.submission import Sbatch, by_request, call_sbatch
 from sweeps.records import manifest
 from sweeps.records import run_folders as store
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, Observed, reconcile
 from sweeps.records.run_process import Outcome
-from sweeps.slurm.cluster_settings import read_site
-from sweeps.slurm.launcher import Cluster
-from sweeps.slurm.observer import Observer
-from sweeps.slurm.preview import show_submissions
-from sweeps.slurm.scheduler import Slurm
-from sweeps.slurm.submission import Sbatch, by_request, call_sbatch
 
 
 @dataclass

@@ -22,7 +22,7 @@ from scpo.tracking.health import RULES, Remark, examine, read_rules, stalled
 from scpo.tracking.live import SUCCESS, panels
 from scpo.tracking.wandb_run import url_of
 from scpo.tracking.whole_logs import read_whole
-from sweeps.slurm.observer import Observer
+from sweeps.launchers.slurm.observer import Observer
 from sweeps.terminal import coloured, say, say_error, wide
 
 PARTS = ("step", "validation", "diagnostics")  # of a step's time, as trainers log them

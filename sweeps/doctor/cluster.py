@@ -9,8 +9,8 @@ from scpo.errors import ConfigError
 from scpo.findings import Finding, error, ok, warning
 from scpo.schema import SlurmLauncher
 from sweeps.doctor.subject import Subject
-from sweeps.slurm.cluster_settings import read_site
-from sweeps.slurm.submission import Request, by_request
+from sweeps.launchers.slurm.cluster_settings import read_site
+from sweeps.launchers.slurm.submission import Request, by_request
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
 TIMEOUT_S = 20

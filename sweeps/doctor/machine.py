@@ -15,7 +15,7 @@ from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig
 from scpo.tracking.atomic import write_bytes
 from scpo.tracking.nvidia import installed_gpus
 from sweeps.doctor.subject import Subject
-from sweeps.local.slot_pool import refused_here, slots_for
+from sweeps.launchers.local.slot_pool import refused_here, slots_for
 
 CGROUP, MEMINFO, MOUNTS = Path("/sys/fs/cgroup"), Path("/proc/meminfo"), Path("/proc/self/mounts")
 NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "cifs", "ceph", "fuse.sshfs", "9p")

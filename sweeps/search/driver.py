@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from scpo.errors import RecordError, RecordWriteError
 from scpo.schema import RunConfig
 from scpo.tracking import JsonLines, RunFolder, State
-from sweeps.local.slot_pool import Pool
+from sweeps.launchers.local.slot_pool import Pool
+from sweeps.launchers.slurm.launcher import Cluster, cancel
+from sweeps.launchers.slurm.observer import Observer
+from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState
 from sweeps.search.plan import Plan
 from sweeps.search.space import shown
 from sweeps.search.study import ATTEMPTS, Study
 from sweeps.search.trial_runs import TrialRun, end_of, mean_curve
-from sweeps.slurm.launcher import Cluster, cancel
-from sweeps.slurm.observer import Observer
-from sweeps.slurm.scheduler import Slurm
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

@@ -16,9 +16,13 @@ from scpo.schema import SlurmLauncher
 from sweeps.compose.identity import run_id
 from sweeps.compose.overrides import Request
 from sweeps.compose.resources import cost_lines
-from sweeps.local.forked_runs import forked_runs
-from sweeps.local.progress_board import ProgressBoard
-from sweeps.local.slot_pool import Pool, refused_here, slots_for
+from sweeps.launchers.local.forked_runs import forked_runs
+from sweeps.launchers.local.progress_board import ProgressBoard
+from sweeps.launchers.local.slot_pool import Pool, refused_here, slots_for
+from sweeps.launchers.slurm.launcher import Cluster
+from sweeps.launchers.slurm.preview import show_submissions
+from sweeps.launchers.slurm.scheduler import Slurm
+from sweeps.launchers.slurm.submission import call_sbatch
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.past_times import PastTimes
 from sweeps.records.run_process import Begin
@@ -28,10 +32,6 @@ from sweeps.search.plan import Plan, make_plan
 from sweeps.search.proposals import first
 from sweeps.search.space import describe, shown
 from sweeps.search.study import Study, counts, read_trials
-from sweeps.slurm.launcher import Cluster
-from sweeps.slurm.preview import show_submissions
-from sweeps.slurm.scheduler import Slurm
-from sweeps.slurm.submission import call_sbatch
 from sweeps.terminal import say, wide
 
 if TYPE_CHECKING:

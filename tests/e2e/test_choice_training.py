@@ -7,7 +7,7 @@ import pytest
 
 from scpo.tracking import State
 from sweeps.compose.configuration import compose_run
-from sweeps.local.forked_runs import Forked, forked_runs
+from sweeps.launchers.local.forked_runs import Forked, forked_runs
 from sweeps.records import run_folders as store
 from sweeps.records.run_process import RunProcess
 from tests.support import training_in_process

@@ -9,11 +9,11 @@ import time
 import pytest
 from optuna.storages.journal import JournalFileBackend
 
+from sweeps.launchers.slurm.launcher import Cluster
 from sweeps.records import run_folders as store
 from sweeps.search import driver
 from sweeps.search.space import key_of_params
 from sweeps.search.study import Study
-from sweeps.slurm.launcher import Cluster
 from tests.faults.fake_objective import OBJECTIVE, success
 from tests.support import fake_runs as fake
 from tests.support.fake_slurm import FakeSlurm, Killed, quick_records

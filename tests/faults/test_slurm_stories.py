@@ -14,12 +14,12 @@ from scpo.errors import RecordWriteError
 from scpo.tracking import State
 from sweeps import dispatch
 from sweeps.compose.matrix import expand
+from sweeps.launchers.slurm import launcher as cluster
+from sweeps.launchers.slurm.job_records import read_job
+from sweeps.launchers.slurm.observer import Observer
 from sweeps.records import cancellation
 from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState
-from sweeps.slurm import launcher as cluster
-from sweeps.slurm.job_records import read_job
-from sweeps.slurm.observer import Observer
 from tests.support.fake_runs import QUICK, steps
 from tests.support.fake_slurm import FakeSlurm, Killed, quick_records
 
@@ -260,7 +260,7 @@ def test_on_a_full_disk_a_preempted_run_is_told_by_a_signal_and_goes_on_once_the
             supervisor.warn()
 
     with monkeypatch.context() as disk:
-        disk.setattr("sweeps.slurm.job.write_job", full)
+        disk.setattr("sweeps.launchers.slurm.job.write_job", full)
         assert slurm.run(job_id, preempted) is State.INTERRUPTED
     assert folder.complete_checkpoints()[-1] == 1
     assert slurm.run(job_id) is State.DONE

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from scpo.tracking import JsonLines, RunFolder
+from sweeps.launchers.slurm.job_records import read_job
 from sweeps.records import run_folders as store
 from sweeps.records import verify
-from sweeps.slurm.job_records import read_job
 from tests.e2e.local_run import OVERRIDES
 
 ROOT = Path(__file__).parents[2]

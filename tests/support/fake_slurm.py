@@ -10,15 +10,15 @@ from unittest.mock import patch
 
 from scpo.schema import RunConfig
 from scpo.tracking import RunFolder, Tracker
+from sweeps.launchers.slurm import launcher as cluster
+from sweeps.launchers.slurm import observer
+from sweeps.launchers.slurm.job import Supervisor
+from sweeps.launchers.slurm.job_records import read_job
+from sweeps.launchers.slurm.scheduler import SchedulerError, Seen
 from sweeps.records import attempt as entry
 from sweeps.records import code_version, provenance
 from sweeps.records.reconcile import JobState
 from sweeps.records.run_process import RunProcess
-from sweeps.slurm import launcher as cluster
-from sweeps.slurm import observer
-from sweeps.slurm.job import Supervisor
-from sweeps.slurm.job_records import read_job
-from sweeps.slurm.scheduler import SchedulerError, Seen
 
 
 class Killed(BaseException):

@@ -17,11 +17,11 @@ from scpo.diagnostics.sampled_groups import read_groups
 from scpo.diagnostics.step_texts import read_step_texts
 from scpo.errors import ScpoError
 from scpo.tracking import State
+from sweeps.launchers.slurm.observer import Observer
+from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.records import run_folders as store
 from sweeps.records import verify
 from sweeps.records.manifest import experiment_members
-from sweeps.slurm.observer import Observer
-from sweeps.slurm.scheduler import Slurm
 from sweeps.status import show_statuses, statuses
 from tests.faults.campaign.tiny_sweep import EXPERIMENT
 

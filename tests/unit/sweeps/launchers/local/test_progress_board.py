@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from scpo.tracking import JsonLines, State
-from sweeps.local.progress_board import ProgressBoard
+from sweeps.launchers.local.progress_board import ProgressBoard
 from sweeps.records.run_process import Outcome
 from tests.support import fake_runs as fake
 

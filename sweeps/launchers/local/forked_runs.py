@@ -46,7 +46,7 @@ class Forked:
 
 
 class Server:
-    """One ``sweeps.local.fork_server``.
+    """One ``sweeps.launchers.local.fork_server``.
 
     Args:
         first: A run whose environment is opened.
@@ -57,7 +57,8 @@ class Server:
 
         self._channel, theirs = Pipe()
         program = (
-            f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from sweeps.local.fork_server import main; main()"
+            f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); "
+            "from sweeps.launchers.local.fork_server import main; main()"
         )
         self._process = subprocess.Popen(
             [sys.executable, "-c", program, str(theirs.fileno()), str(first.script), str(first.folder.path)],

@@ -1,6 +1,6 @@
-"""A process that has its imports done and its games open, and forks one for each run: see ``sweeps.local.forked_runs``.
+"""A process that has its imports done and its games open, and forks one for each run (see forked_runs).
 
-    python -c "from sweeps.local.fork_server import main; main()" <pipe> <training script> <folder of a run>
+    python -c "from sweeps.launchers.local.fork_server import main; main()" <pipe> <training script> <folder of a run>
 
 What there is to import and to open is for the script to say: its ``open_ahead(config)``, if it has one, is called.
 Requests come through a pipe of ``multiprocessing``: ``{"command", "log", "variables"}``. Each is answered by

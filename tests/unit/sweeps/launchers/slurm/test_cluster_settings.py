@@ -5,9 +5,9 @@ import pytest
 from scpo.errors import ConfigError
 from sweeps.compose.configuration import compose_files, compose_run
 from sweeps.compose.identity import run_id
-from sweeps.slurm.cluster_settings import read_site
+from sweeps.launchers.slurm.cluster_settings import read_site
 
-SHIPPED = Path(__file__).parents[4] / "slurm" / "site.yaml"
+SHIPPED = Path(__file__).parents[5] / "slurm" / "site.yaml"
 
 
 def test_the_shipped_settings_leave_all_to_the_cluster():

@@ -8,17 +8,17 @@ from pathlib import Path
 from scpo.progress import counted
 from scpo.schema import RunConfig, SlurmLauncher
 from scpo.tracking import RunFolder, State
+from sweeps.launchers.slurm.cluster_settings import Site, read_site
+from sweeps.launchers.slurm.job_records import read_job
+from sweeps.launchers.slurm.observer import Observer
+from sweeps.launchers.slurm.refusal import RefusedError
+from sweeps.launchers.slurm.scheduler import Slurm
+from sweeps.launchers.slurm.snapshot import freeze, locate
+from sweeps.launchers.slurm.submission import SUBMISSIONS, Request, Sbatch, Submission, by_request, new_folder, submit
 from sweeps.records import cancellation
 from sweeps.records.provenance import key_variables
 from sweeps.records.run_process import Outcome
 from sweeps.records.stop_signals import CountsSignals
-from sweeps.slurm.cluster_settings import Site, read_site
-from sweeps.slurm.job_records import read_job
-from sweeps.slurm.observer import Observer
-from sweeps.slurm.refusal import RefusedError
-from sweeps.slurm.scheduler import Slurm
-from sweeps.slurm.snapshot import freeze, locate
-from sweeps.slurm.submission import SUBMISSIONS, Request, Sbatch, Submission, by_request, new_folder, submit
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Cluster(CountsSignals):
     """Submits runs; the jobs outlive this process.
 
     Used as a context manager with ``free``, ``start``, ``poll`` and ``stop`` it is a pool of ``launcher.parallelism``
-    slots, as ``sweeps.local.slot_pool.Pool`` is; ``stop`` leaves the jobs alone.
+    slots, as ``sweeps.launchers.local.slot_pool.Pool`` is; ``stop`` leaves the jobs alone.
     """
 
     launcher: SlurmLauncher

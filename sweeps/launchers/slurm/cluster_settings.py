@@ -11,7 +11,7 @@ from scpo.errors import ConfigError, first_line
 from scpo.strict import Strict
 from sweeps.compose.explanations import explain_validation
 
-PRESETS = Path(__file__).resolve().parents[2] / "slurm" / "presets"
+PRESETS = Path(__file__).resolve().parents[3] / "slurm" / "presets"
 
 
 class Site(Strict):

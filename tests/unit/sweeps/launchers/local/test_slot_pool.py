@@ -6,7 +6,7 @@ import pytest
 
 from scpo.errors import ConfigError
 from scpo.tracking import State
-from sweeps.local.slot_pool import Pool, slots_for
+from sweeps.launchers.local.slot_pool import Pool, slots_for
 from sweeps.records import run_folders as store
 from tests.support import fake_runs as fake
 

@@ -1,6 +1,6 @@
 import pytest
 
-from sweeps.slurm.refusal import UNSURE, explain_refusal
+from sweeps.launchers.slurm.refusal import UNSURE, explain_refusal
 
 WORDS = {
     "partition": "sbatch: error: invalid partition specified: gpuu\n"

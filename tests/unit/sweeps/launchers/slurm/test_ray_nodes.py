@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from sweeps.compose.resources import Resources
-from sweeps.slurm import ray_nodes
-from sweeps.slurm.ray_nodes import ray_lines
+from sweeps.launchers.slurm import ray_nodes
+from sweeps.launchers.slurm.ray_nodes import ray_lines
 
 THREE = Resources(nodes=3, gpus=4, cpus=32, memory_gb=104)
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
 from scpo.tracking import RunFolder, State, StopRequest
+from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, write_job
+from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
 from sweeps.records import run_folders as store
 from sweeps.records.attempt import LOG_FORMAT
 from sweeps.records.run_process import RunProcess
-from sweeps.slurm.job_records import STARTED, Job, read_job, write_job
-from sweeps.slurm.scheduler import SchedulerError, Slurm
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
@@ -30,7 +30,7 @@ POLL_S = 0.5
 SIGNAL_EARLY_S = 60  # sbatch's manual: the signal may be sent up to 60 seconds earlier than specified
 LAST_S = 20  # before the time limit: the run is ended by us, so that it can be requeued
 REQUEUE_TRIES, REQUEUE_PAUSE_S = 20, 3.0  # slurmctld may be restarting
-TRAIN_SCRIPT = Path(__file__).resolve().parents[2] / "train.py"
+TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train.py"
 
 
 class Cause(StrEnum):

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from scpo.tracking import RunFolder, State
+from sweeps.launchers.slurm.job_records import Job, read_job, write_job
+from sweeps.launchers.slurm.scheduler import Seen, Slurm
 from sweeps.records import run_folders as store
 from sweeps.records.reconcile import JobState, Observed
-from sweeps.slurm.job_records import Job, read_job, write_job
-from sweeps.slurm.scheduler import Seen, Slurm
 
 ASK_AGAIN_S = 1.0  # a job that ends is gone from squeue a moment before its last words are on a shared disk
 

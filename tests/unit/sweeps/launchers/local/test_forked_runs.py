@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from sweeps.local import forked_runs
-from sweeps.local.forked_runs import Forked
+from sweeps.launchers.local import forked_runs
+from sweeps.launchers.local.forked_runs import Forked
 from sweeps.records.run_process import Start
 from tests.support import fake_runs as fake
 
@@ -91,7 +91,7 @@ def test_it_can_be_asked_to_end_and_is_the_first_of_its_session(start, begin):
 def test_code_that_has_changed_since_it_was_imported_is_imported_anew(start, tmp_path):
     one = start("import os\nif __name__ == '__main__': print('parent', os.getppid(), 'imported', __file__)")
     program = (
-        "import itertools; from sweeps.local import fork_server as server; number = itertools.count(); "
+        "import itertools; from sweeps.launchers.local import fork_server as server; number = itertools.count(); "
         "server.code_files = lambda: {'scpo/steps.py': next(number)}; "
         "server.os.execv = lambda *words: print(words, flush=True); server.main()"
     )

@@ -2,8 +2,8 @@ import os
 
 import pytest
 
+from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
 from sweeps.records.reconcile import JobState
-from sweeps.slurm.scheduler import SchedulerError, Slurm
 
 
 @pytest.fixture

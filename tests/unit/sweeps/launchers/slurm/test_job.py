@@ -1,7 +1,7 @@
 import pytest
 
-from sweeps.slurm.job import Cause, cause_of_warning
-from sweeps.slurm.job_records import Job
+from sweeps.launchers.slurm.job import Cause, cause_of_warning
+from sweeps.launchers.slurm.job_records import Job
 
 JOB = Job(name="a", index=None, job_id="1", limit_s=3600, warn_s=600, max_timeouts=3)
 

@@ -12,7 +12,7 @@ from scpo.progress import counted
 from scpo.schema import LocalLauncher, RunConfig
 from scpo.tracking import JsonLines, RunFolder, State
 from sweeps.compose.resources import resources, trains_in_verl
-from sweeps.local.progress_board import ProgressBoard
+from sweeps.launchers.local.progress_board import ProgressBoard
 from sweeps.records.provenance import visible_gpus
 from sweeps.records.run_process import Begin, Outcome, RunProcess, begin_anew
 from sweeps.records.stop_signals import CountsSignals

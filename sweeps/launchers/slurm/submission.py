@@ -20,12 +20,12 @@ from scpo.schema import RunConfig, SlurmLauncher
 from scpo.tracking import RunFolder
 from sweeps.compose.gpu_hours import hours
 from sweeps.compose.resources import Resources, check_fits, resources
-from sweeps.slurm.cluster_settings import Site
-from sweeps.slurm.job_records import STARTED, Job, read_job, restore_job, write_job
-from sweeps.slurm.ray_nodes import FIRST_NODE, ray_lines
-from sweeps.slurm.refusal import UNSURE, RefusedError, explain_refusal
-from sweeps.slurm.scheduler import SchedulerError
-from sweeps.slurm.snapshot import check_private
+from sweeps.launchers.slurm.cluster_settings import Site
+from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, restore_job, write_job
+from sweeps.launchers.slurm.ray_nodes import FIRST_NODE, ray_lines
+from sweeps.launchers.slurm.refusal import UNSURE, RefusedError, explain_refusal
+from sweeps.launchers.slurm.scheduler import SchedulerError
+from sweeps.launchers.slurm.snapshot import check_private
 
 if TYPE_CHECKING:
     from submitit import Job as SubmittedJob
@@ -182,7 +182,7 @@ def _submit(submission: Submission, folder: Path) -> "list[SubmittedJob[str]]":
         from submitit import SlurmExecutor
     except ImportError as error:
         raise ConfigError(NEEDS_SUBMITIT) from error
-    from sweeps.slurm.job import RunJob
+    from sweeps.launchers.slurm.job import RunJob
 
     # -P: the code comes from the snapshot on PYTHONPATH, not from the folder that sbatch was called in
     executor = SlurmExecutor(folder, python=f"{shlex.quote(sys.executable)} -P")

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from scpo.tracking import RunFolder
 from scpo.tracking.atomic import write_json
 from scpo.tracking.records import read_record
+from sweeps.launchers.slurm.scheduler import Seen
 from sweeps.records.reconcile import JobState
-from sweeps.slurm.scheduler import Seen
 
 STARTED = "SCPO_JOB_STARTED"
 """The environment variable in which sbatch's script leaves when it began, in seconds since 1970."""

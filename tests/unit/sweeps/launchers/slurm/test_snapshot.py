@@ -5,8 +5,8 @@ import subprocess
 import pytest
 
 from scpo.errors import ConfigError
+from sweeps.launchers.slurm import snapshot
 from sweeps.records import provenance
-from sweeps.slurm import snapshot
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scpo.progress import counted
-from sweeps.slurm.submission import Submission, sbatch_text
+from sweeps.launchers.slurm.submission import Submission, sbatch_text
 from sweeps.terminal import say, wide
 
 

@@ -11,15 +11,15 @@ from scpo.schema import SlurmLauncher
 from scpo.tracking import RunFolder
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.resources import Resources
-from sweeps.slurm import submission
-from sweeps.slurm.cluster_settings import read_site
-from sweeps.slurm.job_records import read_job
-from sweeps.slurm.scheduler import SchedulerError
+from sweeps.launchers.slurm import submission
+from sweeps.launchers.slurm.cluster_settings import read_site
+from sweeps.launchers.slurm.job_records import read_job
+from sweeps.launchers.slurm.scheduler import SchedulerError
 from tests.support import fake_runs as fake
 
 pytest.importorskip("submitit", reason="needs submitit: make setup")
 
-SITE = read_site(Path(__file__).parents[4] / "slurm" / "site.yaml")
+SITE = read_site(Path(__file__).parents[5] / "slurm" / "site.yaml")
 SLURM = "launcher=slurm_a800x4"
 PAPER = Resources(nodes=1, gpus=4, cpus=32, memory_gb=128)
 
