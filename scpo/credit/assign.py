@@ -10,14 +10,21 @@ from scpo.advantages.estimator import OPTIONAL_FIELDS, Estimator
 from scpo.advantages.gae import outcome_rewards
 from scpo.advantages.outcomes import row_scores, step_returns
 from scpo.advantages.registry import ESTIMATORS
-from scpo.credit.metrics import CreditDiagnostics, buffer_metrics, credit_metrics, effect_metrics, stage_timings
+from scpo.credit.metrics import (
+    CreditDiagnostics,
+    buffer_metrics,
+    credit_metrics,
+    effect_metrics,
+    stage_timings,
+    term_metrics,
+)
 from scpo.credit.other_steps import on_shortest_ways, without_success
 from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import Seed
 from scpo.shaping.reference_buffer import ReferenceBuffer
-from scpo.shaping.shaper import Shaped, remember, shape
+from scpo.shaping.shaper import Shaped, ShaperConfig, remember, shape
 from scpo.steps import BoolArray, FloatArray, StepBatch
 
 _log = logging.getLogger(__name__)
@@ -35,7 +42,8 @@ def assign(
     """Advantage of every step: returns, credit, bonus, host estimator (paper, section 3.5).
 
     R~ = R + bonus with bonus = α * credit - penalty * [invalid], added after discounting, at the step that earned it.
-    The episode's outcome stays unshaped. What R~ is used for is up to the estimator.
+    The episode's outcome stays unshaped. What R~ is used for is up to the estimator. With ``added_to: advantages`` the
+    bonus is the penalty alone and α * credit is added to what the estimator returns (ours).
 
     Args:
         batch: The steps.
@@ -60,20 +68,31 @@ def assign(
     return_N = step_returns(batch, host.gamma)
     penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
     shaped = _shape(batch, scorer, config, seed, speculate=speculate, buffer=buffer)
-    bonus_N = np.float32(config.shaper.alpha) * shaped.credit_N - penalty_N if config.shaper and shaped else -penalty_N
-    advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, host)
+    before_N, after_N = _placed(config.shaper, shaped, batch)
+    bonus_N = before_N - penalty_N
+    advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, host) + after_N
     started = time.perf_counter()
-    metrics = credit_metrics(batch, config, shaped, seed)
+    step_N = estimator.step_term(batch, return_N, bonus_N, host) + after_N if estimator.step_term else None
+    metrics = credit_metrics(batch, config, shaped, seed) | term_metrics(batch, advantage_N, step_N)
     if buffer is not None and config.shaper is not None:
         metrics |= buffer_metrics(batch, shaped, len(buffer))
         remember(buffer, batch, config.shaper, seed)
     unshaped_N = advantage_N if shaped else None
     if shaped and shaped.credit_N.any():
         unshaped_N = estimator.function(batch, return_N, -penalty_N, host)
-        metrics |= effect_metrics(batch, shaped.credit_N, advantage_N - unshaped_N, host)
+        metrics |= effect_metrics(batch, shaped.credit_N, unshaped_N, advantage_N, host)
     seconds = (shaped.seconds if shaped else {}) | {"metrics": time.perf_counter() - started}
     diagnostics = CreditDiagnostics(metrics, stage_timings(seconds), return_N, bonus_N, shaped, advantage_N, unshaped_N)
     return advantage_N, diagnostics
+
+
+def _placed(shaper: ShaperConfig | None, shaped: Shaped | None, batch: StepBatch) -> tuple[FloatArray, FloatArray]:
+    """α * credit split by where it is added: to the step returns, and to the advantages; one of them is 0."""
+    nothing_N = np.zeros(len(batch), dtype=np.float32)
+    if shaper is None or shaped is None:
+        return nothing_N, nothing_N
+    scaled_N = np.float32(shaper.alpha) * shaped.credit_N
+    return (scaled_N, nothing_N) if shaper.added_to == "returns" else (nothing_N, scaled_N)
 
 
 def _shape(

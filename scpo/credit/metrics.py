@@ -8,13 +8,14 @@ import numpy as np
 from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.estimator import EstimatorSettings, StateSettings
 from scpo.advantages.gigpo import GigpoSettings
+from scpo.advantages.groups import Float64Array
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Pairs
 from scpo.shaping.order import Seed, descents, processing_key
 from scpo.shaping.reference import active_groups, failed_groups
 from scpo.shaping.shaper import FailedMatch, Shaped
 from scpo.shaping.step_text import after_no_op
-from scpo.steps import FloatArray, IntArray, StepBatch
+from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
 
 STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "metrics")
 """The rows of the paper's timing table; ``text`` stands for its tokenizer decode."""
@@ -35,7 +36,8 @@ class CreditDiagnostics:
             so has one whose scorer is unavailable: then ``scpo/shaping_skipped`` is 1.
         timings: Seconds per stage, ``timing_s/scpo/*``; all there, 0 without a shaper.
         step_return_N: Discounted step returns, unshaped.
-        bonus_N: What was added to them: alpha * credit - invalid penalty.
+        bonus_N: What was added to them: alpha * credit - invalid penalty; with ``added_to: advantages`` the credit is
+            in ``advantage_N`` alone.
         shaped: The shaper's answer with one record per failed trajectory; None for a method without a shaper, and for
             one whose scorer is unavailable.
         advantage_N: The advantages; None of a token-level estimator.
@@ -111,11 +113,20 @@ def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[
 
 
 def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[str, float]:
-    """``no_op_anchors``: the share of rows whose anchor group may mix unlike states (ledger 13)."""
+    """Metrics of the batch itself: groups and anchor groups.
+
+    ``group/without_win``: share of groups in which every sibling failed. ``anchor/alone``: share of rows that are alone
+    in their anchor group, whose step term is 0 in most hosts. ``credit/no_op_anchors``: share of rows whose anchor
+    group may mix unlike states (ledger 13).
+    """
     line, shaper = batch.timeline, config.shaper
-    active = len(list(active_groups(line)))
+    active, failed = len(list(active_groups(line))), len(list(failed_groups(line)))
+    groups = len(np.unique(line.group_K))
+    alone_N = alone_in_anchor_group(batch, config.estimator)[batch.original_N]
     key_N = processing_key(batch, shaper.order if shaper else "balanced", seed)
-    metrics = _ratio("credit/active_groups", active, len(np.unique(line.group_K)))
+    metrics = _ratio("credit/active_groups", active, groups)
+    metrics |= _ratio("group/without_win", failed, groups)
+    metrics |= _ratio("anchor/alone", int(alone_N.sum()), len(alone_N))
     if shaper:
         no_op_N = after_no_op(batch, shaper.step_filter)[batch.original_N]
         metrics |= _ratio("credit/no_op_anchors", int(no_op_N.sum()), len(no_op_N))
@@ -137,20 +148,59 @@ def _pair_metrics(pairs: Pairs) -> dict[str, float]:
 
 
 def effect_metrics(
-    batch: StepBatch, credit_N: FloatArray, shift_N: FloatArray, host: EstimatorSettings
+    batch: StepBatch,
+    credit_N: FloatArray,
+    unshaped_N: FloatArray,
+    advantage_N: FloatArray,
+    host: EstimatorSettings,
 ) -> dict[str, float]:
-    """The share of the credit that can reach an advantage, and how far it shifts them, over rows without copies.
+    """The effect of the credit on the advantages, over rows without copies.
 
-    Dividing by a deviation leaves two rows nothing but their order, so credit in a group of two may shift neither: it
-    counts as effective all the same (ledger 29).
+    ``effective``: share of the credit in anchor groups of at least two rows. Dividing by a deviation leaves two rows
+    nothing but their order, so credit in a group of two may shift neither: it counts as effective all the same
+    (ledger 29). ``shift``: mean absolute change of the advantages of credited rows. ``shift_rms``: root mean square
+    change over all rows; a normalisation also moves rows without credit. ``turned_positive``: share of credited rows
+    whose advantage is positive with the credit and was not without.
     """
-    anchor_N = host_anchor_groups(batch, host)
     original_N = batch.original_N
-    shared_N = np.bincount(anchor_N[original_N])[anchor_N] >= 2
+    shared_N = ~alone_in_anchor_group(batch, host)
     credited_N = (credit_N > 0) & original_N
     effective = credit_N[credited_N & shared_N].sum(dtype=np.float64) / credit_N[credited_N].sum(dtype=np.float64)
-    shift = np.abs(shift_N[credited_N]).mean(dtype=np.float64)
-    return {"credit/effective": float(effective), "credit/shift": float(shift)}
+    shift_N = (advantage_N - unshaped_N).astype(np.float64)
+    turned_N = (unshaped_N <= 0) & (advantage_N > 0)
+    return {
+        "credit/effective": float(effective),
+        "credit/shift": float(np.abs(shift_N[credited_N]).mean()),
+        "credit/shift_rms": float(np.sqrt(np.square(shift_N[original_N]).mean())),
+        "credit/turned_positive": float(turned_N[credited_N].mean()),
+    }
+
+
+def term_metrics(batch: StepBatch, advantage_N: FloatArray, step_N: Float64Array | None) -> dict[str, float]:
+    """Mean and standard deviation, over rows without copies, of an advantage's two terms.
+
+    ``advantage/step_*``: the term that tells the steps of one trajectory apart, its weight included; left out for an
+    estimator that has none (``step_N`` is None). ``advantage/outcome_*``: the rest.
+    """
+    advantage_M = advantage_N[batch.original_N].astype(np.float64)
+    if not len(advantage_M):
+        return {}
+    if step_N is None:
+        return _moments("advantage/outcome", advantage_M)
+    step_M = step_N[batch.original_N]
+    return _moments("advantage/outcome", advantage_M - step_M) | _moments("advantage/step", step_M)
+
+
+def _moments(name: str, value_M: Float64Array) -> dict[str, float]:
+    return {f"{name}_mean": float(value_M.mean()), f"{name}_std": float(value_M.std())}
+
+
+def alone_in_anchor_group(batch: StepBatch, host: EstimatorSettings) -> BoolArray:
+    """Rows whose anchor group, as the host forms it, holds no other step; a step and its copies count as one."""
+    anchor_N = host_anchor_groups(batch, host)
+    count_A = np.bincount(anchor_N[batch.original_N], minlength=int(anchor_N.max(initial=-1)) + 1)
+    alone_N: BoolArray = count_A[anchor_N] == 1
+    return alone_N
 
 
 def host_anchor_groups(batch: StepBatch, host: EstimatorSettings) -> IntArray:

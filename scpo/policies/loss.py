@@ -5,12 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from scpo.policies.base import TokenStatistics
 
 if TYPE_CHECKING:
     from scpo.schema import LossConfig
+
+
+NO_ADVANTAGE = 1e-6
+"""Advantages up to this size count as zero. They are of order 1; float32 statistics of equal returns leave 1e-7."""
+
+
+def has_advantage(advantage: NDArray[np.float32]) -> bool:
+    """Whether any advantage, of rows (N,) or tokens (N, L), differs from zero by more than rounding."""
+    return bool((np.abs(advantage) > NO_ADVANTAGE).any())
 
 
 @dataclass(frozen=True)

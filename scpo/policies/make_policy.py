@@ -42,7 +42,7 @@ def make_policy(
         )
     start = (config.env, _demonstrating(config, environment), Path(config.machine.cache_dir), should_stop)
     if config.model.kind == "choice":
-        return imitating_policy(config.model, *start).to(pick_device(config.machine.device))
+        return imitating_policy(config.model.started(config.seed), *start).to(pick_device(config.machine.device))
     return _local_policy(config, *warm_started(config.model, *start))
 
 

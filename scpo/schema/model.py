@@ -47,7 +47,8 @@ class ChoiceModel(Strict):
     """A policy that scores the commands a prompt lists, from hashed features of state and command.
 
     A ``table_rows`` x ``width`` table of feature embeddings, drawn with standard deviation ``init_scale``, and one
-    hidden layer. ``value_model`` is the critic's, for PPO.
+    hidden layer. ``value_model`` is the critic's, for PPO. ``starts`` is the number of imitation starts that the runs
+    of an experiment share: a run with seed s begins with start s mod ``starts``.
     """
 
     kind: Literal["choice"]
@@ -57,8 +58,15 @@ class ChoiceModel(Strict):
     hidden_size: PositiveInt
     init_scale: PositiveFloat
     init_seed: NonNegativeInt
+    starts: PositiveInt = Field(default=1, exclude_if=lambda starts: starts == 1)
     imitation: Imitation
     value_model: CriticSettings
+
+    def started(self, seed: int) -> "ChoiceModel":
+        """The model with the imitation start of a run with this seed: its own first weights and demonstrations."""
+        start = seed % self.starts
+        imitation = self.imitation.model_copy(update={"seed": self.imitation.seed + start})
+        return self.model_copy(update={"init_seed": self.init_seed + start, "starts": 1, "imitation": imitation})
 
 
 class HuggingFaceModel(Strict):

@@ -33,7 +33,12 @@ class ValidationConfig(Strict):
 
 
 class TrainerSettings(Strict):
-    """What all trainers share: the training protocol. ``rollout_batch`` rows are sampled at once in one process."""
+    """The training protocol, shared by all trainers.
+
+    ``rollout_batch`` rows are sampled at once in one process. With ``skip_updates_without_advantage``, a mini-batch
+    whose advantages are all zero makes no optimizer step: neither an Adam update nor weight decay. Otherwise its
+    gradient is that of the entropy bonus and the KL term alone, which Adam rescales to an update of nearly full size.
+    """
 
     steps: PositiveInt
     groups: PositiveInt
@@ -46,6 +51,7 @@ class TrainerSettings(Strict):
     micro_batch_rows: PositiveInt
     rollout_batch: PositiveInt
     loss: LossConfig
+    skip_updates_without_advantage: bool = Field(default=False, exclude_if=lambda skips: not skips)
     optimizer: OptimizerConfig
     validation: ValidationConfig
     checkpoint_every: PositiveInt

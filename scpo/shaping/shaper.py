@@ -21,6 +21,7 @@ from scpo.strict import Strict
 
 Amount = Literal["similarity", "distance"]
 CreditedStates = Literal["all", "anchor_without_success", "state_without_success"]
+AddedTo = Literal["returns", "advantages"]
 
 LABEL = "SCPO"
 """What tables and figures call a method with the shaper."""
@@ -34,8 +35,9 @@ class ShaperConfig(Strict):
     reads: the same credit at the paper's cost. ``amount``: ``distance`` pays a match by the reference positions that it
     advances, of all. ``credited_states``: ``anchor_without_success`` and ``state_without_success`` drop the credit of
     steps whose state a success of the group passed, too, where a host that compares equal states already knows which
-    step is better. These are left out of a run's identity where they are off, so that runs from before they were there
-    keep their names.
+    step is better. ``added_to``: what α * credit is added to, the step returns that the host normalises (the paper) or
+    the advantages that it answers with, where no normalisation changes it (ours). These are left out of a run's
+    identity where they are off.
     """
 
     matcher: Matcher
@@ -56,6 +58,7 @@ class ShaperConfig(Strict):
     dense: bool = Field(default=False, exclude_if=lambda value: not value)
     amount: Amount = Field(default="similarity", exclude_if=lambda value: value == "similarity")
     credited_states: CreditedStates = Field(default="all", exclude_if=lambda value: value == "all")
+    added_to: AddedTo = Field(default="returns", exclude_if=lambda value: value == "returns")
 
     @model_validator(mode="after")
     def _an_age_needs_a_buffer(self) -> Self:

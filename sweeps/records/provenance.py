@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import socket
@@ -72,6 +73,7 @@ def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
         "host": socket.gethostname(),
         "system": platform.platform(),
         "cpu": _cpu(),
+        "torch_capability": _torch_capability() if config.method.kind == "trained" else None,
         "gpus": [name for name, _ in installed_gpus()],
         "python": platform.python_version(),
         "packages": _packages(),
@@ -90,6 +92,18 @@ def _cpu() -> str:
     except OSError:
         return platform.processor()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _torch_capability() -> str | None:
+    """The vector instructions that torch's CPU kernels use, e.g. AVX512; None without torch.
+
+    They decide how sums are rounded, also between processors of one name and under ATEN_CPU_CAPABILITY.
+    """
+    if importlib.util.find_spec("torch") is None:
+        return None
+    import torch
+
+    return str(torch.backends.cpu.get_cpu_capability())
 
 
 def visible_gpus() -> list[str]:

@@ -16,7 +16,7 @@ from scpo.generation import Generation, Ids
 from scpo.policies.base import TrainedPolicy
 from scpo.policies.batches import micro_batches, mini_batches, token_pairs
 from scpo.policies.descent import descend
-from scpo.policies.loss import policy_loss
+from scpo.policies.loss import has_advantage, policy_loss
 
 if TYPE_CHECKING:
     from scpo.schema import TrainerSettings
@@ -49,15 +49,26 @@ def update(
     rng: np.random.Generator,
     reference: TrainedPolicy | None = None,
 ) -> dict[str, float]:
-    """Clipped PPO over ``config.epochs`` passes; returns ``actor/*`` metrics, means over response tokens.
+    """Clipped PPO over ``config.epochs`` passes.
 
-    Dropout is off: the ratio to the sampling policy must start at 1.
+    Dropout is off: the ratio to the sampling policy must start at 1. With ``config.skip_updates_without_advantage``, a
+    mini-batch in which no row has an advantage leaves policy and optimizer as they are.
+
+    Returns:
+        ``actor/*``: means over the response tokens of the mini-batches that made an update; none of them if there was
+        no such mini-batch. ``actor/updates``: number of optimizer steps made; ``update/without_advantage``: those of
+        them on a mini-batch without an advantage; ``update/skipped``: such mini-batches that were left out.
     """
     policy.model.eval()
     sums: dict[str, float] = defaultdict(float)
-    tokens = steps = 0.0
+    tokens = steps = blind = skipped = 0.0
     for _ in range(config.epochs):
         for rows in mini_batches(len(batch.generations), config.mini_batch_rows, rng):
+            if not has_advantage(batch.advantage[rows]):
+                if config.skip_updates_without_advantage:
+                    skipped += 1
+                    continue
+                blind += 1
             optimizer.zero_grad()
             count = sum(len(batch.generations[row].response_ids) for row in rows)
             for name, value in _accumulate(policy, batch, rows, config, tokens=count, reference=reference):
@@ -66,7 +77,8 @@ def update(
             tokens, steps = tokens + count, steps + 1
     per_step = {"actor/grad_norm", "actor/loss"}
     means = {name: value / (steps if name in per_step else tokens) for name, value in sorted(sums.items())}
-    return {**means, "actor/updates": steps}
+    counts = {"actor/updates": steps, "update/without_advantage": blind, "update/skipped": skipped}
+    return means | counts
 
 
 def _accumulate(

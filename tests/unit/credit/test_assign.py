@@ -57,7 +57,8 @@ def test_token_advantages_of_a_method_with_a_critic():
     assert (advantage_NL[0] > 0).all()
     assert advantage_NL[1, 0] > 0 == advantage_NL[1, 1]
     assert (advantage_NL[2] < 0).all()
-    assert diagnostics.metrics.keys() == assign(batch, None, GIGPO)[1].metrics.keys()
+    of_rows = assign(batch, None, GIGPO)[1].metrics.keys()
+    assert diagnostics.metrics.keys() == {name for name in of_rows if not name.startswith("advantage/")}
     assert set(diagnostics.timings) == {f"timing_s/scpo/{stage}" for stage in STAGES}
 
 
@@ -71,6 +72,20 @@ def test_credit_in_a_shared_anchor_group_changes_every_hosts_advantage(host, mod
     plain_N, _ = assign(batch, None, method(settings, name="host"))
     assert diagnostics.shaped.credit_N[4] == 1
     assert shaped_N[4] > plain_N[4] + 0.05
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_credit_added_to_advantages_moves_the_credited_rows_alone_and_by_alpha(host):
+    batch = make_batch((0, 0, "a b c", 1), (0, 1, "a b", 0), (0, 2, "a x", 0))
+    settings = settings_of(host, state_key="anchor")
+    config = shaper_config(order="chronological", added_to="advantages", alpha=2.0)
+    shaped_N, diagnostics = assign(batch, EqualityScorer(), method(settings, config))
+    plain_N, plain = assign(batch, None, method(settings, name="host"))
+    assert diagnostics.shaped.credit_N.any()
+    assert np.allclose(shaped_N - plain_N, 2.0 * diagnostics.shaped.credit_N, atol=1e-6)
+    assert np.array_equal(diagnostics.unshaped_advantage_N, plain_N)
+    for term in ("outcome_mean", "outcome_std"):
+        assert diagnostics.metrics[f"advantage/{term}"] == pytest.approx(plain.metrics[f"advantage/{term}"], abs=1e-6)
 
 
 @given(seed=st.integers(0, 10_000), host=st.sampled_from(HOSTS))

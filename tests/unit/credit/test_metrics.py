@@ -25,9 +25,11 @@ GIGPO = method(settings_of("gigpo"), name="gigpo")
 ALWAYS = {
     "credit/active_groups", "credit/descents", "credit/steps_all", "credit/aux_mean", "credit/aux_mean_failed",
     "scpo/pairs_dense", "scpo/pairs_asked", "scpo/pairs_scored", "scpo/pairs_speculated",
-    "scpo/shaping_skipped",
+    "scpo/shaping_skipped", "group/without_win", "anchor/alone", "advantage/outcome_mean", "advantage/outcome_std",
 }  # fmt: skip
-RATIOS = {"credit/steps", "credit/effective", "credit/shift", "credit/exact", "credit/above_theta"}
+STEP_TERM = {"advantage/step_mean", "advantage/step_std"}
+EFFECTS = {"credit/effective", "credit/shift", "credit/shift_rms", "credit/turned_positive"}
+RATIOS = {"credit/steps", "credit/exact", "credit/above_theta"} | EFFECTS
 
 # failed trajectory 1 follows the reference with a and b (the second from a shared anchor), 2 with nothing
 BATCH = make_batch((0, 0, "a b c", 1), (0, 1, "x a b", 0), (0, 2, "y", 0), (1, 3, "a", 0))
@@ -36,7 +38,9 @@ BATCH = make_batch((0, 0, "a b c", 1), (0, 1, "x a b", 0), (0, 2, "y", 0), (1, 3
 def test_every_diagnostic_of_a_hand_worked_batch():
     _, diagnostics = assign(BATCH, EqualityScorer(), SCPO)
     metrics = diagnostics.metrics
-    assert set(metrics) == ALWAYS | RATIOS | {"credit/no_op_anchors"}
+    assert set(metrics) == ALWAYS | STEP_TERM | RATIOS | {"credit/no_op_anchors"}
+    assert metrics["group/without_win"] == 0.5
+    assert metrics["anchor/alone"] == 3 / 8, "b, x and the second group's start; start three times, a twice"
     assert metrics["credit/active_groups"] == 0.5
     assert metrics["credit/steps"] == 2 / 2
     assert metrics["credit/steps_all"] == 2 / 3
@@ -71,20 +75,41 @@ def test_inexact_matches_lower_the_exact_share():
 def test_copies_count_in_no_diagnostic():
     doubled = take(BATCH, [0, 1, 2, 3, 4, 5, 6, 7, 4, 4, 7])
     plain, copied = (assign(batch, EqualityScorer(), SCPO)[1].metrics for batch in (BATCH, doubled))
-    assert {k: v for k, v in plain.items() if k != "credit/shift"} == {
-        k: v for k, v in copied.items() if k != "credit/shift"
+    through_statistics = {name for name in plain if name.startswith("advantage/")} | {
+        "credit/shift",
+        "credit/shift_rms",
     }
+    assert plain.keys() == copied.keys()
+    assert all(plain[name] == copied[name] for name in plain.keys() - through_statistics)
 
 
 def test_a_ratio_without_a_denominator_is_left_out():
     batch = make_batch((0, 0, "a", 1), (0, 1, "x", 0))
     _, diagnostics = assign(batch, EqualityScorer(), SCPO)
-    assert {"credit/exact", "credit/effective", "credit/shift"}.isdisjoint(diagnostics.metrics)
+    assert ({"credit/exact"} | EFFECTS).isdisjoint(diagnostics.metrics)
     assert diagnostics.metrics["credit/steps"] == 0
     _, diagnostics = assign(make_batch((0, 0, "a", 1)), EqualityScorer(), SCPO)
-    assert set(diagnostics.metrics) == ALWAYS - {"credit/steps_all", "credit/aux_mean_failed"} | {
-        "credit/no_op_anchors"
-    }
+    without_failures = ALWAYS - {"credit/steps_all", "credit/aux_mean_failed"}
+    assert set(diagnostics.metrics) == without_failures | STEP_TERM | {"credit/no_op_anchors"}
+
+
+def test_the_two_terms_of_an_advantage_and_what_credit_changes_in_it():
+    # group of two: returns 10 and 0; the failure's only step shares the anchor "start" with the success
+    batch = make_batch((0, 0, "a", 10), (0, 1, "a", 0))
+    host = settings_of("gigpo", normalisation="mean_norm")
+    advantage_N, diagnostics = assign(batch, EqualityScorer(), method(host, shaper_config(alpha=12.0)))
+    metrics = diagnostics.metrics
+    assert advantage_N.tolist() == [5 - 1, -5 + 1], "q is 10 and 12: the credit lifts the failure over the success"
+    assert (metrics["advantage/outcome_mean"], metrics["advantage/outcome_std"]) == (0, 5)
+    assert (metrics["advantage/step_mean"], metrics["advantage/step_std"]) == (0, 1)
+    assert metrics["credit/shift_rms"] == metrics["credit/shift"] == 6
+    assert metrics["credit/turned_positive"] == 0
+    added = method(host, shaper_config(alpha=12.0, added_to="advantages"))
+    advantage_N, diagnostics = assign(batch, EqualityScorer(), added)
+    assert advantage_N.tolist() == [10, -10 + 12]
+    assert diagnostics.metrics["credit/turned_positive"] == 1
+    assert diagnostics.metrics["credit/shift_rms"] == pytest.approx(12 / np.sqrt(2))
+    assert diagnostics.metrics["advantage/outcome_std"] == 5
 
 
 def test_rows_that_stand_on_a_no_op_are_told():
@@ -104,7 +129,7 @@ def test_a_scorer_that_finds_everything_similar_is_reported(caplog, monkeypatch)
 def test_a_method_without_a_shaper_has_amounts_of_zero_and_needs_no_scorer(estimator):
     advantage_N, diagnostics = assign(BATCH, None, method(estimator, name="base"))
     assert advantage_N.shape == (8,)
-    assert set(diagnostics.metrics) == ALWAYS
+    assert set(diagnostics.metrics) == ALWAYS | (STEP_TERM if estimator.name == "gigpo" else set())
     assert diagnostics.metrics["credit/active_groups"] == 0.5
     assert {diagnostics.metrics[name] for name in ALWAYS if name.startswith("scpo/") or "aux" in name} == {0}
     assert set(diagnostics.timings) == {f"timing_s/scpo/{stage}" for stage in STAGES}

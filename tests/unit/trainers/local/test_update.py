@@ -151,3 +151,42 @@ def test_kl_to_a_reference_is_measured_and_pulls_back():
         for _ in range(5)
     ]
     assert 0 < distances[-1]["actor/kl_reference"] < distances[0]["actor/kl_reference"]
+
+
+def adam_updated(batch, policy, **changes):
+    """Weights before and after an update by AdamW whose first moment already points somewhere, and the metrics."""
+    policy = copy.copy(policy)
+    policy.model = copy.deepcopy(policy.model)
+    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=0.1, weight_decay=0.01)
+    for parameter in policy.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    before = torch.cat([parameter.detach().flatten() for parameter in policy.model.parameters()])
+    metrics = update(policy, optimizer, batch, trainer_config(**changes), rng=np.random.default_rng(0))
+    after = torch.cat([parameter.detach().flatten() for parameter in policy.model.parameters()])
+    return before, after, metrics
+
+
+@pytest.mark.parametrize("rounding", [0.0, 1e-7])
+def test_a_mini_batch_without_an_advantage_makes_no_step_where_the_guard_is_on(rounding):
+    policy = tiny_policy()
+    generations = sampled(policy).generations
+    batch = UpdateBatch(generations, np.full(len(generations), rounding, dtype=np.float32))
+    before, after, metrics = adam_updated(batch, policy, skip_updates_without_advantage=True)
+    assert torch.equal(before, after), "neither Adam's momentum nor weight decay"
+    assert metrics == {"actor/updates": 0, "update/without_advantage": 0, "update/skipped": 1}
+    before, after, metrics = adam_updated(batch, policy)
+    assert not torch.equal(before, after)
+    assert (metrics["actor/updates"], metrics["update/without_advantage"], metrics["update/skipped"]) == (1, 1, 0)
+
+
+def test_only_the_mini_batches_without_an_advantage_are_left_out():
+    policy = tiny_policy()
+    batch = sampled(policy)
+    advantage = np.zeros(len(batch.generations), dtype=np.float32)
+    advantage[3] = 1.0
+    batch = UpdateBatch(batch.generations, advantage)
+    before, after, metrics = adam_updated(batch, policy, mini_batch_rows=4, skip_updates_without_advantage=True)
+    assert (metrics["actor/updates"], metrics["update/without_advantage"], metrics["update/skipped"]) == (1, 0, 3)
+    assert not torch.equal(before, after)
+    assert metrics["actor/entropy"] > 0
