@@ -90,7 +90,7 @@ BAD = {
     "misspelt key": (["method.shaper.thetta=1"], "unknown key method.shaper.thetta; did you mean method.shaper.theta?"),
     "misspelt key with +": (
         ["+method.shaper.thetta=1"],
-        "unknown key method.shaper.thetta (got 1); did you mean method.shaper.theta?\nkeys of method.shaper: after_",
+        "unknown key method.shaper.thetta (got 1); did you mean method.shaper.theta?\nkeys of method.shaper: added_to,",
     ),
     "misspelt group": (["methd=scpo"], "unknown key methd; did you mean method?\nkeys of the configuration: env,"),
     "misspelt group with +": (["+methd=scpo"], "unknown key methd (got 'scpo'); did you mean method?"),
