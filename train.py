@@ -20,8 +20,8 @@ from scpo.errors import ConfigError, ScpoError
 from scpo.schema import RunConfig
 from scpo.tracking import RunFolder
 from sweeps.compose.configuration import compose_run
+from sweeps.compose.hints import explain_flag, explain_launcher
 from sweeps.compose.overrides import options, parse_all, replaced
-from sweeps.compose.reflexes import explain_flag, explain_launcher
 from sweeps.records import attempt as entry
 from sweeps.records import run_folders as store
 from sweeps.terminal import complaint, replace_what_cannot_be_printed

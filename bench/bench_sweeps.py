@@ -33,7 +33,7 @@ from sweeps.records import run_folders as store
 from sweeps.records import verify
 from sweeps.status import statuses
 
-MATRIX_GOAL_S, SECOND_CALL_GOAL_S, LOOK_GOAL_S = 6.0, 2.0, 2.0
+MATRIX_GOAL_S, SECOND_CALL_GOAL_S, LOOK_GOAL_S = 10.0, 2.0, 2.0
 STEPS, METRICS = 40, 60  # lines of a study's run, and numbers in each
 PAPER = ("main_table", "ablation", "sweep_theta", "sweep_lambda", "cost")
 SAMPLE = [

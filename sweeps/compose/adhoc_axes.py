@@ -1,4 +1,7 @@
-"""Axes that the command line adds to an experiment: ``key=a,b`` or ``'key=[a,b]'`` makes of each row one a value."""
+"""Axes that the command line adds to an experiment.
+
+``key=a,b`` or ``'key=[a,b]'`` makes of each row one a value.
+"""
 
 import itertools
 import re
@@ -19,23 +22,40 @@ Axis = tuple[Override, ...]  # one override for each value
 def split_axes(
     experiment: Experiment, overrides: Sequence[Override], scale: Scale
 ) -> tuple[tuple[Axis, ...], tuple[Override, ...]]:
-    """The axes among the overrides, and the rest. A list is an axis unless the key itself takes one."""
+    """The axes among the overrides, and the rest.
+
+    A list is an axis unless the key itself takes one.
+    """
     axes, rest = [], []
     for override in overrides:
-        texts = override.axis or (_values(override) if _is_axis(experiment, override, scale) else ())
+        texts = override.axis or (
+            _values(override) if _is_axis(experiment, override, scale) else ()
+        )
         if texts:
-            axes.append(tuple(parse(f"{override.text.partition('=')[0]}={text}") for text in dict.fromkeys(texts)))
+            axes.append(
+                tuple(
+                    parse(f"{override.text.partition('=')[0]}={text}")
+                    for text in dict.fromkeys(texts)
+                )
+            )
         else:
             rest.append(override)
     return tuple(axes), tuple(rest)
 
 
 def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
-    """The experiment whose rows are the old ones at each point of the axes. A new name: its records are its own."""
+    """The experiment whose rows are the old ones at each point of the axes. A new name.
+
+    Its records are its own.
+    """
     if not axes:
         return experiment
     names = [_short(axis[0].key) for axis in axes]
-    rows = [_row(experiment, row, point) for row in experiment.rows for point in itertools.product(*axes)]
+    rows = [
+        _row(experiment, row, point)
+        for row in experiment.rows
+        for point in itertools.product(*axes)
+    ]
     return Experiment(
         name="_".join([experiment.name, "by", *map(_slug, names)]),
         title=f"{experiment.title}, by {' and '.join(names)}",
@@ -51,7 +71,12 @@ def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) 
     only = len(experiment.rows) == 1 and not row.overrides
     return row.model_copy(
         update={
-            "name": "_".join([*([] if only else [row.name]), *(_slug(part) for value in values for part in value)]),
+            "name": "_".join(
+                [
+                    *([] if only else [row.name]),
+                    *(_slug(part) for value in values for part in value),
+                ]
+            ),
             "label": told if only else f"{row.label}, {told}",
             "overrides": (*row.overrides, *(one.text for one in point)),
         }
@@ -64,7 +89,9 @@ def _is_axis(experiment: Experiment, override: Override, scale: Scale) -> bool:
     if override.is_group or override.is_host:
         return True
     chosen = (f"scale={scale}", *experiment.shared_overrides(scale), *experiment.rows[0].overrides)
-    return not isinstance(OmegaConf.select(compose_raw(parse_all(chosen)), override.key), ListConfig)
+    return not isinstance(
+        OmegaConf.select(compose_raw(parse_all(chosen)), override.key), ListConfig
+    )
 
 
 def _values(override: Override) -> tuple[str, ...]:
@@ -78,10 +105,14 @@ def _text(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict | list):
-        raise ConfigError(f"{value}: an axis takes plain values; write a row for it in a file of your own")
+        raise ConfigError(
+            f"{value}: an axis takes plain values; write a row for it in a file of your own"
+        )
     text = str(value)
     return (
-        text if not isinstance(value, str) or re.fullmatch(r"[\w./:-]+", text) else "'" + text.replace("'", "\\'") + "'"
+        text
+        if not isinstance(value, str) or re.fullmatch(r"[\w./:-]+", text)
+        else "'" + text.replace("'", "\\'") + "'"
     )
 
 

@@ -1,4 +1,7 @@
-"""What a shell may complete an override to: keys, and behind the = what a choice or an enumeration allows."""
+"""What a shell may complete an override to.
+
+Keys, and behind the = what a choice or an enumeration allows.
+"""
 
 import typing
 from typing import Any, Literal
@@ -6,10 +9,11 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from scpo.schema import HOSTS, RunConfig
-from sweeps.compose.explanations import models_in, schema_keys
+from sweeps.compose.hints import models_in, schema_keys
 from sweeps.compose.overrides import CONF, HOST_KEY, options
 
-SCRIPT = r"""# completion of sweep.py, train.py and `python -m sweeps doctor`, for bash, after bashcompinit zsh:
+SCRIPT = r"""# completion of sweep.py, train.py and `python -m sweeps doctor`, for bash and
+# (after bashcompinit) zsh:
 #     source <(python -m sweeps completion)
 _scpo_complete() {
     local line="${COMP_LINE:0:COMP_POINT}" word
@@ -19,7 +23,9 @@ _scpo_complete() {
     case "$word" in *=*) prefix="${word%"${word##*=}"}" ;; esac
     COMPREPLY=()
     local one
-    for one in $(python -m sweeps completion --word "$word" 2>/dev/null); do COMPREPLY+=("${one#"$prefix"}"); done
+    for one in $(python -m sweeps completion --word "$word" 2>/dev/null); do
+        COMPREPLY+=("${one#"$prefix"}")
+    done
 }
 complete -o default -o nospace -F _scpo_complete python python3
 """
@@ -29,10 +35,19 @@ def candidates(word: str) -> list[str]:
     """The overrides, whole, that begin as ``word`` does; up to the = where a value comes next."""
     key, equals, _ = word.partition("=")
     if equals:
-        return [f"{key}={value}" for value in values_of(key.lstrip("+~")) if f"{key}={value}".startswith(word)]
-    known = [f"{name}=" for name in (*_groups(), HOST_KEY, "seeds", "dry_run", *schema_keys(RunConfig))]
+        return [
+            f"{key}={value}"
+            for value in values_of(key.lstrip("+~"))
+            if f"{key}={value}".startswith(word)
+        ]
+    known = [
+        f"{name}=" for name in (*_groups(), HOST_KEY, "seeds", "dry_run", *schema_keys(RunConfig))
+    ]
     depth = word.count(".") + 1  # one level at a time, as with folders
-    shown = {".".join(name.split(".")[:depth]) + ("." if name.count(".") >= depth else "") for name in known}
+    shown = {
+        ".".join(name.split(".")[:depth]) + ("." if name.count(".") >= depth else "")
+        for name in known
+    }
     return sorted({name for name in (*shown, "+experiment=", "+search=") if name.startswith(word)})
 
 
@@ -49,7 +64,9 @@ def values_of(key: str) -> list[str]:
 
 def _groups() -> list[str]:
     return [
-        path.name for path in CONF.iterdir() if path.is_dir() and path.name not in ("experiment", "search", "estimator")
+        path.name
+        for path in CONF.iterdir()
+        if path.is_dir() and path.name not in ("experiment", "search", "estimator")
     ]
 
 
@@ -57,7 +74,11 @@ def _annotations(model: type[BaseModel], parts: list[str]) -> list[Any]:
     members: list[type[BaseModel]] = [model]
     found: list[Any] = []
     for part in parts:
-        found = [member.model_fields[part].annotation for member in members if part in member.model_fields]
+        found = [
+            member.model_fields[part].annotation
+            for member in members
+            if part in member.model_fields
+        ]
         members = [inner for annotation in found for inner in models_in(annotation)]
     return found
 
@@ -71,5 +92,7 @@ def _allowed(annotations: list[Any]) -> list[str]:
         elif typing.get_origin(annotation) is Literal:
             values += [str(one) for one in typing.get_args(annotation)]
         else:
-            values += _allowed([one for one in typing.get_args(annotation) if one is not type(None)])
+            values += _allowed(
+                [one for one in typing.get_args(annotation) if one is not type(None)]
+            )
     return list(dict.fromkeys(values))

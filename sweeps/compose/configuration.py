@@ -1,6 +1,10 @@
-"""From Hydra overrides to a validated RunConfig; whatever is wrong with them becomes a ConfigError that says so."""
+"""From Hydra overrides to a validated RunConfig.
+
+Whatever is wrong with them becomes a ConfigError that says so.
+"""
 
 import contextlib
+import copy
 import functools
 import json
 import re
@@ -18,7 +22,7 @@ from yaml import YAMLError
 from scpo.errors import ConfigError, first_line
 from scpo.schema import Experiment, RunConfig
 from scpo.strict import Scale
-from sweeps.compose.explanations import (
+from sweeps.compose.hints import (
     explain_hydra,
     explain_interpolation,
     explain_key,
@@ -26,7 +30,6 @@ from sweeps.compose.explanations import (
     explain_validation,
 )
 from sweeps.compose.overrides import CONF, FOLDERS, Override, parse, parse_all
-from sweeps.compose.parsed_files import bare_hydra, copied, keep_parsed_files
 
 SWEEP_KEYS = ("experiment", "search", "dry_run")
 COMPUTED_KEY = re.compile(r"\$\{([^}.]*|\.[^}]*|[^}]*:[^}]*)\$\{")
@@ -43,7 +46,7 @@ def compose_run(texts: Sequence[str]) -> RunConfig:
 
 
 def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[Experiment, Scale]:
-    """An experiment, one of conf/experiment or a YAML file named by its path, and the scale it is asked for at."""
+    """Read an experiment, by its name in conf/experiment or its YAML file, and its scale."""
     path = Path(name)
     if path.suffix != ".yaml":
         parse(f"+experiment={name}").check()
@@ -58,22 +61,28 @@ def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[E
 
 
 def _section(path: Path) -> Any:
-    """The experiment in a file: a shipped one, or one of the user's own, such as the winner of a search."""
+    """The experiment in a file.
+
+    A shipped one, or one of the user's own, such as the winner of a search.
+    """
     try:
         data = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
         raise ConfigError(f"+experiment={path}: cannot be read: {error}") from None
     if not isinstance(data, dict) or "experiment" not in data:
-        raise ConfigError(f"+experiment={path}: has no section `experiment`; conf/experiment/ shows how to write one")
+        raise ConfigError(
+            f"+experiment={path}: has no section `experiment`; conf/experiment/ shows how to "
+            "write one"
+        )
     return data["experiment"]
 
 
 def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     """What ``hydra.compose`` makes of the overrides, interpolations unresolved.
 
-    Hydra composes the files that are chosen, once for all configurations that choose the same ones, for this is what
-    takes its time. Plain ``key=value`` is then set here, by the call that Hydra makes for it. Not to be written to:
-    without such it is what is kept.
+    Hydra composes the files that are chosen, once for all configurations that choose the same ones,
+    for this is what takes its time. Plain ``key=value`` is then set here, by the call that Hydra
+    makes for it. Not to be written to: without such it is what is kept.
     """
     for override in overrides:
         override.check()
@@ -81,7 +90,7 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     if all(override.sets for override in rest):
         raw = compose_files(choices)
         if rest:
-            raw = copied(raw)
+            raw = copy.deepcopy(raw)
         for override in rest:
             _set(raw, override, choices)
     else:
@@ -90,20 +99,26 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     return raw
 
 
-# Hydra's own way to name further folders of configuration files: those that installed estimators bring.
-_SEARCHED = [f"hydra.searchpath={json.dumps([folder.as_uri() for folder in FOLDERS[1:]])}"] if FOLDERS[1:] else []
+# Hydra's own way to name further folders of configuration files: those that installed estimators
+# bring.
+_SEARCHED = (
+    [f"hydra.searchpath={json.dumps([folder.as_uri() for folder in FOLDERS[1:]])}"]
+    if FOLDERS[1:]
+    else []
+)
 
 
 @functools.lru_cache(maxsize=1024)
 def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
     """What Hydra makes of all that these say. Cached: not to be written to."""
-    keep_parsed_files()
     asked = [*_SEARCHED, *(override.for_hydra for override in overrides)]
     try:
-        with bare_hydra(), hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             return hydra.compose("config", overrides=asked)
     except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
-        raise ConfigError(explain_hydra(error, overrides, lambda: _keys_with(overrides), RunConfig)) from None
+        raise ConfigError(
+            explain_hydra(error, overrides, lambda: _keys_with(overrides), RunConfig)
+        ) from None
 
 
 def _choices(overrides: Sequence[Override]) -> tuple[Override, ...]:
@@ -126,11 +141,15 @@ def resolve(raw: DictConfig) -> dict[str, Any]:
     try:
         return dict(OmegaConf.to_container(raw, resolve=True))  # type: ignore[arg-type]
     except OmegaConfBaseException as error:
-        raise ConfigError(explain_interpolation(error, OmegaConf.to_container(raw, resolve=False))) from None
+        raise ConfigError(
+            explain_interpolation(error, OmegaConf.to_container(raw, resolve=False))
+        ) from None
 
 
 def refers_to(raw: DictConfig, key: str) -> bool:
-    """Whether an interpolation has the key in it or makes its key up from the start: either may refer.
+    """Whether an interpolation has the key in it or makes its key up from the start.
+
+    Either may refer.
 
     One like ``${env.settings.${env.setting}.reward}`` stays inside ``env``.
     """
@@ -147,9 +166,14 @@ def _texts(data: Any) -> Iterator[str]:
 
 
 def validate_run(data: dict[str, Any]) -> RunConfig:
-    """Check a composed configuration against the schema; an experiment's own section is no part of it."""
+    """Check a composed configuration against the schema.
+
+    An experiment's own section is no part of it.
+    """
     try:
-        return RunConfig.model_validate({key: value for key, value in data.items() if key != "experiment"})
+        return RunConfig.model_validate(
+            {key: value for key, value in data.items() if key != "experiment"}
+        )
     except ValidationError as error:
         raise ConfigError(explain_validation(error, RunConfig)) from None
 
@@ -164,7 +188,7 @@ def _refuse_host_without_shaper(raw: DictConfig, overrides: Sequence[Override]) 
 
 
 def _keys_with(overrides: Sequence[Override]) -> dict[str, Any]:
-    """The configuration with the files that these choose and nothing else, to look misspelt keys up in."""
+    """The configuration of the chosen files without other overrides, to look up misspelt keys."""
     choices = _choices(overrides)
     if choices != tuple(overrides):
         with contextlib.suppress(ConfigError):

@@ -1,4 +1,7 @@
-"""Which run a configuration is: a hash of everything that determines it, behind words that a person can read."""
+"""Which run a configuration is.
+
+A hash of everything that determines it, behind words that a person can read.
+"""
 
 import hashlib
 import json
@@ -9,8 +12,9 @@ from scpo.schema import MACHINE_SECTIONS, MethodConfig, RunConfig
 
 HASH_LENGTH = 8
 
-# The shaper's choices of the paper's table 4, and how another one reads in a run id. It stands here and not in conf/,
-# so that an id is a function of the configuration alone: a default that changes later renames no run.
+# The shaper's choices of the paper's table 4, and how another one reads in a run id. It stands here
+# and not in conf/, so that an id is a function of the configuration alone: a default that changes
+# later renames no run.
 SHAPER_CHOICES: tuple[tuple[str, object, str], ...] = (
     ("matcher", "kmp", "{}"),
     ("monotonic", True, "no_monotonicity"),
@@ -34,19 +38,32 @@ def identity(config: RunConfig) -> dict[str, Any]:
 
 def digest(value: Any) -> str:
     """The sha256 of a value's canonical JSON: sorted keys, no spaces, ASCII."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def run_id(config: RunConfig) -> str:
     """For example ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``."""
-    words = [config.env.benchmark, config.model.name, config.method.name, *_choices(config.method), f"s{config.seed}"]
+    words = [
+        config.env.benchmark,
+        config.model.name,
+        config.method.name,
+        *_choices(config.method),
+        f"s{config.seed}",
+    ]
     return "-".join([*map(_slug, words), digest(identity(config))[:HASH_LENGTH]])
 
 
 def settings_digest(config: RunConfig) -> str:
-    """The hash of a configuration apart from its seed: runs that share it are repetitions of one another."""
-    return digest({key: value for key, value in identity(config).items() if key != "seed"})[:HASH_LENGTH]
+    """The hash of a configuration apart from its seed.
+
+    Runs that share it are repetitions of one another.
+    """
+    return digest({key: value for key, value in identity(config).items() if key != "seed"})[
+        :HASH_LENGTH
+    ]
 
 
 def _choices(method: MethodConfig) -> list[str]:
@@ -55,10 +72,15 @@ def _choices(method: MethodConfig) -> list[str]:
     values = method.shaper.model_dump(mode="json")
     host = [] if method.estimator.name == PAPERS_HOST else [f"on_{method.estimator.name}"]
     return host + [
-        word.format(values[name]) for name, paper, word in SHAPER_CHOICES if values.get(name, paper) != paper
+        word.format(values[name])
+        for name, paper, word in SHAPER_CHOICES
+        if values.get(name, paper) != paper
     ]
 
 
 def _slug(word: str) -> str:
-    """Letters, digits, dot and underscore: safe in a path and in a shell, whatever a model is called."""
+    """Letters, digits, dot and underscore.
+
+    Safe in a path and in a shell, whatever a model is called.
+    """
     return re.sub(r"[^a-z0-9._]+", "_", word.lower()).strip("._") or "x"

@@ -1,5 +1,9 @@
-"""An experiment becomes runs: its rows times its axes, each a validated configuration with an id."""
+"""An experiment becomes runs.
 
+Its rows times its axes, each a validated configuration with an id.
+"""
+
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -10,12 +14,21 @@ from omegaconf import DictConfig, OmegaConf
 from scpo.errors import ConfigError
 from scpo.schema import Experiment, ExperimentRow, RunConfig
 from sweeps.compose.adhoc_axes import split_axes, with_axes
-from sweeps.compose.configuration import compose_experiment, compose_raw, refers_to, resolve, validate_run
+from sweeps.compose.configuration import (
+    compose_experiment,
+    compose_raw,
+    refers_to,
+    resolve,
+    validate_run,
+)
 from sweeps.compose.identity import run_id
 from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
-from sweeps.compose.parsed_files import copied
 
-AXIS_KEYS = {"env": "env", "model": "model", "seeds": "seed"}  # axis -> the configuration key that it sets
+AXIS_KEYS = {
+    "env": "env",
+    "model": "model",
+    "seeds": "seed",
+}  # axis -> the configuration key that it sets
 
 
 @dataclass(frozen=True)
@@ -29,7 +42,10 @@ class Cell:
 
 @dataclass
 class Matrix:
-    """All runs of an experiment at one scale. Rows with equal configurations share a run; ``notes`` says which."""
+    """All runs of an experiment at one scale. Rows with equal configurations share a run.
+
+    ``notes`` says which.
+    """
 
     experiment: Experiment
     scale: str
@@ -55,18 +71,23 @@ class Matrix:
         if any(cell.row == row for cell in same):
             return
         if same:
-            self.notes.append(f"row {row.name} and row {same[0].row.name} are the same run {name}; it runs once")
+            self.notes.append(
+                f"row {row.name} and row {same[0].row.name} are the same run {name}; it runs once"
+            )
         self.cells.append(Cell(row, name, config))
 
 
 def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     """Compose every run of an experiment.
 
-    An override of an axis (``env=alfworld``, ``'seeds=[0,1]'``) replaces the axis; any other applies to every row,
-    after the row's own overrides, and may not contradict them; with several values (``key=a,b``) it adds an axis.
+    An override of an axis (``env=alfworld``, ``'seeds=[0,1]'``) replaces the axis; any other
+    applies to every row, after the row's own overrides, and may not contradict them; with several
+    values (``key=a,b``) it adds an axis.
     """
     chosen, common = _split(parse_all(map(str, overrides)))
-    experiment, scale = compose_experiment(name, [override for override in common if override.key == "scale"])
+    experiment, scale = compose_experiment(
+        name, [override for override in common if override.key == "scale"]
+    )
     added, common = split_axes(experiment, common, scale)
     _refuse_contradictions(experiment.rows, [axis[0] for axis in added])
     experiment = with_axes(experiment, added)
@@ -75,24 +96,40 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     matrix = Matrix(experiment, scale, tuple(common))
     for row in experiment.rows:
         if scale in row.scales:
-            for config in _row_runs(row, axes, parse_all(experiment.shared_overrides(scale)), common):
+            for config in _row_runs(
+                row, axes, parse_all(experiment.shared_overrides(scale)), common
+            ):
                 matrix.add(row, config)
     return matrix
 
 
 def _row_runs(
-    row: ExperimentRow, axes: dict[str, list[Any]], shared: Sequence[Override], common: Sequence[Override]
+    row: ExperimentRow,
+    axes: dict[str, list[Any]],
+    shared: Sequence[Override],
+    common: Sequence[Override],
 ) -> Iterator[RunConfig]:
     own = parse_all(row.overrides)
-    fixed = {override.key for override in own}  # an axis that a row sets itself does not vary that row
-    groups = {axis: values for axis, values in axes.items() if axis != "seeds" and axis not in fixed}
+    fixed = {
+        override.key for override in own
+    }  # an axis that a row sets itself does not vary that row
+    groups = {
+        axis: values for axis, values in axes.items() if axis != "seeds" and axis not in fixed
+    }
     given = {override.key for override in common}
-    kept = [override for override in shared if override.key not in given]  # of the experiment's, what nobody overrode
+    kept = [
+        override for override in shared if override.key not in given
+    ]  # of the experiment's, what nobody overrode
     for choice in product(*groups.values()):
-        chosen = [word for axis, value in zip(groups, choice, strict=True) for word in f"{axis}={value}".split()]
+        chosen = [
+            word
+            for axis, value in zip(groups, choice, strict=True)
+            for word in f"{axis}={value}".split()
+        ]
         try:
             yield from seeded_runs(
-                [*parse_all(chosen), *kept, *own, *common], [None] if "seed" in fixed else axes["seeds"]
+                [*parse_all(chosen), *kept, *own, *common],
+                [None] if "seed" in fixed else axes["seeds"],
             )
         except ConfigError as error:
             raise ConfigError(f"row {row.name}: {error}") from None
@@ -101,9 +138,12 @@ def _row_runs(
 def seeded_runs(
     overrides: Sequence[Override], seeds: Iterable[Any], values: Mapping[str, Any] | None = None
 ) -> Iterator[RunConfig]:
-    """A run's configuration at each seed (None: the seed that they give), with ``values`` in its dotted keys.
+    """A run's configuration at each seed (None.
 
-    One composition serves them all, and one resolution where nothing refers to the seed: these are what costs time.
+    The seed that they give), with ``values`` in its dotted keys.
+
+    One composition serves them all, and one resolution where nothing refers to the seed: these are
+    what costs time.
     """
     raw = _with(values or {}, compose_raw(overrides))
     data, alike = resolve(raw), not refers_to(raw, "seed")
@@ -116,7 +156,7 @@ def seeded_runs(
 
 def _with(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
     if values:
-        raw = copied(raw)
+        raw = copy.deepcopy(raw)
     for key, value in values.items():
         OmegaConf.update(raw, key, value, merge=False)  # panels replace those that were there
     return raw
@@ -131,7 +171,9 @@ def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[O
         elif override.key in AXIS_KEYS.values():
             values = override.text.partition("=")[2].strip("[]")
             meant = f"; write 'seeds=[{values}]'" if override.key == "seed" else ""
-            raise ConfigError(f"{override}: the axes of an experiment take values or lists: {AXES_HINT}{meant}")
+            raise ConfigError(
+                f"{override}: the axes of an experiment take values or lists: {AXES_HINT}{meant}"
+            )
         else:
             rest.append(override)
     return axes, tuple(rest)
@@ -162,6 +204,7 @@ def _refuse_contradictions(rows: Sequence[ExperimentRow], overrides: Sequence[Ov
             for own in row.overrides:
                 if own != override.text and f"{parse(own).key}.".startswith(f"{override.key}."):
                     raise ConfigError(
-                        f"{override}: row {row.name} sets {own} itself, the two would contradict each other. "
+                        f"{override}: row {row.name} sets {own} itself, the two would contradict "
+                        "each other. "
                         "Leave it out, or add a row of your own to a copy of the experiment's file"
                     )

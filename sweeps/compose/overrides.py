@@ -1,4 +1,4 @@
-"""Overrides as people type them (``key=value``, ``+key=value``, ``~key``), parsed once into objects."""
+"""Parse overrides (``key=value``, ``+key=value``, ``~key``) into objects, once each."""
 
 import functools
 import re
@@ -12,8 +12,14 @@ from hydra.errors import HydraException
 
 from scpo.errors import ConfigError
 from scpo.schema import HOSTS, MACHINE_SECTIONS, configuration_folders
-from sweeps.compose.explanations import explain_bare_name, explain_host, explain_option, explain_syntax
-from sweeps.compose.reflexes import DRY, explain_flag
+from sweeps.compose.hints import (
+    explain_bare_name,
+    explain_flag,
+    explain_host,
+    explain_option,
+    explain_syntax,
+    is_dry_run_word,
+)
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FOLDERS = (CONF, *configuration_folders())
@@ -26,9 +32,10 @@ AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
 class Override:
     """One override.
 
-    ``text`` is what was typed, ``target`` the config group or the key that it names. ``sets``: it is a plain
-    ``key=value``; others add (``+``), force (``++``), delete (``~``) or put a group elsewhere (``group@package``).
-    ``axis``: the values of ``key=a,b``, which only an experiment takes.
+    ``text`` is what was typed, ``target`` the config group or the key that it names. ``sets``: it
+    is a plain ``key=value``; others add (``+``), force (``++``), delete (``~``) or put a group
+    elsewhere (``group@package``). ``axis``: the values of ``key=a,b``, which only an experiment
+    takes.
     """
 
     text: str
@@ -67,21 +74,27 @@ class Override:
 
     @property
     def for_hydra(self) -> str:
-        """``method.host=<name>`` stands for a choice: the host's settings replace those of the default host."""
+        """``method.host=<name>`` stands for a choice.
+
+        The host's settings replace those of the default host.
+        """
         return f"estimator@method.estimator={self.value}" if self.is_host else self.text
 
     def check(self) -> None:
-        """ConfigError if it chooses a file that its config group does not have, or is an axis where one value goes."""
+        """Raise ConfigError for an unknown choice of a group, or an axis where one value goes."""
         if self.axis:
             raise ConfigError(
-                f"{self}: one value a key here; as an axis of an experiment: python sweep.py +experiment=one {self}"
+                f"{self}: one value a key here; as an axis of an experiment: python sweep.py "
+                f"+experiment=one {self}"
             )
         if self.is_host and self.value not in HOSTS:
             raise ConfigError(explain_host(self.text, str(self.value), HOSTS))
         if not self.is_group:
             return
         if isinstance(self.value, list):
-            raise ConfigError(f"{self}: one {self.target}, not a list; allowed: {', '.join(options(self.target))}")
+            raise ConfigError(
+                f"{self}: one {self.target}, not a list; allowed: {', '.join(options(self.target))}"
+            )
         known = options(self.target)
         deletes = self.text.startswith("~")
         if not deletes and isinstance(self.value, str | None) and self.value not in known:
@@ -95,18 +108,24 @@ def parse(text: str) -> Override:
     try:
         parsed = OverridesParser.create().parse_override(text)
     except HydraException as error:
-        if text in DRY:
+        if is_dry_run_word(text):
             raise ConfigError(f"{text!r} is no override; write dry_run=true") from None
         group = next((group for group in ("experiment", "search") if text in options(group)), None)
-        raise ConfigError(explain_bare_name(text, group) if group else explain_syntax(text, str(error))) from None
-    sets = parsed.package is None and not (parsed.is_add() or parsed.is_force_add() or parsed.is_delete())
+        raise ConfigError(
+            explain_bare_name(text, group) if group else explain_syntax(text, str(error))
+        ) from None
+    sets = parsed.package is None and not (
+        parsed.is_add() or parsed.is_force_add() or parsed.is_delete()
+    )
     if not parsed.is_sweep_override():
         return Override(text, str(parsed.key_or_group), parsed.value(), sets)
     try:
         axis = tuple(parsed.sweep_string_iterator())
     except HydraException:
         key = parsed.get_key_element()
-        raise ConfigError(f"{text}: name the values of an axis one by one: {key}=a,b or '{key}=[a,b]'") from None
+        raise ConfigError(
+            f"{text}: name the values of an axis one by one: {key}=a,b or '{key}=[a,b]'"
+        ) from None
     return Override(text, str(parsed.key_or_group), None, sets, axis)
 
 
@@ -118,7 +137,9 @@ def _quoted(text: str) -> str:
     key, equals, value = text.partition("=")
     if value.isascii() or not equals or value[0] in "'\"[{":
         return text
-    escaped = re.sub(r"(\\*)('|\Z)", lambda found: 2 * found[1] + found[2].replace("'", "\\'"), value)
+    escaped = re.sub(
+        r"(\\*)('|\Z)", lambda found: 2 * found[1] + found[2].replace("'", "\\'"), value
+    )
     return f"{key}='{escaped}'"
 
 
@@ -134,7 +155,10 @@ def options(group: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Request:
-    """What a command line asks for: ``name`` of ``group`` (experiment or search), and whether only to show it."""
+    """What a command line asks for.
+
+    ``name`` of ``group`` (experiment or search), and whether only to show it.
+    """
 
     group: str
     name: str
@@ -151,13 +175,17 @@ def read_request(words: Iterable[str]) -> Request:
         raise ConfigError(explain_flag(flags[0], words, "sweep.py"))
     overrides = parse_all(words)
     _refuse_two_askings(overrides)
-    last = {override.target: override for override in overrides}  # a key that is given twice: the last one holds
+    last = {
+        override.target: override for override in overrides
+    }  # a key that is given twice: the last one holds
     group = "search" if "search" in last else "experiment"
     chosen, dry_run = last.pop(group, None), last.pop("dry_run", None)
     if chosen is None:
         raise ConfigError(
-            "which experiment? `python sweep.py` lists them; your own configuration on several seeds: "
-            "`python sweep.py +experiment=one key=value ...`; one run alone: `python train.py key=value ...`"
+            "which experiment? `python sweep.py` lists them; your own configuration on several "
+            "seeds: "
+            "`python sweep.py +experiment=one key=value ...`; one run alone: `python train.py "
+            "key=value ...`"
         )
     if not chosen.text.startswith("+"):
         article = "an experiment" if group == "experiment" else "a search"
@@ -165,7 +193,13 @@ def read_request(words: Iterable[str]) -> Request:
     if dry_run is not None and not isinstance(dry_run.value, bool):
         raise ConfigError(f"{dry_run}: dry_run is true or false")
     rest = tuple(override for override in overrides if override in last.values())
-    return Request(group, str(chosen.value), rest, dry_run is not None and dry_run.value, tuple(replaced(overrides)))
+    return Request(
+        group,
+        str(chosen.value),
+        rest,
+        dry_run is not None and dry_run.value,
+        tuple(replaced(overrides)),
+    )
 
 
 def _refuse_two_askings(overrides: Iterable[Override]) -> None:
@@ -173,7 +207,10 @@ def _refuse_two_askings(overrides: Iterable[Override]) -> None:
     asked = [one for one in overrides if one.target in ("experiment", "search")]
     if len({one.text for one in asked}) > 1:
         calls = "; ".join(f"python sweep.py {one}" for one in asked)
-        raise ConfigError(f"{' '.join(map(str, asked))}: one call runs one of them; give one after the other: {calls}")
+        raise ConfigError(
+            f"{' '.join(map(str, asked))}: one call runs one of them; give one after the other: "
+            f"{calls}"
+        )
 
 
 def replaced(overrides: Iterable[Override]) -> list[str]:

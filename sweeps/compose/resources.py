@@ -1,4 +1,7 @@
-"""What one run asks of a machine: nodes, GPUs, cores and memory, derived from its method, model and trainer."""
+"""What one run asks of a machine.
+
+Nodes, GPUs, cores and memory, derived from its method, model and trainer.
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +16,10 @@ from sweeps.compose.gpu_hours import LEGEND, duration, gpu_hours
 
 CPUS_A_GPU = 8  # appendix A.2: 32 cores for 4 GPUs
 LEAST_CPUS_OF_VERL = 16  # TransferQueue, the agent loops, the scorer and the engine each hold some
-VERL_GB, VERL_GB_PER_BILLION = 80, 32  # estimates: Ray, environments and engine; reference, loading and checkpoints
+VERL_GB, VERL_GB_PER_BILLION = (
+    80,
+    32,
+)  # estimates: Ray, environments and engine; reference, loading and checkpoints
 LOCAL_GB, LOCAL_GB_PER_BILLION = 16, 8  # estimates: one process with a Hugging Face model
 SMALL_GB = 4  # a process with a small policy takes 1.3 GiB at its peak, measured at scale=mini
 RERANKER_GB = 4  # a large reranker in float32 in a process of its own
@@ -35,10 +41,13 @@ class Resources:
 
 
 def resources(config: RunConfig) -> Resources:
-    """What a run needs: none of it depends on where it runs, but for what the launcher's settings replace.
+    """What a run needs.
 
-    A model behind an API needs no GPU; an evaluation and trainer=local one, unless its policy is a small one, which
-    trains on the CPU; verl ``gpus`` on each of ``nodes``, and none with its engine for the CPU.
+    None of it depends on where it runs, but for what the launcher's settings replace.
+
+    A model behind an API needs no GPU; an evaluation and trainer=local one, unless its policy is a
+    small one, which trains on the CPU; verl ``gpus`` on each of ``nodes``, and none with its engine
+    for the CPU.
     """
     found = _derived(config)
     launcher = config.launcher
@@ -56,7 +65,9 @@ def _derived(config: RunConfig) -> Resources:
         verl = config.trainer.verl  # type: ignore[union-attr]  # as it says
         gpus = 0 if verl.engine == "hf" else verl.gpus
         memory = VERL_GB + VERL_GB_PER_BILLION * billions / verl.nodes
-        return Resources(verl.nodes, gpus, max(LEAST_CPUS_OF_VERL, CPUS_A_GPU * gpus), _rounded(memory))
+        return Resources(
+            verl.nodes, gpus, max(LEAST_CPUS_OF_VERL, CPUS_A_GPU * gpus), _rounded(memory)
+        )
     if isinstance(config.model, HuggingFaceModel):
         return Resources(1, 1, CPUS_A_GPU, _rounded(LOCAL_GB + LOCAL_GB_PER_BILLION * billions))
     reranker = RERANKER_GB if isinstance(config.scorer, CrossEncoderScorer) else 0
@@ -65,12 +76,18 @@ def _derived(config: RunConfig) -> Resources:
 
 
 def trains_in_verl(config: RunConfig) -> bool:
-    """Whether verl runs it: a method that only prompts is played by our own evaluation, whatever the trainer."""
+    """Whether verl runs it.
+
+    A method that only prompts is played by our own evaluation, whatever the trainer.
+    """
     return isinstance(config.trainer, VerlTrainer) and config.method.kind == "trained"
 
 
 def cost_lines(configs: Sequence[RunConfig], todo: Sequence[RunConfig]) -> list[str]:
-    """GPU-hours of all runs and of those to start, and what the figures rest on; nothing where there are none."""
+    """GPU-hours of all runs and of those to start, and what the figures rest on.
+
+    Nothing where there are none.
+    """
     total, unknown = gpu_hours(configs, [resources(config).all_gpus for config in configs])
     if not total:
         return []
@@ -82,7 +99,7 @@ def cost_lines(configs: Sequence[RunConfig], todo: Sequence[RunConfig]) -> list[
 
 
 def check_fits(config: RunConfig, gpu_gb: float) -> None:
-    """Refuse what cannot fit into a GPU's memory, by the estimate of :mod:`scpo.memory`, or onto its job's share.
+    """Reject a run that needs more GPU memory or cores than its job has (:mod:`scpo.memory`).
 
     Raises:
         ConfigError: It says what takes the memory, or is too few, and what would fit.
@@ -91,12 +108,14 @@ def check_fits(config: RunConfig, gpu_gb: float) -> None:
         given, needed = resources(config), _derived(config).gpus
         if given.gpus < needed:
             raise ConfigError(
-                f"launcher.gpus={given.gpus}, the run takes {needed} of each node (trainer.verl.gpus); allowed: null, "
+                f"launcher.gpus={given.gpus}, the run takes {needed} of each node "
+                "(trainer.verl.gpus); allowed: null, "
                 f"or {needed} and more. For one GPU: trainer=verl_1gpu"
             )
         if needed and given.cpus < (cores := cores_needed(config.trainer)):
             raise ConfigError(
-                f"launcher.cpus={given.cpus}, verl on {needed} GPUs needs {cores} CPU cores: with fewer it waits for "
+                f"launcher.cpus={given.cpus}, verl on {needed} GPUs needs {cores} CPU cores: with "
+                "fewer it waits for "
                 f"ever; allowed: null, or {cores} and more"
             )
     if resources(config).gpus and (reason := shortage(config, gpu_gb)):

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from scpo.errors import ConfigError
 from scpo.schema import TUNING, Choice, RunConfig, Scale, Search, Tuning
 from sweeps.compose.configuration import compose_raw, resolve
-from sweeps.compose.explanations import explain_validation
+from sweeps.compose.hints import explain_validation
 from sweeps.compose.identity import HASH_LENGTH, digest, identity, run_id
 from sweeps.compose.matrix import seeded_runs
 from sweeps.compose.overrides import Override, parse, parse_all

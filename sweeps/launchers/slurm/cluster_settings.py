@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError
 
 from scpo.errors import ConfigError, first_line
 from scpo.strict import Strict
-from sweeps.compose.explanations import explain_validation
+from sweeps.compose.hints import explain_validation
 
 PRESETS = Path(__file__).resolve().parents[3] / "slurm" / "presets"
 

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from scpo.errors import ConfigError
 from scpo.schema import RunConfig
 from sweeps.compose.configuration import compose_experiment, compose_raw, compose_run
-from sweeps.compose.explanations import explain_hydra
+from sweeps.compose.hints import explain_hydra
 from sweeps.compose.overrides import CONF, options, parse_all
 
 

@@ -1,0 +1,466 @@
+"""Error messages for wrong commands: what was wrong, what is allowed, and the command that works.
+
+Hydra and pydantic report errors in terms of their own internals. The functions here translate them
+into one line with the override at fault, the nearest known name and the allowed values. ``HABITS``
+lists flags and keys of other tools.
+"""
+
+import difflib
+import re
+import shlex
+import typing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+SHORT_NAMES = {
+    "lr": "trainer.optimizer.learning_rate",
+    "theta": "method.shaper.theta",
+    "lambda": "method.shaper.soft_base",
+    "alpha": "method.shaper.alpha",
+    "n": "trainer.group_size",
+    "gpus": "launcher.gpus",
+}
+"""Last part of a key in other code bases -> the key here."""
+
+OTHER_SPELLINGS = {"env=webshop_paper": "env=webshop env.setting=paper"}
+"""Choices that are written in two overrides."""
+
+
+@dataclass(frozen=True)
+class Habit:
+    """A flag or key of another tool, and what to write instead.
+
+    Attributes:
+        pattern: Regular expression for the whole flag or key.
+        answer: The explanation. ``{0}`` is the first group of the pattern.
+        script: For a flag: the script of the suggested command.
+        drop: For a flag: regular expression of the words that the suggested command leaves out.
+        add: For a flag: words that the suggested command adds at its end.
+    """
+
+    pattern: str
+    answer: str
+    script: str | None = None
+    drop: str = ""
+    add: tuple[str, ...] = ()
+
+
+HABITS = (
+    # Flags of Hydra, W&B and argparse-style scripts.
+    Habit(
+        r"-m|--multirun",
+        "an experiment's axes are the sweep, and key=a,b adds one",
+        script="sweep.py",
+    ),
+    Habit(
+        r"--dry-run|--dry_run|--dryrun|-n",
+        "write dry_run=true",
+        script="sweep.py",
+        add=("dry_run=true",),
+    ),
+    Habit(
+        r"--cfg",
+        "it shows the configuration of one run",
+        script="train.py",
+        drop=r"job|\+.*",
+        add=("--cfg", "job"),
+    ),
+    # Keys. The first match wins, so the general one for hydra comes last.
+    Habit(r"dryrun|dry-run|dry_run|dryRun", "it is called dry_run: dry_run=true"),
+    Habit(
+        r"hydra.*launcher.*",
+        "launchers are chosen here by launcher=slurm_a800x4 (Slurm) or launcher=local",
+    ),
+    Habit(
+        r"hydra.*sweeper.*",
+        "Optuna searches are python sweep.py +search=<name>; an axis is key=a,b",
+    ),
+    Habit(r"hydra.*", "Hydra composes here and does no more; folders: machine.runs_dir=<folder>"),
+    Habit(
+        r"launcher\.(partition|account|qos|constraint|gres|memory_gb|max_time_h)",
+        "it is the cluster's own: slurm/site.yaml: {0} (another file: launcher.site=<file>)",
+    ),
+)
+
+
+def habit_for(word: str) -> Habit | None:
+    """The first habit whose pattern matches a flag or key."""
+    return next((habit for habit in HABITS if re.fullmatch(habit.pattern, word)), None)
+
+
+def is_dry_run_word(word: str) -> bool:
+    """Whether a bare word is a spelling of dry_run."""
+    habit = habit_for(word)
+    return habit is not None and "dry_run" in habit.answer and not word.startswith("-")
+
+
+def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
+    """Message for a command-line flag that ``script`` does not have.
+
+    Args:
+        flag: The flag as typed, with its value if it has one.
+        words: The whole command line after the script.
+        script: ``train.py`` or ``sweep.py``.
+    """
+    name, _, value = flag.partition("=")
+    habit = habit_for(name)
+    if habit is not None and habit.script is not None:
+        kept = [word for word in words if word != flag and not re.fullmatch(habit.drop, word)]
+        if habit.script == "sweep.py" and not any(word.startswith("+") for word in kept):
+            kept = ["+experiment=one", *kept]
+        return f"{flag}: {habit.answer}: {_command(habit.script, [*kept, *habit.add])}"
+    if any(re.match(r"--(?!seed=)[^=]*=", word) for word in words):
+        plain = [word.removeprefix("--") for word in words]
+        return (
+            f"{flag}: no dashes here: {_command(script, plain)} (for wandb agent: "
+            f"${{args_no_hyphens}}, docs/live.md)"
+        )
+    if name == "--seed" and script == "train.py":
+        return f"{flag}: write it as an override: seed={value or 0}"
+    if name == "--seed":
+        return f"{flag}: seeds are an axis: seeds=[{value or 0}]"
+    return f"{flag}: there is no such flag; `python {script} --help` shows what there is"
+
+
+def explain_launcher(words: Sequence[str]) -> str | None:
+    """Message for a launcher given to train.py, which runs its run itself; None if there is none.
+
+    ``launcher=local`` is accepted, since it changes nothing.
+    """
+    chosen = [word for word in words if word.lstrip("+").startswith(("launcher", "hydra/launcher"))]
+    if all(word == "launcher=local" for word in chosen):
+        return None
+    seeds = [word.partition("=")[2] for word in words if word.startswith("seed=")] or ["0"]
+    rest = [word for word in words if not word.lstrip("+").startswith(("seed=", "hydra/launcher"))]
+    rest = ["+experiment=one", *rest, f"seeds=[{seeds[-1]}]"]
+    if not any(word.startswith("launcher=") for word in rest):
+        rest.append("launcher=slurm_a800x4")
+    return (
+        f"{chosen[0]}: train.py runs its run here, by itself; a launcher is sweep.py's: "
+        f"{_command('sweep.py', rest)}"
+    )
+
+
+def _command(script: str, words: Sequence[str]) -> str:
+    return " ".join(["python", script, *(shlex.quote(word) for word in words)])
+
+
+def explain_syntax(override: str, message: str) -> str:
+    """Message for an override that Hydra's grammar rejects."""
+    cause = message.splitlines()[0] if "=" in override else "there is no = in it"
+    return (
+        f"{override!r} is no override ({cause}); write key=value, quoted if it has [ ] {{ }} or "
+        "spaces"
+    )
+
+
+def explain_bare_name(name: str, group: str) -> str:
+    """Message for the name of an experiment or a search without its ``+experiment=``."""
+    return f"{name!r} is no override; the {group} of that name: python sweep.py +{group}={name}"
+
+
+def explain_sweep_word(override: str, key: str) -> str:
+    """Message for an override of sweep.py that was given to train.py."""
+    if key == "dry_run":
+        return (
+            f"{override}: only experiments and searches have one: python sweep.py "
+            f"+experiment=<name> {override}"
+        )
+    return (
+        f"{override}: these overrides are for one run; with +{key}, it is python sweep.py "
+        f"+{override.lstrip('+')}"
+    )
+
+
+def explain_option(override: str, group: str, got: str, options: Sequence[str]) -> str:
+    """Message for a choice that a config group does not have."""
+    spelling = OTHER_SPELLINGS.get(override)
+    hint = f"; write {spelling}" if spelling else did_you_mean(got, options)
+    return f"{override}: no {group} is called {got!r}{hint}\nallowed: {', '.join(options)}"
+
+
+def explain_host(override: str, got: str, hosts: Sequence[str]) -> str:
+    """Message for a ``method.host`` that does not read a step's bonus."""
+    return (
+        f"{override}: {got!r} is no host of SCPO{did_you_mean(got, hosts)}\n"
+        f"allowed: {', '.join(hosts)} "
+        "(the estimators that read a step's bonus; others would lose the credit)"
+    )
+
+
+_MISSING_SCALE = re.compile(r"'scale/env/([a-z]+)_([a-z_]+)'")
+
+
+def explain_hydra(
+    error: Exception,
+    overrides: Sequence[object],
+    default: Callable[[], dict[str, Any]],
+    model: type[BaseModel],
+) -> str:
+    """Message for a failed composition: the override at fault and what is allowed.
+
+    Args:
+        error: What Hydra, OmegaConf or Python raised.
+        overrides: The overrides of the composition.
+        default: Returns the configuration without the override at fault, to look keys up in.
+        model: The schema.
+    """
+    if missing := _MISSING_SCALE.search(str(error)):
+        scale, env = missing.groups()
+        return (
+            f"scale={scale} has no settings for env={env}; conf/scale/env/{scale}_*.yaml are what "
+            "it has"
+        )
+    for override in map(str, overrides):
+        key = override.lstrip("+~").partition("=")[0]
+        if key == "method.host" and "'estimator@method.estimator'" in str(error):
+            return f"{override}: this method has no estimator and so no host; method=scpo has one"
+        if f"'{key}'" in str(error) and f"The value of '{key}'" not in str(error):
+            # An override of a mapping (method={nme: x}) fails at a key inside it.
+            inside = str(getattr(error.__cause__, "full_key", None))
+            wrong = inside if inside.startswith(f"{key}.") else override
+            return explain_key(wrong, default(), model)
+    causes = [str(cause).splitlines()[0] for cause in (error, error.__cause__) if str(cause or "")]
+    if isinstance(error, TypeError | ValueError):  # Python's own errors name no override
+        causes.insert(0, " ".join(map(str, overrides)))
+    return ": ".join(causes)
+
+
+def explain_interpolation(error: OmegaConfBaseException, data: Any) -> str:
+    """Message for a reference to a missing value, such as an ``env.setting`` without settings."""
+    found = re.search(r"Interpolation key '([^']+)' not found", str(error))
+    if found is None:
+        return f"{error.full_key or 'a value'}: {str(error).splitlines()[0]}"
+    parts = found[1].split(".")
+    for depth, part in enumerate(parts):
+        if not isinstance(data, dict) or part not in data:
+            section = ".".join(parts[:depth]) or "the configuration"
+            keys = ", ".join(map(str, data)) if isinstance(data, dict) else "no keys"
+            hint = did_you_mean(part, keys.split(", "))
+            return f"{error.full_key}: {section} has no {part!r}{hint}\n{section} has {keys}"
+        data = data[part]
+    return f"{error.full_key}: {found[0]}"
+
+
+def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) -> str:
+    """Message for an override of a key that the configuration does not have."""
+    key, _, value = override.lstrip("+~").partition("=")
+    habit = habit_for(key)
+    if habit is not None:
+        matched = re.fullmatch(habit.pattern, key)
+        groups = matched.groups() if matched else ()
+        return f"{key}={value}: {habit.answer.format(*groups)}"
+    if override.startswith("+"):
+        return f"{override}: {key} is in the configuration already; leave out the +"
+    if key in schema_keys(model):
+        return _explain_absent(override, key, default, model)
+    present = dotted_keys(default)
+    parent = key.rpartition(".")[0]
+    siblings = [name for name in present if _within(name, parent)]
+    return _unknown(key, "", [*schema_keys(model), *present], siblings)
+
+
+def _explain_absent(
+    override: str, key: str, default: dict[str, Any], model: type[BaseModel]
+) -> str:
+    """Message for a key of the schema that this configuration has no value of."""
+    present = dotted_keys(default)
+    parent, _, name = key.rpartition(".")
+    while parent and parent not in present:  # another choice of the group has this section
+        parent, _, name = parent.rpartition(".")
+    fields = _fields_at(_with_tags(parent, default), model)
+    if name not in fields:
+        keys = ", ".join(fields)
+        return (
+            f"{override}: {parent} has no such key here, other choices of it do\nkeys of "
+            f"{parent}: {keys}"
+        )
+    if parent and not any(_within(name, parent) for name in present):
+        return (
+            f"{override}: {key} is not set in this configuration: its section {parent} is null here"
+        )
+    if override.startswith("~"):
+        return f"{override}: {key} is not set in this configuration"
+    return (
+        f"{override}: {key} is not set in this configuration; +{override} adds it where its "
+        "section is not null"
+    )
+
+
+def _with_tags(key: str, data: Any) -> list[str]:
+    """The location of a section as pydantic gives it, with the tags of unions on the way."""
+    location = []
+    for part in key.split("."):
+        data = data.get(part) if isinstance(data, dict) else None
+        location.append(part)
+        if isinstance(data, dict):
+            tags = [data.get(name) for name in ("name", "kind")]
+            location += [tag for tag in tags if isinstance(tag, str)]
+    return location
+
+
+def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ()) -> str:
+    """Message for an unknown key.
+
+    Args:
+        key: The key.
+        got: Its value, as text to put after the key; empty to leave it out.
+        known: Keys among which a near miss is looked for.
+        here: Keys of the same section in this configuration, if known.
+    """
+    parent, _, name = key.rpartition(".")
+    inside = [full[len(parent) :].lstrip(".") for full in (here or known) if _within(full, parent)]
+    siblings = sorted({rest.split(".")[0] for rest in inside})
+    others = [full for full in dict.fromkeys(known) if full != key]
+    meant = SHORT_NAMES.get(name)
+    same_name = [full for full in others if full.rpartition(".")[2] == name]
+    near = [
+        key.removesuffix(name) + sibling
+        for sibling in difflib.get_close_matches(name, siblings, n=1)
+    ]
+    first = [meant] if meant in others else same_name or near
+    hint = did_you_mean(key, [] if siblings else others, first)
+    keys = f"\nkeys of {parent or 'the configuration'}: {', '.join(siblings)}" if siblings else ""
+    return f"unknown key {key}{got}{hint}{keys}"
+
+
+def schema_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """All dotted keys that a model's fields can have, over every member of a union."""
+    keys = []
+    for name, field in model.model_fields.items():
+        keys.append(f"{prefix}{name}")
+        if typing.get_origin(field.annotation) is dict:  # its keys are free
+            continue
+        below = []
+        for member in models_in(field.annotation):
+            below += schema_keys(member, f"{prefix}{name}.")
+        keys += dict.fromkeys(below)
+    return keys
+
+
+def explain_validation(error: ValidationError, model: type[BaseModel]) -> str:
+    """One line for each error of a validation, with the value and what is allowed."""
+    # Of several attempts at one union, pydantic's first is the one that people mean.
+    details: dict[tuple[int | str, ...], ErrorDetails] = {}
+    for detail in error.errors(include_url=False):
+        place = tuple(_without_types(detail["loc"]))
+        details.setdefault(place, {**detail, "loc": place})
+    return "\n".join(_explain_detail(detail, model) for detail in details.values())
+
+
+_TYPE = re.compile(r"(constrained-|literal\[|dict\[|tuple\[|list\[).*|int|str|float|bool")
+
+
+def _without_types(location: Sequence[int | str]) -> Iterator[int | str]:
+    """A location without the names of the types that pydantic tried there."""
+    for part in location:
+        if not (isinstance(part, str) and _TYPE.fullmatch(part)):
+            yield part
+
+
+def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> str:
+    """`; did you mean x?` for the nearest known name, or an empty string.
+
+    Args:
+        name: The unknown name.
+        known: Names to compare it with: equal but for case, then similar, then by prefix.
+        first: Names to suggest in place of any of those.
+    """
+    names, small = list(known), name.lower()
+    nearest = list(first)
+    nearest = nearest or [other for other in names if other.lower() == small]
+    nearest = nearest or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if not nearest and len(small) > 2:
+        nearest = [other for other in names if other.lower().startswith(small)]
+    return f"; did you mean {' or '.join(nearest[:3])}?" if nearest else ""
+
+
+def dotted_keys(data: Any, prefix: str = "") -> list[str]:
+    """All keys of nested mappings, with dots: sections and leaves."""
+    if not isinstance(data, dict):
+        return []
+    names = [f"{prefix}{key}" for key in data]
+    for key, value in data.items():
+        names += dotted_keys(value, f"{prefix}{key}.")
+    return names
+
+
+def _within(name: str, parent: str) -> bool:
+    return not parent or name.startswith(f"{parent}.")
+
+
+def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    location = [part for part in detail["loc"] if not _is_tag(part, detail, model)]
+    key, got = ".".join(map(str, location)), detail["input"]
+    if detail["type"] == "extra_forbidden":
+        section = ".".join(map(str, location[:-1]))
+        prefix = f"{section}." if section else ""
+        here = [f"{prefix}{name}" for name in _fields_at(detail["loc"][:-1], model)]
+        return _unknown(key, f" (got {_shorten(got)})", [*here, *schema_keys(model)], here)
+    if detail["type"] == "value_error":  # raised by a validator of ours, with a full message
+        return ": ".join(filter(None, [key, str(detail["ctx"]["error"])]))
+    if detail["type"] in ("model_type", "model_attributes_type"):
+        return (
+            f"{key}: got {_shorten(got)}; it is a section: set its keys one by one, "
+            f"{key}.<key>=<value>"
+        )
+    if detail["type"] == "missing":
+        return f"{key} is missing"
+    context = detail.get("ctx", {})
+    expected = str(context.get("expected") or context.get("expected_tags") or "")
+    hint = ""
+    if expected:
+        allowed = [name.strip(" '") for name in expected.replace(" or ", ",").split(",")]
+        hint = did_you_mean(str(got), allowed)
+    return f"{key}: got {_shorten(got)}; {detail['msg'][0].lower()}{detail['msg'][1:]}{hint}"
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _is_tag(part: int | str, detail: ErrorDetails, model: type[BaseModel]) -> bool:
+    """Whether a part of a location is the tag of a union (`gigpo`): no key in YAML."""
+    at = detail["loc"].index(part)
+    before = _models_at(detail["loc"][:at], model)
+    after = _models_at(detail["loc"][: at + 1], model)
+    narrows = at > 0 and len(before) > 1 and len(after) <= len(before)
+    return narrows and any(_has_tag(member, part) for member in before)
+
+
+def _fields_at(location: Sequence[int | str], model: type[BaseModel]) -> list[str]:
+    return sorted({name for member in _models_at(location, model) for name in member.model_fields})
+
+
+def _models_at(location: Sequence[int | str], model: type[BaseModel]) -> list[type[BaseModel]]:
+    """The models possible at a location.
+
+    A field descends, a union's tag narrows, a dict's key does neither.
+    """
+    members = [model]
+    for part in location:
+        fields = [member.model_fields[part] for member in members if part in member.model_fields]
+        if fields:
+            members = [found for field in fields for found in models_in(field.annotation)]
+        else:
+            members = [member for member in members if _has_tag(member, part)] or members
+    return members
+
+
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models that an annotation names, members of a union included."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for argument in typing.get_args(annotation) for found in models_in(argument)]
+
+
+def _has_tag(member: type[BaseModel], tag: int | str) -> bool:
+    annotations = [field.annotation for field in member.model_fields.values()]
+    tags = [typing.get_args(kind) for kind in annotations if typing.get_origin(kind) is Literal]
+    return any(tag in allowed for allowed in tags)
