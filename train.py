@@ -17,13 +17,12 @@ from collections.abc import Callable
 import yaml
 
 from scpo.errors import ConfigError, ScpoError
+from scpo.records import RunFolder, run_folders
 from scpo.schema import RunConfig
-from scpo.tracking import RunFolder
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.hints import explain_flag, explain_launcher
 from sweeps.compose.overrides import options, parse_all, replaced
 from sweeps.records import attempt as entry
-from sweeps.records import run_folders as store
 from sweeps.terminal import complaint, replace_what_cannot_be_printed
 
 
@@ -49,13 +48,13 @@ def open_run(what: list[str]) -> RunFolder:
             raise ConfigError(
                 f"{what[0]!r} is no run folder; the method of that name: python train.py method={what[0]}"
             )
-        store.check(folder)
+        run_folders.check(folder)
         return folder
     if why := explain_launcher(what):
         raise ConfigError(why)
     for remark in replaced(parse_all(what)):
         logging.getLogger("train").warning("%s", remark)
-    return store.ensure(compose_run(what))
+    return run_folders.ensure(compose_run(what))
 
 
 def main() -> int:
@@ -83,7 +82,7 @@ def main() -> int:
         if arguments.prepare:
             sys.stdout.write(f"{folder.path}\n")
             return entry.EXIT_DONE
-        store.check(folder).check_started_here()
+        run_folders.check(folder).check_started_here()
         return entry.run(folder, train, arguments.attempt)
     except (ScpoError, OSError) as error:
         logging.getLogger("train").error("%s", complaint(error))

@@ -21,8 +21,8 @@ from analysis.sources.rows import benchmarks, record_rows
 from analysis.sources.run_records import ExperimentRecord, Run, read_experiments, read_runs
 from scpo.errors import RecordError
 from scpo.progress import counted
-from scpo.tracking import State
-from scpo.tracking.atomic import write_bytes
+from scpo.records import State
+from scpo.records.files import write_bytes
 
 TRAINING_S, TABLE_S = 12, 8  # of the animation: training takes so long, and the table stands so long
 TRAINING = 100 * TRAINING_S / (TRAINING_S + TABLE_S)  # percent

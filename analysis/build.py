@@ -25,8 +25,8 @@ from analysis.sources.collect import Collected, write_parquet
 from analysis.sources.rows import MissingRunsError, Row
 from analysis.sources.run_records import Problem
 from scpo.errors import RecordError
-from scpo.tracking import State
-from scpo.tracking.atomic import write_bytes
+from scpo.records import State
+from scpo.records.files import write_bytes
 
 Made: TypeAlias = Table | Drawing
 Builder: TypeAlias = Callable[[Collected], Made]

@@ -10,7 +10,7 @@ from typing import Any
 
 from analysis.sources.collect import Collected
 from scpo.installed import installed_version
-from scpo.tracking.atomic import write_bytes
+from scpo.records.files import write_bytes
 
 NAME = "sources.json"
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from analysis.credit_rules import SCORERS, judge, rules
 from analysis.tables.tab_precision import recorded_table
-from scpo.tracking.atomic import write_bytes
+from scpo.records.files import write_bytes
 
 NAME = "tab_precision_recorded"
 

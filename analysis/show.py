@@ -20,8 +20,8 @@ from analysis.sources.run_records import LOGS, ExperimentRecord, Problem, Run, n
 from analysis.sources.series import Series, make_series
 from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
-from scpo.tracking import State
-from scpo.tracking.records import PlannedRow
+from scpo.records import State
+from scpo.records.manifest import PlannedRow
 
 WIDTH = 100
 LONGEST_LABEL = 22

@@ -19,8 +19,8 @@ import numpy as np
 
 from analysis.build import build_from
 from analysis.sources.collect import collect
+from scpo.records.files import write_yaml
 from scpo.schema import FAMILIES
-from scpo.tracking.atomic import write_yaml
 from sweeps.compose.configuration import compose_run
 
 SEEDS = 5

@@ -22,13 +22,13 @@ from analysis.report.command import NAME
 from bench.random_walks import walks
 from scpo.credit.assign import assign
 from scpo.diagnostics.sampled_groups import save_groups
+from scpo.records import RunFolder
+from scpo.records.files import write_json
+from scpo.records.identity import run_id
 from scpo.schema import FAMILIES, RunConfig
 from scpo.scoring import make_scorer
 from scpo.steps import StepBatch
-from scpo.tracking import RunFolder
-from scpo.tracking.atomic import write_json
 from sweeps.compose.configuration import compose_run
-from sweeps.compose.identity import run_id
 
 ROWS = {
     "scpo": [],

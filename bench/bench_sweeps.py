@@ -19,18 +19,16 @@ from typing import Any
 from rich.console import Console
 
 from bench.random_walks import best_of
-from scpo.checksums import file_sum
+from scpo.records import RunFolder, State, run_folders, verify
+from scpo.records.files import file_sum
+from scpo.records.identity import run_id
+from scpo.records.logs import to_line
 from scpo.schema import RunConfig
-from scpo.tracking import RunFolder, State
-from scpo.tracking.jsonlines import to_line
 from sweeps import dispatch
 from sweeps.compose import configuration as compose
-from sweeps.compose.identity import run_id
 from sweeps.compose.matrix import expand
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
-from sweeps.records import run_folders as store
-from sweeps.records import verify
 from sweeps.status import statuses
 
 MATRIX_GOAL_S, SECOND_CALL_GOAL_S, LOOK_GOAL_S = 10.0, 2.0, 2.0
@@ -76,7 +74,7 @@ def _second_call(runs_dir: Path) -> tuple[float, int]:
     """What ``sweep.py`` does when all is done already: expand, look, decide."""
     words = [f"machine.runs_dir={runs_dir}", f"seeds={[*range(50)]}"]
     for config in expand("ablation", words).runs.values():
-        store.ensure(config).update_status(state=State.DONE)
+        run_folders.ensure(config).update_status(state=State.DONE)
     _forget()
     quiet = Console(file=open(os.devnull, "w"))  # noqa: SIM115 (for the life of this process)
 
@@ -86,7 +84,7 @@ def _second_call(runs_dir: Path) -> tuple[float, int]:
     seconds, code = _timed(call)
     if code != 0:
         raise SystemExit("the second call found something to do: nothing is measured")
-    return seconds, len(store.run_folders(runs_dir))
+    return seconds, len(run_folders.list_runs(runs_dir))
 
 
 def _show_looks(runs_dir: Path) -> None:
@@ -95,8 +93,10 @@ def _show_looks(runs_dir: Path) -> None:
     folders = [_finished(config) for config in expand("ablation", words).runs.values()]
     observer = Observer(Slurm())
     looks: dict[str, Callable[[], Any]] = {
-        "status": lambda: statuses(store.run_folders(runs_dir), observer),
-        "verify": lambda: [problem for folder in store.run_folders(runs_dir) for problem in verify.problems(folder)],
+        "status": lambda: statuses(run_folders.list_runs(runs_dir), observer),
+        "verify": lambda: [
+            problem for folder in run_folders.list_runs(runs_dir) for problem in verify.problems(folder)
+        ],
     }
     for name, look in looks.items():
         seconds, found = _timed(look)
@@ -109,7 +109,7 @@ def _show_looks(runs_dir: Path) -> None:
 
 
 def _finished(config: RunConfig) -> RunFolder:
-    folder = store.ensure(config)
+    folder = run_folders.ensure(config)
     folder.pin_panels({name: {"sha256": "0" * 64, "tasks": ["a task"] * 134} for name in ("train", "valid_seen")})
     steps = range(config.trainer.steps + 1)
     lines = {

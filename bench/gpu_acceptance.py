@@ -28,12 +28,11 @@ from scpo.errors import ConfigError, first_line
 from scpo.installed import installed_version
 from scpo.memory import gpu_table, needed_gib
 from scpo.preflight import SAMPLE
+from scpo.records.memory import driver_version, installed_gpus, used_gib
+from scpo.records.provenance import REPOSITORY
 from scpo.schema import CrossEncoderScorer, RunConfig
 from scpo.scoring import make_scorer
-from scpo.tracking.node_memory import used_gib
-from scpo.tracking.nvidia import driver_version, installed_gpus
 from sweeps.compose.configuration import compose_run
-from sweeps.records.provenance import REPOSITORY
 
 STEPS = 2
 PACKAGES = ("torch", "vllm", "transformers", "verl", "flash-attn", "ray")

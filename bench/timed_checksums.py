@@ -1,6 +1,6 @@
 """``python -m bench.timed_checksums FILE WORD...``: train.py, and into FILE the CPU seconds that its checksums took.
 
-Timed is whatever makes or checks one: those of records, logs and checkpoints (``scpo.checksums``), and those of the
+Timed is whatever makes or checks one: those of records, logs and checkpoints (``scpo.records.files``), and those of the
 caches, which hand their bytes to sha256 at once. The clock is each thread's own: it stands while
 others work.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scpo import checksums
+from scpo.records import files
 
 FUNCTIONS = ("file_sum", "change", "folder_sums", "folder_change", "sealed", "unsealed", "text_sum")
 METHODS = ("add", "now")
@@ -54,9 +54,9 @@ def main() -> None:
     out, *words = sys.argv[1:]
     watch = Stopwatch()
     for name in FUNCTIONS:
-        setattr(checksums, name, watch.timed(getattr(checksums, name)))
+        setattr(files, name, watch.timed(getattr(files, name)))
     for name in METHODS:
-        setattr(checksums.RunningSum, name, watch.timed(getattr(checksums.RunningSum, name)))
+        setattr(files.RunningSum, name, watch.timed(getattr(files.RunningSum, name)))
     hashlib.sha256 = watch.timed(hashlib.sha256)
     sys.argv = ["train.py", *words]
     atexit.register(lambda: Path(out).write_text(repr(watch.seconds)))  # train.py does not come back

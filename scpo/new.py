@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, ScpoError
-from scpo.whole_file import replace_file
+from scpo.records.files import replace_file
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -9,14 +9,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from scpo.progress import about, counted
+from scpo.records import State
+from scpo.records.status import Observed
 from scpo.schema import Experiment, LocalLauncher, RunConfig
-from scpo.tracking import State
 from sweeps.compose.gpu_hours import duration
 from sweeps.compose.matrix import Matrix
 from sweeps.compose.resources import cost_lines, resources
 from sweeps.launchers.local.slot_pool import refused_here, slots_for
 from sweeps.records.past_times import PastTimes
-from sweeps.records.reconcile import Action, Decision, Observed
+from sweeps.records.reconcile import Action, Decision
 from sweeps.records.run_process import Outcome, tail
 from sweeps.terminal import coloured, say, say_markup, wide
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from rich.console import Console
 
 from scpo.errors import RecordError, RecordWriteError
+from scpo.records import RunFolder, State, manifest, run_folders
+from scpo.records.status import Observed
 from scpo.schema import Experiment, LauncherConfig, SlurmLauncher
-from scpo.tracking import RunFolder, State
 from sweeps import console as show
 from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
@@ -24,10 +25,8 @@ from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.preview import show_submissions
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.submission import Sbatch, by_request, call_sbatch
-from sweeps.records import manifest
-from sweeps.records import run_folders as store
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
-from sweeps.records.reconcile import Action, Decision, Observed, reconcile
+from sweeps.records.reconcile import Action, Decision, reconcile
 from sweeps.records.run_process import Outcome
 
 
@@ -81,7 +80,7 @@ def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
         return submit(console, matrix, Slurm(), call_sbatch)
     slots_for(list(matrix.runs.values()))  # refuses what this machine cannot run, before a folder is made
     archived = _archived(matrix)
-    with store.driver_lock(runs_dir(matrix)):
+    with run_folders.driver_lock(runs_dir(matrix)):
         found = _open(console, matrix, Observer(Slurm()), archived)
     starts = found.planned(Action.START)
     outcomes, completed = found.outcomes(), True
@@ -107,7 +106,7 @@ def submit(console: Console, matrix: Matrix, scheduler: Slurm, sbatch: Sbatch) -
     assert isinstance(launcher, SlurmLauncher)  # noqa: S101 (for mypy; `dispatch` chose by it)
     by_request(matrix.runs, launcher, read_site(launcher.site))  # refuses what fits no job, before a folder is made
     observer, archived = Observer(scheduler), _archived(matrix)
-    with store.driver_lock(runs_dir(matrix)):
+    with run_folders.driver_lock(runs_dir(matrix)):
         found = _open(console, matrix, observer, archived)
         for folder in found.planned(Action.ADOPT).values():
             observer.adopt(folder)
@@ -156,7 +155,7 @@ def runs_dir(matrix: Matrix) -> Path:
 def _elsewhere(folder: Path) -> list[str]:
     """A remark where this call looks for runs in another folder than the checkout's, which has some."""
     usual = CONF.parent / folder
-    if folder.is_absolute() or folder.exists() or not store.run_folders(usual):
+    if folder.is_absolute() or folder.exists() or not run_folders.list_runs(usual):
         return []
     return [
         f"there is no {folder}/ here ({Path.cwd()}), so every run is new; those of {usual} are found from "
@@ -171,12 +170,12 @@ def _open(console: Console, matrix: Matrix, observer: Observer, archived: Mappin
         if run_id in archived:
             continue
         try:
-            folder = store.ensure(config)
+            folder = run_folders.ensure(config)
             found.seen[run_id] = observer.observe(folder)
             found.folders[run_id] = folder
         except (RecordError, RecordWriteError) as error:
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
-    manifest.update(runs_dir(matrix), matrix)
+    manifest.update(runs_dir(matrix), matrix.manifest)
     found.plan = reconcile(found.folders, found.seen, launcher_of(matrix).max_failures) | dict(archived)
     _announce(console, found.plan)
     return found
@@ -186,7 +185,7 @@ def _archived(matrix: Matrix) -> dict[str, Decision]:
     """The runs that are finished elsewhere, whatever lies here."""
     archive = matrix.cells[0].config.machine.archive
     skipped = Decision(Action.SKIP, f"finished, in {archive}")
-    return dict.fromkeys(store.finished_in(archive) & matrix.runs.keys(), skipped)
+    return dict.fromkeys(run_folders.finished_in(archive) & matrix.runs.keys(), skipped)
 
 
 def _without_start(decision: Decision, seen: Observed) -> Outcome:

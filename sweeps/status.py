@@ -17,11 +17,10 @@ from rich.table import Table
 
 from scpo.errors import ConfigError, RecordError, ScpoError
 from scpo.progress import about, counted
-from scpo.tracking import RunFolder, State
-from scpo.tracking.health import RULES, Remark, examine, read_rules, stalled
-from scpo.tracking.live import SUCCESS, panels
-from scpo.tracking.wandb_run import url_of
-from scpo.tracking.whole_logs import read_whole
+from scpo.records import RunFolder, State
+from scpo.records.health import RULES, Remark, examine, read_rules, stalled
+from scpo.records.logs import SUCCESS, panels, read_whole
+from scpo.records.wandb_mirror import url_of
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.terminal import coloured, say, say_error, wide
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from scpo.errors import ScpoError
-from scpo.tracking import State
+from scpo.records import State
 
 COLOURS = {
     State.DONE: "green",

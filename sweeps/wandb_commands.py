@@ -19,8 +19,8 @@ from rich.console import Console
 
 from scpo.errors import ConfigError, first_line
 from scpo.progress import counted
-from scpo.tracking import RunFolder
-from scpo.tracking.health import read_rules
+from scpo.records import RunFolder
+from scpo.records.health import read_rules
 from sweeps.terminal import say, say_error
 
 NAME = "SCPO overview"

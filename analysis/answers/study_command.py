@@ -15,7 +15,7 @@ from analysis.sources.collect import Collected, collect
 from analysis.sources.rows import MissingRunsError
 from analysis.sources.run_records import ExperimentRecord
 from scpo.errors import RecordError
-from scpo.tracking.atomic import write_bytes
+from scpo.records.files import write_bytes
 
 SCALE = "study"
 RUNS, ARCHIVE, PAGE, CLAIMS = Path("runs"), Path("docs/study"), Path("docs/study.md"), Path("REPRODUCTION.md")

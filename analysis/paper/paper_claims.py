@@ -26,7 +26,7 @@ from analysis.paper.claims import (
     widest,
 )
 from analysis.paper.published import credit
-from scpo.tracking.node_memory import GPU
+from scpo.records.memory import GPU
 
 MAIN, CHRONOLOGICAL, SHORTEST, REPEATED = "main_table", "chronological", "shortest_reference", "no_monotonicity"
 DENSE = "scpo_dense"

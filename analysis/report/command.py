@@ -11,7 +11,7 @@ from analysis.build import build_from
 from analysis.command_line import add_places, collected, tell_result
 from analysis.report.contents import MEGABYTE, contents
 from analysis.report.page import page
-from scpo.tracking.atomic import write_bytes
+from scpo.records.files import write_bytes
 
 NAME = "report.html"
 

@@ -21,10 +21,10 @@ from analysis.sources.differences import leaves
 from analysis.sources.rows import Row, Section
 from analysis.sources.series import Series
 from scpo.errors import RecordError
+from scpo.records import RunFolder
+from scpo.records.health import examine, read_rules
+from scpo.records.wandb_mirror import url_of
 from scpo.schema import MACHINE_SECTIONS, method_label
-from scpo.tracking import RunFolder
-from scpo.tracking.health import examine, read_rules
-from scpo.tracking.wandb_run import url_of
 
 MEGABYTE = 1_000_000
 CURVE_BYTES = 4 * MEGABYTE

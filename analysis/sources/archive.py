@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, RunHead, setting_of
 from scpo.errors import RecordError, first_line
+from scpo.records import State
+from scpo.records.files import write_bytes
 from scpo.schema import MACHINE_SECTIONS
-from scpo.tracking import State
-from scpo.tracking.atomic import write_bytes
 
 METRICS, RUNS, EXPERIMENTS = "metrics.parquet", "runs.parquet", "experiments.json"
 COLUMNS = ("id", "config", "panels", "last_step", "commit", "processor", "dirty")

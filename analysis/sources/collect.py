@@ -19,8 +19,8 @@ from analysis.sources.series import Series, make_series
 from analysis.sources.sources import read_sources
 from analysis.sources.wandb_project import Settings
 from scpo.intervals import Summary, summarise
-from scpo.tracking import State
-from scpo.tracking.atomic import write_bytes
+from scpo.records import State
+from scpo.records.files import write_bytes
 
 
 @dataclass(frozen=True)

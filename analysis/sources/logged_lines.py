@@ -8,9 +8,9 @@ from typing import Any
 from analysis.sources import verl_agent_logs
 from analysis.sources.run_records import Run
 from scpo.errors import RecordError
-from scpo.tracking import RunFolder
-from scpo.tracking.atomic import read_bytes
-from scpo.tracking.whole_logs import read_whole
+from scpo.records import RunFolder
+from scpo.records.files import read_bytes
+from scpo.records.logs import read_whole
 
 
 def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:

@@ -22,10 +22,11 @@ from analysis.sources.run_records import (
 )
 from scpo.errors import RecordError
 from scpo.progress import counted
+from scpo.records import State
+from scpo.records.files import first_complaint
+from scpo.records.manifest import PlannedRow, PlannedRun
+from scpo.records.wandb_mirror import read_configuration
 from scpo.schema import TUNING, method_label
-from scpo.tracking import State
-from scpo.tracking.records import PlannedRow, PlannedRun, first_complaint
-from scpo.tracking.wandb_run import read_configuration
 
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",

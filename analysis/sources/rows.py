@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from analysis.sources.differences import same_games, setting_differences
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, is_implied
 from scpo.errors import ScpoError
-from scpo.tracking import State
-from scpo.tracking.records import PlannedRun, PrimaryComparisons
+from scpo.records import State
+from scpo.records.manifest import PlannedRun, PrimaryComparisons
 
 NOT_APPLICABLE = "n/a"
 DEFAULT = "scpo"

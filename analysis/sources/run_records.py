@@ -15,12 +15,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from scpo.checksums import change
 from scpo.errors import RecordError
+from scpo.records import RunFolder, State
+from scpo.records.files import RUN_AGAIN, change, first_complaint, read_record, read_yaml
+from scpo.records.manifest import Manifest
 from scpo.schema import MACHINE_SECTIONS, Scale
-from scpo.tracking import RunFolder, State
-from scpo.tracking.atomic import RUN_AGAIN, read_yaml
-from scpo.tracking.records import Manifest, first_complaint, read_record
 
 EXPERIMENTS = "experiments"
 BESIDE = (EXPERIMENTS, "searches")  # folders beside the runs

@@ -9,7 +9,7 @@ from analysis.sources.mirrored import implied_records, mirrored_run, without_rec
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, noted, read_experiments, read_runs
 from analysis.sources.transaction_log import LoggedRun, read_transaction_log
 from analysis.sources.wandb_project import HISTORY, Settings, read_project
-from scpo.tracking import State
+from scpo.records import State
 
 KILLED = "KILLED"
 

@@ -21,10 +21,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from analysis.sources.run_records import Problem, noted
 from analysis.sources.transaction_log import flat
-from scpo.checksums import FileSum, RunningSum, change
 from scpo.errors import RecordError, ScpoError, first_line
-from scpo.tracking.atomic import write_bytes, write_json
-from scpo.tracking.records import first_complaint, read_record
+from scpo.records.files import FileSum, RunningSum, change, first_complaint, read_record, write_bytes, write_json
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from analysis.sources.rows import Row, Section
 from analysis.stats.measures import MEASURES, Measure, by_seed
 from analysis.stats.paired import LEVEL, difference, holm, p_value, resolvable, seeds_needed
 from scpo.intervals import Summary
+from scpo.records.manifest import PrimaryComparisons
 from scpo.schema import METHOD_LABELS
-from scpo.tracking.records import PrimaryComparisons
 
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
 FEWEST, ENOUGH = 3, 5  # pairs: for a reading; to estimate from their spread how many it takes

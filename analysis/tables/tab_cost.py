@@ -9,8 +9,8 @@ from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from scpo.intervals import Summary, summarise
-from scpo.tracking.node_memory import GPU
-from scpo.tracking.node_memory import HOST as HOST_MEMORY
+from scpo.records.memory import GPU
+from scpo.records.memory import HOST as HOST_MEMORY
 
 SHAPED, HOST = "scpo", "gigpo"
 DENSE = "scpo_dense"

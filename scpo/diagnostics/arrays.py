@@ -12,12 +12,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.checksums import RunningSum
 from scpo.errors import RecordError
-from scpo.tracking.atomic import write_bytes
+from scpo.records.files import RunningSum, write_bytes
 
 if TYPE_CHECKING:
-    from scpo.tracking import RunFolder
+    from scpo.records import RunFolder
 
 
 def save_arrays(folder: RunFolder, kind: str, step: int, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -17,9 +17,9 @@ from scpo.shaping.shaper import ShaperConfig, shape
 from scpo.steps import FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from scpo.records import RunFolder
     from scpo.shaping.order import Seed
     from scpo.steps import StepBatch
-    from scpo.tracking import RunFolder
 
 PATTERN = "probe_step_*.npz"
 

@@ -23,11 +23,11 @@ from scpo.rollout import PRECISION
 
 if TYPE_CHECKING:
     from scpo.credit.metrics import CreditDiagnostics
+    from scpo.records import RunFolder
     from scpo.rollout import Trajectory
     from scpo.schema import RunConfig
     from scpo.shaping.drive import Scorer
     from scpo.steps import StepBatch
-    from scpo.tracking import RunFolder
 
 logger = logging.getLogger(__name__)
 

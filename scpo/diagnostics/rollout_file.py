@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scpo.errors import RecordError, StepBatchError
+from scpo.records.files import write_bytes
 from scpo.shaping.order import Order, positions
 from scpo.steps import FloatArray, IntArray, StepBatch
-from scpo.tracking.atomic import write_bytes
 
 if TYPE_CHECKING:
     from scpo.credit.metrics import CreditDiagnostics
+    from scpo.records import RunFolder
     from scpo.rollout import Trajectory
-    from scpo.tracking import RunFolder
 
 RANKS = 4
 """Data-parallel ranks of the paper, whose order the positions are."""

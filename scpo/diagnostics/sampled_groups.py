@@ -25,11 +25,11 @@ from scpo.shaping.reference import active_groups, select
 from scpo.shaping.shaper import FailedMatch, Shaped
 
 if TYPE_CHECKING:
+    from scpo.records import RunFolder
     from scpo.schema import RunConfig, TrainedMethod
     from scpo.shaping.drive import Scorer
     from scpo.shaping.order import Seed
     from scpo.steps import IntArray, StepBatch, StrArray
-    from scpo.tracking import RunFolder
 
 PATTERN = "groups_step_*.json.gz"
 LONGEST_TEXT = 4000  # characters; an environment that answers with more is cut, visibly

@@ -18,8 +18,8 @@ from scpo.steps import BoolArray, FloatArray, IntArray, StrArray
 
 if TYPE_CHECKING:
     from scpo.credit.metrics import CreditDiagnostics
+    from scpo.records import RunFolder
     from scpo.steps import StepBatch
-    from scpo.tracking import RunFolder
 
 PATTERN = "step_texts_step_*.npz"
 TEXT_BATCHES = 5  # the paper's t-SNE embeds five early batches (appendix C.2)

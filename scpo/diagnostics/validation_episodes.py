@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from scpo.diagnostics.arrays import damaged, keep
 
 if TYPE_CHECKING:
+    from scpo.records import RunFolder
     from scpo.rollout import Trajectory
-    from scpo.tracking import RunFolder
 
 PATTERN = "validation_step_*.json.gz"
 TRANSCRIPTS = 8  # of a panel; the same games at every validation and in every run that plays the panel

@@ -16,10 +16,9 @@ from typing import TextIO
 
 from pydantic import BaseModel, ConfigDict
 
-from scpo.checksums import FileSum, folder_change, folder_sums, sealed, unsealed
 from scpo.envs.base import DemonstratingEnvironment
 from scpo.errors import RecordWriteError, ScpoError
-from scpo.whole_file import replace_file, sync
+from scpo.records.files import FileSum, folder_change, folder_sums, replace_file, sealed, sync, unsealed
 
 logger = logging.getLogger(__name__)
 

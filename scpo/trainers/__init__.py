@@ -11,8 +11,8 @@ from scpo.errors import ConfigError
 from scpo.scoring import find_scorer
 
 if TYPE_CHECKING:
+    from scpo.records import RunFolder
     from scpo.schema import RunConfig
-    from scpo.tracking import RunFolder
 
 
 TRAINERS = {

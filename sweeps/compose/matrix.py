@@ -12,7 +12,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from scpo.errors import ConfigError
-from scpo.schema import Experiment, ExperimentRow, RunConfig
+from scpo.records.identity import run_id, settings_digest
+from scpo.records.manifest import Manifest, PlannedRow, PlannedRun, PrimaryComparisons
+from scpo.schema import Experiment, ExperimentRow, RunConfig, Scale
 from sweeps.compose.adhoc_axes import split_axes, with_axes
 from sweeps.compose.configuration import (
     compose_experiment,
@@ -21,7 +23,6 @@ from sweeps.compose.configuration import (
     resolve,
     validate_run,
 )
-from sweeps.compose.identity import run_id
 from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
 
 AXIS_KEYS = {
@@ -48,7 +49,7 @@ class Matrix:
     """
 
     experiment: Experiment
-    scale: str
+    scale: Scale
     overrides: tuple[Override, ...]
     cells: list[Cell] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -62,6 +63,33 @@ class Matrix:
     def identity_overrides(self) -> list[str]:
         """The overrides that say what runs, without those that say where and how."""
         return [override.text for override in self.overrides if not override.of_machine]
+
+    @property
+    def manifest(self) -> Manifest:
+        """The record of which run is which row."""
+        primary = self.experiment.primary
+        return Manifest(
+            experiment=self.experiment.name,
+            title=self.experiment.title,
+            scale=self.scale,
+            overrides=tuple(self.identity_overrides),
+            primary=primary and PrimaryComparisons.model_validate(primary.model_dump()),
+            rows=tuple(self._planned(row) for row in self.experiment.rows),
+        )
+
+    def _planned(self, row: ExperimentRow) -> PlannedRow:
+        runs = [
+            PlannedRun(
+                id=cell.run_id,
+                env=cell.config.env.benchmark,
+                model=cell.config.model.name,
+                seed=cell.config.seed,
+                settings=settings_digest(cell.config),
+            )
+            for cell in self.cells
+            if cell.row.name == row.name
+        ]
+        return PlannedRow(name=row.name, label=row.label, runs=tuple(runs))
 
     def add(self, row: ExperimentRow, config: RunConfig) -> None:
         """Put a run into a row; a ConfigError if nothing here can start it."""

@@ -10,11 +10,11 @@ from typing import Any
 
 from scpo.errors import RecordError
 from scpo.findings import Finding, Level, error, ok, warning
+from scpo.records import run_folders
+from scpo.records.provenance import REPOSITORY
 from scpo.schema import HuggingFaceModel, RunConfig
 from sweeps.doctor.subject import Subject
-from sweeps.records import run_folders as store
 from sweeps.records.attempt import thread_environment
-from sweeps.records.provenance import REPOSITORY
 
 TIMEOUT_S = 900
 SHARE_LOW, SHARE_HIGH = 0.02, 0.5  # of the sample's pairs; outside, credit goes to next to no step or to most of them
@@ -89,7 +89,7 @@ def _share(check: str, facts: dict[str, Any]) -> Finding:
 
 
 def _conflicts(config: RunConfig, facts: dict[str, Any]) -> Iterator[Finding]:
-    for folder in store.run_folders(Path(config.machine.runs_dir)):
+    for folder in run_folders.list_runs(Path(config.machine.runs_dir)):
         try:
             recorded = folder.read_panels()
             if not recorded or folder.read_config().env != config.env:

@@ -8,8 +8,8 @@ from pathlib import Path
 from scpo.findings import Finding, error, ok, warning
 from scpo.installed import installed_version
 from scpo.memory import gpu_table, needed_gib, shortage
+from scpo.records.memory import driver_version, installed_gpus
 from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig, SlurmLauncher, VerlTrainer
-from scpo.tracking.nvidia import driver_version, installed_gpus
 from scpo.verl_config import cores_needed
 from sweeps.compose.resources import resources, trains_in_verl
 from sweeps.doctor.subject import Subject

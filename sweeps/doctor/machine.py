@@ -11,9 +11,9 @@ from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
 from scpo.memory import GIB, parameters
+from scpo.records.files import write_bytes
+from scpo.records.memory import installed_gpus
 from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig
-from scpo.tracking.atomic import write_bytes
-from scpo.tracking.nvidia import installed_gpus
 from sweeps.doctor.subject import Subject
 from sweeps.launchers.local.slot_pool import refused_here, slots_for
 

@@ -11,9 +11,9 @@ from packaging.version import Version
 
 from scpo.findings import Finding, error, ok, warning
 from scpo.installed import installed_version
+from scpo.records.provenance import REPOSITORY
 from scpo.schema import RunConfig
 from sweeps.doctor.subject import Subject
-from sweeps.records.provenance import REPOSITORY
 
 
 def check_packages(subject: Subject, root: Path = REPOSITORY) -> Iterator[Finding]:

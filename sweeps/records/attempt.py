@@ -24,13 +24,10 @@ from scpo.errors import (
     ScorerError,
     ScpoError,
 )
+from scpo.records import RunFolder, State, Status, provenance, run_folders
+from scpo.records.logs import before_after, read_whole
+from scpo.records.run_folders import now
 from scpo.schema import RunConfig
-from scpo.tracking import RunFolder, State, Status
-from scpo.tracking.folder import now
-from scpo.tracking.live import before_after
-from scpo.tracking.whole_logs import read_whole
-from sweeps.records import code_version, provenance
-from sweeps.records import run_folders as store
 from sweeps.records.stop_signals import stop_signals_go_to
 
 logger = logging.getLogger(__name__)
@@ -74,8 +71,8 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
     ``train(config, folder, should_stop)`` returns when all steps are done, or with a checkpoint once ``should_stop()``.
     ``attempt`` is given by a launcher that already catches this process's output in that attempt's log.
     """
-    config = store.check(folder)
-    with store.locked(folder.lock) as held:
+    config = run_folders.check(folder)
+    with run_folders.locked(folder.lock) as held:
         if not held:
             logger.warning("%s is being run by another process", folder.run_id)
             return EXIT_BUSY
@@ -158,7 +155,7 @@ def _end_early(folder: RunFolder, how: str) -> int:
 def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) -> None:
     commit = provenance.git_commit()
     across = config.machine.resume_across_versions
-    code_version.check_resume(folder, across=across, commits=(before.commit, commit))
+    provenance.check_resume(folder, across=across, commits=(before.commit, commit))
     os.environ.update(thread_environment(config.machine.threads))
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # transformers draws one for every file it reads
     folder.write_status(
@@ -170,7 +167,7 @@ def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) ->
                 "reason": None,
                 "pid": os.getpid(),
                 "host": socket.gethostname(),
-                "boot": store.boot_id(),
+                "boot": run_folders.boot_id(),
                 "started_at": now(),
                 "commit": commit,
             }

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scpo.errors import ScpoError
-from scpo.tracking import RunFolder, State
+from scpo.records import RunFolder, State
 from sweeps.records.run_process import tail
 from sweeps.terminal import say
 

@@ -9,10 +9,10 @@ from datetime import datetime
 from pathlib import Path
 
 from scpo.errors import ScpoError
+from scpo.records import RunFolder, State, Status
+from scpo.records.identity import run_id
+from scpo.records.run_folders import list_runs
 from scpo.schema import RunConfig
-from scpo.tracking import RunFolder, State, Status
-from sweeps.compose.identity import run_id
-from sweeps.records.run_folders import run_folders
 
 NEWEST = 5  # of each kind are read
 
@@ -50,7 +50,7 @@ class PastTimes:
     def _finished(self) -> dict[tuple[str, ...], list[tuple[RunFolder, float]]]:
         """Kind -> runs and their seconds, the newest first."""
         found: dict[tuple[str, ...], list[tuple[str, RunFolder, float]]] = {}
-        for folder in run_folders(self.runs_dir):
+        for folder in list_runs(self.runs_dir):
             try:
                 status = folder.read_status()
             except ScpoError:  # a damaged record is `verify`'s to report

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from scpo.errors import ScpoError
+from scpo.records import RunFolder, State, run_folders
 from scpo.schema import RunConfig
-from scpo.tracking import RunFolder, State
-from sweeps.records import run_folders as store
 from sweeps.records.attempt import EXIT_BUSY, thread_environment
 
 TAIL_LINES = 12
@@ -146,7 +145,7 @@ class RunProcess:
         request = self.folder.read_stop()
         if request is not None:
             state, reason = request.state, request.reason
-        with store.locked(self.folder.lock) as free:
+        with run_folders.locked(self.folder.lock) as free:
             if not free:
                 return Outcome(State.RUNNING, "another process runs it", log)
             failures = self.folder.read_status().failures + (state is State.FAILED)

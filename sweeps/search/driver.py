@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
+from scpo.records import JsonLines, RunFolder, State, run_folders
+from scpo.records.status import JobState
 from scpo.schema import RunConfig
-from scpo.tracking import JsonLines, RunFolder, State
 from sweeps.launchers.local.slot_pool import Pool
 from sweeps.launchers.slurm.launcher import Cluster, cancel
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
-from sweeps.records import run_folders as store
-from sweeps.records.reconcile import JobState
 from sweeps.search.plan import Plan
 from sweeps.search.space import shown
 from sweeps.search.study import ATTEMPTS, Study
@@ -84,7 +83,7 @@ class Driver:
 
     def _start_waiting(self) -> None:
         """Start what waits, the oldest trial first; no sweep on the same runs looks or starts meanwhile."""
-        with store.driver_lock(Path(self.plan.base.machine.runs_dir)):
+        with run_folders.driver_lock(Path(self.plan.base.machine.runs_dir)):
             for trial in self.study.mine():
                 for run in self._runs_now(trial):
                     waits = run.startable and run.run_id not in self._under_way
@@ -93,7 +92,7 @@ class Driver:
 
     def _start(self, run_id: str, config: RunConfig) -> None:
         try:
-            folder = store.ensure(config)
+            folder = run_folders.ensure(config)
         except (RecordError, RecordWriteError) as error:
             self._never_started[run_id] = str(error)
             return
@@ -119,7 +118,7 @@ class Driver:
         """The runs first: a driver killed in between finds them PRUNED and tells the study then."""
         reason = f"pruned with trial {trial.number} of {self.plan.study_id}"
         for config in self._runs(trial).values():
-            cancel(store.ensure(config), self.scheduler, State.PRUNED, reason)
+            cancel(run_folders.ensure(config), self.scheduler, State.PRUNED, reason)
         self.study.prune(trial)
         self.say(f"trial {trial.number}: pruned")
 

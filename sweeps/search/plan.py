@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from scpo.errors import ConfigError
+from scpo.records.identity import HASH_LENGTH, digest, identity, run_id
 from scpo.schema import TUNING, Choice, RunConfig, Scale, Search, Tuning
 from sweeps.compose.configuration import compose_raw, resolve
 from sweeps.compose.hints import explain_validation
-from sweeps.compose.identity import HASH_LENGTH, digest, identity, run_id
 from sweeps.compose.matrix import seeded_runs
 from sweeps.compose.overrides import Override, parse, parse_all
 from sweeps.search.space import Params, key_of_params, point_of, values

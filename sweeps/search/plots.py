@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scpo.records.files import write_bytes
 from scpo.schema import Choice
-from scpo.tracking.atomic import write_bytes
 from sweeps.search.plan import Plan
 from sweeps.search.study import default_result, ranked
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from sweeps.compose.identity import digest
+from scpo.records.identity import digest
 from sweeps.search.plan import Plan
 from sweeps.search.space import Params, distributions, grid, key_of_params, tidy
 

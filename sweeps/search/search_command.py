@@ -12,8 +12,8 @@ from rich.table import Table
 
 from scpo.errors import ConfigError, RecordWriteError, ScpoError
 from scpo.progress import about
+from scpo.records.identity import run_id
 from scpo.schema import SlurmLauncher
-from sweeps.compose.identity import run_id
 from sweeps.compose.overrides import Request
 from sweeps.compose.resources import cost_lines
 from sweeps.launchers.local.forked_runs import forked_runs

@@ -5,10 +5,10 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scpo.checksums import sealed, unsealed
 from scpo.errors import ConfigError, RecordError
+from scpo.records.files import sealed, unsealed
+from scpo.records.logs import cut_torn_line
 from scpo.schema import MedianPruning
-from scpo.tracking.jsonlines import cut_torn_line
 from sweeps.search.plan import Plan
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
-from scpo.tracking import RunFolder
-from sweeps.records import run_folders as store
+from scpo.records import RunFolder, run_folders
 from sweeps.search.plan import Plan
 from sweeps.search.proposals import Proposal, propose
 from sweeps.search.space import Params, distributions, key_of_params
@@ -47,7 +46,7 @@ class Study:
         self._drivers = plan.folder / "drivers"
         self._drivers.mkdir(parents=True, exist_ok=True)
         self._held = contextlib.ExitStack()
-        self._held.enter_context(store.locked(self._drivers / self._me))
+        self._held.enter_context(run_folders.locked(self._drivers / self._me))
         with self._turn():
             self._study, self._storage = open_study(plan)
 
@@ -116,7 +115,7 @@ class Study:
 
     def _turn(self) -> contextlib.AbstractContextManager[bool]:
         """One driver at a time decides what comes next."""
-        return store.locked(self.plan.folder / "lock", wait=True)
+        return run_folders.locked(self.plan.folder / "lock", wait=True)
 
     def _alive(self, driver: str) -> bool:
         """Whether a driver still holds its lock; what a dead one left is removed."""
@@ -125,7 +124,7 @@ class Study:
             return True
         if not path.exists():
             return False
-        with store.locked(path) as free:
+        with run_folders.locked(path) as free:
             if free:
                 path.unlink(missing_ok=True)
         return not free

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scpo.tracking import State
+from scpo.records import State
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from analysis.naming.methods import METHODS, TRAINED
 from analysis.paper.published import main_table
 from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError
+from scpo.records.identity import run_id
 from scpo.schema import AGENT_LABELS, HOSTS
 from sweeps.compose.configuration import compose_run
-from sweeps.compose.identity import run_id
 from sweeps.compose.overrides import CONF, options
 from sweeps.search.plan import make_plan
 from tests.support.matrices import expanded

@@ -25,10 +25,10 @@ from verl import DataProto
 from verl.trainer.ppo import ray_trainer
 
 from scpo.integrations.verl_agent.hooks import Hooks, install
+from scpo.records import RunFolder
 from scpo.schema import ExactScorer
 from scpo.scoring import PairCache
 from scpo.scoring.exact import Exact
-from scpo.tracking import RunFolder
 from sweeps.compose.configuration import compose_run
 
 TASKS, SIBLINGS, LONGEST, HORIZON = 3, 4, 64, 6

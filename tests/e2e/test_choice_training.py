@@ -5,10 +5,9 @@ import time
 
 import pytest
 
-from scpo.tracking import State
+from scpo.records import State, run_folders
 from sweeps.compose.configuration import compose_run
 from sweeps.launchers.local.forked_runs import Forked, forked_runs
-from sweeps.records import run_folders as store
 from sweeps.records.run_process import RunProcess
 from tests.support import training_in_process
 from tests.support.damage import flip_a_bit
@@ -116,7 +115,7 @@ def test_an_imitation_start_with_another_weight_is_made_again(cache, tmp_path, f
 
 def test_a_run_that_is_forked_from_a_process_with_open_games_logs_the_same_bytes(finished, cache, tmp_path):
     words = [*STUDY, f"machine.runs_dir={tmp_path}", f"machine.cache_dir={cache}"]
-    folder = store.ensure(config := compose_run(words))
+    folder = run_folders.ensure(config := compose_run(words))
     with forked_runs([config] * 3, print) as begin:
         one = RunProcess.start(folder, config, ROOT / "train.py", {}, begin)
         assert isinstance(one.process, Forked)

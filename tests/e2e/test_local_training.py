@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scpo.diagnostics.validation_episodes import PATTERN, read_validation
-from scpo.tracking.atomic import read_json, write_json
+from scpo.records.files import read_json, write_json
 from tests.e2e.local_run import finish, only_run, start
 
 pytest.importorskip("alfworld", reason="needs alfworld: make setup")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from scpo.errors import ScorerError
+from scpo.records import run_folders
 from scpo.scoring import PairCache
 from scpo.trainers import train
 from scpo.trainers.local import trainer
 from sweeps.compose.configuration import compose_run
-from sweeps.records import run_folders as store
 from tests.e2e.local_run import OVERRIDES
 from tests.support.step_batches import CompanyScorer
 from tests.support.training_in_process import Killed, logged
@@ -86,7 +86,7 @@ def folder_of(cache, tmp_path):
 
     def folder_of(name):
         machine = [f"machine.runs_dir={tmp_path / name}", f"machine.cache_dir={cache}"]
-        return store.ensure(compose_run([*OVERRIDES, *SHORT, *machine]))
+        return run_folders.ensure(compose_run([*OVERRIDES, *SHORT, *machine]))
 
     return folder_of
 

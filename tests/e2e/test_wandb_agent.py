@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scpo.records import RunFolder, State
+from scpo.records.wandb_mirror import group_of, read_configuration
 from scpo.schema import MACHINE_SECTIONS
-from scpo.tracking import RunFolder, State
-from scpo.tracking.wandb_run import group_of, read_configuration
 from sweeps.compose.overrides import CONF
 from tests.support import counted_training
 from tests.support.wandb_server import KEY, serve

@@ -3,7 +3,7 @@
 import os
 import time
 
-from scpo.tracking import Tracker
+from scpo.records import Tracker
 
 
 def count(config, folder, should_stop, values):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder
 from sweeps.records import attempt as entry
 from tests.faults.counting import count
 

@@ -9,8 +9,8 @@ import time
 import pytest
 from optuna.storages.journal import JournalFileBackend
 
+from scpo.records import run_folders
 from sweeps.launchers.slurm.launcher import Cluster
-from sweeps.records import run_folders as store
 from sweeps.search import driver
 from sweeps.search.space import key_of_params
 from sweeps.search.study import Study
@@ -120,7 +120,7 @@ CLUSTER = ("launcher=slurm_a800x4", "launcher.parallelism=2", "launcher.time_h=1
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "slurm").symlink_to(store.Path(__file__).parents[2] / "slurm")
+    (tmp_path / "slurm").symlink_to(run_folders.Path(__file__).parents[2] / "slurm")
     with quick_records():
         yield FakeSlurm(measure=lambda config, step: {OBJECTIVE: success(config, step)})
 
@@ -129,7 +129,7 @@ def search_on_cluster(slurm, *words, fatal_step=None):
     """One driver: a look, then a job ends, and so on. It dies before its ``fatal_step``, or lives to the end."""
     plan = plan_in("runs", *CLUSTER, *words)
     study = Study(plan)
-    launcher = Cluster(plan.base.launcher, store.Path("runs"), slurm, slurm, sleep=slurm.sleep)
+    launcher = Cluster(plan.base.launcher, run_folders.Path("runs"), slurm, slurm, sleep=slurm.sleep)
     one = driver.Driver(plan, study, launcher, lambda _: None, slurm)
     for step in itertools.count():
         try:

@@ -8,11 +8,10 @@ import shutil
 import pytest
 
 from scpo.errors import RecordError, RecordWriteError
-from scpo.tracking import JsonLines
-from scpo.tracking.atomic import read_json, write_json
+from scpo.records import JsonLines, run_folders
+from scpo.records.files import read_json, write_json
 from sweeps.__main__ import main
 from sweeps.records import attempt as entry
-from sweeps.records import run_folders as store
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
 from tests.support.small_disks import NoMountsError, fill, half_a_checkpoint, read_only, small_disk
@@ -29,7 +28,7 @@ def folder(tmp_path):
 READERS = {
     "status.json": lambda folder: folder.read_status(),
     "config.yaml": lambda folder: folder.read_config(),
-    "identity.yaml": store.check,
+    "identity.yaml": run_folders.check,
     "panels.json": lambda folder: folder.read_panels(),
     "provenance.json": lambda folder: read_json(folder.provenance),
 }
@@ -109,7 +108,7 @@ def test_a_run_on_a_disk_that_fills_up_fails_with_the_reason_and_goes_on_once_th
     code, output = fake.finish(fake.start("fake_train.py", folder.path))
     assert code != 0
     assert "No space left on device" in output
-    assert folder.read_config() == store.check(folder)
+    assert folder.read_config() == run_folders.check(folder)
     filler.unlink()
     assert fake.finish(fake.start("fake_train.py", folder.path))[0] == 0
     assert fake.steps(folder) == [0, 1, 2, 3, 4]

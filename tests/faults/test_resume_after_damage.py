@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from scpo.errors import RecordError
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder
 from tests.support import training_in_process
 from tests.support.damage import flip_a_bit, keep_lines
 from tests.support.training_in_process import STUDY, Killed

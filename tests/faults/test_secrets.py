@@ -49,7 +49,7 @@ def call(checkout, *words):
 def test_runs_record_the_diff_without_the_keys_and_nothing_of_the_environment(checkout):
     (checkout / "train.py").write_text(
         "import sys, time\n"
-        "from scpo.tracking import RunFolder\n"
+        "from scpo.records import RunFolder\n"
         "from sweeps.records import attempt as entry\n"
         "def train(config, folder, stop):\n"
         "    raise ValueError('no reward')\n"

@@ -11,15 +11,14 @@ import pytest
 from rich.console import Console
 
 from scpo.errors import RecordWriteError
-from scpo.tracking import State
+from scpo.records import State, run_folders
+from scpo.records.status import JobState
 from sweeps import dispatch
 from sweeps.compose.matrix import expand
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.records import cancellation
-from sweeps.records import run_folders as store
-from sweeps.records.reconcile import JobState
 from tests.support.fake_runs import QUICK, steps
 from tests.support.fake_slurm import FakeSlurm, Killed, quick_records
 
@@ -41,7 +40,7 @@ def pair():
 def slurm(tmp_path, monkeypatch):
     """An empty place for runs: the matrix' runs_dir is relative."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "slurm").symlink_to(store.Path(__file__).parents[2] / "slurm")
+    (tmp_path / "slurm").symlink_to(run_folders.Path(__file__).parents[2] / "slurm")
     with quick_records():
         yield FakeSlurm()
 
@@ -54,7 +53,7 @@ def sweep(matrix, slurm):
 
 
 def folders():
-    return store.run_folders(store.Path("runs"))
+    return run_folders.list_runs(run_folders.Path("runs"))
 
 
 def shown(slurm):
@@ -296,11 +295,11 @@ def test_a_cancelled_run_leaves_the_queue_and_stays_away(matrix, slurm):
 def test_who_decides_run_by_run_submits_as_jobs_end(matrix, slurm):
     launcher = dispatch.launcher_of(matrix).model_copy(update={"parallelism": 2})
     waiting, ended = dict(matrix.runs), {}
-    with cluster.Cluster(launcher, store.Path("runs"), slurm, slurm, sleep=slurm.sleep) as pool:
+    with cluster.Cluster(launcher, run_folders.Path("runs"), slurm, slurm, sleep=slurm.sleep) as pool:
         while len(ended) < 4:
             while pool.free and waiting:
                 _, config = waiting.popitem()
-                pool.start(store.ensure(config), config)
+                pool.start(run_folders.ensure(config), config)
             assert len(slurm.queue) <= 2
             slurm.run(next(iter(slurm.queue)))
             ended |= pool.poll()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sweeps.records import run_folders as store
+from scpo.records import run_folders
 from tests.slurm import test_real_slurm as real
 from tests.support.fake_runs import FAULTS, starts, steps
 
@@ -24,13 +24,15 @@ def test_a_search_whose_driver_is_killed_goes_on_with_its_jobs(tmp_path, checkou
     machine = [f"machine.runs_dir={cluster.runs}", "launcher=slurm_a800x4", f"launcher.site={tmp_path / 'site.yaml'}"]
     command = [sys.executable, "sweep.py", *WORDS, *machine]
     driver = subprocess.Popen(command, cwd=checkout, env={**os.environ, "PYTHONPATH": ""}, stdout=subprocess.DEVNULL)
-    real.wait_until(lambda: len(store.run_folders(cluster.runs)) == 3 and real.slurm("squeue", "--noheader").strip())
+    real.wait_until(
+        lambda: len(run_folders.list_runs(cluster.runs)) == 3 and real.slurm("squeue", "--noheader").strip()
+    )
     driver.kill()
     driver.wait()
     output = cluster.sweep()
     assert "so far: " in output
     assert "3 COMPLETE" in output
     assert set(cluster.states().values()) == {"DONE"}
-    for folder in store.run_folders(cluster.runs):
+    for folder in run_folders.list_runs(cluster.runs):
         assert (steps(folder), starts(folder)) == ([0, 1, 2, 3, 4], 1)
     assert (next((cluster.runs / "searches").iterdir()) / "best.yaml").is_file()

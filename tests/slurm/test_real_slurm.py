@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scpo.tracking import JsonLines, RunFolder
+from scpo.records import JsonLines, RunFolder, run_folders, verify
 from sweeps.launchers.slurm.job_records import read_job
-from sweeps.records import run_folders as store
-from sweeps.records import verify
 from tests.e2e.local_run import OVERRIDES
 
 ROOT = Path(__file__).parents[2]
@@ -140,7 +138,7 @@ def test_preempted_killed_timed_out_and_cancelled_jobs_leave_one_done_for_each_r
     wait_until(lambda: killed.read_status().state == "DONE")
     assert "submitted" not in cluster.sweep()
     assert list(cluster.states().values()).count("DONE") == 5
-    for folder in store.run_folders(cluster.runs):
+    for folder in run_folders.list_runs(cluster.runs):
         assert not verify.problems(folder)
         if folder.run_id != cancelled.run_id:
             assert steps(folder) == list(range(STEPS + 1))
@@ -165,7 +163,8 @@ def test_a_wrong_partition_is_one_line_and_a_mixed_table_gets_the_gpus_that_each
     wait_until(lambda: not slurm("squeue", "--noheader").strip(), 200)
     assert set(cluster.states().values()) == {"DONE"}
     seen = {
-        one.run_id: set((one.path / "starts").read_text().split("\n")) - {""} for one in store.run_folders(cluster.runs)
+        one.run_id: set((one.path / "starts").read_text().split("\n")) - {""}
+        for one in run_folders.list_runs(cluster.runs)
     }
     counts = {run_id: {len(gpus.split(",")) if gpus != "none" else 0 for gpus in each} for run_id, each in seen.items()}
     for run_id, found in counts.items():

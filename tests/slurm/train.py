@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from scpo.tracking import RunFolder, Tracker
+from scpo.records import RunFolder, Tracker
 from sweeps.records import attempt as entry
 
 

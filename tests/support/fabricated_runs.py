@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scpo.records.files import write_yaml
+from scpo.records.identity import HASH_LENGTH, digest
 from scpo.schema import FAMILIES
-from scpo.tracking.atomic import write_yaml
-from sweeps.compose.identity import HASH_LENGTH, digest
 from sweeps.compose.matrix import expand
 
 STEPS = (0, 75, 150)

@@ -6,10 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-from scpo.tracking import JsonLines, RunFolder
-from scpo.tracking.atomic import write_json
+from scpo.records import JsonLines, RunFolder, run_folders
+from scpo.records.files import write_json
 from sweeps.compose.configuration import compose_run
-from sweeps.records import run_folders as store
 from tests.support.warm_starts import WarmStart
 
 FAULTS = Path(__file__).parents[1] / "faults"
@@ -18,7 +17,7 @@ QUICK = ("trainer.steps=4", "trainer.checkpoint_every=2", "wandb.mode=disabled")
 
 def make_run(runs_dir, *overrides):
     """The folder of a quick run."""
-    return store.ensure(compose_run([*QUICK, f"machine.runs_dir={runs_dir}", *overrides]))
+    return run_folders.ensure(compose_run([*QUICK, f"machine.runs_dir={runs_dir}", *overrides]))
 
 
 def start(script, *words, **knobs):
@@ -51,7 +50,7 @@ def finish(process, seconds=60):
 
 
 def folders(runs_dir):
-    return store.run_folders(Path(runs_dir))
+    return run_folders.list_runs(Path(runs_dir))
 
 
 def states(runs_dir):

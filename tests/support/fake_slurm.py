@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
+from scpo.records import RunFolder, Tracker, provenance
+from scpo.records.status import JobState
 from scpo.schema import RunConfig
-from scpo.tracking import RunFolder, Tracker
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm import observer
 from sweeps.launchers.slurm.job import Supervisor
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Seen
 from sweeps.records import attempt as entry
-from sweeps.records import code_version, provenance
-from sweeps.records.reconcile import JobState
 from sweeps.records.run_process import RunProcess
 
 
@@ -176,7 +175,7 @@ class FakeProcess:
             raise Killed
 
 
-_code = functools.cache(code_version.code_files)
+_code = functools.cache(provenance.code_files)
 
 
 @contextlib.contextmanager
@@ -188,7 +187,7 @@ def quick_records() -> Iterator[None]:
         patch.object(observer, "ASK_AGAIN_S", 0),
         patch.object(provenance, "git_commit", lambda: "a" * 40),
         patch.object(provenance, "record", lambda *_: None),
-        patch.object(code_version, "code_files", lambda: code),
+        patch.object(provenance, "code_files", lambda: code),
         patch.object(cluster, "freeze", lambda runs_dir, *_: runs_dir / ".snapshots" / "0"),
     ):
         yield

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from scpo.credit.assign import assign
 from scpo.diagnostics.sampled_groups import save_groups
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder
 from tests.support.step_batches import EqualityScorer, make_batch, method, random_batch, shaper_config
 
 SCPO = method(shaper=shaper_config(order="chronological"))

@@ -12,9 +12,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from scpo import schema
-from scpo.checksums import file_sum
-from scpo.tracking import RunFolder
-from scpo.tracking.atomic import write_yaml
+from scpo.records import RunFolder
+from scpo.records.files import file_sum, write_yaml
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = tuple(schema.FAMILIES.values())

@@ -1,6 +1,6 @@
 """Searches on a fake objective, in this process and without any training."""
 
-from scpo.tracking import JsonLines, State
+from scpo.records import JsonLines, State
 from sweeps.records.run_process import Outcome
 from sweeps.search.driver import Driver
 from sweeps.search.plan import make_plan

@@ -4,7 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from scpo.tracking.atomic import write_yaml
+from scpo.records.files import write_yaml
 from tests.support.run_records import config, write_json, write_lines
 
 GAMES = {"alfworld": {"valid_seen": 140, "valid_unseen": 134}, "webshop": {"test": 200}}

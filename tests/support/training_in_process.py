@@ -2,9 +2,9 @@
 
 import json
 
+from scpo.records import run_folders
 from scpo.trainers import train
 from sweeps.compose.configuration import compose_run
-from sweeps.records import run_folders as store
 
 STUDY = [
     "scale=study", "wandb.mode=disabled", "machine.device=cpu", "method=scpo", "scorer=exact", "env.horizon=12",
@@ -23,7 +23,9 @@ class Killed(Exception):
 
 def run(runs, cache, *overrides, killed_after=None):
     """Train to the end, or till step ``killed_after`` is recorded; returns the run folder."""
-    folder = store.ensure(config := compose_run([*overrides, f"machine.runs_dir={runs}", f"machine.cache_dir={cache}"]))
+    folder = run_folders.ensure(
+        config := compose_run([*overrides, f"machine.runs_dir={runs}", f"machine.cache_dir={cache}"])
+    )
 
     def should_stop():
         if killed_after is not None and folder.metrics.exists() and logged(folder)[-1]["step"] == killed_after:

@@ -1,7 +1,7 @@
 """Records of validations, as a trainer writes them, with invented outcomes: a function of game, seed and step."""
 
 from scpo.diagnostics.validation_episodes import Played, Turn, save_validation
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder
 
 FAMILIES = ("pick_and_place_simple", "look_at_obj_in_light", "pick_heat_then_place_in_recep")
 GAMES = 12

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 SIBLINGS = (
     ("scpo.trainers", "scpo.integrations"),
     ("scpo.trainers.local", "scpo.trainers.verl", "scpo.trainers.evaluate"),
-    ("scpo.policies", "scpo.rollout", "scpo.tracking"),
+    ("scpo.policies", "scpo.rollout"),
     ("scpo.credit", "scpo.scoring", "scpo.envs", "scpo.agents"),
     ("scpo.envs.alfworld", "scpo.envs.webshop"),
     ("scpo.shaping", "scpo.advantages"),

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from scpo.errors import RolloutError
-from scpo.tracking import JsonLines
+from scpo.records import JsonLines
 
 ray = pytest.importorskip("ray", reason="needs verl: make test-verl")
 

@@ -12,16 +12,15 @@ import pytest
 from scpo.credit.assign import assign
 from scpo.errors import RolloutError, ScorerUnavailable
 from scpo.policies.word_tokenizer import train_tokenizer
+from scpo.records import JsonLines, Tracker, run_folders
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer
 from scpo.scoring.exact import Exact
-from scpo.tracking import JsonLines, Tracker
 from scpo.trainers.verl.checkpoints import mark_complete, newest, verl_folder
 from scpo.trainers.verl.launch import PLAIN_TEMPLATE
 from scpo.trainers.verl.verl_rows import read_rows
 from scpo.trainers.verl.workplace import open_workplace
 from sweeps.compose.configuration import compose_run
-from sweeps.records import run_folders as store
 from tests.unit.test_rollout import TASKS, Countdowns
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")
@@ -95,7 +94,7 @@ def run(tmp_path, monkeypatch):
             ["trainer=verl_cpu", "scorer=exact", "trainer.groups=2", f"trainer.group_size={SIBLINGS}", "env.horizon=4",
              f"machine.runs_dir={tmp_path}", *words]
         )  # fmt: skip
-        place = open_workplace(str(store.ensure(config).path))
+        place = open_workplace(str(run_folders.ensure(config).path))
         place.__dict__["environment"] = Countdowns(broken=list(broken))
         tokenizer = train_tokenizer(["train a b 4 3 2 1 0 left : / go stop oops"])
         tokenizer.chat_template = PLAIN_TEMPLATE

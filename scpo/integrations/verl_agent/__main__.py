@@ -19,8 +19,8 @@ from typing import Any
 from scpo.errors import ConfigError, ScpoError, first_line
 from scpo.integrations.verl_agent.fork_settings import command_line, settings
 from scpo.integrations.verl_agent.hooks import Hooks, install
+from scpo.records import RunFolder
 from scpo.scoring.ray_scorer import open_ray_scorer, remember_gpus
-from scpo.tracking import RunFolder
 
 logger = logging.getLogger(__name__)
 

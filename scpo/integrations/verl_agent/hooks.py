@@ -14,11 +14,11 @@ from scpo.credit.metrics import CreditDiagnostics
 from scpo.diagnostics.record import Diagnostics
 from scpo.integrations.verl_agent.fork_rows import step_batch
 from scpo.integrations.verl_agent.recording import Recorder
+from scpo.records import JsonLines, RunFolder
 from scpo.schema import RunConfig, required
 from scpo.scoring import PairCache
 from scpo.shaping.shaper import ShaperConfig
 from scpo.steps import FloatArray, IntArray, StepBatch
-from scpo.tracking import JsonLines, RunFolder
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ import numpy as np
 from scpo.diagnostics.episode_metrics import ended_metrics
 from scpo.diagnostics.validation_episodes import Ended, Played, Turn, told
 from scpo.errors import RecordError
+from scpo.records import JsonLines, RunFolder
+from scpo.records.files import write_bytes
+from scpo.records.logs import to_line
 from scpo.rollout import Slot
-from scpo.tracking import JsonLines, RunFolder
-from scpo.tracking.atomic import write_bytes
-from scpo.tracking.jsonlines import to_line
 
 
 @dataclass(frozen=True)

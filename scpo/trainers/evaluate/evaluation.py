@@ -25,15 +25,15 @@ from scpo.envs import open_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
 from scpo.generation import Generation
+from scpo.records import Tracker
 from scpo.rollout import Policy, group_slots
-from scpo.tracking import Tracker
 from scpo.trainers.evaluate.episode_records import EpisodeLog, EpisodeRecord, panel_metrics, usage_metrics
 from scpo.trainers.evaluate.play import BilledGeneration, play_all
 
 if TYPE_CHECKING:
     from scpo.agents.chat import ChatClient
+    from scpo.records import RunFolder
     from scpo.schema import RunConfig
-    from scpo.tracking import RunFolder
 
 logger = logging.getLogger(__name__)
 

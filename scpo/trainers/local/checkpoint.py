@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from scpo.checksums import FileSum, folder_change, folder_sums
 from scpo.errors import RecordError, RecordWriteError
+from scpo.records.files import FileSum, folder_change, folder_sums, read_record, sync, write_json
+from scpo.records.run_folders import CHECKPOINT, CHECKPOINT_MARKER, SCRATCH, CheckpointMarker, numbered
 from scpo.shaping.reference_buffer import FILE as REFERENCES
-from scpo.tracking.atomic import write_json
-from scpo.tracking.folder import CHECKPOINT, CHECKPOINT_MARKER, SCRATCH, numbered
-from scpo.tracking.records import CheckpointMarker, read_record
-from scpo.whole_file import sync
 
 if TYPE_CHECKING:
     from scpo.policies.base import TrainedPolicy

@@ -32,6 +32,8 @@ from scpo.policies.base import TrainedPolicy
 from scpo.policies.batches import response_mask
 from scpo.policies.critic import Targets, make_critic, update_critic, values
 from scpo.policies.make_policy import make_policy
+from scpo.records import Tracker
+from scpo.records.memory import NodeMemory
 from scpo.rollout import (
     AGAIN,
     CRITIC,
@@ -49,8 +51,6 @@ from scpo.schema import required
 from scpo.scoring import PairCache, open_scorer
 from scpo.shaping.order import positions
 from scpo.steps import FloatArray, StepBatch
-from scpo.tracking import Tracker
-from scpo.tracking.node_memory import NodeMemory
 from scpo.trainers.local.checkpoint import Learned, load_checkpoint, newest_usable, save_checkpoint
 from scpo.trainers.local.garbage import collected_at_checkpoints
 from scpo.trainers.local.measurements import measure
@@ -59,8 +59,8 @@ from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.update import UpdateBatch, update
 
 if TYPE_CHECKING:
+    from scpo.records import RunFolder
     from scpo.schema import RunConfig
-    from scpo.tracking import RunFolder
 
 logger = logging.getLogger(__name__)
 

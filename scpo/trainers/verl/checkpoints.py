@@ -7,11 +7,10 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from scpo.checksums import FileSum, folder_change, folder_sums
 from scpo.errors import RecordError
-from scpo.tracking import RunFolder
-from scpo.tracking.folder import CHECKPOINT_MARKER
-from scpo.tracking.records import CheckpointMarker, read_record
+from scpo.records import RunFolder
+from scpo.records.files import FileSum, folder_change, folder_sums, read_record
+from scpo.records.run_folders import CHECKPOINT_MARKER, CheckpointMarker
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from scpo.envs.base import Environment, Task
+from scpo.records.files import write_bytes
 from scpo.rollout import training_tasks
 from scpo.schema import RunConfig
-from scpo.tracking.atomic import write_bytes
 from scpo.verl_config import prompts_per_step
 
 TRAIN, PROBE = "train", "probe"

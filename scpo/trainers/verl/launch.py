@@ -17,9 +17,9 @@ from scpo.diagnostics.episode_metrics import panel_records
 from scpo.envs.base import DemonstratingEnvironment
 from scpo.errors import ConfigError, first_line
 from scpo.policies.kept import made_once
+from scpo.records import RunFolder
+from scpo.records.files import write_bytes, write_yaml
 from scpo.schema import TinyModel
-from scpo.tracking import RunFolder
-from scpo.tracking.atomic import write_bytes, write_yaml
 from scpo.trainers.verl.checkpoints import newest, verl_folder
 from scpo.trainers.verl.cpu.cpu_settings import cpu_environment, cpu_settings
 from scpo.trainers.verl.data import training_rows, validation_rows, write_parquet

@@ -22,13 +22,13 @@ from verl.utils import tensordict_utils as tu
 
 from scpo.diagnostics.episode_metrics import validation_metrics
 from scpo.diagnostics.record import Diagnostics
+from scpo.records import Tracker
+from scpo.records.files import write_bytes
+from scpo.records.memory import NodeMemory
 from scpo.rollout import step_batch
 from scpo.schema import required
 from scpo.scoring.ray_scorer import BEFORE_RAY, open_ray_scorer
 from scpo.shaping.reference_buffer import FILE as REFERENCES
-from scpo.tracking import Tracker
-from scpo.tracking.atomic import write_bytes
-from scpo.tracking.node_memory import NodeMemory
 from scpo.trainers.verl.checkpoints import logs_at, mark_complete
 from scpo.trainers.verl.data import PROBE
 from scpo.trainers.verl.deadline import WithDeadline

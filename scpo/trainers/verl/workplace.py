@@ -10,8 +10,8 @@ from typing import Any
 from scpo.envs import open_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
+from scpo.records import JsonLines, RunFolder
 from scpo.schema import RunConfig, VerlTrainer
-from scpo.tracking import JsonLines, RunFolder
 
 KEY = "scpo"
 """The section that is added to verl's configuration; ``scpo.run_folder`` is all it holds."""

@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from scpo.tracking import RunFolder
-from sweeps.records.code_version import code_files
+from scpo.records import RunFolder
+from scpo.records.provenance import code_files
 from sweeps.records.run_process import ignore_warning
 
 POLL_S = 0.05

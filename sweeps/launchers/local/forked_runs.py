@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from scpo.records.provenance import REPOSITORY
 from scpo.schema import LocalLauncher, RunConfig
 from sweeps.compose.resources import resources, trains_in_verl
 from sweeps.records.attempt import thread_environment
-from sweeps.records.provenance import REPOSITORY
 from sweeps.records.run_process import Begin, Process, Start, begin_anew
 
 FEWEST = 3  # runs for which a server pays

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from scpo.errors import ScpoError
 from scpo.progress import Pace, about, counted
+from scpo.records import JsonLines, RunFolder
 from scpo.schema import RunConfig
-from scpo.tracking import JsonLines, RunFolder
 from sweeps.records.run_process import Outcome
 from sweeps.terminal import coloured, say_markup
 

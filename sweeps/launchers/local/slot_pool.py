@@ -9,11 +9,11 @@ from pathlib import Path
 
 from scpo.errors import ConfigError, ScpoError
 from scpo.progress import counted
+from scpo.records import JsonLines, RunFolder, State
+from scpo.records.provenance import visible_gpus
 from scpo.schema import LocalLauncher, RunConfig
-from scpo.tracking import JsonLines, RunFolder, State
 from sweeps.compose.resources import resources, trains_in_verl
 from sweeps.launchers.local.progress_board import ProgressBoard
-from sweeps.records.provenance import visible_gpus
 from sweeps.records.run_process import Begin, Outcome, RunProcess, begin_anew
 from sweeps.records.stop_signals import CountsSignals
 

@@ -14,10 +14,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
-from scpo.tracking import RunFolder, State, StopRequest
+from scpo.records import RunFolder, State, StopRequest, run_folders
 from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
-from sweeps.records import run_folders as store
 from sweeps.records.attempt import LOG_FORMAT
 from sweeps.records.run_process import RunProcess
 
@@ -132,7 +131,7 @@ class Supervisor:
             f"launcher.max_timeouts is {self.job.max_timeouts}; a longer launcher.time_h or a shorter launcher.warn_s, "
             "then `python -m sweeps retry`"
         )
-        with store.locked(self.folder.lock) as free:
+        with run_folders.locked(self.folder.lock) as free:
             if free:
                 failures = self.folder.read_status().failures + 1
                 self.folder.update_status(state=State.FAILED, reason=reason, failures=failures)
@@ -167,7 +166,7 @@ class RunJob:
         """Run the run in this job."""
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
         folder = RunFolder(self.run)
-        config = store.check(folder)
+        config = run_folders.check(folder)
         job = _own_job(folder)
         process = RunProcess.start(folder, config, TRAIN_SCRIPT, {})
         supervisor = Supervisor(folder, job, process, Slurm(), _ran_s())

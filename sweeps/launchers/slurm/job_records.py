@@ -5,11 +5,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
-from scpo.tracking import RunFolder
-from scpo.tracking.atomic import write_json
-from scpo.tracking.records import read_record
+from scpo.records import RunFolder
+from scpo.records.files import read_record, write_json
+from scpo.records.status import JobState
 from sweeps.launchers.slurm.scheduler import Seen
-from sweeps.records.reconcile import JobState
 
 STARTED = "SCPO_JOB_STARTED"
 """The environment variable in which sbatch's script leaves when it began, in seconds since 1970."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scpo.progress import counted
+from scpo.records import RunFolder, State
+from scpo.records.provenance import key_variables
 from scpo.schema import RunConfig, SlurmLauncher
-from scpo.tracking import RunFolder, State
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Observer
@@ -16,7 +17,6 @@ from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.snapshot import freeze, locate
 from sweeps.launchers.slurm.submission import SUBMISSIONS, Request, Sbatch, Submission, by_request, new_folder, submit
 from sweeps.records import cancellation
-from sweeps.records.provenance import key_variables
 from sweeps.records.run_process import Outcome
 from sweeps.records.stop_signals import CountsSignals
 

@@ -3,11 +3,10 @@
 import time
 from collections.abc import Callable, Mapping
 
-from scpo.tracking import RunFolder, State
+from scpo.records import RunFolder, State, run_folders
+from scpo.records.status import JobState, Observed
 from sweeps.launchers.slurm.job_records import Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import Seen, Slurm
-from sweeps.records import run_folders as store
-from sweeps.records.reconcile import JobState, Observed
 
 ASK_AGAIN_S = 1.0  # a job that ends is gone from squeue a moment before its last words are on a shared disk
 
@@ -55,7 +54,7 @@ class Observer:
         job = read_job(folder)
         if job is not None and not self._asked:
             self._ask()
-        return store.observe(folder, None if job is None else job.state(self._seen))
+        return run_folders.observe(folder, None if job is None else job.state(self._seen))
 
     def _ask(self) -> None:
         self._seen = self.scheduler.jobs()

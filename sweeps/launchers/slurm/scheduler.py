@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scpo.errors import ScpoError
-from sweeps.records.reconcile import JobState
+from scpo.records.status import JobState
 
 COMMAND_TIMEOUT_S = 60  # slurmctld may be slow to answer on a busy cluster
 QUEUED = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")

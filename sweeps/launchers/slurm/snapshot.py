@@ -9,9 +9,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from scpo.errors import ConfigError
-from scpo.tracking.atomic import write_json
-from sweeps.records import provenance
-from sweeps.records import redaction as secrets
+from scpo.records import provenance, redaction
+from scpo.records.files import write_json
 
 SNAPSHOTS = ".snapshots"
 PARTS = ("scpo", "sweeps", "conf", "train.py")  # what a job needs; the working tree's files, committed or not
@@ -73,7 +72,7 @@ def _walk() -> list[Path]:
 
 def _refuse_secrets(files: dict[str, bytes], secret_names: Collection[str]) -> None:
     for path, data in files.items():
-        for leak in secrets.leaks(data.decode(errors="replace"), names=secret_names):
+        for leak in redaction.leaks(data.decode(errors="replace"), names=secret_names):
             raise ConfigError(
                 f"{path}, line {leak.line} holds {leak.what}: it would be copied into every snapshot of the code. "
                 "Take it out, keep it in an environment variable, and start the same command again"

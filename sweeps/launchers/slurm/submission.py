@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scpo.errors import ConfigError
+from scpo.records import RunFolder
 from scpo.schema import RunConfig, SlurmLauncher
-from scpo.tracking import RunFolder
 from sweeps.compose.gpu_hours import hours
 from sweeps.compose.resources import Resources, check_fits, resources
 from sweeps.launchers.slurm.cluster_settings import Site

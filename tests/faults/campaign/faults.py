@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder, run_folders
 from sweeps.records import cancellation
-from sweeps.records import run_folders as store
 from tests.faults.campaign.readers import Reading, Verdict, judge, read
 from tests.faults.campaign.tiny_sweep import (
     CHECKPOINT_EVERY,
@@ -146,7 +145,7 @@ def _nothing(_folder: RunFolder) -> None: ...
 
 def _of_another_machine(folder: RunFolder) -> None:
     folder.update_status(host="another-machine", boot="another-boot")
-    assert store.observe(folder).alive, "a run on another machine counts as alive"
+    assert run_folders.observe(folder).alive, "a run on another machine counts as alive"
     cancellation.retry(folder)
 
 

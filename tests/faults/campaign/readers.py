@@ -16,12 +16,10 @@ from scpo.diagnostics.probe import read_probe
 from scpo.diagnostics.sampled_groups import read_groups
 from scpo.diagnostics.step_texts import read_step_texts
 from scpo.errors import ScpoError
-from scpo.tracking import State
+from scpo.records import State, run_folders, verify
+from scpo.records.manifest import experiment_members
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
-from sweeps.records import run_folders as store
-from sweeps.records import verify
-from sweeps.records.manifest import experiment_members
 from sweeps.status import show_statuses, statuses
 from tests.faults.campaign.tiny_sweep import EXPERIMENT
 
@@ -99,13 +97,13 @@ def _samples(runs: Path, seen: Reading) -> None:
 
 
 def _verify(runs: Path, seen: Reading) -> None:
-    folders = store.run_folders(runs)
+    folders = run_folders.list_runs(runs)
     seen.verified = [problem for folder in folders for problem in verify.problems(folder)]
     seen.verified += verify.panel_conflicts(folders) + experiment_members(runs)[1]
 
 
 def _status(runs: Path, seen: Reading) -> None:
-    rows = statuses(store.run_folders(runs), Observer(Slurm()))
+    rows = statuses(run_folders.list_runs(runs), Observer(Slurm()))
     show_statuses(Console(file=io.StringIO()), rows)
 
 

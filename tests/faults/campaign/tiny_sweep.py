@@ -7,10 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from scpo.tracking import RunFolder, State
+from scpo.records import RunFolder, State, manifest, run_folders
 from sweeps.compose.matrix import Matrix, expand
-from sweeps.records import manifest
-from sweeps.records import run_folders as store
 from tests.support.training_in_process import STUDY
 from tests.support.warm_starts import ROOT, WarmStart
 
@@ -68,11 +66,11 @@ def make(top: Path) -> TinySweep:
     """Run the sweep, and once more for the half of it that is killed."""
     matrix = _matrix(top / "done", top / "cache")
     for config in matrix.runs.values():
-        finish(store.ensure(config))
+        finish(run_folders.ensure(config))
     first, second = matrix.runs
     shutil.copytree(top / "done", top / "stopped", symlinks=True)
     shutil.rmtree(top / "stopped" / second)
-    fresh = store.ensure(_matrix(top / "stopped", top / "cache").runs[second])
+    fresh = run_folders.ensure(_matrix(top / "stopped", top / "cache").runs[second])
     process = start(fresh)
     while not (fresh.metrics.exists() and fresh.metrics.read_bytes().count(b"\n") >= STEPS):  # step 0 is a line too
         time.sleep(0.01)
@@ -86,7 +84,7 @@ def make(top: Path) -> TinySweep:
 def _matrix(runs: Path, cache: Path) -> Matrix:
     matrix = expand(EXPERIMENT, [*OVERRIDES, f"machine.runs_dir={runs}", f"machine.cache_dir={cache}"])
     runs.mkdir(parents=True, exist_ok=True)
-    manifest.update(runs, matrix)
+    manifest.update(runs, matrix.manifest)
     return matrix
 
 

@@ -8,8 +8,8 @@ from bench.recorded import ROLLOUTS
 from scpo.credit.assign import assign
 from scpo.diagnostics.rollout_file import read_rollouts, save_rollouts
 from scpo.errors import RecordError
+from scpo.records import RunFolder
 from scpo.shaping.order import positions
-from scpo.tracking import RunFolder
 from tests.support.step_batches import FIELDS, make_batch, method, take
 
 

@@ -9,7 +9,7 @@ from scpo.advantages.anchors import anchor_groups
 from scpo.credit.assign import assign
 from scpo.diagnostics.sampled_groups import LONGEST_TEXT, read_groups, sampled_groups, save_groups
 from scpo.errors import ConfigError, RecordError
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder
 from tests.support.group_samples import rollouts, run_config, write_groups
 from tests.support.step_batches import EqualityScorer, make_batch, method, random_batch, shaper_config, take
 

@@ -1,7 +1,7 @@
 from scpo.credit.assign import assign
 from scpo.diagnostics.arrays import read_arrays
 from scpo.diagnostics.step_texts import TEXT_BATCHES, save_step_texts
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder
 from tests.support.step_batches import EqualityScorer, make_batch, method, shaper_config
 
 SCPO = method(shaper=shaper_config())

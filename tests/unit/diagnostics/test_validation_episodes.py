@@ -7,11 +7,10 @@ import pytest
 from scpo.diagnostics.validation_episodes import LONGEST_TEXT, TRANSCRIPTS, played, read_validation, save_validation
 from scpo.envs.base import StepResult, Task
 from scpo.errors import RecordError
+from scpo.records import RunFolder
+from scpo.records.status import State, Status
+from scpo.records.verify import problems
 from scpo.rollout import Slot, Trajectory
-from scpo.tracking import RunFolder
-from scpo.tracking.records import Status
-from scpo.tracking.states import State
-from sweeps.records.verify import problems
 from tests.support.run_records import write_run
 
 

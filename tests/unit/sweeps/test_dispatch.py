@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from scpo.tracking import State
+from scpo.records import State
 from sweeps import __main__ as cli
 from sweeps.compose.matrix import expand
 from sweeps.dispatch import exit_status

@@ -3,8 +3,8 @@ from argparse import Namespace
 
 from rich.console import Console
 
-from scpo.tracking import JsonLines
-from scpo.tracking.health import RULES
+from scpo.records import JsonLines
+from scpo.records.health import RULES
 from sweeps import wandb_commands
 from sweeps.status import show_health
 from tests.support import fake_runs as fake

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from scpo.tracking import Tracker
-from scpo.tracking.wandb_run import group_of
+from scpo.records import Tracker
+from scpo.records.wandb_mirror import group_of
 from sweeps.__main__ import main
 from tests.support import fake_runs as fake
 from tests.support.wandb_server import KEY, fail, serve

@@ -17,7 +17,7 @@ from pathlib import Path
 from scpo.envs.alfworld.engine.graph import Graph, graph_of
 from scpo.envs.alfworld.games.game import Game
 from scpo.envs.alfworld.planning.translation_cache import package_version
-from scpo.whole_file import replace_file
+from scpo.records.files import replace_file
 
 logger = logging.getLogger(__name__)
 _FORMAT = 1  # raise it when the file's form changes, or the engine's code changes what a game answers

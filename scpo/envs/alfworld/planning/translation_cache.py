@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from scpo.envs.alfworld.planning.translation import Translation, translate
 from scpo.installed import installed_version
-from scpo.whole_file import replace_file
+from scpo.records.files import replace_file
 
 logger = logging.getLogger(__name__)
 _FORMAT = 1

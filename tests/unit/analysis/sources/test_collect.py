@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from analysis.sources.collect import collect, write_parquet
-from scpo.checksums import file_sum
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder
+from scpo.records.files import file_sum
 from tests.support.damage import flip_a_bit, keep_lines, zero
 from tests.support.run_records import log_lines, write_ablation, write_experiment, write_json, write_run
 

@@ -4,7 +4,7 @@ import pytest
 
 from scpo.errors import ConfigError
 from scpo.integrations.verl_agent.fork_settings import command_line, settings
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder
 from scpo.trainers import train
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand

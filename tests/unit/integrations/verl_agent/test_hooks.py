@@ -14,8 +14,8 @@ from scpo.errors import ScorerUnavailable, StepBatchError
 from scpo.integrations.verl_agent.fork_rows import step_batch
 from scpo.integrations.verl_agent.hooks import Hooks, install
 from scpo.integrations.verl_agent.recording import ACTION, ANSWER, SLOT, STATE, STEP, WON, Recorder
+from scpo.records import JsonLines, RunFolder
 from scpo.scoring import PairCache
-from scpo.tracking import JsonLines, RunFolder
 from sweeps.compose.configuration import compose_run
 from tests.support.step_batches import EqualityScorer
 

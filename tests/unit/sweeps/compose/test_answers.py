@@ -84,7 +84,7 @@ def test_verl_agents_entry_says_what_its_environment_lacks(tmp_path):
 
 
 def answer_folder(tmp_path, *words):
+    from scpo.records import run_folders
     from sweeps.compose.configuration import compose_run
-    from sweeps.records import run_folders as store
 
-    return str(store.ensure(compose_run([*words, f"machine.runs_dir={tmp_path}"])).path)
+    return str(run_folders.ensure(compose_run([*words, f"machine.runs_dir={tmp_path}"])).path)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from scpo.records.provenance import REPOSITORY
 from sweeps.doctor import packages
-from sweeps.records.provenance import REPOSITORY
 from tests.support.doctor_findings import assert_finds
 
 PYPROJECT = """

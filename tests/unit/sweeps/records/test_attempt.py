@@ -7,11 +7,9 @@ import sys
 import pytest
 
 from scpo.errors import GameError, RecordError
-from scpo.tracking import JsonLines, State, StopRequest, Tracker
-from scpo.tracking.atomic import read_json
+from scpo.records import JsonLines, State, StopRequest, Tracker, provenance, run_folders
+from scpo.records.files import read_json
 from sweeps.records import attempt as entry
-from sweeps.records import code_version, provenance
-from sweeps.records import run_folders as store
 from sweeps.records.stop_signals import STOP_SIGNALS
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
@@ -165,7 +163,7 @@ def test_a_signal_in_the_last_step_changes_nothing(folder):
 
 
 def test_what_another_process_runs_is_not_touched(folder):
-    with store.locked(folder.lock):
+    with run_folders.locked(folder.lock):
         before = folder.status.read_bytes()
         assert entry.run(folder, fake_train.train) == entry.EXIT_BUSY
     assert folder.status.read_bytes() == before
@@ -218,7 +216,7 @@ def test_a_resume_by_other_code_is_refused_with_its_files_unless_allowed(folder,
 
 def test_of_an_older_run_the_commits_are_compared(folder, code, monkeypatch):
     stopped_at_step_2(folder)
-    (folder.path / code_version.FILE).unlink()
+    (folder.path / provenance.FILE).unlink()
     folder.update_status(commit="old")
     monkeypatch.setattr(provenance, "git_commit", lambda: "new")
     assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
@@ -226,13 +224,13 @@ def test_of_an_older_run_the_commits_are_compared(folder, code, monkeypatch):
 
 
 def test_the_code_has_the_same_hash_with_git_and_without(tmp_path, monkeypatch):
-    with_git = code_version.code_files()
+    with_git = provenance.code_files()
     assert {"train.py", "scpo/steps.py", "sweeps/records/attempt.py"} <= with_git.keys()
-    for part in code_version.PARTS:
+    for part in provenance.PARTS:
         source = provenance.REPOSITORY / part
         (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / part)
     monkeypatch.setattr(provenance, "REPOSITORY", tmp_path)
-    assert code_version.code_files() == with_git
+    assert provenance.code_files() == with_git
 
 
 def test_a_run_without_a_checkpoint_starts_again_under_any_commit(folder, monkeypatch):

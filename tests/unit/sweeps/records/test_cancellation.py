@@ -3,9 +3,8 @@ import signal
 import pytest
 
 from scpo.errors import RecordError
-from scpo.tracking import State, StopRequest
+from scpo.records import State, StopRequest, run_folders
 from sweeps.records import cancellation
-from sweeps.records import run_folders as store
 from sweeps.records.attempt import run as run_here
 from sweeps.records.reconcile import Action, decide
 from tests.faults import fake_train
@@ -55,7 +54,7 @@ def test_what_a_search_pruned_can_go_on_for_an_experiment(folder):
 
 
 def test_a_running_run_cannot_be_retried(folder):
-    with store.locked(folder.lock), pytest.raises(RecordError, match="is running"):
+    with run_folders.locked(folder.lock), pytest.raises(RecordError, match="is running"):
         cancellation.retry(folder)
 
 
@@ -74,7 +73,7 @@ def test_the_scheduler_is_told_after_the_request_is_on_disk(folder):
 def test_settling_writes_down_what_a_killed_run_was_asked_to_end_as(folder):
     folder.update_status(state=State.RUNNING)
     folder.request_stop(StopRequest(state=State.CANCELLED, reason="cancelled"))
-    with store.locked(folder.lock):
+    with run_folders.locked(folder.lock):
         assert not cancellation.settle(folder)
     assert cancellation.settle(folder)
     assert folder.read_status().state is State.CANCELLED
@@ -89,7 +88,7 @@ def test_settling_leaves_a_run_that_was_only_interrupted(folder):
 
 def test_a_run_that_says_running_of_a_machine_that_is_gone_goes_on_after_retry(folder):
     folder.update_status(state=State.RUNNING, host="gone", boot="another")
-    assert store.observe(folder).alive
+    assert run_folders.observe(folder).alive
     cancellation.retry(folder)
     assert folder.read_status().state is State.INTERRUPTED
-    assert decide(store.observe(folder), max_failures=2).action is Action.START
+    assert decide(run_folders.observe(folder), max_failures=2).action is Action.START

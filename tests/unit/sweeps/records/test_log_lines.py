@@ -3,7 +3,7 @@ import threading
 
 from rich.console import Console
 
-from scpo.tracking import State
+from scpo.records import State
 from sweeps.records import log_lines
 from tests.support import fake_runs as fake
 

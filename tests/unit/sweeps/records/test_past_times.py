@@ -1,6 +1,6 @@
 import pytest
 
-from scpo.tracking import State
+from scpo.records import State
 from sweeps.compose.configuration import compose_run
 from sweeps.records.past_times import PastTimes
 from tests.support import fake_runs as fake

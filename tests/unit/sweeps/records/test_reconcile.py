@@ -2,8 +2,9 @@ from itertools import product
 
 import pytest
 
-from scpo.tracking import State
-from sweeps.records.reconcile import Action, JobState, Observed, decide, reconcile
+from scpo.records import State
+from scpo.records.status import JobState, Observed
+from sweeps.records.reconcile import Action, decide, reconcile
 
 LIMIT = 3
 RECORDED = (State.NEW, *(state for state in State if state.recorded))

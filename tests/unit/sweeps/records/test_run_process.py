@@ -1,6 +1,6 @@
 import pytest
 
-from scpo.tracking import State, StopRequest
+from scpo.records import State, StopRequest
 from sweeps.records.run_process import RunProcess, tail
 from tests.support import fake_runs as fake
 

@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from scpo.tracking import State
+from scpo.records import State
 from sweeps.search import driver
 from sweeps.search.study import RETRY_OF, Study
 from tests.support.searches import InstantLauncher, drive, plan_in

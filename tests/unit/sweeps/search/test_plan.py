@@ -2,8 +2,8 @@ import pytest
 import yaml
 
 from scpo.errors import ConfigError
+from scpo.records.identity import run_id
 from sweeps.compose.configuration import compose_run
-from sweeps.compose.identity import run_id
 from sweeps.search.plan import make_plan
 from sweeps.search.search_folder import search_folders, write_plan, write_results
 from sweeps.search.space import override_texts

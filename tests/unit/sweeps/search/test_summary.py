@@ -9,9 +9,9 @@ import pytest
 from optuna.trial import TrialState
 
 from scpo.errors import ConfigError, RecordError
+from scpo.records.identity import run_id
 from sweeps import __main__ as cli
 from sweeps.compose.configuration import compose_run
-from sweeps.compose.identity import run_id
 from sweeps.compose.matrix import expand
 from sweeps.search import plots, search_folder
 from sweeps.search.space import distributions

@@ -1,6 +1,6 @@
 import pytest
 
-from scpo.tracking import State
+from scpo.records import State
 from sweeps.search.trial_runs import TrialRun, end_of, mean_curve
 
 

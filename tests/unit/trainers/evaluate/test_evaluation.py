@@ -8,10 +8,10 @@ import pytest
 
 from scpo.diagnostics.validation_episodes import PATTERN, read_validation
 from scpo.errors import RecordError
+from scpo.records import run_folders
 from scpo.trainers import train
 from sweeps.compose.configuration import compose_run
 from sweeps.records import attempt as entry
-from sweeps.records import run_folders as store
 from tests.support import fake_runs as fake
 from tests.support.chat_server import ACTION, KEY, Reply, serving
 from tests.support.warm_starts import ROOT, WarmStart
@@ -42,7 +42,7 @@ def start(tmp_path, cache, monkeypatch):
 
     def run(server, method="plain", *words):
         machine = [f"machine.runs_dir={tmp_path}", f"machine.cache_dir={cache}", f"model.base_url={server.url}"]
-        folder = store.ensure(compose_run([*SMALL, f"method={method}", *machine, *words]))
+        folder = run_folders.ensure(compose_run([*SMALL, f"method={method}", *machine, *words]))
         return folder, entry.run(folder, train)
 
     return run
@@ -144,7 +144,7 @@ def start_stopped(start, server, turns):
 def test_a_second_signal_ends_a_run_at_once_whose_endpoint_drips(tmp_path, cache):
     with serving(lambda *_: Reply(drip_s=0.2)) as server:  # an answer takes 40 s
         machine = [f"machine.runs_dir={tmp_path}", f"machine.cache_dir={cache}", f"model.base_url={server.url}"]
-        folder = store.ensure(compose_run([*SMALL, "method=plain", *machine]))
+        folder = run_folders.ensure(compose_run([*SMALL, "method=plain", *machine]))
         process = WarmStart(ROOT / "train.py", [str(folder.path)], {"OPENAI_API_KEY": KEY})
         fake.wait_until(lambda: len(server.requests) == 2, seconds=60)
         process.send_signal(signal.SIGTERM)
@@ -244,7 +244,7 @@ def test_reflexion_runs_on_a_hugging_face_model(tmp_path, cache):
         "trainer.max_prompt_tokens=64", "trainer.max_response_tokens=8", f"machine.runs_dir={tmp_path / 'runs'}",
         f"machine.cache_dir={cache}",
     ]  # fmt: skip
-    folder = store.ensure(compose_run(words))
+    folder = run_folders.ensure(compose_run(words))
     assert entry.run(folder, train) == entry.EXIT_DONE
     logged = metrics(folder)[0]
     assert logged["val/valid_seen/attempts"] == 3

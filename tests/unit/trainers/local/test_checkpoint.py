@@ -9,8 +9,8 @@ import torch
 from scpo.advantages.gae import CriticSettings
 from scpo.errors import RecordError, RecordWriteError
 from scpo.policies.critic import Targets, make_critic, update_critic, values
+from scpo.records.run_folders import CHECKPOINT_MARKER as MARKER
 from scpo.shaping.reference_buffer import ReferenceBuffer
-from scpo.tracking.folder import CHECKPOINT_MARKER as MARKER
 from scpo.trainers.local.checkpoint import Learned, complete_checkpoints, load_checkpoint, save_checkpoint
 from tests.support.small_disks import NoMountsError, fill, small_disk
 from tests.support.tiny import tiny_policy

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder
 from scpo.trainers.verl import readiness, sockets
 from scpo.trainers.verl.launch import _stop_file, prepare
 from scpo.trainers.verl.readiness import check_engine

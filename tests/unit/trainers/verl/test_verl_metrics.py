@@ -3,7 +3,7 @@
 import numpy as np
 
 from scpo.diagnostics.episode_metrics import episode_metrics, validation_metrics
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder
 from scpo.trainers.verl.checkpoints import mark_complete, newest, verl_folder
 from scpo.trainers.verl.verl_metrics import (
     of_panel,

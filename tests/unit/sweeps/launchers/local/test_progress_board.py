@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from scpo.tracking import JsonLines, State
+from scpo.records import JsonLines, State
 from sweeps.launchers.local.progress_board import ProgressBoard
 from sweeps.records.run_process import Outcome
 from tests.support import fake_runs as fake

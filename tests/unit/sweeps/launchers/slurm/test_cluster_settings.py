@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from scpo.errors import ConfigError
+from scpo.records.identity import run_id
 from sweeps.compose.configuration import compose_files, compose_run
-from sweeps.compose.identity import run_id
 from sweeps.launchers.slurm.cluster_settings import read_site
 
 SHIPPED = Path(__file__).parents[5] / "slurm" / "site.yaml"

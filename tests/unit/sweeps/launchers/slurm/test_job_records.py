@@ -1,9 +1,9 @@
 import pytest
 
 from scpo.errors import RecordError
+from scpo.records.status import JobState
 from sweeps.launchers.slurm.job_records import Job, job_path, read_job, write_job
 from sweeps.launchers.slurm.scheduler import Seen
-from sweeps.records.reconcile import JobState
 from tests.support import fake_runs as fake
 
 JOB = Job(name="ablation-0a", index=1, job_id="12_1", limit_s=3600, warn_s=600, max_timeouts=3)

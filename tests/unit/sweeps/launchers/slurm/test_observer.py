@@ -1,10 +1,10 @@
 import pytest
 
-from scpo.tracking import State
+from scpo.records import State
+from scpo.records.status import JobState
 from sweeps.launchers.slurm.job_records import Job, write_job
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Seen
-from sweeps.records.reconcile import JobState
 from tests.support import fake_runs as fake
 
 

@@ -2,8 +2,8 @@ import os
 
 import pytest
 
+from scpo.records.status import JobState
 from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
-from sweeps.records.reconcile import JobState
 
 
 @pytest.fixture

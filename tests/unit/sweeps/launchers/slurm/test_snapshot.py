@@ -5,8 +5,8 @@ import subprocess
 import pytest
 
 from scpo.errors import ConfigError
+from scpo.records import provenance
 from sweeps.launchers.slurm import snapshot
-from sweeps.records import provenance
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from scpo.errors import ConfigError
+from scpo.records import RunFolder
 from scpo.schema import SlurmLauncher
-from scpo.tracking import RunFolder
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.resources import Resources
 from sweeps.launchers.slurm import submission

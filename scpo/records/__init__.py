@@ -1,0 +1,8 @@
+"""Run records: the run folder, its logs and status, and the W&B mirror. The files are the truth; W&B is a copy."""
+
+from scpo.records.logs import JsonLines
+from scpo.records.run_folders import RunFolder
+from scpo.records.status import State, Status, StopRequest
+from scpo.records.tracker import Tracker
+
+__all__ = ["JsonLines", "RunFolder", "State", "Status", "StopRequest", "Tracker"]

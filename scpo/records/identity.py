@@ -1,0 +1,79 @@
+"""Run id: a readable slug and a hash of the configuration."""
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from scpo.schema import MACHINE_SECTIONS, MethodConfig, RunConfig
+
+HASH_LENGTH = 8
+
+# The shaper's choices of the paper's table 4, and how another one reads in a run id. It stands here
+# and not in conf/, so that an id is a function of the configuration alone: a default that changes
+# later renames no run.
+SHAPER_CHOICES: tuple[tuple[str, object, str], ...] = (
+    ("matcher", "kmp", "{}"),
+    ("monotonic", True, "no_monotonicity"),
+    ("after_full_match", "stop", "{}"),
+    ("theta", 0.6, "theta{}"),
+    ("soft_base", 0.4, "lambda{}"),
+    ("reference", "longest", "{}_reference"),
+    ("order", "balanced", "{}"),
+    ("step_text", "action_next_observation", "{}"),
+    ("allocation", "matched", "{}"),
+    ("reference_buffer", "off", "{}"),
+    ("reference_max_age", None, "age{}"),
+)
+
+
+PAPERS_HOST = "gigpo"
+
+
+def identity(config: RunConfig) -> dict[str, Any]:
+    """The configuration without the sections that only say where and how it runs."""
+    return config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS))
+
+
+def digest(value: Any) -> str:
+    """The sha256 of a value's canonical JSON: sorted keys, no spaces, ASCII."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def run_id(config: RunConfig) -> str:
+    """For example ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``."""
+    words = [
+        config.env.benchmark,
+        config.model.name,
+        config.method.name,
+        *_choices(config.method),
+        f"s{config.seed}",
+    ]
+    return "-".join([*map(_slug, words), digest(identity(config))[:HASH_LENGTH]])
+
+
+def settings_digest(config: RunConfig) -> str:
+    """The hash of a configuration apart from its seed.
+
+    Runs that share it are repetitions of one another.
+    """
+    return digest({key: value for key, value in identity(config).items() if key != "seed"})[:HASH_LENGTH]
+
+
+def _choices(method: MethodConfig) -> list[str]:
+    if method.kind == "prompted" or method.shaper is None:
+        return []
+    values = method.shaper.model_dump(mode="json")
+    host = [] if method.estimator.name == PAPERS_HOST else [f"on_{method.estimator.name}"]
+    return host + [
+        word.format(values[name]) for name, paper, word in SHAPER_CHOICES if values.get(name, paper) != paper
+    ]
+
+
+def _slug(word: str) -> str:
+    """Letters, digits, dot and underscore.
+
+    Safe in a path and in a shell, whatever a model is called.
+    """
+    return re.sub(r"[^a-z0-9._]+", "_", word.lower()).strip("._") or "x"

@@ -1,0 +1,140 @@
+"""``runs/experiments/<name>-<scale>.json``: the runs of each row of an experiment."""
+
+import fnmatch
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+)
+
+from scpo.errors import ConfigError, RecordError
+from scpo.records.files import read_record, write_json
+from scpo.records.run_folders import EXPERIMENTS, RunFolder, list_runs
+from scpo.schema import Scale
+
+
+class PlannedRun(BaseModel):
+    """One run of an experiment's row, whether or not it has started."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    env: str
+    model: str
+    seed: int
+    settings: str | None = None  # of its configuration apart from the seed
+
+
+class PlannedRow(BaseModel):
+    """One row of an experiment."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    label: str
+    runs: tuple[PlannedRun, ...]
+
+
+class PrimaryComparisons(BaseModel):
+    """What the experiment was run for: pairs of rows, each the first minus the second, and the measure."""
+
+    model_config = ConfigDict(frozen=True)
+
+    measure: str
+    comparisons: tuple[tuple[str, str], ...]
+
+
+class Manifest(BaseModel):
+    """``runs/experiments/<name>-<scale>.json``: which run is which row."""
+
+    model_config = ConfigDict(frozen=True)
+
+    experiment: str
+    title: str
+    scale: Scale
+    overrides: tuple[str, ...] = ()
+    primary: PrimaryComparisons | None = None
+    rows: tuple[PlannedRow, ...]
+
+
+def manifest_path(runs_dir: Path, experiment: str, scale: str) -> Path:
+    """Where an experiment's manifest lies: one for each scale, so that neither replaces the other."""
+    return runs_dir / EXPERIMENTS / f"{experiment}-{scale}.json"
+
+
+def update(runs_dir: Path, planned: Manifest) -> None:
+    """Write a manifest, joined with the runs of earlier calls with other axes.
+
+    An earlier entry is kept if it belongs to the same table: same overrides, a run folder that still
+    exists, and, where ``planned`` has the same row, environment and model, the same settings apart
+    from the seed.
+    """
+    path = manifest_path(runs_dir, planned.experiment, planned.scale)
+    rows = planned.rows
+    if path.exists():
+        earlier = read(path)
+        if earlier.overrides == planned.overrides:
+            rows = tuple(_join(row, earlier, runs_dir) for row in planned.rows)
+    write_json(path, planned.model_copy(update={"rows": rows}).model_dump(mode="json"))
+
+
+def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:
+    """A row with the runs that an earlier manifest has beside those planned now."""
+    settings = {(run.env, run.model): run.settings for run in row.runs}
+    present = {(run.env, run.model, run.seed) for run in row.runs}
+    runs = list(row.runs)
+    for before in earlier.rows:
+        if before.name != row.name:
+            continue
+        for run in before.runs:
+            same_settings = settings.get((run.env, run.model), run.settings) == run.settings
+            replaced = (run.env, run.model, run.seed) in present
+            if same_settings and not replaced and (runs_dir / run.id).is_dir():
+                runs.append(run)
+    runs.sort(key=lambda run: (run.env, run.model, run.seed))
+    return row.model_copy(update={"runs": tuple(runs)})
+
+
+def read(path: Path) -> Manifest:
+    """One experiment's manifest; RecordError if it is damaged."""
+    remedy = "Delete it: the same sweep writes it again (runs stay; repeat what was swept with other seeds)"
+    return read_record(path, Manifest, "manifest of an experiment", remedy)
+
+
+def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
+    """The run folders that match any of the patterns (shell wildcards), by name; ConfigError for one without a match.
+
+    A pattern is held against a run's id and against the names of the experiments that it belongs to.
+    """
+    folders = {folder.run_id: folder for folder in list_runs(runs_dir)}
+    members, damaged = experiment_members(runs_dir)
+    chosen: set[str] = set()
+    for pattern in patterns:
+        found = set(fnmatch.filter(folders, pattern))
+        for name in fnmatch.filter(members, pattern):
+            found |= members[name] & folders.keys()
+        if not found and pattern != "*":
+            known = ", ".join(members) or "none"
+            raise ConfigError(
+                "; ".join([f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}", *damaged])
+            )
+        chosen |= found
+    return [folders[name] for name in sorted(chosen)]
+
+
+def experiment_members(runs_dir: Path) -> tuple[dict[str, set[str]], list[str]]:
+    """Experiment -> ids of its runs, over all scales; and what is wrong with manifests that cannot be read."""
+    members: dict[str, set[str]] = {}
+    damaged = []
+    for path in sorted((runs_dir / EXPERIMENTS).glob("*.json")):
+        try:
+            manifest = read(path)
+        except RecordError as error:
+            damaged.append(str(error))
+            continue
+        members.setdefault(manifest.experiment, set()).update(run.id for row in manifest.rows for run in row.runs)
+    return members, damaged

@@ -1,0 +1,107 @@
+import json
+
+import pytest
+
+import sweeps.__main__
+from scpo.errors import ConfigError
+from scpo.records import manifest, run_folders
+from scpo.records.files import write_json
+from sweeps.compose.matrix import expand
+
+
+def update(runs_dir, *words, folders=True):
+    matrix = expand("ablation_monotonicity", [f"machine.runs_dir={runs_dir}", *words])
+    for config in matrix.runs.values() if folders else ():
+        run_folders.ensure(config)
+    manifest.update(runs_dir, matrix.manifest)
+    return json.loads(path_of(runs_dir, matrix.scale).read_text())
+
+
+def path_of(runs_dir, scale="mini"):
+    return manifest.manifest_path(runs_dir, "ablation_monotonicity", scale)
+
+
+def seeds(recorded):
+    return [[run["seed"] for run in row["runs"]] for row in recorded["rows"]]
+
+
+def test_the_manifest_says_which_run_is_which_row(tmp_path):
+    recorded = update(tmp_path, "seeds=[0]")
+    assert (recorded["experiment"], recorded["scale"]) == ("ablation_monotonicity", "mini")
+    assert [row["name"] for row in recorded["rows"]] == ["scpo", "no_monotonicity"]
+    run = recorded["rows"][1]["runs"][0]
+    assert (run["env"], run["model"], run["seed"]) == ("alfworld", "tiny", 0)
+    assert (tmp_path / run["id"]).is_dir()
+    assert recorded["primary"] == {"measure": "validation_area", "comparisons": [["scpo", "no_monotonicity"]]}
+
+
+def test_other_seeds_join_what_is_there(tmp_path):
+    update(tmp_path, "seeds=[1,2]")
+    assert seeds(update(tmp_path, "seeds=[0,1]", "wandb.mode=disabled")) == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_runs_whose_folder_is_gone_leave(tmp_path):
+    update(tmp_path, "seeds=[1]", folders=False)
+    assert seeds(update(tmp_path, "seeds=[0]")) == [[0], [0]]
+
+
+def test_runs_with_other_settings_do_not_mix(tmp_path):
+    update(tmp_path, "seeds=[1]", "trainer.steps=2")
+    assert seeds(update(tmp_path, "seeds=[0]")) == [[0], [0]]
+
+
+def test_each_scale_has_a_manifest_of_its_own(tmp_path):
+    update(tmp_path, "seeds=[0]")
+    assert seeds(update(tmp_path, "seeds=[2]", "scale=paper")) == [[2], [2]]
+    assert seeds(json.loads(path_of(tmp_path).read_text())) == [[0], [0]]
+
+
+def test_runs_of_an_earlier_default_do_not_mix(tmp_path):
+    recorded = update(tmp_path, "seeds=[0,1]")
+    path = path_of(tmp_path)
+    for row in recorded["rows"]:
+        for run in row["runs"]:
+            run["settings"] = "00000000"
+    write_json(path, recorded)
+    assert seeds(update(tmp_path, "seeds=[0]")) == [[0], [0]]
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs")
+    for experiment in ("ablation_order", "ablation_monotonicity"):
+        matrix = expand(experiment, [f"machine.runs_dir={path}", "seeds=[0,1]"])
+        for config in matrix.runs.values():
+            run_folders.ensure(config)
+        manifest.update(path, matrix.manifest)
+    return path
+
+
+def count(runs_dir, *patterns):
+    return len(manifest.select(runs_dir, patterns))
+
+
+def test_a_pattern_means_runs_or_experiments(runs_dir):
+    assert count(runs_dir, "*") == 6
+    assert count(runs_dir, "*-s0-*") == 3
+    assert count(runs_dir, "ablation_order") == 4
+    assert count(runs_dir, "ablation_*") == 6
+    assert count(runs_dir, "*chronological-s0-*", "*chronological-s1-*") == 2
+
+
+def test_a_pattern_without_a_match_is_refused_with_what_there_is(runs_dir):
+    with pytest.raises(
+        ConfigError, match="matches 'ablatoin'; experiments there: ablation_monotonicity, ablation_order"
+    ):
+        manifest.select(runs_dir, ["ablatoin"])
+
+
+def test_no_runs_at_all_are_no_mistake(tmp_path):
+    assert manifest.select(tmp_path, ["*"]) == []
+
+
+def test_a_folder_that_is_not_there_is_told_apart_from_one_without_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert sweeps.__main__.main(["status"]) == 0
+    assert sweeps.__main__.main(["status", "--runs-dir", "typo"]) == 2
+    assert "there is no such folder" in capsys.readouterr().err

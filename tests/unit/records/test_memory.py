@@ -1,0 +1,59 @@
+"""What a run's processes take together, on a made-up /proc and driver, and on this machine."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from scpo.records.memory import GIB, HOST, NodeMemory, tree_gib, used_gib
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+ONE_GIB = GIB // PAGE
+
+
+def process(proc, number, parent, resident, *, shared=0, name="python"):
+    (proc / str(number)).mkdir(parents=True)
+    (proc / str(number) / "stat").write_text(f"{number} ({name}) S {parent} 1 1 0")
+    (proc / str(number) / "statm").write_text(f"9999 {resident} {shared} 1 0 1 0")
+
+
+def test_a_process_and_all_that_descend_from_it_are_counted_and_shared_memory_is_not(tmp_path):
+    process(tmp_path, 10, 1, 3 * ONE_GIB, shared=ONE_GIB)
+    process(tmp_path, 11, 10, ONE_GIB, name="scorer (1) x")
+    process(tmp_path, 12, 11, ONE_GIB)
+    process(tmp_path, 13, 1, 50 * ONE_GIB)
+    (tmp_path / "14").mkdir()  # ended while we looked
+    assert tree_gib(10, tmp_path) == pytest.approx(4)
+    assert tree_gib(10, tmp_path / "none") == 0
+
+
+SMI = "0, GPU-aaaa-1, 1024\n1, GPU-bbbb-2, 2048\n2, GPU-cccc-3, 71680\n"
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [("", {"0": 1, "1": 2, "2": 70}), ("0,1", {"0": 1, "1": 2}), ("GPU-bbbb", {"1": 2}), ("7", {})],
+)
+def test_only_the_runs_own_gpus_are_looked_at(visible, found):
+    assert used_gib(visible, ask=lambda _: SMI.splitlines()) == found
+
+
+def test_without_a_driver_nothing_is_said_of_gpus():
+    assert used_gib(ask=lambda _: []) == {}
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux: nothing, the measure is left out")
+def test_a_child_that_is_gone_again_has_left_its_peak():
+    hold = "held = bytearray(300_000_000); print(len(held), flush=True); input()"
+    with NodeMemory(poll_s=0.02) as memory:
+        alone = memory.take()[HOST]
+        child = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        child.stdout.readline()
+        time.sleep(0.3)
+        child.communicate(b"\n")
+        peak, after = memory.take()[HOST], memory.take()[HOST]
+    assert peak > alone + 0.25
+    assert after < peak - 0.25

@@ -1,0 +1,165 @@
+import re
+import shutil
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from scpo.errors import PanelError, RecordError
+from scpo.records import RunFolder, State, run_folders
+from scpo.records.files import write_yaml
+from scpo.records.identity import identity
+from scpo.records.status import JobState
+from sweeps.compose.configuration import compose_run
+
+
+def compose(tmp_path, *words):
+    return compose_run([f"machine.runs_dir={tmp_path}", *words])
+
+
+def test_a_new_folder_holds_config_identity_and_a_pending_status(tmp_path):
+    config = compose(tmp_path)
+    folder = run_folders.ensure(config)
+    assert folder.read_config() == config
+    assert folder.read_status().state is State.PENDING
+    assert sorted(path.name for path in folder.path.iterdir()) == ["config.yaml", "identity.yaml", "status.json"]
+    assert [one.run_id for one in run_folders.list_runs(tmp_path)] == [folder.run_id]
+
+
+def test_many_callers_make_one_whole_folder(tmp_path):
+    config = compose(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(run_folders.ensure, [config] * 16))
+    assert {folder.path for folder in made} == set(tmp_path.iterdir())
+
+
+def test_an_unfinished_run_takes_the_present_machine_settings_a_finished_one_does_not(tmp_path):
+    folder = run_folders.ensure(compose(tmp_path))
+    run_folders.ensure(compose(tmp_path, "machine.threads=3"))
+    assert folder.read_config().machine.threads == 3
+    folder.update_status(state=State.DONE)
+    run_folders.ensure(compose(tmp_path, "machine.threads=2"))
+    assert folder.read_config().machine.threads == 3
+
+
+def test_an_edited_config_is_refused_with_key_old_new_and_remedy(tmp_path):
+    config = compose(tmp_path)
+    folder = run_folders.ensure(config)
+    folder.write_config(config.model_copy(update={"seed": 7}))
+    with pytest.raises(RecordError, match=r"seed is 7 in config\.yaml and 0 in identity\.yaml.*delete"):
+        run_folders.ensure(config)
+
+
+def test_a_folder_that_is_no_run_is_refused_as_such(tmp_path):
+    with pytest.raises(RecordError, match=r"is no run folder; `python -m sweeps status` lists those"):
+        run_folders.check(RunFolder(tmp_path))
+
+
+def test_a_configuration_of_another_version_is_refused_with_what_to_do(tmp_path):
+    folder = run_folders.ensure(compose(tmp_path))
+    text = folder.config.read_text().replace("theta: 0.6", "theta: of old")
+    folder.config.write_text("".join(line for line in text.splitlines(keepends=True) if "# checksum" not in line))
+    with pytest.raises(RecordError, match=r"shaper\.theta.*written by another version.*move the folder away"):
+        run_folders.check(folder)
+
+
+def test_a_folder_of_another_configuration_is_refused(tmp_path):
+    config, other = compose(tmp_path), compose(tmp_path, "method.shaper.theta=0.5")
+    folder, another = run_folders.ensure(config), run_folders.ensure(other)
+    for name in ("config.yaml", "identity.yaml"):
+        (folder.path / name).write_bytes((another.path / name).read_bytes())
+    with pytest.raises(RecordError, match=r"theta is 0\.5 in identity\.yaml and 0\.6 in the configuration asked for"):
+        run_folders.ensure(config)
+    with pytest.raises(RecordError, match="the folder holds another run than it says"):
+        run_folders.check(folder)
+
+
+def test_a_key_that_the_identity_lacks_is_named(tmp_path):
+    config = compose(tmp_path)
+    folder = run_folders.ensure(config)
+    hashed = identity(config)
+    del hashed["trainer"]["loss"]
+    write_yaml(folder.identity, hashed)
+    with pytest.raises(RecordError, match=r"trainer\.loss is .* and None in identity\.yaml"):
+        run_folders.check(folder)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(RecordError, match=re.escape(f"no run folder {tmp_path / 'x'}")):
+        run_folders.check(run_folders.RunFolder(tmp_path / "x"))
+
+
+def test_a_lock_is_held_once_and_let_go(tmp_path):
+    folder = run_folders.ensure(compose(tmp_path))
+    folder.update_status(state=State.RUNNING)
+    assert not run_folders.observe(folder).alive
+    with run_folders.locked(folder.lock) as first, run_folders.locked(folder.lock) as second:
+        assert (first, second) == (True, False)
+        assert run_folders.observe(folder).alive
+    assert not run_folders.observe(folder).alive
+
+
+def test_a_run_on_another_host_counts_as_alive_unless_a_scheduler_knows_better(tmp_path):
+    folder = run_folders.ensure(compose(tmp_path))
+    folder.update_status(state=State.RUNNING, host="elsewhere")
+    assert run_folders.observe(folder).alive
+    assert run_folders.observe(folder, JobState.ENDED).state == "LOST"
+
+
+def test_a_machine_that_came_back_under_another_name_knows_its_own_runs(tmp_path):
+    folder = run_folders.ensure(compose(tmp_path))
+    folder.update_status(state=State.RUNNING, host="the-container-before", boot=run_folders.boot_id())
+    assert run_folders.observe(folder).state is State.LOST
+    with run_folders.locked(folder.lock):
+        assert run_folders.observe(folder).alive
+
+
+def test_a_folder_that_was_renamed_or_copied_is_refused(tmp_path):
+    folder = run_folders.ensure(compose(tmp_path))
+    for name in (f"{folder.run_id}.bak", f"copy-of-{folder.run_id}"):
+        copy = shutil.copytree(folder.path, tmp_path / name)
+        with pytest.raises(RecordError, match=f"holds the run {folder.run_id}.*or is a copy"):
+            run_folders.check(run_folders.RunFolder(copy))
+
+
+def test_drafts_of_killed_processes_are_no_runs_and_a_run_without_status_is_one(tmp_path):
+    folder = run_folders.ensure(compose(tmp_path))
+    shutil.copytree(folder.path, tmp_path / ".new-abc")
+    folder.status.unlink()
+    assert [one.run_id for one in run_folders.list_runs(tmp_path)] == [folder.run_id]
+
+
+def test_only_the_owner_may_look_into_a_run_folder(tmp_path):
+    assert stat.S_IMODE(run_folders.ensure(compose(tmp_path)).path.stat().st_mode) == 0o700
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(tmp_path / "run-s0-12345678")
+
+
+def test_panels_are_pinned_by_the_first_attempt(folder):
+    panels = {"a": {"sha256": "1", "tasks": 3}, "b": {"sha256": "2", "tasks": 4}}
+    folder.pin_panels(panels)
+    folder.pin_panels(dict(reversed(panels.items())))
+    with pytest.raises(PanelError, match=r"panel b of run .* was started with 2, now it is 3"):
+        folder.pin_panels(panels | {"b": {"sha256": "3", "tasks": 4}})
+    with pytest.raises(PanelError, match=r"panel b .* now it is absent"):
+        folder.pin_panels({"a": panels["a"]})
+
+
+def test_attempts_are_numbered_and_latest_points_to_the_newest(folder):
+    folder.path.mkdir()
+    assert [folder.new_attempt() for _ in range(11)][-1] == 11
+    folder.point_latest(1)
+    folder.point_latest(11)
+    assert folder.latest.resolve() == folder.attempt(11).resolve()
+
+
+def test_a_checkpoint_counts_once_its_marker_is_there(folder):
+    for step in (5, 10, 100000):
+        folder.checkpoint(step).mkdir(parents=True)
+    assert folder.complete_checkpoints() == []
+    (folder.checkpoint(100000) / "COMPLETE").touch()
+    (folder.checkpoint(5) / "COMPLETE").touch()
+    assert folder.complete_checkpoints() == [5, 100000]

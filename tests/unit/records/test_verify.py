@@ -1,0 +1,67 @@
+import re
+
+import pytest
+
+from scpo.records import State, verify
+from scpo.records.files import write_json
+from sweeps.records import attempt as entry
+from tests.faults import fake_train
+from tests.support import fake_runs as fake
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = fake.make_run(tmp_path)
+    entry.run(made, fake_train.train)
+    return made
+
+
+def test_a_finished_and_a_new_run_have_no_problems(folder, tmp_path):
+    assert not verify.problems(folder)
+    assert not verify.problems(fake.make_run(tmp_path, "seed=1"))
+
+
+def lose_a_line(folder):
+    folder.metrics.write_bytes(b"".join(folder.metrics.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+def repeat_a_line(folder):
+    folder.metrics.write_bytes(folder.metrics.read_bytes() + folder.metrics.read_bytes().splitlines(keepends=True)[-1])
+
+
+def lose_lines_of_an_unfinished_run(folder):
+    folder.update_status(state=State.INTERRUPTED)
+    lose_a_line(folder)
+
+
+BREAKS = {
+    "a lost line": (lose_a_line, "says DONE, but .* ends at step 3 of 4"),
+    "a repeated line": (repeat_a_line, "steps do not ascend"),
+    "lines behind a checkpoint": (
+        lose_lines_of_an_unfinished_run,
+        "ends at step 3, and .* says 4: lines were lost",
+    ),
+    "an edited config": (lambda f: f.write_config(f.read_config().model_copy(update={"seed": 9})), "seed is 9"),
+    "a damaged timing log": (lambda f: f.timing.write_text("{\n"), r"timing\.jsonl, line 1 is damaged"),
+    "a cut status": (lambda f: f.status.write_text("{"), r"status\.json is damaged"),
+    "no attempts": (lambda f: write_json(f.provenance, {}), "no valid record of attempts"),
+}
+
+
+@pytest.mark.parametrize(("breaks", "message"), BREAKS.values(), ids=BREAKS)
+def test_damage_is_told_with_its_file(folder, breaks, message):
+    breaks(folder)
+    (problem,) = verify.problems(folder)
+    assert re.search(message, problem), problem
+
+
+def test_runs_of_one_setting_on_different_panels_are_a_conflict(folder, tmp_path):
+    other = fake.make_run(tmp_path, "seed=1")
+    folder.pin_panels({"valid_seen": {"sha256": "aa", "tasks": 3}})
+    other.pin_panels({"valid_seen": {"sha256": "bb", "tasks": 3}})
+    elsewhere = fake.make_run(tmp_path, "env.horizon=9")
+    elsewhere.pin_panels({"valid_seen": {"sha256": "cc", "tasks": 3}})
+    (conflict,) = verify.panel_conflicts([folder, other, elsewhere])
+    assert (
+        conflict == f"{other.run_id}: panel valid_seen is not the one of {folder.run_id}, whose settings are the same"
+    )
