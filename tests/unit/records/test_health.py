@@ -7,6 +7,7 @@ from scpo.records.health import examine, read_rules, stalled
 
 BROKEN = {
     "no_active_groups": ("credit/active_groups", [0.5, *[0.0] * 10], 10),
+    "moves_without_credit": ("update/without_advantage", [0.0, 2.0, 2.0, 1.0], 3),
     "invalid_actions_rise": ("train/invalid_rate", [0.4, 0.1, 0.35, 0.36, 0.37], 4),
     "entropy_collapsed": ("actor/entropy", [3.0, 0.05, 0.04, 0.03], 3),
     "gradient_spike": ("actor/grad_norm", [*[0.1] * 10, 2.1], 10),
@@ -16,6 +17,7 @@ BROKEN = {
 }
 HEALTHY = {
     "no_active_groups": ("credit/active_groups", [*[0.0] * 9, 0.1, *[0.0] * 9]),
+    "moves_without_credit": ("update/without_advantage", [2.0, 1.0, 0.0, 2.0]),
     "invalid_actions_rise": ("train/invalid_rate", [0.9, 0.1, 0.35, 0.36, 0.1, 0.25]),
     "entropy_collapsed": ("actor/entropy", [3.0, 0.1, 0.05, 0.04, 0.1]),
     "gradient_spike": ("actor/grad_norm", [0.1, 2.1, *[0.1] * 9, 0.5]),
