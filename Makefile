@@ -4,7 +4,7 @@ $(error GNU make 3.81 or newer is needed, this is $(MAKE_VERSION): install a new
 endif
 DEMO ?= +experiment=demo scale=study
 # What `make study` runs, in this order: what was named first, then the rest; on official games where there are any.
-STUDY ?= main_table ablation controls beyond ablation_scorer singletons sweep_alpha group_size search_winner $(if $(ALFWORLD_DATA),official_games) hosts reference_buffer further_methods webshop_study sweep_theta sweep_lambda
+STUDY ?= main_table ablation controls beyond credit_placement graph_controls ablation_scorer hosts singletons sweep_alpha group_size further_methods reference_buffer $(if $(ALFWORLD_DATA),official_games) webshop_study sweep_theta sweep_lambda learning_rates
 # Runs that are finished there are not run again; with STUDY_ARCHIVE=null all are.
 STUDY_ARCHIVE ?= docs/study
 PYTHON ?= python3
@@ -101,7 +101,7 @@ run_study = for name in $(STUDY); do $(BIN)/python sweep.py +experiment=$$name s
 
 THREE_SEEDS := 'seeds=[0,1,2]'
 
-study: setup ## the laptop study: what docs/study lacks of 20 paired seeds a row, then docs/study.md (hours; Ctrl-C stops)
+study: setup ## the laptop study: what docs/study lacks of 10 paired seeds a row, then docs/study.md (hours; Ctrl-C stops)
 	@$(call run_study,machine.archive=$(STUDY_ARCHIVE))
 	$(BIN)/python -m analysis study
 
