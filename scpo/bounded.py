@@ -25,6 +25,10 @@ class Bounded(Generic[Key, Value]):
         """Make room for so many more."""
         self._size += entries
 
+    def reserve(self, entries: int) -> None:
+        """Make room for at least so many in all."""
+        self._size = max(self._size, entries)
+
     def values(self) -> list[Value]:
         """All entries, least recently used first."""
         return list(self._entries.values())

@@ -86,6 +86,7 @@ class Engine:
         self._held: dict[str, Lane] = {}
         self._store = TransitionStore(transitions, self._limits.states)
         self._unkept = 0
+        self._opened: set[str] = set()  # since the last step
         weakref.finalize(self, _keep, self._store, self._games)
 
     def open(self, game_id: str) -> OpenGame:
@@ -101,6 +102,8 @@ class Engine:
             if forgotten is not None:
                 self._store.keep(forgotten.game, forgotten.graph)
             self._games.put(game_id, opened)
+        if game_id not in self._held:
+            self._opened.add(game_id)
         return opened
 
     def hold(self, game_ids: Sequence[str]) -> None:
@@ -119,6 +122,7 @@ class Engine:
         for game_id in game_ids:
             if self._store.knows(self.game(game_id)):
                 self.open(game_id)
+        self._opened.clear()  # opened ahead, not to be played in turns
 
     def _open(self, game: Game) -> OpenGame:
         graph = self._store.get(game)
@@ -145,12 +149,23 @@ class Engine:
 
     def _lane(self, game_id: str, world: World) -> Lane:
         """The lane that holds this game; where none does, the least recently used one changes its game."""
+        if self._opened:
+            self._provide_lanes()
         lane = self._held.get(game_id) or self._lanes.get(game_id)
         if lane is None:
             lane = self._lanes.evict() or Lane()
             lane.load(world.translation)
             self._lanes.put(game_id, lane)
         return lane
+
+    def _provide_lanes(self) -> None:
+        """Make room for a lane for each game opened since the last step, up to the limit.
+
+        They are played in turns. With fewer lanes than games the least recently used one is the next that is needed,
+        so every step would load a game: PPO, whose 128 rollouts have a game each, took 40 s a step.
+        """
+        self._lanes.reserve(min(len(self._opened), self._limits.lanes))
+        self._opened.clear()
 
     def keep(self) -> None:
         """Write what was learned of the games in memory; done now and then, and at the end of the process."""

@@ -14,7 +14,7 @@ from scpo.bounded import Bounded
 from scpo.envs.alfworld.engine.engine import Engine, Limits
 from scpo.envs.alfworld.engine.grammar import read_grammar
 from scpo.envs.alfworld.engine.graph import State
-from scpo.envs.alfworld.engine.lanes import load_library
+from scpo.envs.alfworld.engine.lanes import Lane, load_library
 from scpo.envs.alfworld.games.game import Game
 from scpo.envs.alfworld.games.generated_games import generate
 from scpo.envs.alfworld.planning.translation_cache import TranslationStore
@@ -133,6 +133,21 @@ def test_siblings_that_step_in_turns_do_not_disturb_each_other(limits, held):
         for player, (_, walk) in zip(players, walks, strict=True):
             command, seen = walk[step]
             assert player.step(command) == seen
+
+
+def test_games_that_are_played_in_turns_are_loaded_once_each(monkeypatch):
+    loads = []
+    monkeypatch.setattr(
+        Lane, "load", lambda lane, translation, load=Lane.load: loads.append(1) or load(lane, translation)
+    )
+    games = [generate("train", 7, index) for index in (*SMALL, 0)]
+    engine = fresh(*games, limits=Limits(spare_lanes=1))
+    engine.hold([games[0].id])
+    players = [Player(engine, game.id) for game in games]
+    for step in range(min(len(game.walkthrough) for game in games)):
+        for player, game in zip(players, games, strict=True):
+            player.step(game.walkthrough[step])
+    assert len(loads) <= 2 * len(games), "once to open a game and once to play it, not once a step"
 
 
 def test_a_broken_lane_is_replaced_and_the_game_goes_on():
