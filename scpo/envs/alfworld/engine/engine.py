@@ -145,12 +145,12 @@ class Engine:
         if self._unkept > self._limits.unkept:
             self._unkept = 0
             self.keep()
+        if self._opened:
+            self._provide_lanes()
         return opened.world.step(state, command, self._lane(opened.game.id, opened.world))
 
     def _lane(self, game_id: str, world: World) -> Lane:
         """The lane that holds this game; where none does, the least recently used one changes its game."""
-        if self._opened:
-            self._provide_lanes()
         lane = self._held.get(game_id) or self._lanes.get(game_id)
         if lane is None:
             lane = self._lanes.evict() or Lane()
