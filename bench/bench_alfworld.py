@@ -21,10 +21,8 @@ from typing import Any
 
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.engine import Engine, Limits
-from scpo.envs.alfworld.games.game import Game, GameSource
-from scpo.envs.alfworld.games.generated_games import GeneratedGames
-from scpo.envs.alfworld.games.official_games import OfficialGames
-from scpo.envs.alfworld.planning.translation_cache import TranslationStore
+from scpo.envs.alfworld.games.games import Game, GameSource, GeneratedGames, OfficialGames
+from scpo.envs.alfworld.planning.translation import TranslationStore
 from scpo.schema import FAMILIES
 from scpo.schema.env import GeneratedGames as Sizes
 

@@ -12,7 +12,7 @@ import tracemalloc
 
 from scpo.envs.webshop import Catalogue, WebShop, load_catalogue
 from scpo.envs.webshop.catalogue.generated_catalogue import generated_catalogue
-from scpo.envs.webshop.shop.shopper import buy, query_for
+from scpo.envs.webshop.demonstrations import buy, query_for
 
 ORIGINAL_STEPS = 61.5
 GOAL_RATIO = 100

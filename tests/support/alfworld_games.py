@@ -8,8 +8,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from scpo.envs.alfworld.assets import assets
-from scpo.envs.alfworld.games.game import Game
-from scpo.envs.alfworld.games.official_games import OfficialGames
+from scpo.envs.alfworld.games.games import Game, OfficialGames
 from scpo.schema.env import AlfworldConfig
 from scpo.schema.model import WarmStart
 from tests.support.data_folders import DATA, shared, unpacked

@@ -12,8 +12,7 @@ pytest.importorskip("rapidfuzz", reason="needs rapidfuzz: make setup")
 pytest.importorskip("nltk", reason="needs nltk: make setup")
 
 from scpo.envs.webshop import Catalogue, WebShop, load_catalogue
-from scpo.envs.webshop.catalogue.catalogue import HumanInstruction
-from scpo.envs.webshop.catalogue.products import read_products
+from scpo.envs.webshop.catalogue.catalogue import HumanInstruction, read_products
 from tests.support.data_folders import DATA, shared, unpacked
 
 OFFICIAL = "items_shuffle_1000.json"

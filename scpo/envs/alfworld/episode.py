@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scpo.envs.alfworld import prompts
 from scpo.envs.alfworld.engine.engine import Engine, OpenGame
-from scpo.envs.alfworld.games.game import Game
+from scpo.envs.alfworld.games.games import Game
 from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.base import StepResult, Task
 from scpo.envs.projection import project_for

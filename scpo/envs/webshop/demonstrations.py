@@ -1,25 +1,27 @@
-"""Demonstrations for the warm start of a small policy.
+"""Demonstrations for the warm start of a small policy, played by a scripted shopper.
 
-The scripted shopper finds nearly every product at the first place; a policy that imitates it need not read the results.
-So most demonstrations search with only some of the words, and now and then open a wrong product first. Those for a
-policy that chooses from a list do nothing that is not listed.
+The shopper knows the goal and finds nearly every product at the first position; a policy that
+imitates it would not learn to read the results. So most demonstrations search with only some of the
+words, and some of them open a wrong product first. Demonstrations for a policy that chooses from a
+list only take listed actions.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from scpo.envs.base import Demonstration, Task
 from scpo.envs.projection import CLOSE_TAG, respond
 from scpo.envs.webshop.catalogue.catalogue import Catalogue
-from scpo.envs.webshop.compact import MARKS, compact_response, wish
+from scpo.envs.webshop.catalogue.goals import Goal
 from scpo.envs.webshop.compact_actions import listed
 from scpo.envs.webshop.episode import WebshopEpisode
 from scpo.envs.webshop.panels import GoalPanels
-from scpo.envs.webshop.shop.pages import PAGE_SIZE, PREVIOUS
-from scpo.envs.webshop.shop.shopper import buy, query_for
+from scpo.envs.webshop.prompts import MARKS, compact_response, wish
+from scpo.envs.webshop.shop.pages import BACK, BUY, NEXT, PAGE_SIZE, PREVIOUS
+from scpo.envs.webshop.shop.shop import WebShop
 from scpo.envs.webshop.wish import searches
 from scpo.errors import PanelError
 from scpo.progress import progress
@@ -27,6 +29,41 @@ from scpo.schema.env import WebshopConfig
 from scpo.schema.model import Imitation
 
 logger = logging.getLogger(__name__)
+
+PAGES = 5  # all that a search returns
+
+
+def query_for(goal: Goal) -> str:
+    """What the shopper types: words that stand in the instruction."""
+    return " ".join([*goal.attributes, goal.query])
+
+
+def buy(shop: WebShop, queries: Sequence[str] | None = None) -> Iterator[str]:
+    """The actions that fulfil the goal of ``shop``, each to be taken before the next is asked for.
+
+    Where a query does not find the product the shopper asks for the next one. None are given: for what the instruction
+    tells, and at last for the product's title, which no instruction does.
+    """
+    for query in (query_for(shop.goal), shop.goal.title) if queries is None else queries:
+        yield f"search[{query}]"
+        target = shop.goal.asin.lower()
+        for _ in range(PAGES - 1):
+            if target in shop.available_actions()["clickables"]:
+                break
+            yield f"click[{NEXT}]"
+        if target in shop.available_actions()["clickables"]:
+            yield f"click[{target}]"
+            yield from choose_and_pay(shop.goal)
+            return
+        yield f"click[{BACK}]"
+
+
+def choose_and_pay(goal: Goal) -> Iterator[str]:
+    """The clicks on the product's page."""
+    values = goal.options.values() if isinstance(goal.options, Mapping) else goal.options
+    yield from (f"click[{value}]" for value in values)
+    yield f"click[{BUY}]"
+
 
 _ENDLESS = 10_000  # a demonstration is as long as it is
 _NUMBERS = 1000  # prices in whole dollars

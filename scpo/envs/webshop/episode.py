@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from scpo.envs.base import StepResult, Task
 from scpo.envs.projection import project_for
-from scpo.envs.webshop.compact import compact
 from scpo.envs.webshop.compact_actions import expand
-from scpo.envs.webshop.memory import memory
-from scpo.envs.webshop.prompts import verl_agent
+from scpo.envs.webshop.prompts import compact, memory, verl_agent
 from scpo.envs.webshop.shop.shop import WebShop
 from scpo.envs.webshop.transcript import Transcript
 from scpo.schema.env import WebshopConfig

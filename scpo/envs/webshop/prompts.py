@@ -1,15 +1,24 @@
-"""verl-agent's prompt.
+"""Prompts: verl-agent's, one with a memory (``model=choice``), a compact one for small policies.
 
-The two templates are protocol constants: results compare only if every policy reads the same text. They are carried
-over from https://github.com/langfengQ/verl-agent, commit 796ed31, agent_system/environments/prompts/webshop.py
-(Copyright 2025 Nanyang Technological University and the verl-agent team, Apache License 2.0). That one of them has a
-space before the first line's end, and both an unusual hyphen, is as it is there.
+verl-agent's two templates are protocol constants: results are only comparable if every policy reads
+the same text. They are taken from https://github.com/langfengQ/verl-agent, commit 796ed31,
+agent_system/environments/prompts/webshop.py (Copyright 2025 Nanyang Technological University and the
+verl-agent team, Apache License 2.0), including the trailing space of one of them and the unusual
+hyphen of both.
 """
 
 from __future__ import annotations
 
-from scpo.envs.projection import earlier_steps
-from scpo.envs.webshop.transcript import Transcript
+import functools
+import re
+from collections.abc import Iterator
+
+from scpo.envs.projection import CLOSE_TAG, OPEN_TAG, earlier_steps, respond
+from scpo.envs.webshop.catalogue.catalogue import Product
+from scpo.envs.webshop.compact_actions import compact_action, words
+from scpo.envs.webshop.shop.pages import SEARCH, SUB_PAGES, Page
+from scpo.envs.webshop.transcript import Sighting, Transcript
+from scpo.envs.webshop.wish import FILLER, one_line, parse_wish, searches, words_of
 
 _SHOP = "\nYou are an expert autonomous agent operating in the WebShop e\u2011commerce environment."
 _INSTRUCTIONS = (
@@ -45,3 +54,129 @@ def admissible(transcript: Transcript) -> list[str]:
     """The actions that the prompt offers."""
     search = ["search[<your query>]"] if transcript.actions["has_search_bar"] else []
     return search + [f"click[{name}]" for name in transcript.actions["clickables"]]
+
+
+def memory(transcript: Transcript) -> str:
+    """The wish, the page, what was typed and chosen, the products that were seen, and what can be done.
+
+    A function of the transcript alone: of a product it tells the price and which words of the wish its title has, and
+    the texts of its pages that were read; of the page of a product its options::
+
+        wish: Find me slim fit jeans with arch support with color: navy, and price lower than 50.00 dollars
+        page: item 1
+        product: b0a1b2c3d4
+        last: click[b0a1b2c3d4]
+        step: 2
+        searched slim fit jeans
+        option color: navy
+        option color: blue
+        seen b0a1b2c3d4 | $45.6 | item | slim jeans arch support
+        seen b0zzzzzzzz | $12.0 |  | fit jeans
+        > click[back to search]
+        > click[navy]
+    """
+    page, taken = transcript.page, len(transcript.history)
+    lines = [
+        f"wish: {one_line(transcript.task)}",
+        f"page: {page.kind} {page.number}",
+        f"product: {page.product.asin.lower() if page.product else ''}",
+        f"last: {one_line(transcript.history[-1][1]) if taken else ''}",
+        f"step: {taken}",
+        *(f"searched {one_line(keywords)}" for keywords in transcript.searched),
+    ]
+    if page.kind == "item" and page.product is not None:
+        lines += (f"chosen {one_line(name)}: {value}" for name, value in sorted(page.options.items()))
+        lines += _option_lines(tuple(page.product.options.items()))
+    lines += (_seen(one, transcript.task) for one in transcript.sightings.values())
+    return "\n".join([*lines, *(f"> {action}" for action in choices(transcript))])
+
+
+def choices(transcript: Transcript) -> list[str]:
+    """What a policy may choose from: the clicks of the page and, where there is a search bar, some searches.
+
+    The searches are made from the instruction's words (``scpo.envs.webshop.wish.searches``). ``click[search]``, which
+    does nothing, is left out, and so is what no action can name: one goes on for one line.
+    """
+    typed = searches(transcript.task) if transcript.actions["has_search_bar"] else ()
+    clicked = (name for name in transcript.actions["clickables"] if name != SEARCH and "\n" not in name)
+    return [*(f"search[{query}]" for query in typed), *(f"click[{name}]" for name in clicked)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _option_lines(options: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
+    return tuple(
+        f"option {one_line(name)}: {value}" for name, values in options for value in values if "\n" not in value
+    )
+
+
+def _seen(sighting: Sighting, task: str) -> str:
+    product = sighting.product
+    return _seen_line(product.asin, product.price_tag, tuple(sighting.read), tuple(sighting.texts), task)
+
+
+@functools.lru_cache(maxsize=65536)
+def _seen_line(asin: str, price: str, read: tuple[str, ...], texts: tuple[str, ...], task: str) -> str:
+    shown = frozenset[str]().union(*map(words_of, texts))
+    matched = " ".join(word for word in parse_wish(task).words if word in shown)
+    return f"seen {asin.lower()} | {price} | {' '.join(read)} | {matched}"
+
+
+TITLE_WORDS = 10
+TEXT_WORDS = 40
+_CENTS = re.compile(r"\.\d+")
+MARKS = "results item chosen nothing none description features reviews done | > : ;"
+
+
+def compact(transcript: Transcript, history_length: int) -> str:
+    """The text that a small policy reads; its last word is the opening tag.
+
+    Each action of the history ends with the closing tag, which is the small model's end-of-text token.
+    """
+    parts = [f"{wish(transcript.task)} |"]
+    recent = transcript.compact_history[-history_length:] if history_length else []
+    parts += [f"{OPEN_TAG} {action} {CLOSE_TAG}" for action in recent]
+    return " ".join([*parts, f"| {_page(transcript.page)}", OPEN_TAG])
+
+
+def compact_response(action: str, clickables: list[str]) -> str:
+    """The response to a compact prompt that does ``action``."""
+    return respond(compact_action(action, clickables))
+
+
+def wish(task: str) -> str:
+    """The words of the instruction that say something; prices in whole dollars."""
+    text = _CENTS.sub("", task.lower().replace(", and price lower than", " | under"))
+    kept = (word for word in re.findall(r"[a-z]+|\d+|[|:]", text) if word not in FILLER)
+    return " ".join(kept)
+
+
+def _page(page: Page) -> str:
+    if page.kind == "results":
+        return " ".join([f"results {page.number}", *_listing(page)])
+    if page.product is None or page.kind == "done":
+        return page.kind
+    if page.kind in SUB_PAGES:
+        text = page.product.description if page.kind == "description" else " ".join(page.product.bullets)
+        return f"{page.kind} {_first_words(text, TEXT_WORDS) if page.kind != 'reviews' else 'none'}"
+    chosen = " ".join(words(value) for value in page.options.values()) or "nothing"
+    return f"item {_offer(page.product)} | chosen {chosen}"
+
+
+def _listing(page: Page) -> Iterator[str]:
+    for place, product in enumerate(page.shown, start=1):
+        yield f"; {place} {_first_words(product.title, TITLE_WORDS)} : {_price(product)}"
+
+
+def _offer(product: Product) -> str:
+    options = (f"{words(name)} > {' : '.join(map(words, values))} ;" for name, values in product.options.items())
+    return " ".join([_first_words(product.title, TITLE_WORDS), ":", _price(product), "|", *options])
+
+
+def _price(product: Product) -> str:
+    return str(int(product.prices[0]))
+
+
+@functools.lru_cache(2**16)
+def _first_words(text: str, count: int) -> str:
+    found = (word for word in words(text).split() if word not in FILLER)
+    return " ".join([word for word, _ in zip(found, range(count), strict=False)])

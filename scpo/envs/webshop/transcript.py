@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from scpo.envs.webshop.catalogue.products import Product
+from scpo.envs.webshop.catalogue.catalogue import Product
 from scpo.envs.webshop.compact_actions import compact_action
 from scpo.envs.webshop.shop.pages import DONE_SCORE, DONE_TITLE, SEPARATOR, SUB_PAGES, Page
 from scpo.envs.webshop.shop.shop import Actions, WebShop

@@ -16,14 +16,10 @@ from pathlib import Path
 from scpo.bounded import Bounded
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.grammar import read_grammar
-from scpo.envs.alfworld.engine.graph import Graph, State
-from scpo.envs.alfworld.engine.lanes import Lane
-from scpo.envs.alfworld.engine.transition_store import TransitionStore
-from scpo.envs.alfworld.engine.world import NOTHING_HAPPENS, World
-from scpo.envs.alfworld.games.game import Game, GameSource
-from scpo.envs.alfworld.games.generated_games import GeneratedGames
-from scpo.envs.alfworld.games.official_games import OfficialGames
-from scpo.envs.alfworld.planning.translation_cache import TranslationStore
+from scpo.envs.alfworld.engine.graph import Graph, State, TransitionStore
+from scpo.envs.alfworld.engine.world import NOTHING_HAPPENS, Lane, World
+from scpo.envs.alfworld.games.games import Game, GameSource, GeneratedGames, OfficialGames
+from scpo.envs.alfworld.planning.translation import TranslationStore
 from scpo.schema.env import AlfworldConfig
 
 _TEXTS = 1024  # games whose texts are remembered, 40 kB each: a panel reads them, and so does who opens them

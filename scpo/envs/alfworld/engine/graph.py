@@ -1,21 +1,36 @@
-"""What is known of a game: the states that were visited, what each admits, and where its commands led.
+"""State graph of a game: visited states, their admissible commands and known transitions.
 
-A game is deterministic, so this graph is a pure function of the game, whoever plays: siblings, runs and processes share
-it. It grows as the game is played and is kept as a few numbers a state (``pack``); states that were read from a file
-are made into objects only when a player reaches them.
+A game is deterministic, so its graph depends on the game only and is shared by siblings, runs and
+processes. It grows while the game is played and is packed into a few numbers per state; states read
+from disk become objects only when an episode reaches them.
+
+Graphs are stored one file per game: a line of JSON (format, key, SHA-256 of the payload) followed by
+the packed graph. The key hashes the game's texts and the versions of the packages that play it.
+A writer merges its graph with the file's and replaces the file atomically. Of two simultaneous
+writers one may lose its additions, which costs time and changes no result. Files that fail the
+checks are ignored and rewritten.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import zlib
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from scpo.envs.alfworld.games.games import Game
+from scpo.envs.alfworld.planning.translation import package_version
+from scpo.records.files import replace_file
+
+logger = logging.getLogger(__name__)
 
 Key = frozenset[int]
 """``2 * v``: the atom of variable v is not as at the start. ``2 * v + 1``: an operator was the last to make it false.
@@ -251,3 +266,83 @@ def graph_of(data: bytes, most_states: int) -> Graph:
     offers = [array("i", offer) for offer in content["offers"]]  # as lists they took more memory than all else
     packed = _Packed(content["texts"], content["commands"], offers, all_numbers[count + 1 :], start_S)
     return Graph(most_states, content["opening"], packed)
+
+
+_FORMAT = 1  # raise it when the file's form changes, or the engine's code changes what a game answers
+_PLAYED_BY = ("alfworld", "textworld", "fast-downward-textworld")
+_WORTH = 5  # a file is written again when a fifth of its states have new successors
+
+
+class TransitionStore:
+    """Graphs of games in ``folder`` (None: nothing is kept), each of at most ``most_states`` states."""
+
+    def __init__(self, folder: Path | None, most_states: int) -> None:
+        self._folder = folder
+        self._most_states = most_states
+        self._read: dict[str, tuple[int, ...] | None] = {}
+
+    def get(self, game: Game) -> Graph:
+        """What is known of the game; an empty graph if that is nothing."""
+        if self._folder is None:
+            return Graph(self._most_states)
+        self._read[game.id] = _stamp(self._path(game))
+        return self._load(game) or Graph(self._most_states)
+
+    def knows(self, game: Game) -> bool:
+        """Whether there is a file of the game."""
+        return self._folder is not None and self._path(game).exists()
+
+    def keep(self, game: Game, graph: Graph) -> None:
+        """Write the graph, with what others have written meanwhile, if it has learned enough to be worth it."""
+        if self._folder is None or graph.new * _WORTH < len(graph) or graph.new == 0:
+            return
+        path = self._path(game)
+        if _stamp(path) != self._read.get(game.id) and (theirs := self._load(game)) is not None:
+            theirs.absorb(graph)
+            data = theirs.to_bytes()
+        else:
+            data = graph.to_bytes()
+        header = json.dumps({"format": _FORMAT, "key": path.stem, "sha256": hashlib.sha256(data).hexdigest()})
+        try:
+            replace_file(path, header.encode() + b"\n" + data, durable=False)  # a torn file fails its hash
+        except OSError as error:  # a cache that cannot be written costs time, not results
+            logger.warning("transitions are no longer kept: cannot write %s: %s", path, error.strerror)
+            self._folder = None
+            return
+        graph.new = 0
+        self._read[game.id] = _stamp(path)
+
+    def _path(self, game: Game) -> Path:
+        key = transition_key(game)
+        assert self._folder is not None  # noqa: S101 (for mypy: asked only where there is one)
+        return self._folder / key[:2] / f"{key}.graph"
+
+    def _load(self, game: Game) -> Graph | None:
+        path = self._path(game)
+        try:
+            header, data = path.read_bytes().split(b"\n", 1)
+            expected = {"format": _FORMAT, "key": path.stem, "sha256": hashlib.sha256(data).hexdigest()}
+            if json.loads(header) != expected:
+                raise ValueError("its header is of another file")
+            return graph_of(data, self._most_states)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, zlib.error) as error:
+            logger.warning("the transitions %s are not usable (%s) and are made again", path, error)
+            return None
+
+
+def transition_key(game: Game) -> str:
+    """Hash of everything that a game's transitions depend on."""
+    versions = (f"{package} {package_version(package)}" for package in _PLAYED_BY)
+    parts = (f"format {_FORMAT}", *versions, game.domain, game.problem, game.grammar)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """Tells whether a file was replaced."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,17 +1,157 @@
-"""Sampling of a scenario: a room, its things at sampled places, and a task that can be done there.
+"""Sampled household scenarios on the 120 ALFRED rooms, and their PDDL problems.
 
-Things are spread so that a policy must search: every kind lies at a place drawn among all receptacles that can hold it,
-the wanted thing never where it is wanted.
+A scenario is a room, its objects at sampled places, and a task that can be done there. Every kind of
+object lies at a place drawn among all receptacles that can hold it, and the target never where it is
+wanted, so that a policy must search. The problem, the task's sentence and the walkthrough are written
+in the format of ALFWorld's own games.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 from scpo.envs.alfworld.assets import assets
-from scpo.envs.alfworld.games.rooms import Receptacle, Room, holds, position, room
+
+# Pieces of furniture of a kind that the room is known to have but whose places were not recorded.
+_FURNITURE_COPIES = {"StoveBurner": 4, "Shelf": 2, "Drawer": 2, "Cabinet": 2}
+_SCATTERED = {"Shelf", "Drawer", "Cabinet"}  # copies of these stand apart from each other
+_LAMPS = {"DeskLamp", "FloorLamp", "Lamp"}
+_HORIZONS = {0: 30, 30: 60}  # camera angles of the layouts, as the official games write them
+
+
+@dataclass(frozen=True)
+class Receptacle:
+    """A place to look for objects and to put them."""
+
+    id: str
+    kind: str
+    location: str
+    openable: bool
+
+
+@dataclass(frozen=True)
+class Pose:
+    """Where the agent stands to reach a receptacle: metres, degrees."""
+
+    x: float
+    z: float
+    rotation: float
+    horizon: float
+
+    @property
+    def location(self) -> str:
+        """The pose on the grid of a quarter metre, as a PDDL location."""
+        horizon = _HORIZONS.get(int(self.horizon), int(self.horizon))
+        return f"loc|{round(self.x / 0.25)}|{round(self.z / 0.25)}|{round(self.rotation / 90) % 4}|{horizon}"
+
+
+@dataclass(frozen=True)
+class Room:
+    """One floor plan.
+
+    Attributes:
+        number: ALFRED's number; its hundreds say the kind of room.
+        placed: Receptacles with a recorded pose.
+        unplaced: Kinds of receptacles seen in the room without a recorded pose.
+        objects: Kinds of things that can be picked up.
+        decor: Kinds of things that can only be seen.
+        poses: Recorded poses.
+        has_desk_lamp: A task under the lamp is possible.
+    """
+
+    number: int
+    placed: tuple[Receptacle, ...]
+    unplaced: tuple[str, ...]
+    objects: tuple[str, ...]
+    decor: tuple[str, ...]
+    poses: tuple[Pose, ...]
+    has_desk_lamp: bool
+
+    def furnish(self, rng: random.Random) -> dict[str, Receptacle]:
+        """All receptacles by id: those recorded, and for each other kind some at sampled places."""
+        found = {receptacle.id: receptacle for receptacle in self.placed}
+        for kind in self.unplaced:
+            for pose in self._sample_poses(kind, rng):
+                place = position(rng, pose.x, pose.z)
+                receptacle = f"{kind[:-5]}{place}|{kind}" if kind.endswith("Basin") else f"{kind}{place}"
+                found[receptacle] = Receptacle(receptacle, kind, pose.location, openable=False)
+        return found
+
+    def start(self, taken: Iterable[str], rng: random.Random) -> str:
+        """A location where no receptacle is reached from."""
+        taken = set(taken)
+        pose = rng.choice(self.poses)
+        while (location := _aside(pose, rng)) in taken:
+            pose = rng.choice(self.poses)
+        return location
+
+    def _sample_poses(self, kind: str, rng: random.Random) -> list[Pose]:
+        together = _turned(rng.choice(self.poses), rng)
+        scattered = kind in _SCATTERED
+        return [rng.choice(self.poses) if scattered else together for _ in range(_FURNITURE_COPIES.get(kind, 1))]
+
+
+def position(rng: random.Random, x: float = 0.0, z: float = 0.0, spread: float = 1.0) -> str:
+    """A sampled position around (x, z) as ids carry it, e.g. ``|+01.25|+00.80|-02.33``."""
+    numbers = (x + rng.uniform(-spread, spread), rng.uniform(0, 2), z + rng.uniform(-spread, spread))
+    return "".join(f"|{number:+06.2f}" for number in numbers)
+
+
+def _turned(pose: Pose, rng: random.Random) -> Pose:
+    return Pose(pose.x + rng.choice((-0.5, 0.5)), pose.z, rng.choice((0, 90, 180, 270)), 30)
+
+
+def _aside(pose: Pose, rng: random.Random) -> str:
+    step = Pose(pose.x + rng.choice((-0.5, 0.5)), pose.z + rng.choice((-0.75, 0.75)), 90 * rng.randrange(4), 0)
+    return step.location
+
+
+@functools.cache
+def holds() -> dict[str, frozenset[str]]:
+    """Kinds of objects that each kind of receptacle can hold; slices and movable receptacles are not played."""
+    constants = assets().constants
+    return {
+        receptacle: frozenset(kind for kind in kinds if "Sliced" not in kind)
+        for receptacle, kinds in constants.VAL_RECEPTACLE_OBJECTS.items()
+        if receptacle not in constants.MOVABLE_RECEPTACLES
+    }
+
+
+@functools.cache
+def room(number: int) -> Room:
+    """Read a floor plan."""
+    constants, layouts = assets().constants, assets().layouts
+    kinds = sorted(json.loads((layouts / f"FloorPlan{number}-objects.json").read_text(encoding="utf-8")))
+    recorded = json.loads((layouts / f"FloorPlan{number}-openable.json").read_text(encoding="utf-8"))
+    poses = {name: Pose(*numbers) for name, numbers in sorted(recorded.items())}
+    openable = set(constants.OPENABLE_CLASS_LIST)
+    placed = tuple(
+        Receptacle(name, kind, pose.location, kind in openable)
+        for name, pose in poses.items()
+        if (kind := _kind(name)) in holds() or kind == "Toaster"
+    )
+    fixed = set(constants.RECEPTACLES) - set(constants.MOVABLE_RECEPTACLES) - {"PaintingHanger"}
+    portable = frozenset[str]().union(*holds().values())
+    return Room(
+        number=number,
+        placed=placed,
+        unplaced=tuple(kind for kind in kinds if kind in fixed - {receptacle.kind for receptacle in placed}),
+        objects=tuple(kind for kind in kinds if kind in portable),
+        decor=tuple(kind for kind in kinds if kind not in portable | set(constants.RECEPTACLES) | _LAMPS),
+        poses=tuple(poses.values()) or (Pose(0, 0, 0, 30),),
+        has_desk_lamp="DeskLamp" in kinds,
+    )
+
+
+def _kind(receptacle: str) -> str:
+    parts = receptacle.split("|")
+    return parts[-1] if receptacle.endswith("Basin") else parts[0]
+
 
 _TREATMENTS = {
     "pick_clean_then_place_in_recep": ("Cleanable", "clean", "SinkBasin"),
@@ -141,3 +281,134 @@ def _spread(kind: str, least: int, avoid: str, receptacles: dict[str, Receptacle
     while len(ids) < count:  # two copies drew the same position: vanishingly rare, but then one would be lost
         ids[f"{kind}{position(rng, spread=5)}"] = places[-1].id
     return [Thing(name, kind, place) for name, place in ids.items()]
+
+
+_ESCAPES = str.maketrans({"|": "_bar_", "-": "_minus_", "+": "_plus_", ".": "_dot_", ",": "_comma_"})
+_ABILITIES = ("cleanable", "heatable", "coolable", "sliceable", "toggleable")
+# The domain's actions name these types, so every problem must declare them.
+_DOMAIN_RECEPTACLES = {"SinkBasin", "Microwave", "Fridge"}
+_DOMAIN_OBJECTS = {"Knife", "ButterKnife"}
+
+
+def pddl(scenario: Scenario, name: str) -> str:
+    """The PDDL problem in the official format."""
+    lines = [f"(define (problem {name})", "(:domain alfred)", "(:objects", *_objects(scenario), ")"]
+    lines += ["(:init", *(f"    ({fact})" for fact in _facts(scenario)), ")"]
+    goal = assets().goals.gdict[scenario.family]["pddl"].replace("#", "-")
+    words = {"obj": scenario.target, "recep": scenario.destination, "toggle": scenario.toggle}
+    return "\n".join(lines) + "\n" + str(goal.format(**words))
+
+
+def sentence(scenario: Scenario, rng: random.Random) -> str:
+    """The task in words, one of the family's official templates."""
+    template = rng.choice(assets().goals.gdict[scenario.family]["templates"])
+    words = {"obj": scenario.target, "recep": scenario.destination, "toggle": scenario.toggle, "mrecep": ""}
+    return str(template.format(**{key: word.lower() for key, word in words.items()}))
+
+
+def walkthrough(scenario: Scenario) -> list[str]:
+    """Commands that win: the scenario knows where everything is."""
+    names = _names(scenario)
+    receptacles = scenario.receptacles
+    commands: list[str] = []
+    opened: set[str] = set()
+    at = scenario.start
+
+    def go(receptacle: str, *, opening: bool = True) -> None:
+        nonlocal at
+        if receptacles[receptacle].location != at:  # the engine has no command for going where one stands
+            commands.append(f"go to {names[receptacle]}")
+            at = receptacles[receptacle].location
+        if opening and receptacles[receptacle].openable and receptacle not in opened:
+            opened.add(receptacle)
+            commands.append(f"open {names[receptacle]}")
+
+    def first(kind: str) -> str:
+        return next(r.id for r in receptacles.values() if r.kind == kind)
+
+    targets = [thing for thing in scenario.things if thing.kind == scenario.target]
+    for thing in targets[: scenario.wanted]:
+        assert thing.receptacle is not None  # noqa: S101 (only decor stands nowhere, and decor is never wanted)
+        go(thing.receptacle)
+        commands.append(f"take {names[thing.id]} from {names[thing.receptacle]}")
+        if scenario.treatment is not None:
+            verb, appliance = scenario.treatment[0], first(scenario.treatment[1])
+            go(appliance, opening=False)
+            commands.append(f"{verb} {names[thing.id]} with {names[appliance]}")
+        if scenario.destination:
+            go(first(scenario.destination))
+            commands.append(f"move {names[thing.id]} to {names[first(scenario.destination)]}")
+    if scenario.toggle:
+        lamp = next(thing for thing in scenario.things if thing.kind == scenario.toggle)
+        assert lamp.receptacle is not None  # noqa: S101 (a lamp that tasks use stands on something)
+        go(lamp.receptacle, opening=False)
+        commands.append(f"use {names[lamp.id]}")
+    return commands
+
+
+@functools.lru_cache(maxsize=4096)
+def _pddl_name(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+def _names(scenario: Scenario) -> dict[str, str]:
+    """Names that the game will give to things and receptacles, e.g. ``desk 1``."""
+    ids = [*scenario.receptacles, *(thing.id for thing in scenario.things)]
+    infos = {name: SimpleNamespace(id=_pddl_name(name).lower()) for name in ids}
+    demangler = assets().demangler(game_infos=infos)
+    return {name: demangler.demangle_alfred_name(info.id) for name, info in infos.items()}
+
+
+def _kinds(scenario: Scenario) -> tuple[list[str], list[str]]:
+    """Kinds of receptacles and of objects that the problem declares."""
+    receptacles = {receptacle.kind for receptacle in scenario.receptacles.values()} | _DOMAIN_RECEPTACLES
+    objects = {thing.kind for thing in scenario.things} | _DOMAIN_OBJECTS
+    return sorted(receptacles), sorted(objects)
+
+
+def _locations(scenario: Scenario) -> list[str]:
+    return sorted({receptacle.location for receptacle in scenario.receptacles.values()} | {scenario.start})
+
+
+def _objects(scenario: Scenario) -> Iterator[str]:
+    receptacle_kinds, object_kinds = _kinds(scenario)
+    yield "agent1 - agent"
+    yield from (f"    {kind}Type - otype" for kind in object_kinds)
+    yield from (f"    {kind}Type - rtype" for kind in receptacle_kinds)
+    yield from (f"    {_pddl_name(thing.id)} - object" for thing in scenario.things)
+    yield from (f"    {_pddl_name(name)} - receptacle" for name in scenario.receptacles)
+    yield from (f"    {_pddl_name(name)} - location" for name in _locations(scenario))
+
+
+def _facts(scenario: Scenario) -> Iterator[str]:
+    receptacle_kinds, object_kinds = _kinds(scenario)
+    yield f"atLocation agent1 {_pddl_name(scenario.start)}"
+    for receptacle in scenario.receptacles.values():
+        name = _pddl_name(receptacle.id)
+        yield f"receptacleType {name} {receptacle.kind}Type"
+        yield f"receptacleAtLocation {name} {_pddl_name(receptacle.location)}"
+        if receptacle.openable:
+            yield f"openable {name}"
+    for place in receptacle_kinds:
+        yield from (f"canContain {place}Type {kind}Type" for kind in object_kinds if kind in holds().get(place, ()))
+    yield from _thing_facts(scenario)
+
+
+def _thing_facts(scenario: Scenario) -> Iterator[str]:
+    constants = assets().constants
+    portable = frozenset[str]().union(*holds().values())
+    nowhere = _locations(scenario)[0]
+    for thing in scenario.things:
+        name = _pddl_name(thing.id)
+        yield f"objectType {name} {thing.kind}Type"
+        if thing.kind in portable:
+            yield f"pickupable {name}"
+        if thing.kind in constants.MOVABLE_RECEPTACLES:
+            yield f"isReceptacleObject {name}"
+        able = constants.VAL_ACTION_OBJECTS
+        yield from (f"{fact} {name}" for fact in _ABILITIES if thing.kind in able[fact.capitalize()])
+        if thing.receptacle is None:
+            yield f"objectAtLocation {name} {_pddl_name(nowhere)}"
+        else:
+            yield f"inReceptacle {name} {_pddl_name(thing.receptacle)}"
+            yield f"objectAtLocation {name} {_pddl_name(scenario.receptacles[thing.receptacle].location)}"

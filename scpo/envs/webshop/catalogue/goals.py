@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from weakref import WeakKeyDictionary
 
-from scpo.envs.webshop.catalogue.catalogue import Catalogue
-from scpo.envs.webshop.catalogue.products import Product
+from scpo.envs.webshop.catalogue.catalogue import Catalogue, Product
 from scpo.errors import CatalogueError
 
 BOUNDS = tuple(10.0 * step for step in range(1, 100))

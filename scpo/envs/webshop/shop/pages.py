@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
-from scpo.envs.webshop.catalogue.products import Product
+from scpo.envs.webshop.catalogue.catalogue import Product
 
 SEPARATOR = " [SEP] "
 PAGE_SIZE = 10

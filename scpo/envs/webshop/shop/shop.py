@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 from typing import TypedDict
 
-from scpo.envs.webshop.catalogue.catalogue import Catalogue
+from scpo.envs.webshop.catalogue.catalogue import Catalogue, Product
 from scpo.envs.webshop.catalogue.goals import Goal, goal_order
-from scpo.envs.webshop.catalogue.products import Product
-from scpo.envs.webshop.shop.nouns import NounRule, NounRuleName, noun_rule
 from scpo.envs.webshop.shop.pages import SEARCH, START, Page, click, clickables, observation, search
-from scpo.envs.webshop.shop.reward import reward
+from scpo.envs.webshop.shop.reward import NounRule, NounRuleName, noun_rule, reward
 from scpo.errors import ConfigError
 
 
@@ -27,7 +25,7 @@ class WebShop:
     Args:
         catalogue: Shared by all environments of a process.
         seed: Orders the goals, and draws prices and price bounds.
-        nouns: How titles are compared by the reward, see :func:`scpo.envs.webshop.shop.nouns.noun_rule`.
+        nouns: How titles are compared by the reward, see :func:`scpo.envs.webshop.shop.reward.noun_rule`.
         human: Human goals in place of synthetic ones.
     """
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from scpo.envs import make_environment
 from scpo.envs.alfworld.environment import AlfworldEnvironment
-from scpo.envs.alfworld.games.generated_games import generate
+from scpo.envs.alfworld.games.games import generate
 from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.base import DemonstratingEnvironment, Task
 from scpo.errors import EnvironmentFailure, GameError, PanelError

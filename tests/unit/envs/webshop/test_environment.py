@@ -5,8 +5,8 @@ import pytest
 
 from scpo.envs import make_environment
 from scpo.envs.webshop.catalogue.goals import goal_order
+from scpo.envs.webshop.demonstrations import buy, choose_and_pay
 from scpo.envs.webshop.panels import overlap
-from scpo.envs.webshop.shop.shopper import buy, choose_and_pay
 from scpo.errors import CatalogueError, PanelError
 from sweeps.compose.configuration import compose_run
 from tests.support.webshop_data import official_files

@@ -14,10 +14,9 @@ from scpo.bounded import Bounded
 from scpo.envs.alfworld.engine.engine import Engine, Limits
 from scpo.envs.alfworld.engine.grammar import read_grammar
 from scpo.envs.alfworld.engine.graph import State
-from scpo.envs.alfworld.engine.lanes import Lane, load_library
-from scpo.envs.alfworld.games.game import Game
-from scpo.envs.alfworld.games.generated_games import generate
-from scpo.envs.alfworld.planning.translation_cache import TranslationStore
+from scpo.envs.alfworld.engine.world import Lane, load_library
+from scpo.envs.alfworld.games.games import Game, generate
+from scpo.envs.alfworld.planning.translation import TranslationStore
 from scpo.errors import GameError
 from tests.support.alfworld_games import Seen, StockEngine, official_games, wander
 
@@ -237,8 +236,8 @@ def test_importing_and_playing_leaves_the_user_and_the_stock_engine_alone(tmp_pa
 import os, sys
 sys.argv = ["train.py", "scale=mini"]
 from scpo.envs.alfworld.engine.engine import Engine
-from scpo.envs.alfworld.games.generated_games import generate
-from scpo.envs.alfworld.planning.translation_cache import TranslationStore
+from scpo.envs.alfworld.games.games import generate
+from scpo.envs.alfworld.planning.translation import TranslationStore
 
 class One:
     def read(self, game_id):

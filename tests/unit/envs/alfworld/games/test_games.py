@@ -14,11 +14,9 @@ import pytest
 
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.engine import Engine
-from scpo.envs.alfworld.games.game import SPLITS
-from scpo.envs.alfworld.games.generated_games import GeneratedGames, generate
-from scpo.envs.alfworld.games.official_games import OfficialGames
+from scpo.envs.alfworld.games.games import SPLITS, GeneratedGames, OfficialGames, generate
 from scpo.envs.alfworld.games.scenario import sample
-from scpo.envs.alfworld.planning.translation_cache import TranslationStore
+from scpo.envs.alfworld.planning.translation import TranslationStore
 from scpo.errors import GameError
 from scpo.schema import FAMILIES
 from scpo.schema.env import GeneratedGames as Sizes

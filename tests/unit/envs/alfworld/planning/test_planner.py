@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 
 from scpo.envs.alfworld.environment import AlfworldEnvironment
-from scpo.envs.alfworld.planning.landmarks import LandmarkBound, Step
+from scpo.envs.alfworld.planning.planner import LandmarkBound, Step
 from scpo.envs.base import PlanningEnvironment
 from tests.support.alfworld_games import Seen, alfworld_config, wander
 

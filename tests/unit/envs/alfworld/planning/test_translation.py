@@ -10,10 +10,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from scpo.envs.alfworld.assets import assets
-from scpo.envs.alfworld.games.generated_games import generate
+from scpo.envs.alfworld.games.games import generate
 from scpo.envs.alfworld.planning.pddl import read_problem
-from scpo.envs.alfworld.planning.translation import NameTable, make_task, translate
-from scpo.envs.alfworld.planning.translation_cache import TranslationStore
+from scpo.envs.alfworld.planning.translation import NameTable, TranslationStore, make_task, translate
 from tests.support.alfworld_games import official_games
 
 

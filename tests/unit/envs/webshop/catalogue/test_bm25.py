@@ -4,8 +4,7 @@ import random
 import numpy as np
 import pytest
 
-from scpo.envs.webshop.catalogue.bm25 import SearchIndex, quantised
-from scpo.envs.webshop.catalogue.lucene_text import analyse, tokens
+from scpo.envs.webshop.catalogue.bm25 import SearchIndex, analyse, quantised, tokens
 from tests.support.webshop_data import small_catalogue
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from scpo.envs.alfworld.engine import engine as engine_module
 from scpo.envs.alfworld.engine.engine import Engine, Limits
-from scpo.envs.alfworld.engine.graph import Graph, State, coded, graph_of
-from scpo.envs.alfworld.engine.transition_store import TransitionStore, transition_key
-from scpo.envs.alfworld.games.generated_games import generate
-from scpo.envs.alfworld.planning.translation_cache import TranslationStore
+from scpo.envs.alfworld.engine.graph import Graph, State, TransitionStore, coded, graph_of, transition_key
+from scpo.envs.alfworld.games.games import generate
+from scpo.envs.alfworld.planning.translation import TranslationStore
 
 GAME = generate("train", 0, 4)
 
