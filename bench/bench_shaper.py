@@ -30,7 +30,7 @@ from bench.reranker_cost import BATCH_TOKENS, DENSE_TOKENS_ON_GPU, large_cost
 from bench.rerankers import SMALL, XLM_R_LARGE, Paid, Weights, clock_of, pair_of
 from bench.shaper_report import Result, Side, print_cost, print_results, write_docs
 from scpo.scoring import PairCache, make_scorer
-from scpo.scoring.canonical import TOKEN_BUCKETS, canonical_batches
+from scpo.scoring.cross_encoder import TOKEN_BUCKETS, canonical_batches
 from scpo.shaping.drive import MatchTask, TextPair, credit_batch
 from scpo.shaping.matcher import MatchRule, match_dense
 from scpo.shaping.shaper import shape

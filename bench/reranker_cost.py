@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from bench.rerankers import XLM_R_LARGE, Weights, alone_and_together, random_model, seconds_a_pass
-from scpo.scoring.canonical import TOKEN_BUCKETS
+from scpo.scoring.cross_encoder import TOKEN_BUCKETS
 from scpo.shaping.drive import TextPair
 
 BATCH_TOKENS = 512  # a pass of ours, padding included: conf/scorer/bge_reranker_v2_m3.yaml

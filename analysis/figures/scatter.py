@@ -13,7 +13,7 @@ from analysis.naming import names
 from analysis.rendering.style import COLUMN_WIDTH, REMARK, SUCCESS, house_style
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
-from scpo.diagnostics.step_texts import PATTERN, StepTexts, read_step_texts
+from scpo.diagnostics.samples import STEP_TEXTS_PATTERN, StepTexts, read_step_texts
 
 DEFAULT = "scpo"
 MARGIN = 0.05
@@ -52,7 +52,7 @@ def shown_steps(data: Collected) -> Shown:
         key=lambda item: item[0],
     )
     for _, scale, run in ordered:
-        if paths := data.diagnostics(run, PATTERN):
+        if paths := data.diagnostics(run, STEP_TEXTS_PATTERN):
             steps = read_step_texts(paths)
             if steps.success_N.any() and not steps.success_N.all():
                 data.use(run, *paths)

@@ -148,7 +148,7 @@ def late_rise(data: Collected, part: Section, run: str) -> float | None:
 
 def denser(data: Collected, part: Section, run: str) -> float | None:
     """Mean of the probe's similarity matrix at its last step minus at its first."""
-    from scpo.diagnostics.probe import read_probe
+    from scpo.diagnostics.samples import read_probe
 
     means = []
     for path in data.diagnostics(run, "probe_step_*.npz"):

@@ -5,8 +5,7 @@ An agent writes what the model reads at each step; who plays the episodes is ``s
 
 from __future__ import annotations
 
-from scpo.agents.base import Agent
-from scpo.agents.plain import Plain
+from scpo.agents.base import Agent, Plain
 from scpo.agents.react import React
 from scpo.agents.reflexion import Reflexion
 from scpo.schema.agent import AgentConfig

@@ -1,4 +1,4 @@
-"""What every agent is: the text before each step; some are also asked for a reflection between two attempts."""
+"""Agent interface: the prompt of each step and, for some agents, a reflection between attempts."""
 
 from __future__ import annotations
 
@@ -67,3 +67,12 @@ def without_thoughts(response: str) -> str:
 def one_line(text: str) -> str:
     """Runs of white space become one space."""
     return " ".join(text.split())
+
+
+class Plain:
+    """See ``scpo.agents.base.Agent``."""
+
+    def prompt(self, current: str, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
+        """The environment's prompt."""
+        del turns, reflections
+        return current

@@ -1,6 +1,6 @@
-"""Client of OpenAI-compatible chat completions: one prompt in, one answer with its token counts out.
+"""Client of OpenAI-compatible chat completions: one prompt in, one answer with token counts out.
 
-httpx and tenacity rather than the official client, whose retries stop short of answers that cannot be read.
+httpx and tenacity are used instead of the official client, which does not retry unreadable answers.
 """
 
 from __future__ import annotations
@@ -10,19 +10,60 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import tenacity
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
-from scpo.agents.time_limit import AbandonedError, within
 from scpo.errors import ChatError, ConfigError
 from scpo.schema import ApiLimits, ApiModel, Prices
 
 logger = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+_LOOK_S = 0.1  # how soon a wait notices that it is no longer wanted
+
+
+class AbandonedError(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def within(seconds: float, act: Callable[[threading.Event], Answer], closed: threading.Event) -> Answer:
+    """The answer of ``act(over)``, which runs in a thread of its own.
+
+    A socket gives a time limit to each read only, so an endpoint that sends a byte now and then would never be given
+    up. The thread is left behind: it is told by ``over``, and no process waits for it at its end.
+
+    Raises:
+        TimeoutError: It took longer.
+        AbandonedError: ``closed`` was set meanwhile.
+    """
+    answer: Future[Answer] = Future()
+    over = threading.Event()
+
+    def work() -> None:
+        try:
+            answer.set_result(act(over))
+        except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)
+            answer.set_exception(error)
+
+    threading.Thread(target=work, name="request", daemon=True).start()
+    end = time.monotonic() + seconds
+    try:
+        while not closed.is_set() and (left := end - time.monotonic()) > 0:
+            if wait([answer], min(left, _LOOK_S)).done:
+                return answer.result()
+    finally:
+        over.set()
+    if closed.is_set():
+        raise AbandonedError
+    raise TimeoutError
+
+
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line for every request
 
 _SHORTEST_SECRET = 12  # characters; what is shorter is a stand-in such as EMPTY, which may occur in honest text

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scpo.diagnostics.precision import credit_precision
-from scpo.diagnostics.probe import save_probe
 from scpo.diagnostics.rollout_file import save_rollouts
 from scpo.diagnostics.sampled_groups import save_groups
-from scpo.diagnostics.step_credit import step_credited
-from scpo.diagnostics.step_texts import save_step_texts
+from scpo.diagnostics.samples import save_probe, save_step_texts
+from scpo.diagnostics.step_credit import credit_precision, step_credited
 from scpo.diagnostics.validation_episodes import played, save_validation
 from scpo.envs.base import Environment, PlanningEnvironment
 from scpo.errors import ScorerUnavailable
@@ -60,7 +58,7 @@ class Diagnostics:
             trajectories: By ``batch.trajectory_N``, where there is an environment.
 
         Returns:
-            Metrics of :func:`scpo.diagnostics.precision.credit_precision`.
+            Metrics of :func:`scpo.diagnostics.step_credit.credit_precision`.
         """
         save_step_texts(self.folder, step, batch, credit)
         with _left_out_without_scorer("groups", step):

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from scpo.credit.metrics import CreditDiagnostics, host_anchor_groups
-from scpo.diagnostics.arrays import keep
-from scpo.diagnostics.probe import dense_similarity
+from scpo.diagnostics.samples import dense_similarity, keep
 from scpo.errors import ConfigError, RecordError
 from scpo.shaping.order import generator
 from scpo.shaping.reference import active_groups, select

@@ -1,13 +1,16 @@
-"""How often credit falls on a step that helps: precision, recall and share credited, with intervals, without training.
+"""Precision and recall of step credit: the share of credited steps that shorten the remaining plan.
 
-A step helps if a shortest plan to win is shorter after it than before. Looked at are the failed trajectories of groups
-that have a success too: where a method can know what success looks like.
+A step helps if a shortest plan to win is shorter after it than before. During training a sample of
+steps is judged (:func:`credit_precision`). Offline, all failed trajectories of groups that also hold
+a success are judged, with bootstrap intervals (:func:`step_credit`): only there can a method know
+what success looks like.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -18,14 +21,86 @@ from numpy.typing import NDArray
 from scpo.advantages.registry import WITH_STEP_TERM
 from scpo.credit.assign import assign, resolve
 from scpo.credit.metrics import CreditDiagnostics
-from scpo.diagnostics.precision import remaining_plan
 from scpo.envs.base import Environment, PlanningEnvironment, ReplayingEnvironment, Task
-from scpo.errors import ConfigError, RecordError, StepBatchError
+from scpo.errors import ConfigError, EnvironmentFailure, RecordError, StepBatchError
+from scpo.rollout import Trajectory
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import Seed
 from scpo.shaping.reference import active_groups
 from scpo.steps import BoolArray, IntArray, StepBatch
+
+logger = logging.getLogger(__name__)
+
+
+def credit_precision(
+    environment: PlanningEnvironment,
+    trajectories: Sequence[Trajectory],
+    batch: StepBatch,
+    credited_N: BoolArray,
+    *,
+    steps: int,
+    rng: np.random.Generator,
+) -> dict[str, float]:
+    """Shares of steps after which a shortest plan to win is shorter than before, on a sample.
+
+    ``credit/precision`` is of credited steps, ``_uncredited`` of the others of the trajectories that got credit, and
+    ``_random`` of all steps of failed trajectories: what a step is worth by chance. ``credit/share`` is the share of
+    all these that is credited. A share of no steps is left out.
+
+    Args:
+        environment: Knows the plans.
+        trajectories: By ``batch.trajectory_N``.
+        batch: The steps.
+        credited_N: Which of them got credit.
+        steps: At most so many of each of the three kinds are looked at.
+        rng: Draws them.
+    """
+
+    @functools.cache
+    def remaining(trajectory: int, taken: int) -> int | None:
+        played = trajectories[trajectory]
+        return remaining_plan(environment, played.slot.task, [result.action for result in played.results[:taken]])
+
+    def shortens(row: int) -> bool | None:
+        trajectory, taken = int(batch.trajectory_N[row]), int(batch.step_N[row])
+        before, after = remaining(trajectory, taken), remaining(trajectory, taken + 1)
+        return None if before is None or after is None else after < before
+
+    kinds, metrics = _kinds(batch, credited_N), {}
+    if kinds["credit/precision_random"].any():
+        metrics["credit/share"] = float(kinds["credit/precision"].sum() / kinds["credit/precision_random"].sum())
+    for name, chosen_N in kinds.items():
+        sample = _sample(np.flatnonzero(chosen_N), steps, rng)
+        known = [answer for answer in map(shortens, sample) if answer is not None]
+        if known:
+            metrics[name] = float(np.mean(known))
+    return metrics
+
+
+def _kinds(batch: StepBatch, credited_N: BoolArray) -> dict[str, BoolArray]:
+    failed_N = batch.original_N & ~batch.success_N
+    credited_N = failed_N & credited_N
+    beside_N = failed_N & ~credited_N & np.isin(batch.trajectory_N, batch.trajectory_N[credited_N])
+    return {
+        "credit/precision": credited_N,
+        "credit/precision_uncredited": beside_N,
+        "credit/precision_random": failed_N,
+    }
+
+
+def _sample(rows: NDArray[np.int64], steps: int, rng: np.random.Generator) -> list[int]:
+    return sorted(rng.choice(rows, min(steps, len(rows)), replace=False).tolist())
+
+
+def remaining_plan(environment: PlanningEnvironment, task: Task, actions: Sequence[str]) -> int | None:
+    """Steps of a shortest plan; None as well where the environment broke: a diagnostic does not stop a run."""
+    try:
+        return environment.remaining_plan(task, actions)
+    except EnvironmentFailure as failure:
+        logger.warning("credit/precision leaves a step out: %s", failure)
+        return None
+
 
 DRAWS = 2000
 POSITIVE = 1e-6  # of a normalised term; what is below is rounding

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from scpo.diagnostics.arrays import damaged, keep
+from scpo.diagnostics.samples import damaged, keep
 
 if TYPE_CHECKING:
     from scpo.records import RunFolder

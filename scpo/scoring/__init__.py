@@ -9,8 +9,7 @@ from scpo.schema.scorer import BiEncoderScorer, CrossEncoderScorer, ScorerConfig
 from scpo.scoring.bi_encoder import BiEncoder
 from scpo.scoring.cache import PairCache
 from scpo.scoring.cross_encoder import load_cross_encoder
-from scpo.scoring.exact import Exact
-from scpo.scoring.lexical import Lexical
+from scpo.scoring.lexical import Exact, Lexical
 from scpo.scoring.pretrained import load_part
 from scpo.scoring.process import ScorerProcess
 from scpo.shaping.drive import Scorer

@@ -1,19 +1,68 @@
-"""A reranker as scorer, as in the paper: it reads both texts at once (section 4.1: BGE-Reranker-v2-m3)."""
+"""Reranker as scorer, as in the paper (section 4.1: BGE-Reranker-v2-m3): it reads both texts at once.
+
+Forward passes hold a single pair on a CPU and have canonical shapes on a GPU. The last bits of a
+row's score can depend on how many rows its pass has and on its position among them: MKL sums the
+rows of a matrix-vector product in different orders, and torch's sigmoid uses other code for the last
+few of many numbers. Only a pass with a single row excludes that on every processor; on a CPU it
+costs little, since it needs no padding (docs/scoring.md). A GPU takes as long for one row as for
+many, so a pass there has one of a few padded lengths and for each of them a fixed number of rows:
+the same kernels run, as far as that goes, whatever else is scored. Rows that need no padding form
+passes of their own: without padding transformers drops the attention mask, which selects another
+kernel on a GPU.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scpo.errors import ScorerError
 from scpo.schema.scorer import CrossEncoderScorer
-from scpo.scoring.canonical import Rows, canonical_batches, single_rows
 from scpo.scoring.pretrained import pretrained
+
+if TYPE_CHECKING:
+    import torch
+
+TOKEN_BUCKETS = (16, 32, 64, 128, 256, 512)
+"""Padded lengths in tokens. A row always has the smallest that holds it, whatever else is in the batch."""
+
+
+class Rows(NamedTuple):
+    """One forward pass: ``indices`` of the rows that count; the rest of its ``size`` rows repeat the first of them."""
+
+    width: int
+    indices: tuple[int, ...]
+    size: int
+
+    def fill(self, sequences: Sequence[Sequence[int]], padding: int, device: str) -> torch.Tensor:
+        """Token ids of the rows that count (or anything else that has one number a token), as ``(size, width)``."""
+        import torch
+
+        rows = [[*sequence, *[padding] * (self.width - len(sequence))] for sequence in sequences]
+        return torch.tensor(rows + rows[:1] * (self.size - len(rows)), device=device)
+
+
+def single_rows(lengths: Sequence[int]) -> Iterator[Rows]:
+    """A pass for each row of these lengths, in tokens, without padding."""
+    return (Rows(length, (i,), 1) for i, length in enumerate(lengths))
+
+
+def canonical_batches(lengths: Sequence[int], rows_at: Callable[[int], int]) -> Iterator[Rows]:
+    """Cut rows of these lengths, in tokens, into batches, bucket by bucket, of ``rows_at(padded length)`` rows."""
+    buckets: dict[tuple[int, bool], list[int]] = {}
+    for i, length in enumerate(lengths):
+        width = next((width for width in TOKEN_BUCKETS if width >= length), length)
+        buckets.setdefault((width, length == width), []).append(i)
+    for (width, _), indices in sorted(buckets.items()):
+        size = rows_at(width)
+        for start in range(0, len(indices), size):
+            yield Rows(width, tuple(indices[start : start + size]), size)
+
 
 CACHED_TEXTS = 32_768
 """Tokenised texts kept in memory, least recently used out first."""

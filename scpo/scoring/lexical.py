@@ -1,4 +1,7 @@
-"""Similarity of the characters of two step texts; as a control it shows what a model's idea of meaning adds."""
+"""Scorers without a model: text equality and character overlap.
+
+As controls they show what a model of meaning adds.
+"""
 
 from collections.abc import Sequence
 
@@ -6,7 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.errors import ScorerError
-from scpo.schema.scorer import LexicalScorer
+from scpo.schema.scorer import ExactScorer, LexicalScorer
+
+
+class Exact:
+    """1 for equal texts, 0 for others."""
+
+    def __init__(self, config: ExactScorer) -> None:
+        self.name = config.identity
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """Similarity of each pair."""
+        return np.fromiter((first == second for first, second in pairs), dtype=np.float32, count=len(pairs))
 
 
 class Lexical:

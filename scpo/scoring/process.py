@@ -1,36 +1,185 @@
-"""A scorer in a process of its own, as in the paper (appendix A.2): it may die without hurting the run."""
+"""Scorer in a separate process, as in the paper (appendix A.2), so that its crash does not end the run.
+
+Trainer and process exchange messages through a multiprocessing pipe. A message is bytes: its kind,
+the number of the request, then texts as JSON or scores as little-endian float32. Nothing is
+unpickled, so nothing that the process sends can run code in the trainer, whatever a library that it
+loaded has done to it.
+"""
 
 from __future__ import annotations
 
 import atexit
+import ctypes
+import json
 import logging
+import multiprocessing
+import os
+import queue
 import signal
+import struct
+import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import IntEnum
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scpo.errors import ScorerError, ScorerUnavailable
 from scpo.schema.scorer import ScorerConfig, ScorerRuntime
-from scpo.scoring.messages import Kind, Message, MessageError, pack_pairs, receive, send, unpack_scores
-from scpo.scoring.serve import MakeScorer, Serve, main, serve
-from scpo.shaping.drive import TextPair
+from scpo.shaping.drive import Scorer, TextPair
+
+logger = logging.getLogger(__name__)
+
+HEADER = struct.Struct("<BI")
+"""Kind and number of the request."""
+LARGEST = 1 << 28
+"""Bytes of a message; a longer one is none of ours."""
+TRUNCATED = struct.Struct("<I")
+
+
+class Kind(IntEnum):
+    """``PAIRS`` go to the process; ``READY`` or ``REFUSED`` (no scorer) come from it first, then ``SCORES``."""
+
+    READY = 1
+    REFUSED = 2
+    PAIRS = 3
+    SCORES = 4
+
+
+class Message(NamedTuple):
+    """One message; an answer has the number of its request."""
+
+    kind: Kind
+    request: int
+    payload: bytes
+
+
+class MessageError(ScorerError):
+    """The other side sent something that is no message, or not the one that was due."""
+
+
+def send(connection: Connection, message: Message) -> None:
+    """Send a message; OSError if the other side is gone."""
+    connection.send_bytes(HEADER.pack(message.kind, message.request) + message.payload)
+
+
+def receive(connection: Connection) -> Message:
+    """Wait for a whole message.
+
+    Raises:
+        EOFError: The other side is gone.
+        OSError: So it is, or what came is longer than any message.
+        MessageError: What came is no message.
+    """
+    received = connection.recv_bytes(LARGEST)
+    kind, request = HEADER.unpack_from(received) if len(received) >= HEADER.size else (0, 0)
+    if kind not in set(Kind):
+        raise MessageError(f"no message begins with the bytes {received[: HEADER.size].hex(' ')}")
+    return Message(Kind(kind), request, received[HEADER.size :])
+
+
+def pack_pairs(pairs: Sequence[TextPair]) -> bytes:
+    """The payload of ``PAIRS``."""
+    return json.dumps(list(pairs)).encode()
+
+
+def unpack_pairs(payload: bytes) -> list[TextPair]:
+    """The pairs of a ``PAIRS`` message."""
+    return [(first, second) for first, second in json.loads(payload)]
+
+
+def pack_scores(scores: NDArray[np.float32], truncated: int) -> bytes:
+    """The payload of ``SCORES``: how many of the pairs had a side cut, and the scores."""
+    return TRUNCATED.pack(truncated) + scores.astype("<f4").tobytes()
+
+
+def unpack_scores(payload: bytes, count: int) -> tuple[NDArray[np.float32], int]:
+    """The scores of ``count`` pairs, and how many of these had a side cut.
+
+    Raises:
+        MessageError: Another number of scores, or one outside [0, 1].
+    """
+    if len(payload) != TRUNCATED.size + 4 * count:
+        raise MessageError(f"{len(payload)} bytes for {count} scores: expected {TRUNCATED.size + 4 * count}")
+    scores = np.frombuffer(payload, dtype="<f4", offset=TRUNCATED.size).astype(np.float32)
+    bad = scores[~((scores >= 0) & (scores <= 1))]
+    if len(bad):
+        raise MessageError(f"{len(bad)} of {count} scores are no numbers in [0, 1], the first of them {bad[0]}")
+    return scores, TRUNCATED.unpack_from(payload)[0]
+
+
+MakeScorer = Callable[[], Scorer]
+Serve = Callable[[Connection, MakeScorer], None]
+
+PR_SET_PDEATHSIG = 1
+STDOUT, STDERR = 1, 2
+WARM_UP = [("go to shelf 1 || You arrive at shelf 1.", "look || On the shelf 1, you see a cup 1.")]
+
+
+def main(connection: Connection, make: MakeScorer, serve: Serve) -> None:
+    """Serve until the parent is gone."""
+    os.dup2(STDERR, STDOUT)  # what libraries print belongs into the log
+    end_with_parent()
+    serve(connection, make)
+
+
+def end_with_parent() -> None:
+    """Die with the parent, even while stuck in a call that holds the interpreter (Linux; elsewhere EOF must do)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is None or os.getppid() != parent.pid:
+        sys.exit("the parent ended before its scorer had started")
+
+
+def serve(connection: Connection, make: MakeScorer) -> None:
+    """Make the scorer, warm it up, and answer pairs until the other side is gone.
+
+    An error while scoring ends the process: the parent starts a new one and asks again.
+    """
+    asked: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(connection, asked), daemon=True).start()
+    try:
+        scorer = make()
+    except ScorerError as error:
+        send(connection, Message(Kind.REFUSED, 0, str(error).encode()))
+        return
+    scorer.score(WARM_UP)
+    send(connection, Message(Kind.READY, 0, scorer.name.encode()))
+    while True:
+        _answer(connection, asked.get(), scorer)
+
+
+def _read(connection: Connection, asked: queue.SimpleQueue[Message]) -> None:
+    """Read ahead, so that the end of the parent is noticed in the middle of a batch."""
+    while True:
+        try:
+            asked.put(receive(connection))
+        except (EOFError, OSError, MessageError):
+            os._exit(0)
+
+
+def _answer(connection: Connection, asked: Message, scorer: Scorer) -> None:
+    counts = getattr(scorer, "counts", {})
+    before = counts.get("truncated", 0)
+    scores = scorer.score(unpack_pairs(asked.payload))
+    truncated = counts.get("truncated", 0) - before
+    send(connection, Message(Kind.SCORES, asked.request, pack_scores(scores, truncated)))
+
 
 PAIRS_A_REQUEST = 128
 """Pairs that one deadline is for; more are asked for one request after another."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CRASHES = (OSError, EOFError, MessageError)
 """What asking a process that hangs, dies or talks nonsense ends in."""
-
-logger = logging.getLogger(__name__)
 
 
 class ScorerProcess:

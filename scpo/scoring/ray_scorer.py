@@ -7,8 +7,7 @@ from functools import partial
 
 from scpo.schema import RunConfig
 from scpo.scoring import PairCache, make_scorer, open_scorer
-from scpo.scoring.process import ScorerProcess
-from scpo.scoring.serve import MakeScorer
+from scpo.scoring.process import MakeScorer, ScorerProcess
 from scpo.shaping.drive import Scorer
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

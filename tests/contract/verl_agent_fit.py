@@ -28,7 +28,7 @@ from scpo.integrations.verl_agent.hooks import Hooks, install
 from scpo.records import RunFolder
 from scpo.schema import ExactScorer
 from scpo.scoring import PairCache
-from scpo.scoring.exact import Exact
+from scpo.scoring.lexical import Exact
 from sweeps.compose.configuration import compose_run
 
 TASKS, SIBLINGS, LONGEST, HORIZON = 3, 4, 64, 6

@@ -1,4 +1,4 @@
-"""What a scorer's process does that misbehaves: ``FaultyService`` in place of ``scpo.scoring.serve.serve``.
+"""What a scorer's process does that misbehaves: ``FaultyService`` in place of ``scpo.scoring.process.serve``.
 
 It commits its fault on the first request and, once ``marker`` exists, never again; with ``always-`` before its name on
 every request.
@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scpo.scoring.messages import HEADER, Kind
-from scpo.scoring.serve import WARM_UP, serve
+from scpo.scoring.process import HEADER, WARM_UP, Kind, serve
 
 
 class Faulty:

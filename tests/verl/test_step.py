@@ -15,7 +15,7 @@ from scpo.policies.word_tokenizer import train_tokenizer
 from scpo.records import JsonLines, Tracker, run_folders
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer
-from scpo.scoring.exact import Exact
+from scpo.scoring.lexical import Exact
 from scpo.trainers.verl.checkpoints import mark_complete, newest, verl_folder
 from scpo.trainers.verl.launch import PLAIN_TEMPLATE
 from scpo.trainers.verl.verl_rows import read_rows

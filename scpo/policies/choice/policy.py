@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from scpo.envs.projection import respond
 from scpo.generation import Generation, Ids
 from scpo.policies.base import TokenStatistics, ValueModel
-from scpo.policies.choice.features import Reader
-from scpo.policies.choice.memory_prompt import not_a_memory
-from scpo.policies.choice.readers import Prompt, PromptReader
-from scpo.policies.choice.reading import TASK
-from scpo.policies.choice.shop_features import ShopReader
-from scpo.policies.choice.shop_reading import WISH
+from scpo.policies.choice.alfworld_features import TASK, Reader
+from scpo.policies.choice.readers import Prompt, PromptReader, not_a_memory
+from scpo.policies.choice.webshop_features import WISH, ShopReader
 
 if TYPE_CHECKING:
     from scpo.schema import ChoiceModel

@@ -1,16 +1,67 @@
-"""What every reader of prompts does: it keeps of a prompt rows of numbers, and finds and hashes the distinct pairs."""
+"""Parts shared by the choice policies' features: prompt lines, hashed words, sparse rows."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from scpo.errors import ConfigError
+
+_OFFER = "> "
+
+
+class MemoryPrompt(NamedTuple):
+    """A prompt's parts: what follows each head, the notes, and the commands that it offers."""
+
+    headed: tuple[str, ...]
+    notes: list[str]
+    commands: tuple[str, ...]
+
+
+def split_prompt(prompt: str, heads: tuple[str, ...]) -> MemoryPrompt:
+    """Cut a prompt into its parts.
+
+    Args:
+        prompt: Its text.
+        heads: With what its first lines begin.
+
+    Raises:
+        ConfigError: It is another prompt.
+    """
+    above, offered, below = prompt.partition(f"\n{_OFFER}")
+    headed = _headed(heads).match(above)
+    if not offered or headed is None:
+        raise not_a_memory(prompt, heads[:1])
+    return MemoryPrompt(headed.groups(), above[headed.end() :].split("\n")[1:], _listed(below))
+
+
+@functools.cache
+def _headed(heads: tuple[str, ...]) -> re.Pattern[str]:
+    """The first lines, each with its head."""
+    return re.compile("\n".join(f"{re.escape(head)}(.*)" for head in heads))
+
+
+def not_a_memory(prompt: str, first_heads: tuple[str, ...]) -> ConfigError:
+    """The error of a prompt that begins with none of these heads, or offers nothing."""
+    heads = " or ".join(map(repr, first_heads))
+    return ConfigError(
+        f"model=choice reads only env.prompt=memory, which begins with {heads} and lists commands after {_OFFER!r}; "
+        f"got a prompt that begins with {prompt[:40]!r}"
+    )
+
+
+@functools.lru_cache(maxsize=16384)
+def _listed(below: str) -> tuple[str, ...]:
+    return tuple(below.split(f"\n{_OFFER}"))
+
 
 Hashes = NDArray[np.uint64]
 Names = tuple[str, ...]

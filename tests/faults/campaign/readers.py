@@ -12,9 +12,8 @@ from rich.console import Console
 
 from analysis.show import experiment_table
 from analysis.sources.collect import Collected, collect
-from scpo.diagnostics.probe import read_probe
 from scpo.diagnostics.sampled_groups import read_groups
-from scpo.diagnostics.step_texts import read_step_texts
+from scpo.diagnostics.samples import read_probe, read_step_texts
 from scpo.errors import ScpoError
 from scpo.records import State, run_folders, verify
 from scpo.records.manifest import experiment_members

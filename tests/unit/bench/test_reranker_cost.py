@@ -4,7 +4,7 @@ import pytest
 
 from bench import reranker_cost
 from bench.rerankers import SMALL, Weights, pair_of
-from scpo.scoring.canonical import TOKEN_BUCKETS
+from scpo.scoring.cross_encoder import TOKEN_BUCKETS
 
 TINY = SMALL | {"hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16}
 AS_ON_A_GPU = "cpu:0"  # a CPU to torch, but not the name by which the benchmark knows one

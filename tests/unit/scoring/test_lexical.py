@@ -4,8 +4,22 @@ import numpy as np
 import pytest
 
 from scpo.errors import ScorerError
-from scpo.schema.scorer import LexicalScorer
+from scpo.schema.scorer import ExactScorer, LexicalScorer
 from scpo.scoring import make_scorer
+
+SCORER = make_scorer(ExactScorer(kind="exact", name="exact"))
+
+
+def test_only_equal_texts_are_similar():
+    scores = SCORER.score([("a", "a"), ("a", "b"), ("a", "A"), ("a", "a ")])
+    assert scores.dtype == np.float32
+    assert scores.tolist() == [1, 0, 0, 0]
+
+
+def test_exact_gives_no_scores_without_pairs_and_has_a_name():
+    assert SCORER.score([]).shape == (0,)
+    assert SCORER.name == "exact"
+
 
 CONFIG = LexicalScorer(kind="lexical", name="lexical")
 

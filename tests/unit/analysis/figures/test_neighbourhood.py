@@ -9,7 +9,7 @@ from analysis.figures.embedding import OF_A_KIND, drawn, embed
 from analysis.figures.neighbourhood import nearest, neighbourhood_table
 from analysis.sources.collect import collect
 from analysis.sources.rows import MissingRunsError
-from scpo.diagnostics.step_texts import StepTexts, read_step_texts
+from scpo.diagnostics.samples import StepTexts, read_step_texts
 from scpo.errors import RecordError
 from tests.support.run_records import write_ablation, write_step_texts
 

@@ -10,7 +10,7 @@ from scpo.credit.assign import assign
 from scpo.errors import RolloutError
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer
-from scpo.scoring.exact import Exact
+from scpo.scoring.lexical import Exact
 from scpo.shaping.order import positions
 from scpo.trainers.verl.verl_rows import read_rows
 from tests.support.step_batches import make_batch, method, shaper_config

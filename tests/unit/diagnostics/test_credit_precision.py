@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from scpo.diagnostics.precision import credit_precision
+from scpo.diagnostics.step_credit import credit_precision
 from scpo.envs.base import StepResult, Task
 from scpo.errors import EnvironmentFailure
 from scpo.rollout import Slot, Trajectory, step_batch
