@@ -16,7 +16,9 @@ ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
 }
 
 
-def make_environment(config: EnvConfig, *, cache_dir: Path | str | None, data: str | None = None) -> Environment:
+def make_environment(
+    config: EnvConfig, *, cache_dir: Path | str | None, data: str | None = None
+) -> Environment:
     """The environment that the configuration describes.
 
     Args:

@@ -1,4 +1,4 @@
-"""What every environment offers to the rollout: tasks in panels, episodes that take a policy's text and answer."""
+"""Environment interface: tasks in panels, and episodes that exchange texts with a policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class Task:
     """One entry of a panel.
 
     Attributes:
-        id: Stable name, the same on every machine (no absolute path), e.g. ``valid_seen/<family>-.../<trial>``.
+        id: Stable name, the same on every machine (no absolute path), e.g.
+            ``valid_seen/<family>-.../<trial>``.
         family: Column of the result table it counts for.
         sha256: Hash of the task's content, so that a changed game is noticed.
     """
@@ -28,7 +29,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Panel:
-    """A fixed, sorted list of tasks. ``sha256`` is stored with every result and is equal on every machine."""
+    """Fixed, sorted list of tasks; its ``sha256`` is stored with every result."""
 
     name: str
     tasks: tuple[Task, ...]
@@ -41,7 +42,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step gave.
+    """Result of one step.
 
     Attributes:
         action: The projected action that was executed.
@@ -50,8 +51,9 @@ class StepResult:
         reward: Environment reward of this step.
         done: The episode is over, won or at the horizon.
         won: The benchmark's meaning of success.
-        score: The benchmark's graded result of this step in [0, 1]; None where a benchmark has none.
-        state: ``state_text`` after this step; None where the environment gives none.
+        score: The benchmark's graded result of this step in [0, 1]; None for benchmarks without
+            one.
+        state: ``state_text`` after this step; None for environments without one.
     """
 
     action: str
@@ -79,39 +81,42 @@ class Episode(Protocol):
 
 
 class StatefulEpisode(Episode, Protocol):
-    """An episode that can say in one text all that the agent was shown of its present state."""
+    """Episode with a textual description of its state."""
 
     @property
     def state_text(self) -> str:
-        """Made of what the agent read and did, never of what the simulator knows; equal texts are one state."""
+        """Text of everything that the agent observed and did that identifies the present state.
+
+        Never the simulator's state; equal texts are one state.
+        """
 
 
 def state_text(episode: Episode) -> str | None:
-    """The state that an episode is in; None if its environment gives none."""
+    """State text of an episode; None for environments without one."""
     text: str | None = getattr(episode, "state_text", None)
     return text
 
 
 class Environment(Protocol):
-    """All episodes of one process; owns engines and caches."""
+    """All episodes of one process, with their engines and caches."""
 
     families: tuple[str, ...]
 
     def panel(self, name: str) -> Panel:
-        """The panel of that name in the configuration (``train``, ``probe`` or a validation panel).
+        """Panel of this name in the configuration (``train``, ``probe`` or a validation panel).
 
         Raises:
-            PanelError: No such panel, or its split has too few tasks.
+            PanelError: The panel is unknown, or its split has too few tasks.
             GameError: A game of it cannot be read.
         """
 
     def start(self, task: Task, slot: int) -> Episode:
-        """Begin an episode; ``slot`` is the sibling's index in its group (siblings share cached transitions)."""
+        """Begin an episode; ``slot`` is the sibling's index in its group."""
 
 
 @runtime_checkable
 class OpenableEnvironment(Environment, Protocol):
-    """An environment that can do beforehand what its first episodes would wait for."""
+    """Environment that can load its panels before the first episodes."""
 
     def open_panels(self) -> None:
         """Read all tasks of all panels into memory, and keep them there."""
@@ -119,23 +124,26 @@ class OpenableEnvironment(Environment, Protocol):
 
 @runtime_checkable
 class PlanningEnvironment(Environment, Protocol):
-    """An environment that knows how far its tasks are from done."""
+    """Environment that knows the length of a shortest plan."""
 
     def remaining_plan(self, task: Task, actions: Sequence[str]) -> int | None:
-        """Steps of a shortest way to win after these actions from the task's start; None if none was found."""
+        """Length of a shortest plan after these actions; None if none was found."""
 
 
 @runtime_checkable
 class ReplayingEnvironment(PlanningEnvironment, Protocol):
-    """A planning environment that can say what an agent was shown in an episode that it did not play."""
+    """Planning environment that can reproduce an episode from its actions."""
 
     def replay(self, task: Task, actions: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The answers to these actions, and the texts of the states before each of them and after the last."""
+        """Replay the actions.
+
+        Returns the observations, and the state texts before each action and after the last.
+        """
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """A successful episode as text pairs to imitate: what the policy read, what it should answer."""
+    """Successful episode to imitate: pairs of prompt and response."""
 
     task_id: str
     prompts: Sequence[str]
@@ -144,10 +152,13 @@ class Demonstration:
 
 @runtime_checkable
 class DemonstratingEnvironment(Environment, Protocol):
-    """An environment that can show how its tasks are solved, for the warm start of a small policy."""
+    """Environment with demonstrations for the warm start of a small policy."""
 
     def demonstrations(self, config: Imitation) -> list[Demonstration]:
-        """Successful episodes on training tasks outside the training panel; the same list for the same config."""
+        """Successful episodes on training tasks outside the training panel.
+
+        Equal configurations give equal lists.
+        """
 
     def vocabulary(self) -> list[str]:
-        """Texts that together hold every word the environment can say."""
+        """Texts that together hold every word the environment can produce."""

@@ -1,8 +1,8 @@
-"""verl-agent's protocol in both environments: from a response to an action, and what a prompt tells of earlier steps.
+"""verl-agent's protocol: action projection and the history fields of the prompts.
 
-Exactly as in the stack's commit 796ed31. Validity is about the format alone. Whether the environment admits the action
-is never asked: ALFWorld answers "fly" with "Nothing happens.", and a click on what is not on a page of WebShop changes
-nothing.
+Exactly as in verl-agent's commit 796ed31, for both environments. Validity concerns the format
+alone, not admissibility: ALFWorld answers "fly" with "Nothing happens.", and a click on something
+that is not on a page of WebShop changes nothing.
 """
 
 from __future__ import annotations
@@ -16,25 +16,34 @@ _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
 def earlier_steps(history: Sequence[tuple[str, str]], length: int) -> dict[str, int | str]:
-    """The fields ``taken``, ``shown``, ``history``, ``step`` of the stack's templates, from (observation, action)."""
+    """Fields ``taken``, ``shown``, ``history`` and ``step`` of verl-agent's prompt templates.
+
+    ``history`` holds (observation, action) of each step.
+    """
     recent = history[-length:]
     pairs = (
         f"[Observation {number}: '{observation}', Action {number}: '{action}']"
         for number, (observation, action) in enumerate(recent, start=len(history) - len(recent) + 1)
     )
-    return {"taken": len(history), "shown": len(recent), "history": "\n".join(pairs), "step": len(history) + 1}
+    return {
+        "taken": len(history),
+        "shown": len(recent),
+        "history": "\n".join(pairs),
+        "step": len(history) + 1,
+    }
 
 
 def respond(action: str) -> str:
-    """The response to a compact prompt, or to one with a memory, that does ``action``."""
+    """Response that executes ``action`` under a compact prompt or one with a memory."""
     return f"{action} {CLOSE_TAG}"
 
 
 def project(response: str, *, require_think: bool, tail: int) -> tuple[str, bool]:
-    """The action that is executed, and whether the response had the required format.
+    """Extract the action from a response, and check the required format.
 
-    Without both action tags the last ``tail`` characters are sent. Without the thinking tags (as they are written, not
-    in upper case), or with a Chinese character, the action is sent but the response is invalid.
+    Without both action tags the last ``tail`` characters are the action and the response is
+    invalid. Without the thinking tags (in lower case), or with a Chinese character, the action is
+    executed but the response is invalid.
     """
     lowered = response.lower()
     start, end = lowered.find(OPEN_TAG), lowered.find(CLOSE_TAG)
@@ -46,15 +55,20 @@ def project(response: str, *, require_think: bool, tail: int) -> tuple[str, bool
 
 
 def project_for(prompt: str, response: str, *, tail: int) -> tuple[str, bool]:
-    """As verl-agent does for its prompt; for a compact one, or one with a memory, as :func:`project_compact`."""
+    """Project a response to verl-agent's prompt (``project``) or another (``project_compact``)."""
     if prompt == "verl_agent":
         return project(response, require_think=True, tail=tail)
     return project_compact(response, tail=tail)
 
 
 def project_compact(response: str, *, tail: int) -> tuple[str, bool]:
-    """The same for a compact prompt, which ends with the opening tag: the response need not repeat it, nor think."""
+    """Project a response to a prompt that ends with the opening tag.
+
+    The response need not repeat that tag, nor hold any thought.
+    """
     lowered = response.lower()
     if CLOSE_TAG not in lowered:
         return lowered[-tail:], False
-    return project(response if OPEN_TAG in lowered else OPEN_TAG + response, require_think=False, tail=tail)
+    return project(
+        response if OPEN_TAG in lowered else OPEN_TAG + response, require_think=False, tail=tail
+    )

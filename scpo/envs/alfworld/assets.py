@@ -1,4 +1,4 @@
-"""What the installed ``alfworld`` package ships: the PDDL domain, the grammar, the ALFRED rooms and their constants."""
+"""Files and modules of the ``alfworld`` package: PDDL domain, grammar, rooms, constants."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def assets() -> Assets:
 
 @contextmanager
 def _import_folder() -> Iterator[None]:
-    """Show ``alfworld.info`` an existing folder: it creates ``$ALFWORLD_DATA`` on import, by default below $HOME."""
+    """Point ``$ALFWORLD_DATA`` to an existing folder while ``alfworld`` is imported.
+
+    ``alfworld.info`` creates that folder on import, by default below the user's home.
+    """
     before = os.environ.get("ALFWORLD_DATA")
     os.environ["ALFWORLD_DATA"] = tempfile.gettempdir()
     try:

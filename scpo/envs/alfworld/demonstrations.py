@@ -1,7 +1,8 @@
 """Demonstrations for the warm start of a small policy: walkthroughs with exploratory detours.
 
-A walkthrough knows where everything is; a policy that imitates it learns to guess. So before a demonstration goes to
-where the wanted thing lies, it looks into a few likely places in vain, and the policy learns to search.
+A walkthrough knows where everything is, so a policy that imitates it learns to guess. Before a
+demonstration goes to the wanted object, it therefore searches a few likely places in vain, and the
+policy learns to search.
 """
 
 from __future__ import annotations
@@ -32,12 +33,18 @@ from scpo.schema.model import Imitation
 
 logger = logging.getLogger(__name__)
 _TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
-_ENDLESS = 10_000  # a demonstration is as long as it is
-_ANYWHERE = 0.02  # share of the habits' weight that goes to a kind of place where the thing was never found
-_PARTS = 20  # of the work, so that processes end together and one can say how far it is
-_NUMBERS = 60  # no game has sixty of a kind, nor an episode that counts that far
+# No horizon: a demonstration ends when its walkthrough does.
+_ENDLESS = 10_000
+_ANYWHERE = (
+    0.02  # share of the habits' weight that goes to a kind of place where the thing was never found
+)
+# Parts of the work, many enough that processes end together and progress can be shown.
+_PARTS = 20
+# No game has sixty objects of a kind, and no episode counts that far.
+_NUMBERS = 60
 _COMPACT_WORDS = "start nothing holding at can hot cool clean | > : ;"
-_NEXT_COPY = 0.8  # how often a search goes through the copies of a receptacle in order
+# Probability that a search takes the next copy of a receptacle in order.
+_NEXT_COPY = 0.8
 
 Habits = Mapping[str, Mapping[str, int]]
 """How often each kind of object was found in each kind of receptacle."""
@@ -52,11 +59,11 @@ def demonstrations(
     open_engine: Callable[[], Engine],
     processes: int | None = None,
 ) -> list[Demonstration]:
-    """Demonstrations on these games; the same whatever the number of processes.
+    """Play demonstrations of these games; the result does not depend on the number of processes.
 
     Args:
-        engine: Has the games.
-        config: Says how long a history the prompts show.
+        engine: Engine of the games.
+        config: The environment's; its history length applies to the prompts.
         warm_start: How many demonstrations of a game, how often to stop a detour, the seed.
         games: Ids of training games that no panel plays.
         open_engine: Opens the same games again, in another process.
@@ -71,24 +78,31 @@ def demonstrations(
     else:
         work = partial(_demonstrate_apart, open_engine, job)
         context = get_context("forkserver")
-        with ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent) as pool:
+        with ProcessPoolExecutor(
+            processes, mp_context=context, initializer=_end_with_parent
+        ) as pool:
             made = _joined(pool.map(work, parts), len(parts))
     order = {game_id: place for place, game_id in enumerate(games)}
-    return sorted(made, key=lambda demonstration: order[demonstration.task_id])  # stable: repetitions stay in order
+    # Stable: repetitions stay in order.
+    return sorted(made, key=lambda demonstration: order[demonstration.task_id])
 
 
 def vocabulary() -> list[str]:
-    """Texts that hold every word the environment can say: kinds, templates, tasks, numbers, compact marks."""
+    """Texts that hold every word the environment can produce."""
     constants = assets().constants
     kinds = {kind.lower() for kind in (*constants.OBJECTS, *constants.RECEPTACLES)}
-    tasks = [template for family in FAMILIES.values() for template in assets().goals.gdict[family]["templates"]]
+    tasks = [
+        template
+        for family in FAMILIES.values()
+        for template in assets().goals.gdict[family]["templates"]
+    ]
     tasks = [template.format(obj="", recep="", toggle="", mrecep="") for template in tasks]
     numbers = " ".join(map(str, range(_NUMBERS)))
     return [*sorted(kinds), *tasks, *_grammar_texts(), numbers, NOTHING_HAPPENS, _COMPACT_WORDS]
 
 
 def _grammar_texts() -> Iterator[str]:
-    """What the grammar says literally; its other symbols name rules or entities."""
+    """Literal texts of the grammar; its other symbols name rules or entities."""
     grammar = read_grammar(assets().grammar)
     symbols = [rule.symbols for rules in grammar.rules.values() for rule in rules]
     symbols += [(*action.command, *action.feedback) for action in grammar.actions.values()]
@@ -102,7 +116,7 @@ def _joined(made: Iterable[list[Demonstration]], parts: int) -> list[Demonstrati
 
 @dataclass(frozen=True)
 class _Job:
-    """What every demonstration needs to know; ``config``: of the episodes that are shown."""
+    """Settings shared by all demonstrations; ``config`` is that of the episodes shown."""
 
     config: AlfworldConfig
     warm_start: Imitation
@@ -110,7 +124,10 @@ class _Job:
 
 
 def _end_with_parent() -> None:
-    """In a worker: a parent that is killed cannot tell its workers, which would wait for work for ever."""
+    """End this worker when its parent dies.
+
+    A killed parent cannot notify its workers, which would wait for work forever.
+    """
     parent = parent_process()
     if parent is not None:
 
@@ -133,7 +150,9 @@ def _habits(walkthroughs: Iterable[Sequence[str]]) -> Habits:
     return found
 
 
-def _demonstrate_apart(open_engine: Callable[[], Engine], job: _Job, games: Sequence[str]) -> list[Demonstration]:
+def _demonstrate_apart(
+    open_engine: Callable[[], Engine], job: _Job, games: Sequence[str]
+) -> list[Demonstration]:
     return _demonstrate(open_engine(), job, games)
 
 
@@ -155,7 +174,9 @@ def _demonstrate(engine: Engine, job: _Job, games: Sequence[str]) -> list[Demons
 class _Demonstrator:
     """Plays one demonstration."""
 
-    def __init__(self, engine: Engine, game_id: str, job: _Job, max_detours: int, rng: random.Random) -> None:
+    def __init__(
+        self, engine: Engine, game_id: str, job: _Job, max_detours: int, rng: random.Random
+    ) -> None:
         self._engine = engine
         opened = engine.open(game_id)
         self._episode = AlfworldEpisode(task_of(opened.game), opened, engine, job.config)
@@ -168,7 +189,7 @@ class _Demonstrator:
         self._responses: list[str] = []
 
     def play(self) -> Demonstration | None:
-        """Follow the walkthrough, searching before each thing that it finds; None if that does not win."""
+        """Follow the walkthrough, searching before each object; None if it does not win."""
         walkthrough = self._episode.opened.game.walkthrough
         for number, command in enumerate(walkthrough):
             if command.startswith("go to "):
@@ -189,7 +210,7 @@ class _Demonstrator:
         self._episode.step(self._responses[-1])
 
     def _search(self, wanted: str, place: str) -> None:
-        """Look for a kind of thing in a few places where it is not."""
+        """Search for a kind of object in a few places where it is not."""
         for _ in range(self._max_detours):
             if self._rng.random() <= self._stop:
                 return
@@ -202,7 +223,7 @@ class _Demonstrator:
                 self._do(command)
 
     def _choose(self, wanted: str, place: str) -> str | None:
-        """A place not looked into yet, kinds weighted by habit."""
+        """Draw a place that was not searched yet, its kind weighted by habit."""
         copies: dict[str, list[str]] = {}
         for command in self._episode.transcript.admissible:
             name = command.removeprefix("go to ")
@@ -218,7 +239,10 @@ class _Demonstrator:
         return ordered[0] if self._rng.random() < _NEXT_COPY else self._rng.choice(ordered)
 
     def _looking_into(self, place: str, wanted: str) -> list[str]:
-        """Commands that show what is in a place; none if the wanted thing is there, for then the search would end."""
+        """Commands that reveal a place's content; empty if the wanted object is there.
+
+        Finding the object would end the search.
+        """
         commands = [f"go to {place}"]
         state, answer = self._peek(commands)
         if f"open {place}" in state:
@@ -234,7 +258,7 @@ class _Demonstrator:
 
 
 def _wanted(following: Sequence[str]) -> str:
-    """The kind of thing that the walkthrough goes somewhere to take or to use; empty if for another end."""
+    """Kind of object that the walkthrough is about to take or use; empty for other purposes."""
     for command in following:
         verb, _, rest = command.partition(" ")
         if verb in ("take", "use"):

@@ -56,13 +56,20 @@ class AlfworldEnvironment:
         self.engine = self._open_engine()
         self.source = self.engine.source
         self._panels = Panels(
-            config, candidates=self.source.ids, task=self.task, usable=self.source.playable, families=self.families
+            config,
+            candidates=self.source.ids,
+            task=self.task,
+            usable=self.source.playable,
+            families=self.families,
         )
         self.panel = self._panels.panel
         self._plans = Plans(self.engine)
 
     def open_panels(self) -> None:
-        """Open the games that are played again and again, and of the training games those that others have played."""
+        """Open the validation games, and the training games that already have a graph.
+
+        Validation games are played again and again, so each keeps a lane.
+        """
         for name in self._panels.configs:
             games = [task.id for task in self.panel(name).tasks]
             if name == "train":
@@ -75,7 +82,7 @@ class AlfworldEnvironment:
         return task_of(self.engine.game(game_id))
 
     def start(self, task: Task, slot: int) -> AlfworldEpisode:
-        """Begin an episode. Siblings share what is known of the game; no slot needs an engine of its own.
+        """Begin an episode; siblings share the game's graph, whatever their slot.
 
         Raises:
             GameError: The game cannot be read, or is not the one that the task was made from.
@@ -87,11 +94,13 @@ class AlfworldEnvironment:
             raise
         except Exception as error:
             self.engine.drop(task.id)
-            raise EnvironmentFailure(f"game {task.id} failed to start in slot {slot}: {error}") from error
+            raise EnvironmentFailure(
+                f"game {task.id} failed to start in slot {slot}: {error}"
+            ) from error
         if opened.game.sha256 != task.sha256:
             raise GameError(
-                f"game {task.id} changed: it hashes to {opened.game.sha256}, the panel was drawn with {task.sha256}; "
-                "restore the file or draw the panel again in a new run"
+                f"game {task.id} changed: it hashes to {opened.game.sha256}, the panel was drawn "
+                f"with {task.sha256}; restore the file or draw the panel again in a new run"
             )
         return AlfworldEpisode(task, opened, self.engine, self.config)
 
@@ -107,7 +116,9 @@ class AlfworldEnvironment:
             raise
         except Exception as error:
             self.engine.drop(task.id)
-            raise EnvironmentFailure(f"game {task.id} failed on its way to a plan: {error}") from error
+            raise EnvironmentFailure(
+                f"game {task.id} failed on its way to a plan: {error}"
+            ) from error
 
     def replay(self, task: Task, actions: Sequence[str]) -> tuple[list[str], list[str]]:
         """See ``scpo.envs.base.ReplayingEnvironment``."""
@@ -122,7 +133,9 @@ class AlfworldEnvironment:
             states.append(transcript.state_text)
         return answers, states
 
-    def demonstrations(self, config: Imitation, processes: int | None = None) -> list[Demonstration]:
+    def demonstrations(
+        self, config: Imitation, processes: int | None = None
+    ) -> list[Demonstration]:
         """See ``scpo.envs.alfworld.demonstrations``."""
         return demonstrations(
             self.engine,
@@ -138,9 +151,14 @@ class AlfworldEnvironment:
         return vocabulary()
 
 
-_STATES = 16384  # lengths remembered, below 1 kB each: most of a rollout's states are a sibling's too
-_GAMES = 64  # planners kept, below 1 MB each; a new one takes the 0.01 to 0.2 s of grounding its game
-_MAX_STATES = 1000  # thirty-step random walks in 24 games needed fewer than 300
+_STATES = (
+    16384  # lengths remembered, below 1 kB each: most of a rollout's states are a sibling's too
+)
+_GAMES = (
+    64  # planners kept, below 1 MB each; a new one takes the 0.01 to 0.2 s of grounding its game
+)
+# Thirty-step random walks in 24 games needed fewer than 300.
+_MAX_STATES = 1000
 
 
 class Plans:
@@ -166,4 +184,6 @@ class Plans:
     def _new_planner(self, game_id: str) -> Planner:
         game = self._engine.game(game_id)
         problem = read_problem(game.domain, game.problem)
-        return Planner(make_task(problem), {name for name, kind in problem.objects.items() if kind == "object"})
+        return Planner(
+            make_task(problem), {name for name, kind in problem.objects.items() if kind == "object"}
+        )

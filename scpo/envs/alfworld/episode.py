@@ -1,4 +1,4 @@
-"""One rollout of one ALFWorld game, with verl-agent's protocol or one of those for small policies."""
+"""Episode: one rollout of a game, with verl-agent's protocol or one for small policies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from scpo.envs.projection import project_for
 from scpo.errors import EnvironmentFailure
 from scpo.schema.env import AlfworldConfig
 
-UNTAGGED_TAIL = 30  # verl-agent's projection of this environment
+# verl-agent's projection of this environment.
+UNTAGGED_TAIL = 30
 
 PROMPTS = {"verl_agent": prompts.verl_agent, "compact": prompts.compact, "memory": prompts.memory}
 
@@ -19,7 +20,9 @@ PROMPTS = {"verl_agent": prompts.verl_agent, "compact": prompts.compact, "memory
 class AlfworldEpisode:
     """One rollout of one game; see ``scpo.envs.base.Episode``."""
 
-    def __init__(self, task: Task, opened: OpenGame, engine: Engine, config: AlfworldConfig) -> None:
+    def __init__(
+        self, task: Task, opened: OpenGame, engine: Engine, config: AlfworldConfig
+    ) -> None:
         self.task = task
         self.done = False
         self.observation = opened.opening
@@ -47,14 +50,19 @@ class AlfworldEpisode:
         """
         number = len(self.transcript.history)
         if self.done:
-            raise RuntimeError(f"episode of {self.task.id} is over after {number} steps; start a new one")
+            raise RuntimeError(
+                f"episode of {self.task.id} is over after {number} steps; start a new one"
+            )
         action, valid = project_for(self._config.prompt, response, tail=UNTAGGED_TAIL)
-        executed = action.strip() in self.state.operators  # the game strips what it is told
+        # The game strips its commands.
+        executed = action.strip() in self.state.operators
         try:
             self.state, observation = self._engine.step(self.opened, self.state, action)
         except Exception as error:
             self._engine.drop(self.task.id)
-            raise EnvironmentFailure(f"game {self.task.id} failed at step {number} on {action!r}: {error}") from error
+            raise EnvironmentFailure(
+                f"game {self.task.id} failed at step {number} on {action!r}: {error}"
+            ) from error
         self.observation = observation
         self.transcript.record(action, observation, self.state.admissible, executed=executed)
         won = self.state.won

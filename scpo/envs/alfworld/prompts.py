@@ -1,8 +1,9 @@
-"""What a policy reads: verl-agent's prompt, a compact one for small policies, or one with a memory for the smallest.
+"""Prompts: verl-agent's, a compact one for small policies, one with a memory for the smallest.
 
-The two verl-agent templates are protocol constants: results compare only if every policy reads the same text. They are
-carried over from https://github.com/langfengQ/verl-agent, commit 796ed31, agent_system/environments/prompts/alfworld.py
-(Copyright 2025 Nanyang Technological University and the verl-agent team, Apache License 2.0).
+The two verl-agent templates are protocol constants: results compare only if every policy reads the
+same text. They are carried over from https://github.com/langfengQ/verl-agent, commit 796ed31,
+agent_system/environments/prompts/alfworld.py (Copyright 2025 Nanyang Technological University and
+the verl-agent team, Apache License 2.0).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _INSTRUCTIONS = (
     "\n\nNow it's your turn to take an action.\n"
     "You should first reason step-by-step about the current situation. "
     "This reasoning process MUST be enclosed within <think> </think> tags. \n"
-    "Once you've finished your reasoning, you should choose an admissible action for current step and present it "
+    "Once you've finished your reasoning, you should choose an admissible action for current step "
+    "and present it "
     "within <action> </action> tags.\n"
 )
 _FIRST = (
@@ -27,8 +29,10 @@ _FIRST = (
     "Your admissible actions of the current situation are: [{admissible}]." + _INSTRUCTIONS
 )
 _LATER = (
-    "\nYou are an expert agent operating in the ALFRED Embodied Environment. Your task is to: {task}\n"
-    "Prior to this step, you have already taken {taken} step(s). Below are the most recent {shown} observations and "
+    "\nYou are an expert agent operating in the ALFRED Embodied Environment. Your task is to: "
+    "{task}\n"
+    "Prior to this step, you have already taken {taken} step(s). Below are the most recent "
+    "{shown} observations and "
     "the corresponding actions you took: {history}\n"
     "You are now at step {step} and your current observation is: {observation}\n"
     "Your admissible actions of the current situation are: [{admissible}]." + _INSTRUCTIONS
@@ -37,32 +41,41 @@ _LATER = (
 
 def verl_agent(transcript: Transcript, history_length: int) -> str:
     """verl-agent's user message."""
-    admissible = "\n ".join(f"'{command}'" for command in transcript.admissible if command != "help")
+    admissible = "\n ".join(
+        f"'{command}'" for command in transcript.admissible if command != "help"
+    )
     if not transcript.history or history_length == 0:
         return _FIRST.format(observation=transcript.observation, admissible=admissible)
     earlier = earlier_steps(transcript.history, history_length)
-    return _LATER.format(task=transcript.task, observation=transcript.observation, admissible=admissible, **earlier)
+    return _LATER.format(
+        task=transcript.task, observation=transcript.observation, admissible=admissible, **earlier
+    )
 
 
-# A small policy reads words, numbers and a few marks; these words carry nothing in ALFWorld's texts.
+# A small policy reads words, numbers and a few marks; these words carry nothing in ALFWorld's
+# texts.
 _FILLER = {"a", "an", "the", "you", "and", "s", "welcome", "textworld", "alfred"}
 _TOKEN = re.compile(r"[a-z]+|\d+|[>|:;]")
 _OBSERVATION_WORDS = 30
 _HISTORY_WORDS = 10
-# Verbs that can be tried anywhere, or nearly: naming their commands would fill the prompt and say nothing.
+# Verbs that apply (nearly) everywhere: listing their commands would fill the prompt without
+# information.
 _EVERYWHERE = ("go to", "examine", "look", "inventory", "help", "close")
 
 
 def compact(transcript: Transcript, history_length: int) -> str:
-    """Task, receptacle counts, what is held, where, local commands, recent pairs, observation; some 81 words.
+    """Compact prompt of about 81 words.
 
-    The last word is the opening tag, so a response is ``go to desk 1 </action>``. Each pair of the history ends with
-    the closing tag, which is the small model's end-of-text token.
+    Task, receptacle counts, the held object, location, local commands, recent (observation, action)
+    pairs, observation. The last word is the opening tag, so a response is ``go to desk 1
+    </action>``. Each pair of the history ends with the closing tag, which is the small model's
+    end-of-text token.
     """
     counts = " ".join(f"{kind} {count}" for kind, count in transcript.receptacle_counts.items())
     parts = [
         f"{_words(transcript.task)} | {counts} | holding {_held(transcript)}",
-        f"| at {transcript.location or 'start'} | {_local_commands(transcript.admissible, transcript.location)} |",
+        f"| at {transcript.location or 'start'} | "
+        f"{_local_commands(transcript.admissible, transcript.location)} |",
     ]
     steps = len(transcript.history)
     for step in range(max(0, steps - history_length), steps):
@@ -74,10 +87,11 @@ def compact(transcript: Transcript, history_length: int) -> str:
 
 
 def memory(transcript: Transcript, _history_length: int) -> str:
-    """Task, what is in hand and was done to it, place, last command, step, sightings, admissible commands.
+    """Prompt with a memory: task, held object, location, last command, step, sightings, commands.
 
-    A policy without a memory of its own can search with it, for it says what was seen where and how many steps ago. It
-    is a function of the transcript alone. The commands are those that the game admits, without ``help``::
+    A policy without a recurrent state can search with it: it lists what was seen where and how
+    many steps ago. It is a function of the transcript alone. The commands are those that the game
+    admits, without ``help``::
 
         task: put a hot mug in safe.
         holding: mug 1 | hot
@@ -128,6 +142,10 @@ def _first_words(text: str, count: int) -> str:
 @functools.lru_cache(maxsize=16384)
 def _local_commands(admissible: tuple[str, ...], location: str) -> str:
     shown = [command for command in admissible if not command.startswith(_EVERYWHERE)]
-    # Where to take from and to move to is said by "at", except where two receptacles are reached from one place.
-    shown = [command.removesuffix(f" from {location}").removesuffix(f" to {location}") for command in shown]
+    # "at" gives the place to take from and to move to, except where two receptacles are reached
+    # from the same location.
+    shown = [
+        command.removesuffix(f" from {location}").removesuffix(f" to {location}")
+        for command in shown
+    ]
     return " ".join(["can", *shown])

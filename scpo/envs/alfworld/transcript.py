@@ -1,7 +1,7 @@
-"""What an episode has shown so far: all that a prompt is made from.
+"""Transcript of an episode: everything that its prompts are made from.
 
-It is read off the game's answers, never asked of the simulator: a thing that the agent itself took or put down is
-accounted for, anything else stands as it was last reported.
+It is derived from the game's observations and never from the simulator. Objects that the agent took
+or put down are tracked; all others are assumed to be where they were last observed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ _GO_TO = re.compile(r"go to ([a-z]+) (\d+)")
 _TREATED = {"heat": "hot", "cool": "cool", "clean": "clean"}
 _UNDONE = {"hot": "cool", "cool": "hot"}
 _THING = re.compile(r"\ba ([a-z]+ \d+)")
-_OPEN = re.compile(r"(?:On|In) the ([a-z]+ \d+), you see ([^.]*)\.|The ([a-z]+ \d+) is open\. In it, you see ([^.]*)\.")
+_OPEN = re.compile(
+    r"(?:On|In) the ([a-z]+ \d+), you see ([^.]*)\.|The ([a-z]+ \d+) is open\. In it, you see "
+    r"([^.]*)\."
+)
 _CLOSED = re.compile(r"The ([a-z]+ \d+) is closed\.")
 
 
@@ -42,7 +45,8 @@ class Transcript:
         sightings: The latest of each receptacle, in the order of their first.
         origins: Receptacle that each object was first taken from.
         places: Receptacle that each object was put into last; none of the one in hand.
-        moved: Things that lie elsewhere than where they were taken from, or were treated; those in hand aside.
+        moved: Things that lie elsewhere than where they were taken from, or were treated; those in
+            hand aside.
     """
 
     opening: str
@@ -73,12 +77,14 @@ class Transcript:
 
     @property
     def state_text(self) -> str:
-        """Observation, location, what is held, what the agent has moved or treated, sorted admissible commands.
+        """Observation, location, held object, moved or treated objects, sorted admissible commands.
 
-        All that GraphGPO's code (arXiv 2605.26684) keys an ALFWorld state by, read off what the agent saw and did.
+        These are the fields that GraphGPO's code (arXiv 2605.26684) keys an ALFWorld state by,
+        taken from what the agent saw and did.
         """
         return (
-            f"{self.observation} | at: {self.location} | holding: {self._treated(self.held)} | moved: {self.moved}"
+            f"{self.observation} | at: {self.location} | holding: {self._treated(self.held)} | "
+            f"moved: {self.moved}"
             f" | {_sorted_commands(self.admissible)}"
         )
 
@@ -88,12 +94,19 @@ class Transcript:
     def _moved(self) -> str:
         placed = sorted(self.places.items())
         moved = (
-            (thing, place) for thing, place in placed if place != self.origins[thing] or self.treatments.get(thing)
+            (thing, place)
+            for thing, place in placed
+            if place != self.origins[thing] or self.treatments.get(thing)
         )
-        return ", ".join(f"{self._treated(thing)} from {self.origins[thing]} to {place}" for thing, place in moved)
+        return ", ".join(
+            f"{self._treated(thing)} from {self.origins[thing]} to {place}"
+            for thing, place in moved
+        )
 
-    def record(self, action: str, observation: str, admissible: tuple[str, ...], *, executed: bool) -> None:
-        """Add a step; ``executed`` says whether the game admitted the action."""
+    def record(
+        self, action: str, observation: str, admissible: tuple[str, ...], *, executed: bool
+    ) -> None:
+        """Add a step; ``executed`` is True if the game admitted the action."""
         self.history.append((self.observation, action))
         self.observation, self.admissible = observation, admissible
         if executed:
@@ -117,7 +130,9 @@ class Transcript:
         elif verb in _TREATED:
             done = _TREATED[verb]
             states = self.treatments.setdefault(rest.split(" with ")[0], [])
-            states[:] = [state for state in states if state not in (done, _UNDONE.get(done))] + [done]
+            states[:] = [state for state in states if state not in (done, _UNDONE.get(done))] + [
+                done
+            ]
             self.moved = self._moved()
 
     def _see(self, step: int, action: str, answer: str) -> None:
@@ -129,7 +144,9 @@ class Transcript:
             thing, _, place = rest.partition(" from ")
             before = self.sightings.get(place)
             if before is not None and before.things and thing in before.things:
-                self.sightings[place] = Sighting(before.step, tuple(one for one in before.things if one != thing))
+                self.sightings[place] = Sighting(
+                    before.step, tuple(other for other in before.things if other != thing)
+                )
         elif verb == "move":
             thing, _, place = rest.partition(" to ")
             before = self.sightings.get(place)
@@ -141,7 +158,10 @@ class Transcript:
 
 @functools.lru_cache(maxsize=65536)
 def reported_sighting(answer: str) -> tuple[str, tuple[str, ...] | None] | None:
-    """The receptacle that an answer reports and what is in it (None: closed); None where it reports none."""
+    """Receptacle that an observation reports, with its content (None: closed).
+
+    None if it reports no receptacle.
+    """
     if match := _OPEN.search(answer):
         return match[1] or match[3], tuple(_THING.findall(match[2] or match[4]))
     if match := _CLOSED.search(answer):

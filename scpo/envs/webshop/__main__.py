@@ -1,4 +1,4 @@
-"""``python -m scpo.envs.webshop``: which official files there are, and whether a folder holds them."""
+"""``python -m scpo.envs.webshop``: list the official files and check a folder of them."""
 
 import sys
 

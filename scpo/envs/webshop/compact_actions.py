@@ -1,7 +1,7 @@
-"""The short forms of the shop's actions that a small policy reads and writes.
+"""Compact forms of the shop's actions, for small policies.
 
-``search red shoes`` is ``search[red shoes]``. ``click`` names what is clickable by its words, or a product of a page of
-results by its place: ``click 3``.
+``search red shoes`` is ``search[red shoes]``. ``click`` names an element by its words, or a product
+of a page of results by its position: ``click 3``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _WORD = re.compile(r"[a-z]+|\d+")
 
 
 def expand(action: str, clickables: Sequence[str]) -> str:
-    """The shop's form of a compact action; what is none, or has brackets, stays as it is."""
+    """Convert a compact action to the shop's form; anything else is returned unchanged."""
     name, _, rest = action.partition(" ")
     if "[" in action or name not in ("search", "click"):
         return action
@@ -29,7 +29,7 @@ def _target(text: str, clickables: Sequence[str]) -> str:
 
 
 def compact_action(action: str, clickables: Sequence[str]) -> str:
-    """The compact form of an action of the shop; ``expand`` turns it back on the same page."""
+    """Compact form of a shop action; ``expand`` inverts it on the same page."""
     name, bracket, rest = action.partition("[")
     if not bracket or name not in ("search", "click"):
         return words(action)
@@ -41,10 +41,10 @@ def compact_action(action: str, clickables: Sequence[str]) -> str:
 
 
 def listed(clickables: Sequence[str]) -> Sequence[str]:
-    """The products among what is clickable: on a page of results they stand behind "next >"."""
+    """Products among the clickable elements: on a page of results, those after "next >"."""
     return clickables[clickables.index("next >") + 1 :] if "next >" in clickables[:3] else ()
 
 
 def words(text: str) -> str:
-    """The words and numbers of a text, as a small policy writes them."""
+    """Words and numbers of a text, as a small policy writes them."""
     return " ".join(_WORD.findall(text.lower()))

@@ -1,4 +1,4 @@
-"""What WebShop needs of a machine, told before a run is started."""
+"""Checks of WebShop's data on this machine, before a run is started."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,12 +16,18 @@ HOLD_OUT = "env.order=fixed has a hold-out; report the share beside results"
 
 
 def check_data(config: WebshopConfig, folder: str | None) -> Iterator[Finding]:
-    """Whether the catalogue and the goals are there; ``folder`` is the official files'."""
+    """Check that the catalogue and the goals exist; ``folder`` is that of the official files."""
     if config.order == "verl_agent":
-        said = "env.order=verl_agent holds no goals out: every worker shuffles all of them; --deep counts those shared"
+        said = (
+            "env.order=verl_agent holds no goals out: every worker shuffles all of them; "
+            "--deep counts those shared"
+        )
         yield warning(OVERLAP, said, HOLD_OUT)
     if config.catalogue == "generated":
-        yield ok("catalogue", f"generated, {config.generated.products} products; --deep hashes the panels")
+        yield ok(
+            "catalogue",
+            f"generated, {config.generated.products} products; --deep hashes the panels",
+        )
         return
     fix = "python -m scpo.envs.webshop says where to get them; then WEBSHOP_DATA=<folder>"
     sets = [names for names in (SMALL, FULL) if folder and _filled(Path(folder), names)]
@@ -37,19 +43,29 @@ def check_data(config: WebshopConfig, folder: str | None) -> Iterator[Finding]:
 def check_loaded(
     config: WebshopConfig, folder: str | None, load: Callable[[], WebshopEnvironment]
 ) -> Iterator[Finding]:
-    """Checksums of the official files, and how much of the test goals training knows."""
+    """Check the official files' SHA-256, and the overlap of test and training goals."""
     if config.catalogue == "official" and folder is not None:
         for file, state in survey(Path(folder)):
             if state in ("ok", "there"):
-                yield ok(f"file {file.name}", {"ok": "the official checksum", "there": "no checksum is known"}[state])
+                yield ok(
+                    f"file {file.name}",
+                    {"ok": "the official checksum", "there": "no checksum is known"}[state],
+                )
             elif state != "missing":
-                yield error(f"file {file.name}", state, "download it again: python -m scpo.envs.webshop")
+                yield error(
+                    f"file {file.name}", state, "download it again: python -m scpo.envs.webshop"
+                )
     try:
         shared = overlap(load().panels)
     except (ScpoError, OSError, ValueError) as failure:
-        yield error(OVERLAP, f"{type(failure).__name__}: {failure}", "see the check of the catalogue")
+        yield error(
+            OVERLAP, f"{type(failure).__name__}: {failure}", "see the check of the catalogue"
+        )
         return
-    text = f"{shared.goals:.1%} of the test goals and {shared.products:.1%} of their products are trained on"
+    text = (
+        f"{shared.goals:.1%} of the test goals and {shared.products:.1%} of their products are "
+        "trained on"
+    )
     yield warning(OVERLAP, text, HOLD_OUT) if shared.goals > 0 else ok(OVERLAP, text)
 
 

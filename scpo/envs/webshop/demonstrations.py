@@ -30,19 +30,20 @@ from scpo.schema.model import Imitation
 
 logger = logging.getLogger(__name__)
 
-PAGES = 5  # all that a search returns
+# All that a search returns.
+PAGES = 5
 
 
 def query_for(goal: Goal) -> str:
-    """What the shopper types: words that stand in the instruction."""
+    """Query of the scripted shopper: words of the instruction."""
     return " ".join([*goal.attributes, goal.query])
 
 
 def buy(shop: WebShop, queries: Sequence[str] | None = None) -> Iterator[str]:
-    """The actions that fulfil the goal of ``shop``, each to be taken before the next is asked for.
+    """Yield the actions that fulfil the shop's goal; take each before the next is requested.
 
-    Where a query does not find the product the shopper asks for the next one. None are given: for what the instruction
-    tells, and at last for the product's title, which no instruction does.
+    If a query does not find the product, the next one is tried. Default queries: the words of the
+    instruction, then the product's title, which no instruction contains.
     """
     for query in (query_for(shop.goal), shop.goal.title) if queries is None else queries:
         yield f"search[{query}]"
@@ -65,8 +66,10 @@ def choose_and_pay(goal: Goal) -> Iterator[str]:
     yield f"click[{BUY}]"
 
 
-_ENDLESS = 10_000  # a demonstration is as long as it is
-_NUMBERS = 1000  # prices in whole dollars
+# A demonstration is as long as it is.
+_ENDLESS = 10_000
+# Prices in whole dollars.
+_NUMBERS = 1000
 
 
 def demonstrations(
@@ -75,11 +78,11 @@ def demonstrations(
     start: Callable[[Task, WebshopConfig], WebshopEpisode],
     warm_start: Imitation,
 ) -> list[Demonstration]:
-    """Demonstrations on training goals outside the training panel, ``demonstrations_per_game`` for each.
+    """Play ``demonstrations_per_game`` demonstrations on training goals outside the training panel.
 
     Args:
-        config: The environment's.
-        panels: Which goals there are.
+        config: The environment's configuration.
+        panels: The environment's goals.
         start: Begins an episode with another configuration of the protocol.
         warm_start: How many goals and demonstrations, how often to stop a detour, the seed.
 
@@ -88,30 +91,46 @@ def demonstrations(
     """
     choosing = config.prompt == "memory"
     shopper = _ChoosingShopper if choosing else _Shopper
-    shown = config.model_copy(update={"prompt": "memory" if choosing else "compact", "horizon": _ENDLESS})
+    shown = config.model_copy(
+        update={"prompt": "memory" if choosing else "compact", "horizon": _ENDLESS}
+    )
     made = []
     tasks = [panels.task(task_id) for task_id in panels.untrained(warm_start, "goals", "catalogue")]
     for task in progress(tasks, "demonstrations for the warm start", "goal"):
         for repetition in range(warm_start.demonstrations_per_game):
             rng = random.Random(f"demonstration {warm_start.seed} {task.id} {repetition}")
             player = shopper(start(task, shown), warm_start.stop_detour, rng)
-            made.append(player.play(warm_start.max_detours if repetition else 0))  # the first one goes straight
-    found = [one for one in made if one is not None]
+            # The first demonstration of a goal takes no detour.
+            made.append(player.play(warm_start.max_detours if repetition else 0))
+    found = [demonstration for demonstration in made if demonstration is not None]
     if not found:
         raise PanelError(
-            f"none of the {warm_start.games} goals drawn for the imitation start is fulfilled by what env.prompt="
+            f"none of the {warm_start.games} goals drawn for the imitation start is fulfilled by "
+            "what env.prompt="
             f"{config.prompt} lists; use env.goals=synthetic or another catalogue"
         )
     if len(found) < len(made):
-        logger.warning("%d of %d goals' demonstrations are left out: what is listed does not fulfil them",
+        logger.warning("%d of %d goals' demonstrations are left out: what is listed does not "
+                       "fulfil them",
                        len(made) - len(found), len(made))  # fmt: skip
     return found
 
 
 def vocabulary(catalogue: Catalogue, panels: GoalPanels) -> list[str]:
-    """Every text that a compact prompt can show: wishes, titles, options, descriptions, numbers and its own words."""
-    products = [" ".join([product.title, product.document, *product.bullets]).lower() for product in catalogue.products]
-    ids = (task_id for split in ("train", "test") for ids in panels.candidates(split).values() for task_id in ids)
+    """Texts that hold every word of a compact prompt.
+
+    Wishes, titles, options, descriptions, numbers and the prompt's own words.
+    """
+    products = [
+        " ".join([product.title, product.document, *product.bullets]).lower()
+        for product in catalogue.products
+    ]
+    ids = (
+        task_id
+        for split in ("train", "test")
+        for ids in panels.candidates(split).values()
+        for task_id in ids
+    )
     wishes = {wish(panels.goal(task_id).instruction) for task_id in ids}
     actions = "search click back to search prev next description features reviews buy now"
     return [*products, *sorted(wishes), " ".join(map(str, range(_NUMBERS))), actions, MARKS]
@@ -128,12 +147,21 @@ class _Shopper:
         self._responses: list[str] = []
 
     def play(self, detours: int) -> Demonstration | None:
-        """Buy what the goal asks for, opening at most ``detours`` wrong products; 0 is a full search and none."""
+        """Buy what the goal asks for, opening up to ``detours`` wrong products first.
+
+        With 0 detours the search uses all words of the goal.
+        """
         for action in buy(self._episode.shop, self._queries(vague=detours > 0)):
             target = action.removeprefix("click[").removesuffix("]")
-            while target in self._listed() and len(self._listed()) > 1 and detours and self._rng.random() > self._stop:
+            while (
+                target in self._listed()
+                and len(self._listed()) > 1
+                and detours
+                and self._rng.random() > self._stop
+            ):
                 detours -= 1
-                self._do(f"click[{self._rng.choice([name for name in self._listed() if name != target])}]")
+                others = [name for name in self._listed() if name != target]
+                self._do(f"click[{self._rng.choice(others)}]")
                 self._do(f"click[{PREVIOUS}]")
             self._do(action)
         return Demonstration(self._episode.task.id, tuple(self._prompts), tuple(self._responses))
@@ -147,7 +175,7 @@ class _Shopper:
         return compact_response(action, self._clickables())
 
     def _queries(self, *, vague: bool) -> list[str]:
-        """What to search for until the product is found; a vague shopper begins with some of the words."""
+        """Queries to try in order; a vague shopper begins with some of the words."""
         goal = self._episode.shop.goal
         full = [query_for(goal), goal.title]
         if not vague:
@@ -163,10 +191,10 @@ class _Shopper:
 
 
 class _ChoosingShopper(_Shopper):
-    """The same with the listed searches alone, of which it knows those that find the product."""
+    """Shopper restricted to listed searches; it knows which of them find the product."""
 
     def play(self, detours: int) -> Demonstration | None:
-        """See above; None where nothing that is listed fulfils the goal."""
+        """Play a demonstration; None if no listed action fulfils the goal."""
         made = super().play(detours) if self._finding() else None
         listed_all = made is not None and all(map(_lists, made.prompts, made.responses))
         return made if listed_all and self._episode.shop.score == 1.0 else None
@@ -183,7 +211,11 @@ class _ChoosingShopper(_Shopper):
         shop = self._episode.shop
         typed = searches(self._episode.transcript.task)
         first = {query: shop.catalogue.find(query, self._rng)[:PAGE_SIZE] for query in typed}
-        return [query for query in typed if any(product.asin == shop.goal.asin for product in first[query])]
+        return [
+            query
+            for query in typed
+            if any(product.asin == shop.goal.asin for product in first[query])
+        ]
 
 
 def _lists(prompt: str, response: str) -> bool:

@@ -28,7 +28,9 @@ class WebshopEnvironment:
         CatalogueError: Official files are asked for and not there.
     """
 
-    def __init__(self, config: WebshopConfig, *, cache_dir: Path | str | None = None, data: str | None = None) -> None:
+    def __init__(
+        self, config: WebshopConfig, *, cache_dir: Path | str | None = None, data: str | None = None
+    ) -> None:
         self.config = config
         self.catalogue = _catalogue(config, data)
         self.panels = GoalPanels(config, self.catalogue)
@@ -45,8 +47,9 @@ class WebshopEnvironment:
         """
         if (now := self.panels.task(task.id)).sha256 != task.sha256:
             raise CatalogueError(
-                f"goal {task.id} changed: it hashes to {now.sha256}, the panel was drawn with {task.sha256}; restore "
-                f"the catalogue ({self.catalogue.origin}) or draw the panel again in a new run"
+                f"goal {task.id} changed: it hashes to {now.sha256}, the panel was drawn with "
+                f"{task.sha256}; restore the catalogue ({self.catalogue.origin}) or draw the panel "
+                "again in a new run"
             )
         seed, index = place(task.id)
         shop = WebShop(self.catalogue, seed, self.config.nouns, human=self.config.goals == "human")
@@ -55,7 +58,9 @@ class WebshopEnvironment:
 
     def demonstrations(self, config: Imitation) -> list[Demonstration]:
         """See ``scpo.envs.webshop.demonstrations``."""
-        return demonstrations(self.config, self.panels, lambda task, shown: self.start(task, 0, shown), config)
+        return demonstrations(
+            self.config, self.panels, lambda task, shown: self.start(task, 0, shown), config
+        )
 
     def vocabulary(self) -> list[str]:
         """See ``scpo.envs.webshop.demonstrations``."""
@@ -67,7 +72,8 @@ def _catalogue(config: WebshopConfig, folder: str | None) -> Catalogue:
         return generated_catalogue(config.generated.seed, config.generated.products)
     if folder is None:
         raise CatalogueError(
-            "env.catalogue=official needs the official files: set machine.data.webshop or WEBSHOP_DATA to their folder "
-            "(`python -m scpo.envs.webshop` says where to get them), or use env.catalogue=generated"
+            "env.catalogue=official needs the official files: set machine.data.webshop or "
+            "WEBSHOP_DATA to their folder (`python -m scpo.envs.webshop` says where to get them), "
+            "or use env.catalogue=generated"
         )
     return load_catalogue(folder)

@@ -1,4 +1,4 @@
-"""One rollout of one WebShop goal, with verl-agent's protocol or one of those for small policies."""
+"""Episode: one rollout of a goal, with verl-agent's protocol or one for small policies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from scpo.envs.webshop.shop.shop import WebShop
 from scpo.envs.webshop.transcript import Transcript
 from scpo.schema.env import WebshopConfig
 
-UNTAGGED_TAIL = 20  # verl-agent's projection of this environment
+# verl-agent's projection of this environment.
+UNTAGGED_TAIL = 20
 
 
 def projected(prompt: str, response: str, clickables: Sequence[str]) -> tuple[str, bool]:
@@ -22,9 +23,10 @@ def projected(prompt: str, response: str, clickables: Sequence[str]) -> tuple[st
 
 
 class WebshopEpisode:
-    """One rollout of one goal; see ``scpo.envs.base.Episode``. Success is a purchase with the full score.
+    """Rollout of one goal; see ``scpo.envs.base.Episode``.
 
-    ``observation`` is the current page after the instruction, without any score: the anchor state.
+    Success is a purchase with the full score. ``observation`` is the current page after the
+    instruction, without any score: the anchor state.
     """
 
     def __init__(self, task: Task, shop: WebShop, config: WebshopConfig) -> None:
@@ -44,7 +46,9 @@ class WebshopEpisode:
         """The text that the policy reads now."""
         match self._config.prompt:
             case "verl_agent":
-                return verl_agent(self.transcript, self._config.history_length, self._config.max_prompt_characters)
+                return verl_agent(
+                    self.transcript, self._config.history_length, self._config.max_prompt_characters
+                )
             case "compact":
                 return compact(self.transcript, self._config.history_length)
             case "memory":
@@ -58,12 +62,25 @@ class WebshopEpisode:
         """
         number = len(self.transcript.history)
         if self.done:
-            raise RuntimeError(f"episode of {self.task.id} is over after {number} steps; start a new one")
-        action, valid = projected(self._config.prompt, response, self.transcript.actions["clickables"])
+            raise RuntimeError(
+                f"episode of {self.task.id} is over after {number} steps; start a new one"
+            )
+        action, valid = projected(
+            self._config.prompt, response, self.transcript.actions["clickables"]
+        )
         _, score, bought = self.shop.step(action)
         self.transcript.record(action, self.shop)
         self.observation = self.transcript.observation
         won = score == 1.0
         self.done = bought or number + 1 >= self._config.horizon
         reward = self._config.reward_scale * (score if self._config.reward == "score" else won)
-        return StepResult(action, valid, self.observation, reward, self.done, won, score, self.transcript.state_text)
+        return StepResult(
+            action,
+            valid,
+            self.observation,
+            reward,
+            self.done,
+            won,
+            score,
+            self.transcript.state_text,
+        )

@@ -1,14 +1,16 @@
-"""Which goals are trained on and which are evaluated.
+"""Training and test goals.
 
-``fixed``: one order of the goals; the first 500 are for testing, the rest for training. ``verl_agent``: every worker of
-the stack shuffles the goals with its own seed and then takes the first 500 for testing, so the same goal is a test goal
-of one worker and a training goal of another. It is there for parity; ``overlap`` says how much is shared.
+``fixed``: one order of the goals; the first 500 are test goals, the rest training goals.
+``verl_agent``: every worker of verl-agent shuffles the goals with its own seed and takes the first
+500 for testing, so a test goal of one worker is a training goal of another. It exists for parity;
+:func:`overlap` measures how much is shared.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,7 +38,7 @@ class GoalPanels(Panels):
         super().__init__(config, candidates=self.candidates, task=self.task)
 
     def goal(self, task_id: str) -> Goal:
-        """The goal that a task stands for."""
+        """Goal of a task."""
         seed, index = place(task_id)
         return goal_order(self._catalogue, seed, self._config.goals == "human")[index]
 
@@ -54,14 +56,17 @@ class GoalPanels(Panels):
             families[goals.product(index).category].append(f"{seed}/{index:06d}")
         if not families:
             raise PanelError(
-                f"no {split} goals: {self._catalogue.origin} has {self._goals} {self._config.goals} goals and "
-                f"env.test_goals={self._config.test_goals} of them are for testing; ask for fewer"
+                f"no {split} goals: {self._catalogue.origin} has {self._goals} "
+                f"{self._config.goals} goals and env.test_goals={self._config.test_goals} of them "
+                "are for testing; ask for fewer"
             )
         return {family: sorted(ids) for family, ids in sorted(families.items())}
 
     @property
     def _goals(self) -> int:
-        return len(goal_order(self._catalogue, self._config.order_seed, self._config.goals == "human"))
+        return len(
+            goal_order(self._catalogue, self._config.order_seed, self._config.goals == "human")
+        )
 
     def _places(self, split: str) -> Iterator[Place]:
         test = min(self._config.test_goals, self._goals)
@@ -72,19 +77,28 @@ class GoalPanels(Panels):
 
     def _workers_train(self, test: int) -> Iterator[Place]:
         workers = self._config.workers
-        return ((workers.seed + w, index) for w in range(workers.train) for index in range(test, self._goals))
+        return (
+            (workers.seed + w, index)
+            for w in range(workers.train)
+            for index in range(test, self._goals)
+        )
 
     def _workers_test(self, test: int) -> Iterator[Place]:
-        """The first draw of the stack's validation environment: worker w plays goal w of a random choice."""
+        """First draw of verl-agent's validation environment.
+
+        Worker w plays goal w of a random choice.
+        """
         workers = self._config.workers
         seed = workers.seed + workers.test_seed_offset
-        chosen = np.random.RandomState(seed).choice(range(test), size=min(workers.test, test), replace=False)
+        chosen = np.random.RandomState(seed).choice(
+            range(test), size=min(workers.test, test), replace=False
+        )
         return ((seed + worker, int(index)) for worker, index in enumerate(chosen))
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Shares of the test goals that training has, too.
+    """Shares of the test goals that also occur in training.
 
     Attributes:
         goals: The same product with the same options, whatever the price bound.
@@ -96,13 +110,17 @@ class Overlap:
 
 
 def overlap(panels: GoalPanels) -> Overlap:
-    """How much of the test split the training split knows already: what a reader of the results should be told."""
-    train, test = ([panels.goal(task_id) for ids in panels.candidates(split).values() for task_id in ids]
-                   for split in ("train", "test"))  # fmt: skip
-    known_goals, known_products = {_wish(goal) for goal in train}, {goal.asin for goal in train}
+    """Share of the test split that the training split contains; to be reported beside results."""
+    goals = {}
+    for split in ("train", "test"):
+        ids = itertools.chain.from_iterable(panels.candidates(split).values())
+        goals[split] = [panels.goal(task_id) for task_id in ids]
+    trained_goals = {_wish(goal) for goal in goals["train"]}
+    trained_products = {goal.asin for goal in goals["train"]}
+    test = goals["test"]
     return Overlap(
-        goals=sum(_wish(goal) in known_goals for goal in test) / len(test),
-        products=sum(goal.asin in known_products for goal in test) / len(test),
+        goals=sum(_wish(goal) in trained_goals for goal in test) / len(test),
+        products=sum(goal.asin in trained_products for goal in test) / len(test),
     )
 
 

@@ -2,9 +2,9 @@
 
 verl-agent's two templates are protocol constants: results are only comparable if every policy reads
 the same text. They are taken from https://github.com/langfengQ/verl-agent, commit 796ed31,
-agent_system/environments/prompts/webshop.py (Copyright 2025 Nanyang Technological University and the
-verl-agent team, Apache License 2.0), including the trailing space of one of them and the unusual
-hyphen of both.
+agent_system/environments/prompts/webshop.py (Copyright 2025 Nanyang Technological University and
+the verl-agent team, Apache License 2.0), including the trailing space of one of them and the
+unusual hyphen of both.
 """
 
 from __future__ import annotations
@@ -25,28 +25,40 @@ _INSTRUCTIONS = (
     "Your admissible actions of the current situation are: \n"
     "[\n{available}\n].\n"
     "\nNow it's your turn to take one action for the current step.\n"
-    "You should first reason step-by-step about the current situation, then think carefully which admissible action "
-    "best advances the shopping goal. This reasoning process MUST be enclosed within <think> </think> tags. \n"
-    "Once you've finished your reasoning, you should choose an admissible action for current step and present it "
+    "You should first reason step-by-step about the current situation, then think carefully which "
+    "admissible action "
+    "best advances the shopping goal. This reasoning process MUST be enclosed within <think> "
+    "</think> tags. \n"
+    "Once you've finished your reasoning, you should choose an admissible action for current step "
+    "and present it "
     "within <action> </action> tags.\n"
 )
-_FIRST = _SHOP + " \nYour task is to: {task}.\nYour current observation is: {observation}.\n" + _INSTRUCTIONS
+_FIRST = (
+    _SHOP
+    + " \nYour task is to: {task}.\nYour current observation is: {observation}.\n"
+    + _INSTRUCTIONS
+)
 _LATER = (
     _SHOP + "\nYour task is to: {task}.\n"
-    "Prior to this step, you have already taken {taken} step(s). Below are the most recent {shown} observations and "
+    "Prior to this step, you have already taken {taken} step(s). Below are the most recent "
+    "{shown} observations and "
     "the corresponding actions you took: {history}\n"
     "You are now at step {step} and your current observation is: {observation}.\n" + _INSTRUCTIONS
 )
 
 
 def verl_agent(transcript: Transcript, history_length: int, max_characters: int) -> str:
-    """verl-agent's user message; one longer than ``max_characters`` is told without history."""
+    """verl-agent's user message; the history is dropped above ``max_characters``."""
     available = "\n".join(f"'{action}'," for action in admissible(transcript))
-    first = _FIRST.format(task=transcript.task, observation=transcript.observation, available=available)
+    first = _FIRST.format(
+        task=transcript.task, observation=transcript.observation, available=available
+    )
     if not transcript.history or history_length == 0:
         return first
     earlier = earlier_steps(transcript.history, history_length)
-    later = _LATER.format(task=transcript.task, observation=transcript.observation, available=available, **earlier)
+    later = _LATER.format(
+        task=transcript.task, observation=transcript.observation, available=available, **earlier
+    )
     return first if len(later) > max_characters else later
 
 
@@ -57,12 +69,13 @@ def admissible(transcript: Transcript) -> list[str]:
 
 
 def memory(transcript: Transcript) -> str:
-    """The wish, the page, what was typed and chosen, the products that were seen, and what can be done.
+    """Prompt with a memory: wish, page, searches, chosen options, seen products, listed actions.
 
-    A function of the transcript alone: of a product it tells the price and which words of the wish its title has, and
-    the texts of its pages that were read; of the page of a product its options::
+    It is a function of the transcript alone. A seen product is listed with its price, the pages
+    that were read, and the words of the wish that they and its title contain; the page of a product
+    lists its options::
 
-        wish: Find me slim fit jeans with arch support with color: navy, and price lower than 50.00 dollars
+        wish: Find me slim fit jeans with color: navy, and price lower than 50.00 dollars
         page: item 1
         product: b0a1b2c3d4
         last: click[b0a1b2c3d4]
@@ -85,37 +98,49 @@ def memory(transcript: Transcript) -> str:
         *(f"searched {one_line(keywords)}" for keywords in transcript.searched),
     ]
     if page.kind == "item" and page.product is not None:
-        lines += (f"chosen {one_line(name)}: {value}" for name, value in sorted(page.options.items()))
+        lines += (
+            f"chosen {one_line(name)}: {value}" for name, value in sorted(page.options.items())
+        )
         lines += _option_lines(tuple(page.product.options.items()))
-    lines += (_seen(one, transcript.task) for one in transcript.sightings.values())
+    lines += (_seen(sighting, transcript.task) for sighting in transcript.sightings.values())
     return "\n".join([*lines, *(f"> {action}" for action in choices(transcript))])
 
 
 def choices(transcript: Transcript) -> list[str]:
-    """What a policy may choose from: the clicks of the page and, where there is a search bar, some searches.
+    """Actions that a policy may choose from: the page's clicks and, at a search bar, some searches.
 
-    The searches are made from the instruction's words (``scpo.envs.webshop.wish.searches``). ``click[search]``, which
-    does nothing, is left out, and so is what no action can name: one goes on for one line.
+    The searches are made of the instruction's words (:func:`scpo.envs.webshop.wish.searches`).
+    ``click[search]`` is left out, since it does nothing, and so are elements with a line break,
+    since an action is a single line.
     """
     typed = searches(transcript.task) if transcript.actions["has_search_bar"] else ()
-    clicked = (name for name in transcript.actions["clickables"] if name != SEARCH and "\n" not in name)
+    clicked = (
+        name for name in transcript.actions["clickables"] if name != SEARCH and "\n" not in name
+    )
     return [*(f"search[{query}]" for query in typed), *(f"click[{name}]" for name in clicked)]
 
 
 @functools.lru_cache(maxsize=4096)
 def _option_lines(options: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
     return tuple(
-        f"option {one_line(name)}: {value}" for name, values in options for value in values if "\n" not in value
+        f"option {one_line(name)}: {value}"
+        for name, values in options
+        for value in values
+        if "\n" not in value
     )
 
 
 def _seen(sighting: Sighting, task: str) -> str:
     product = sighting.product
-    return _seen_line(product.asin, product.price_tag, tuple(sighting.read), tuple(sighting.texts), task)
+    return _seen_line(
+        product.asin, product.price_tag, tuple(sighting.read), tuple(sighting.texts), task
+    )
 
 
 @functools.lru_cache(maxsize=65536)
-def _seen_line(asin: str, price: str, read: tuple[str, ...], texts: tuple[str, ...], task: str) -> str:
+def _seen_line(
+    asin: str, price: str, read: tuple[str, ...], texts: tuple[str, ...], task: str
+) -> str:
     shown = frozenset[str]().union(*map(words_of, texts))
     matched = " ".join(word for word in parse_wish(task).words if word in shown)
     return f"seen {asin.lower()} | {price} | {' '.join(read)} | {matched}"
@@ -130,7 +155,8 @@ MARKS = "results item chosen nothing none description features reviews done | > 
 def compact(transcript: Transcript, history_length: int) -> str:
     """The text that a small policy reads; its last word is the opening tag.
 
-    Each action of the history ends with the closing tag, which is the small model's end-of-text token.
+    Each action of the history ends with the closing tag, which is the small model's end-of-text
+    token.
     """
     parts = [f"{wish(transcript.task)} |"]
     recent = transcript.compact_history[-history_length:] if history_length else []
@@ -144,7 +170,7 @@ def compact_response(action: str, clickables: list[str]) -> str:
 
 
 def wish(task: str) -> str:
-    """The words of the instruction that say something; prices in whole dollars."""
+    """Content words of the instruction; prices in whole dollars."""
     text = _CENTS.sub("", task.lower().replace(", and price lower than", " | under"))
     kept = (word for word in re.findall(r"[a-z]+|\d+|[|:]", text) if word not in FILLER)
     return " ".join(kept)
@@ -156,7 +182,11 @@ def _page(page: Page) -> str:
     if page.product is None or page.kind == "done":
         return page.kind
     if page.kind in SUB_PAGES:
-        text = page.product.description if page.kind == "description" else " ".join(page.product.bullets)
+        text = (
+            page.product.description
+            if page.kind == "description"
+            else " ".join(page.product.bullets)
+        )
         return f"{page.kind} {_first_words(text, TEXT_WORDS) if page.kind != 'reviews' else 'none'}"
     chosen = " ".join(words(value) for value in page.options.values()) or "nothing"
     return f"item {_offer(page.product)} | chosen {chosen}"
@@ -168,7 +198,10 @@ def _listing(page: Page) -> Iterator[str]:
 
 
 def _offer(product: Product) -> str:
-    options = (f"{words(name)} > {' : '.join(map(words, values))} ;" for name, values in product.options.items())
+    options = (
+        f"{words(name)} > {' : '.join(map(words, values))} ;"
+        for name, values in product.options.items()
+    )
     return " ".join([_first_words(product.title, TITLE_WORDS), ":", _price(product), "|", *options])
 
 

@@ -1,4 +1,4 @@
-"""What an episode has shown so far: all that a prompt is made from."""
+"""Transcript of an episode: everything that its prompts are made from."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from scpo.envs.webshop.compact_actions import compact_action
 from scpo.envs.webshop.shop.pages import DONE_SCORE, DONE_TITLE, SEPARATOR, SUB_PAGES, Page
 from scpo.envs.webshop.shop.shop import Actions, WebShop
 
-ACTION_WORDS = 16  # of an action in the compact history; a policy may write anything
+# Of an action in the compact history; a policy may write anything.
+ACTION_WORDS = 16
 
 
 @dataclass
 class Sighting:
-    """A product that was listed, and which of its pages were read: its own (``item``), ``description``, ``features``.
+    """Product that was listed or opened, and its pages that were read.
 
     Attributes:
-        product: Only what was shown of it may be told.
-        read: Those pages, in the order in which they were opened first.
+        product: The product; prompts may use only the parts that were shown.
+        read: ``item``, ``description``, ``features``, in the order in which they were first opened.
     """
 
     product: Product
@@ -27,7 +28,7 @@ class Sighting:
 
     @property
     def texts(self) -> Iterator[str]:
-        """What was shown of it in words."""
+        """Texts of the product that were shown."""
         yield self.product.title
         if "description" in self.read:
             yield self.product.description
@@ -46,7 +47,8 @@ class Transcript:
         page: Where the shop is; the compact prompt is made from it.
         history: (observation, action) of every step taken.
         compact_history: The same actions in their compact form.
-        sightings: The products that were listed or opened, by ASIN, in the order of their first sighting.
+        sightings: The products that were listed or opened, by ASIN, in the order of their first
+            sighting.
         searched: What was searched for, each once.
     """
 
@@ -67,11 +69,13 @@ class Transcript:
 
     @property
     def state_text(self) -> str:
-        """The page, and what the customer typed and clicked to get it: query, product, chosen options."""
+        """Page, query, product and chosen options."""
         page = self.page
         chosen = ", ".join(f"{name}: {value}" for name, value in sorted(page.options.items()))
         product = page.product.asin if page.product else ""
-        return f"{self.observation} | query: {page.keywords} | product: {product} | chosen: {chosen}"
+        return (
+            f"{self.observation} | query: {page.keywords} | product: {product} | chosen: {chosen}"
+        )
 
     def record(self, action: str, shop: WebShop) -> None:
         """Add a step that the shop has just taken."""
@@ -97,11 +101,13 @@ class Transcript:
 def page_text(observation: str, task: str) -> str:
     """The page as verl-agent's prompts show it: quoted pieces after the instruction.
 
-    The done page has no instruction and is taken without its score, which would give the outcome away.
+    The done page has no instruction and is taken without its score, which would give the outcome
+    away.
     """
     pieces = observation.split(SEPARATOR)
     if pieces[0] == DONE_TITLE:
         return SEPARATOR.join(pieces[: len(pieces) - 1 - pieces[::-1].index(DONE_SCORE)])
-    if task not in pieces:  # an instruction that holds the separator itself
+    # An instruction that holds the separator itself.
+    if task not in pieces:
         return observation
     return SEPARATOR.join(f"'{piece}'" for piece in pieces[pieces.index(task) + 1 :])

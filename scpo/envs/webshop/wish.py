@@ -1,7 +1,8 @@
-"""What an instruction asks for, read off its words: the thing, the options, the most that it may cost, and searches.
+"""Parser of an instruction: the thing, its options, the price bound, and possible searches.
 
-Synthetic instructions end with ``with <name>: <value>, and <name>: <value>, and price lower than <bound> dollars``, as
-the original makes them; a human one has the last part alone, and its options stand somewhere in its words.
+Synthetic instructions end with ``with <name>: <value>, and <name>: <value>, and price lower than
+<bound> dollars``, as in the original; a human one has only the last part, and its options occur
+anywhere in its text.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-FILLER = frozenset(str.split("find me a an and the with for is price lower than dollars i am looking need would like"))
-"""Words that say nothing in any instruction."""
+FILLER = frozenset(
+    str.split(
+        "find me a an and the with for is price lower than dollars i am looking need would like"
+    )
+)
+"""Words without content in any instruction."""
 MOST_SEARCHES = 8
-_STOP = FILLER | frozenset(str.split("of to in on or it that my i'm want some which has have get buy can you please"))
+_STOP = FILLER | frozenset(
+    str.split("of to in on or it that my i'm want some which has have get buy can you please")
+)
 _BOUND = re.compile(r",? *and price lower than (\d+(?:\.\d+)?) dollars\.?$")
 _NEXT_OPTION = re.compile(r", and (?=[^:,]+: )")
 _CLAUSE = re.compile(r",| with | that | which | for | and ")
@@ -23,12 +30,12 @@ _WORD = re.compile(r"[a-z0-9]+(?:['.-][a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Wish:
-    """The parts of an instruction, in lower case.
+    """Parts of an instruction, in lower case.
 
     Attributes:
-        words: Those that say something, without options and price, each once.
+        words: Content words without options and price, each once.
         options: Values by name; none of a human instruction.
-        bound: What it may cost at most, US dollars; None: anything.
+        bound: Highest price in US dollars; None: no bound.
         phrases: Its clauses without options and price, of ``words`` alone.
     """
 
@@ -52,26 +59,32 @@ def parse_wish(instruction: str) -> Wish:
 
 @functools.lru_cache(maxsize=16384)
 def searches(instruction: str) -> tuple[str, ...]:
-    """What can be searched for, of the instruction's words alone: at most ``MOST_SEARCHES``, each once.
+    """Possible searches made of the instruction's words: at most ``MOST_SEARCHES``, each once.
 
-    In this order: the wish without options and price; with the options' values; all words of the instruction, price
-    included; the clauses up to the first "with", which name the thing; every clause by itself.
+    In this order: the wish without options and price; with the options' values; all words of the
+    instruction, price included; the clauses up to the first "with", which name the thing; every
+    clause by itself.
     """
     wish = parse_wish(instruction)
     text = one_line(instruction).lower()
     named = " ".join(_content(text.partition(" with ")[0]))
     whole = " ".join(wish.words)
     found = [whole, " ".join([whole, *wish.options.values()]), text, named, *wish.phrases]
-    typed = (" ".join(_WORD.findall(one)) for one in found)
+    typed = (" ".join(_WORD.findall(text)) for text in found)
     return tuple(dict.fromkeys(filter(None, typed)))[:MOST_SEARCHES]
 
 
 def asked_for(instruction: str, name: str, value: str) -> bool:
-    """Whether the instruction asks for this value of an option: by the option's name or, without one, in its words."""
+    """Return True if the instruction asks for this value of an option.
+
+    By the option's name or, in an instruction without named options, by its words.
+    """
     wish = parse_wish(instruction)
     if wish.options:
         return wish.options.get(name) == value
-    return f" {' '.join(_WORD.findall(value))} " in f" {' '.join(_WORD.findall(instruction.lower()))} "
+    return (
+        f" {' '.join(_WORD.findall(value))} " in f" {' '.join(_WORD.findall(instruction.lower()))} "
+    )
 
 
 @functools.lru_cache(maxsize=65536)

@@ -1,8 +1,8 @@
-"""The engine of a process: games by id, each with its cache of transitions, played on a bounded pool of lanes.
+"""Engine of a process: open games with their state graphs, played on a bounded pool of lanes.
 
-Siblings of a group play the same game. They share its graph, so a transition that one of them took is free for the
-others, and for all runs that share a cache folder; and because a lane jumps to any state of its game, one lane serves
-them all, whatever order they step in.
+Siblings of a group play the same game and share its graph, so a transition that one of them
+computed is free for the others and for all runs that share a cache folder. Because a lane can be
+set to any state of its game, one lane serves all siblings, in whatever order they step.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ from scpo.envs.alfworld.games.games import Game, GameSource, GeneratedGames, Off
 from scpo.envs.alfworld.planning.translation import TranslationStore
 from scpo.schema.env import AlfworldConfig
 
-_TEXTS = 1024  # games whose texts are remembered, 40 kB each: a panel reads them, and so does who opens them
+# Games whose texts are cached, 40 kB each: both the panel and the opening of a game read them.
+_TEXTS = 1024
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much an engine keeps in memory.
+    """Bounds of an engine's memory.
 
     Attributes:
-        games: Games with their graphs, about 0.1 MB each and 0.5 kB a state visited. A training game of scale=study is
-            played once in a while, the 274 of validation again and again.
+        games: Games with their graphs, about 0.1 MB each and 0.5 kB a state visited. A training
+            game of scale=study is played once in a while, the 274 of validation again and again.
         states: States remembered of one game, in memory and on disk.
-        lanes: Loaded engine copies, about 2.5 MB each; more games in play than lanes cost a reload of 3 ms a miss.
-        spare_lanes: The same, beside those of held games: what is played then is 16 training games a step.
+        lanes: Loaded engine copies, about 2.5 MB each; more games in play than lanes cost a reload
+            of 3 ms a miss.
+        spare_lanes: The same once the validation games hold lanes of their own: then 16 training
+            games are played at each step.
         unkept: New transitions after which they are written to disk.
     """
 
@@ -47,7 +50,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class OpenGame:
-    """A game that can be played: its opening state and text, and its graph. To open a known game needs no engine."""
+    """Open game: content, state graph, initial state and text.
+
+    Opening a game whose graph is known does not load the engine.
+    """
 
     game: Game
     graph: Graph
@@ -57,12 +63,12 @@ class OpenGame:
 
     @cached_property
     def world(self) -> World:
-        """What computes the transitions that nobody took yet."""
+        """Engine that computes transitions not yet in the graph."""
         return self.make_world()
 
 
 class Engine:
-    """Plays the games of a source with the stock engine's very texts, each transition computed once."""
+    """Plays games with the stock engine's texts; each transition is computed once."""
 
     def __init__(
         self,
@@ -103,7 +109,7 @@ class Engine:
         return opened
 
     def hold(self, game_ids: Sequence[str]) -> None:
-        """Open these games, with a lane each that they keep, and make room for them beside all others."""
+        """Open these games with a lane of their own each, on top of the other games' limits."""
         self._games.widen(len(game_ids))
         games = map(self.game, game_ids)
         self._translations.make([(game.domain, game.problem) for game in games])
@@ -113,7 +119,7 @@ class Engine:
         self._lanes = Bounded(self._limits.spare_lanes)
 
     def hold_known(self, game_ids: Sequence[str]) -> None:
-        """Open those of these games that somebody has played, and make room for all of them."""
+        """Open those of these games whose graph exists, and make room for all of them."""
         self._games.widen(len(game_ids))
         for game_id in game_ids:
             if self._store.knows(self.game(game_id)):
@@ -130,7 +136,7 @@ class Engine:
         return OpenGame(game, graph, start, graph.opening, lambda: world)
 
     def step(self, opened: OpenGame, state: State, command: str) -> tuple[State, str]:
-        """The state after a command and the answer to it; an inadmissible command changes nothing."""
+        """Next state and observation of a command; an inadmissible command changes nothing."""
         command = command.strip()
         if command not in state.operators:
             return state, NOTHING_HAPPENS
@@ -146,7 +152,10 @@ class Engine:
         return opened.world.step(state, command, self._lane(opened.game.id, opened.world))
 
     def _lane(self, game_id: str, world: World) -> Lane:
-        """The lane that holds this game; where none does, the least recently used one changes its game."""
+        """Lane that holds this game.
+
+        If there is none, the least recently used lane is loaded with it.
+        """
         lane = self._held.get(game_id) or self._lanes.get(game_id)
         if lane is None:
             lane = self._lanes.evict() or Lane()
@@ -164,18 +173,22 @@ class Engine:
         self._opened.clear()
 
     def keep(self) -> None:
-        """Write what was learned of the games in memory; done now and then, and at the end of the process."""
+        """Write new transitions of the open games to disk.
+
+        Called from time to time and at the end of the process.
+        """
         _keep(self._store, self._games)
 
     def drop(self, game_id: str) -> None:
-        """Forget a game and its lane, both of which an error may have left in an unknown state."""
+        """Close a game and its lane, whose state is undefined after an error."""
         self._games.pop(game_id)
         self._lanes.pop(game_id)
         self._held.pop(game_id, None)
 
 
 def _world(translations: TranslationStore, game: Game, graph: Graph) -> World:
-    assets()  # imports alfworld before anything else does, without touching the user's folders
+    # Imports alfworld before anything else does, without touching the user's folders.
+    assets()
     return World(translations.get(game.domain, game.problem), read_grammar(game.grammar), graph)
 
 
@@ -190,7 +203,11 @@ def open_engine(config: AlfworldConfig, *, cache_dir: Path | None, data: str | N
     Raises:
         GameError: Official games are asked for and not there.
     """
-    source: GameSource = OfficialGames(data) if config.games == "official" else GeneratedGames(config.generated)
+    source: GameSource = (
+        OfficialGames(data) if config.games == "official" else GeneratedGames(config.generated)
+    )
     if cache_dir is None:
         return Engine(source, TranslationStore(None))
-    return Engine(source, TranslationStore(cache_dir / "translations"), transitions=cache_dir / "transitions")
+    return Engine(
+        source, TranslationStore(cache_dir / "translations"), transitions=cache_dir / "transitions"
+    )

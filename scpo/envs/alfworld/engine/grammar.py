@@ -1,8 +1,9 @@
-"""TextWorld's context-sensitive text grammar, parsed by TextWorld once and then evaluated without parsing again.
+"""Evaluator of TextWorld's context-sensitive text grammar, which is parsed only once.
 
-The stock engine parses every template, condition and query anew for every admissible command of every step, and deep
-copies the context of every symbol: 98 % of its time. Here TextWorld's parsers run once per distinct text; what they
-return is kept and walked. Texts, their order and their quirks are the stock engine's; the tests compare byte for byte.
+The stock engine parses every template, condition and query anew for every admissible command of
+every step, and deep copies the context of every symbol: 98 % of its time. Here TextWorld's parsers
+run once per distinct text and their result is kept. Texts, their order and their quirks are the
+stock engine's; the tests compare byte for byte.
 """
 
 from __future__ import annotations
@@ -22,24 +23,25 @@ Parameter = tuple[str, str]
 """Name and type of a placeholder."""
 
 Bindings = dict[Parameter, str]
-"""The object each placeholder stands for."""
+"""Object bound to each placeholder."""
 
 Facts = Mapping[str, Sequence[tuple[str, ...]]]
 """Arguments of each predicate's facts, sorted."""
 
-ROOT_TYPE = "object"  # PDDL's root: a placeholder of this type takes any object
+# PDDL's root: a placeholder of this type takes any object.
+ROOT_TYPE = "object"
 
 
 @dataclass(frozen=True)
 class Query:
-    """A conjunction of predicates over placeholders; evaluates to all assignments that make it true."""
+    """Conjunction of predicates over placeholders; yields all assignments that satisfy it."""
 
     terms: tuple[tuple[str, tuple[Parameter, ...]], ...]
 
     def assignments(
         self, bound: Bindings, facts: Facts, types: Mapping[str, str], depth: int = 0
     ) -> Iterator[Bindings]:
-        """Extensions of ``bound``. As in TextWorld, two placeholders never stand for the same object."""
+        """Extensions of ``bound``; as in TextWorld, no two placeholders bind the same object."""
         if depth == len(self.terms):
             yield bound
             return
@@ -53,7 +55,10 @@ class Query:
 def _possible(
     parameters: Sequence[Parameter], rows: Sequence[Sequence[str]], bound: Bindings
 ) -> Sequence[Sequence[str]]:
-    """The rows that fit the first placeholder that is bound; looking at the others one by one is what costs time."""
+    """Rows that agree with the first bound placeholder.
+
+    Only these are unified: trying all rows dominates the run time.
+    """
     for place, parameter in enumerate(parameters):
         entity = bound.get(parameter)
         if entity is not None:
@@ -86,7 +91,7 @@ class Nonterminal:
 
 @dataclass(frozen=True)
 class Value:
-    """``{expression | query}``: the expression for each assignment of the query, or once if there is no query.
+    """``{expression | query}``: the expression, once per assignment of the query if there is one.
 
     ``listed``, ``[{...}]``: the values joined with the grammar's separators.
     """
@@ -97,7 +102,7 @@ class Value:
 
 
 Symbol = str | Nonterminal | Value
-"""Literal text, or what stands for a text."""
+"""Literal text or a symbol that is expanded to text."""
 
 
 @dataclass(frozen=True)
@@ -125,22 +130,34 @@ class Grammar:
 
     def predicates(self) -> set[str]:
         """Predicates that some text depends on."""
-        symbols = [symbol for rules in self.rules.values() for rule in rules for symbol in rule.symbols]
-        symbols += [symbol for action in self.actions.values() for symbol in (*action.command, *action.feedback)]
-        conditions = [rule.condition for rules in self.rules.values() for rule in rules if rule.condition]
-        return {predicate for query in (*conditions, *queries(symbols)) for predicate, _ in query.terms}
+        symbols = [
+            symbol for rules in self.rules.values() for rule in rules for symbol in rule.symbols
+        ]
+        symbols += [
+            symbol
+            for action in self.actions.values()
+            for symbol in (*action.command, *action.feedback)
+        ]
+        conditions = [
+            rule.condition for rules in self.rules.values() for rule in rules if rule.condition
+        ]
+        return {
+            predicate for query in (*conditions, *queries(symbols)) for predicate, _ in query.terms
+        }
 
 
 def queries(symbols: Iterable[Symbol]) -> Iterator[Query]:
     """Queries written in these symbols themselves (not in the rules they name)."""
-    return (symbol.query for symbol in symbols if isinstance(symbol, Value) and symbol.query is not None)
+    return (
+        symbol.query for symbol in symbols if isinstance(symbol, Value) and symbol.query is not None
+    )
 
 
 def read_by(symbols: Iterable[Symbol], bound: Bindings) -> set[Parameter]:
-    """The bound placeholders that the text of these symbols depends on.
+    """Bound placeholders that the text of these symbols depends on.
 
-    All of them where a rule is named, which may read any, or where a query binds others: two placeholders never stand
-    for the same object, so those that are bound rule objects out.
+    All of them if a rule is named, which may read any, or if a query binds others: no two
+    placeholders bind the same object, so the bound ones exclude objects.
     """
     names: set[str] = set()
     for symbol in symbols:
@@ -148,7 +165,11 @@ def read_by(symbols: Iterable[Symbol], bound: Bindings) -> set[Parameter]:
             continue
         if isinstance(symbol, Nonterminal) or isinstance(symbol.expression, Nonterminal):
             return set(bound)
-        asked = [parameter for _, row in (symbol.query.terms if symbol.query else ()) for parameter in row]
+        asked = [
+            parameter
+            for _, row in (symbol.query.terms if symbol.query else ())
+            for parameter in row
+        ]
         if any(parameter not in bound for parameter in asked):
             return set(bound)
         names |= {*symbol.expression.co_names, *(name for name, _ in asked)}
@@ -178,25 +199,35 @@ class Writer:
 
     def _rule(self, name: str, bound: Bindings) -> str:
         for rule in self.grammar.rules.get(name, ()):
-            if rule.condition is None or any(rule.condition.assignments(bound, self.facts, self.types)):
+            if rule.condition is None or any(
+                rule.condition.assignments(bound, self.facts, self.types)
+            ):
                 return self.write(rule.symbols, bound)
         raise GameError(f"the game's grammar has no applicable rule for {name!r}")
 
     def _values(self, value: Value, bound: Bindings) -> Iterator[str]:
-        contexts = [bound] if value.query is None else value.query.assignments(bound, self.facts, self.types)
+        contexts = (
+            [bound]
+            if value.query is None
+            else value.query.assignments(bound, self.facts, self.types)
+        )
         for context in contexts:
             if isinstance(value.expression, Nonterminal):
                 yield self._rule(value.expression.name, context)
             else:
                 names = {name: self.entities[entity] for (name, _), entity in context.items()}
-                yield str(eval(value.expression, {"__builtins__": {}}, names))  # noqa: S307 (see _expression)
+                # Only attribute access on the bound entities: checked in _expression.
+                yield str(eval(value.expression, {"__builtins__": {}}, names))  # noqa: S307
 
     def _join(self, texts: list[str], bound: Bindings) -> str:
         if not texts:
             return self._rule("list_empty", bound)
         if len(texts) == 1:
             return texts[0]
-        separator, last = self._rule("list_separator", bound), self._rule("list_last_separator", bound)
+        separator, last = (
+            self._rule("list_separator", bound),
+            self._rule("list_last_separator", bound),
+        )
         return separator.join(texts[:-1]) + last + texts[-1]
 
 
@@ -204,7 +235,9 @@ _TASK = re.compile(r'(?<="Your task is to: )(?:[^"\\]|\\.)*(?=")')
 
 
 def read_grammar(text: str) -> Grammar:
-    """Parse a game's grammar. Games that differ only in their task share everything but that sentence.
+    """Parse a game's grammar.
+
+    Games that differ only in their task share all but the task's sentence.
 
     Raises:
         GameError: TextWorld cannot parse it.
@@ -230,22 +263,29 @@ def _parse(text: str) -> Grammar:
         actions, rules = {}, {}
         for part in read.parse(text, rule_name="pddlStart").parts:
             if isinstance(part, model.ActionTypeNode):
-                template, feedback = part.template.template.strip('"'), part.feedback.name.strip('"')
+                template, feedback = (
+                    part.template.template.strip('"'),
+                    part.feedback.name.strip('"'),
+                )
                 actions[part.name.lower()] = ActionText(_symbols(template), _symbols(feedback))
             rules.update(_rules(part.grammar if isinstance(part, model.ActionTypeNode) else part))
     except Exception as error:  # the parsers' errors have no common class
-        raise GameError(f"the game's text grammar cannot be parsed: {type(error).__name__}: {error}") from error
+        raise GameError(
+            f"the game's text grammar cannot be parsed: {type(error).__name__}: {error}"
+        ) from error
     return Grammar(rules, actions)
 
 
 def _rules(block: Any) -> dict[str, tuple[Rule, ...]]:
-    """The production rules that a grammar block, if there is one, has in JSON; lines with a # before are comments."""
+    """Production rules of a grammar block in JSON, without the lines that begin with #."""
     if block is None:
         return {}
     lines = block.code.removeprefix('"""').removesuffix('"""').split("\n")
     data = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("#")))
     return {
-        name: tuple(Rule(_query(rule.get("condition")), _symbols(rule["rhs"])) for rule in alternatives)
+        name: tuple(
+            Rule(_query(rule.get("condition")), _symbols(rule["rhs"])) for rule in alternatives
+        )
         for name, alternatives in data.items()
     }
 
@@ -274,7 +314,9 @@ def _symbol(parsed: Any) -> Symbol:
 
 def _value(parsed: Any, *, listed: bool) -> Value:
     inner = parsed.expression
-    expression = _expression(inner.statement) if hasattr(inner, "statement") else Nonterminal(inner.symbol)
+    expression = (
+        _expression(inner.statement) if hasattr(inner, "statement") else Nonterminal(inner.symbol)
+    )
     return Value(expression, _query(parsed.given), listed)
 
 
@@ -285,19 +327,37 @@ def _query(text: str | None) -> Query | None:
     if not text:
         return None
     terms = LogicRule.parse_conjunctive_query(text).preconditions
-    return Query(tuple((term.name, tuple((p.name, p.type) for p in term.parameters)) for term in terms))
+    return Query(
+        tuple((term.name, tuple((p.name, p.type) for p in term.parameters)) for term in terms)
+    )
 
 
-_HARMLESS = (ast.Expression, ast.Name, ast.Load, ast.Attribute, ast.BinOp, ast.Add, ast.BoolOp, ast.Or, ast.Constant)
+_HARMLESS = (
+    ast.Expression,
+    ast.Name,
+    ast.Load,
+    ast.Attribute,
+    ast.BinOp,
+    ast.Add,
+    ast.BoolOp,
+    ast.Or,
+    ast.Constant,
+)
 
 
 def _expression(text: str) -> CodeType:
     """Compile an expression over entities, e.g. ``o.indefinite + ' ' + o.name``.
 
-    A game file is data that was downloaded: it may name attributes and join them, it may not call anything.
+    A game file is data that was downloaded: it may name attributes and join them, it may not call
+    anything.
     """
     tree = ast.parse(text.strip(), mode="eval")
     for node in ast.walk(tree):
-        if not isinstance(node, _HARMLESS) or (isinstance(node, ast.Attribute) and node.attr.startswith("_")):
-            raise GameError(f"a game's text may only name and join attributes of objects, got the expression {text!r}")
+        if not isinstance(node, _HARMLESS) or (
+            isinstance(node, ast.Attribute) and node.attr.startswith("_")
+        ):
+            raise GameError(
+                "a game's text may only name and join attributes of objects, got the expression "
+                f"{text!r}"
+            )
     return compile(tree, "<grammar>", "eval")

@@ -4,8 +4,8 @@ A game is deterministic, so its graph depends on the game only and is shared by 
 processes. It grows while the game is played and is packed into a few numbers per state; states read
 from disk become objects only when an episode reaches them.
 
-Graphs are stored one file per game: a line of JSON (format, key, SHA-256 of the payload) followed by
-the packed graph. The key hashes the game's texts and the versions of the packages that play it.
+Graphs are stored one file per game: a line of JSON (format, key, SHA-256 of the payload) followed
+by the packed graph. The key hashes the game's texts and the versions of the packages that play it.
 A writer merges its graph with the file's and replaces the file atomically. Of two simultaneous
 writers one may lose its additions, which costs time and changes no result. Files that fail the
 checks are ignored and rewritten.
@@ -33,29 +33,32 @@ from scpo.records.files import replace_file
 logger = logging.getLogger(__name__)
 
 Key = frozenset[int]
-"""``2 * v``: the atom of variable v is not as at the start. ``2 * v + 1``: an operator was the last to make it false.
+"""Differences from the initial state, as numbers.
 
-The stock engine records the second kind as a fact of its own (``not_...``), absent at the start; its texts ask for it.
+``2 * v``: the atom of variable v differs. ``2 * v + 1``: an operator was the last to delete it. The
+stock engine records the second kind as a fact of its own (``not_...``), absent at the start, which
+its texts query.
 """
 
 
 class Offer(NamedTuple):
-    """What a state admits: the operator behind each command, and the commands sorted. Many states share one."""
+    """Admissible commands of a state, sorted, with their operators; many states share an offer."""
 
     operators: Mapping[str, int]
     admissible: tuple[str, ...]
 
 
 class State:
-    """A state of a game and what is known of it.
+    """State of a game.
 
     Attributes:
         code: Its key in few bytes.
-        operators: The operator behind each admissible command; one mapping for all states of the same offer.
+        operators: The operator behind each admissible command; one mapping for all states of the
+            same offer.
         admissible: Admissible commands, sorted.
         won: Whether the goal holds.
-        successors: Number of the next state in the graph, and the answer, for each command that was tried. Numbers and
-            not states: what nobody reached in this process stays numbers.
+        successors: Number of the next state in the graph, and the answer, for each command that was
+            tried. Numbers, so that states which this process never visits stay packed.
     """
 
     __slots__ = ("admissible", "code", "operators", "successors", "won")
@@ -85,7 +88,8 @@ class _Packed:
         texts: Answers, no two equal.
         commands: Commands, no two equal.
         offers: Numbers of command and operator in turn, for each offer.
-        numbers: Of all states: offer, won, size of the key, the key; then command, next state, text of each successor.
+        numbers: Of all states: offer, won, size of the key, the key; then command, next state, text
+            of each successor.
         start_S: Where each state begins; and, last, where they end.
     """
 
@@ -106,7 +110,10 @@ class _Packed:
         """``State.code`` of all states, in order."""
         start_S, content = self.start_S[:-1] + 3, self.numbers.tobytes()
         end_S = start_S + self.numbers[start_S - 1]
-        return [content[start:end] for start, end in zip((4 * start_S).tolist(), (4 * end_S).tolist(), strict=True)]
+        return [
+            content[start:end]
+            for start, end in zip((4 * start_S).tolist(), (4 * end_S).tolist(), strict=True)
+        ]
 
     def code(self, number: int) -> bytes:
         """``State.code``."""
@@ -145,12 +152,15 @@ class Graph:
     def find(self, code: bytes) -> int | None:
         """The number of a state; None if it is not known."""
         if self._numbers is None:
-            codes = [*self._packed.codes(), *(state.code for state in self._states[len(self._packed) :] if state)]
+            codes = [
+                *self._packed.codes(),
+                *(state.code for state in self._states[len(self._packed) :] if state),
+            ]
             self._numbers = {code: number for number, code in enumerate(codes)}
         return self._numbers.get(code)
 
     def add(self, state: State) -> int | None:
-        """Number a state that is not known; None if there is no room for more."""
+        """Add a new state and return its number; None if the graph is full."""
         number = len(self)
         if number >= self._most_states or self.find(state.code) is not None:
             return None
@@ -161,7 +171,11 @@ class Graph:
 
     def offer(self, operators: dict[str, int]) -> Offer:
         """The one offer of these commands."""
-        content = tuple(operators), tuple(operators.values())  # pairs would take three times the memory
+        # Pairs would take three times the memory.
+        content = (
+            tuple(operators),
+            tuple(operators.values()),
+        )
         offer = self._shared.get(content)
         if offer is None:
             offer = self._shared[content] = Offer(operators, tuple(sorted(operators)))
@@ -220,7 +234,10 @@ class Graph:
 
 
 class _Packer:
-    """Numbers of states, with tables that go on from those that were read: rows of states that stayed packed hold."""
+    """Packs states into numbers, extending the tables read from disk.
+
+    Rows of states that stayed packed remain valid that way.
+    """
 
     def __init__(self, packed: _Packed) -> None:
         self.texts = {text: number for number, text in enumerate(packed.texts)}
@@ -244,18 +261,22 @@ class _Packer:
     def _offer(self, operators: Mapping[str, int]) -> int:
         number = self._of.get(id(operators))
         if number is None:
-            content = [part for command, op in operators.items() for part in (self._command(command), op)]
-            number = self._of[id(operators)] = self._known.setdefault(tuple(content), len(self.offers))
+            content = [
+                part for command, op in operators.items() for part in (self._command(command), op)
+            ]
+            number = self._of[id(operators)] = self._known.setdefault(
+                tuple(content), len(self.offers)
+            )
             if number == len(self.offers):
                 self.offers.append(content)
         return number
 
 
 def graph_of(data: bytes, most_states: int) -> Graph:
-    """The graph that ``Graph.to_bytes`` kept.
+    """Read a graph written by ``Graph.to_bytes``.
 
     Raises:
-        ValueError, KeyError, zlib.error: It is none.
+        ValueError, KeyError, zlib.error: The bytes are not a packed graph.
     """
     tables, numbers = zlib.decompress(data).split(b"\n", 1)
     content = json.loads(tables)
@@ -263,18 +284,24 @@ def graph_of(data: bytes, most_states: int) -> Graph:
     count = int(all_numbers[0])
     start_S = np.zeros(count + 1, np.int64)
     np.cumsum(all_numbers[1 : count + 1], out=start_S[1:])
-    offers = [array("i", offer) for offer in content["offers"]]  # as lists they took more memory than all else
-    packed = _Packed(content["texts"], content["commands"], offers, all_numbers[count + 1 :], start_S)
+    # As lists they took more memory than all else.
+    offers = [array("i", offer) for offer in content["offers"]]
+    packed = _Packed(
+        content["texts"], content["commands"], offers, all_numbers[count + 1 :], start_S
+    )
     return Graph(most_states, content["opening"], packed)
 
 
-_FORMAT = 1  # raise it when the file's form changes, or the engine's code changes what a game answers
+_FORMAT = (
+    1  # raise it when the file's form changes, or the engine's code changes what a game answers
+)
 _PLAYED_BY = ("alfworld", "textworld", "fast-downward-textworld")
-_WORTH = 5  # a file is written again when a fifth of its states have new successors
+# A file is written again when a fifth of its states have new successors.
+_WORTH = 5
 
 
 class TransitionStore:
-    """Graphs of games in ``folder`` (None: nothing is kept), each of at most ``most_states`` states."""
+    """Graphs on disk in ``folder`` (None: disabled), of at most ``most_states`` states each."""
 
     def __init__(self, folder: Path | None, most_states: int) -> None:
         self._folder = folder
@@ -282,18 +309,18 @@ class TransitionStore:
         self._read: dict[str, tuple[int, ...] | None] = {}
 
     def get(self, game: Game) -> Graph:
-        """What is known of the game; an empty graph if that is nothing."""
+        """Read a game's graph; an empty one if there is none."""
         if self._folder is None:
             return Graph(self._most_states)
         self._read[game.id] = _stamp(self._path(game))
         return self._load(game) or Graph(self._most_states)
 
     def knows(self, game: Game) -> bool:
-        """Whether there is a file of the game."""
+        """Check whether the game has a file."""
         return self._folder is not None and self._path(game).exists()
 
     def keep(self, game: Game, graph: Graph) -> None:
-        """Write the graph, with what others have written meanwhile, if it has learned enough to be worth it."""
+        """Merge the graph with its file and rewrite it, if enough transitions are new."""
         if self._folder is None or graph.new * _WORTH < len(graph) or graph.new == 0:
             return
         path = self._path(game)
@@ -302,11 +329,16 @@ class TransitionStore:
             data = theirs.to_bytes()
         else:
             data = graph.to_bytes()
-        header = json.dumps({"format": _FORMAT, "key": path.stem, "sha256": hashlib.sha256(data).hexdigest()})
+        header = json.dumps(
+            {"format": _FORMAT, "key": path.stem, "sha256": hashlib.sha256(data).hexdigest()}
+        )
         try:
-            replace_file(path, header.encode() + b"\n" + data, durable=False)  # a torn file fails its hash
+            # A torn file fails its hash.
+            replace_file(path, header.encode() + b"\n" + data, durable=False)
         except OSError as error:  # a cache that cannot be written costs time, not results
-            logger.warning("transitions are no longer kept: cannot write %s: %s", path, error.strerror)
+            logger.warning(
+                "transitions are no longer kept: cannot write %s: %s", path, error.strerror
+            )
             self._folder = None
             return
         graph.new = 0
@@ -321,7 +353,11 @@ class TransitionStore:
         path = self._path(game)
         try:
             header, data = path.read_bytes().split(b"\n", 1)
-            expected = {"format": _FORMAT, "key": path.stem, "sha256": hashlib.sha256(data).hexdigest()}
+            expected = {
+                "format": _FORMAT,
+                "key": path.stem,
+                "sha256": hashlib.sha256(data).hexdigest(),
+            }
             if json.loads(header) != expected:
                 raise ValueError("its header is of another file")
             return graph_of(data, self._most_states)

@@ -23,19 +23,30 @@ from typing import Any
 import numpy as np
 
 from scpo.envs.alfworld.assets import assets
-from scpo.envs.alfworld.engine.grammar import Bindings, Facts, Grammar, Parameter, Symbol, Writer, queries, read_by
+from scpo.envs.alfworld.engine.grammar import (
+    Bindings,
+    Facts,
+    Grammar,
+    Parameter,
+    Symbol,
+    Writer,
+    queries,
+    read_by,
+)
 from scpo.envs.alfworld.engine.graph import Graph, Key, Offer, State, coded
 from scpo.envs.alfworld.planning.pddl import Atom
 from scpo.envs.alfworld.planning.translation import Translation
 from scpo.errors import GameError
 
 _LABEL_BYTES = 1024
-OPERATOR = np.dtype([("id", np.int32), ("label", f"S{_LABEL_BYTES}"), ("effects", np.int32)], align=True)
+OPERATOR = np.dtype(
+    [("id", np.int32), ("label", f"S{_LABEL_BYTES}"), ("effects", np.int32)], align=True
+)
 LABEL = np.dtype(f"S{_LABEL_BYTES}")
 
 
 class Lane:
-    """One copy of the library. It can be put at any state of its game without replaying the way there."""
+    """Loaded copy of the library, which can be set to any state of its game without replay."""
 
     def __init__(self) -> None:
         self._library = load_library()
@@ -46,32 +57,40 @@ class Lane:
         self._flipped: AbstractSet[int] = frozenset()
 
     def load(self, translation: Translation) -> None:
-        """Forget the current game and stand at the start of another."""
+        """Load another game at its initial state."""
         self._library.load_sas(translation.sas)
         self._jumps, self._initial = translation.jumps, translation.initial
         self._flipped = frozenset()
 
     def move(self, flipped: AbstractSet[int]) -> None:
         """Stand at the state in which exactly these variables differ from the start."""
-        apply, effects_at, jumps, initial = self._library.apply_operator, self._effects_at, self._jumps, self._initial
+        apply, effects_at, jumps, initial = (
+            self._library.apply_operator,
+            self._effects_at,
+            self._jumps,
+            self._initial,
+        )
         for variable in self._flipped ^ flipped:
             apply(jumps[variable] + (initial[variable] == (variable in flipped)), effects_at)
         self._flipped = flipped
 
     def apply(self, operator: int, effects: int) -> list[int]:
-        """Apply an operator; returns the values it set (``2 * variable``, plus 1 for false), in the library's order.
+        """Apply an operator and return the values that it set, in the library's order.
 
-        The caller says with ``move`` where it is before the next call: what an operator did is for it to judge.
+        Values are ``2 * variable``, plus 1 for false. The caller interprets them and sets the
+        resulting state with ``move`` before the next call.
         """
         if effects > len(self._effects):
             self._make_room(2 * effects)
-        self._effects.fill(b"")  # the library ends a label with one zero byte and leaves what stood behind it
+        # The library ends a label with one zero byte and leaves older bytes after it.
+        self._effects.fill(b"")
         self._library.apply_operator(operator, self._effects_at)
         return [int(label) for label in self._effects[:effects].tolist()]
 
     def _make_room(self, effects: int) -> None:
         self._effects = np.zeros(effects, LABEL)
-        self._effects_at = self._effects.ctypes.data  # numpy takes longer to say it than the library to move
+        # Converting with NumPy would take longer than the move itself.
+        self._effects_at = self._effects.ctypes.data
 
     def arrive(self, flipped: AbstractSet[int]) -> None:
         """Note that the last applied operator led to this state."""
@@ -87,20 +106,22 @@ class Lane:
         return found["id"].tolist(), found["effects"].tolist()
 
     def won(self) -> bool:
-        """Whether the goal holds."""
+        """Return True if the goal holds."""
         return bool(self._library.check_goal())
 
 
 def load_library() -> Any:
     """Load a private copy; the same as ``fast_downward.load_lib`` but 30 times smaller on disk.
 
-    The packaged library is 34 MB, 33 of them debug information that the loader never looks at. A lane's copy must live
-    as long as the lane, so a hundred lanes of the stock kind would hold gigabytes of a temporary folder.
+    The packaged library is 34 MB, 33 of them debug information that the loader never looks at. A
+    lane's copy must live as long as the lane, so a hundred lanes of the stock kind would hold
+    gigabytes of a temporary folder.
     """
     import fast_downward
 
     loadable = _loadable_library()
-    if loadable is None:  # not an ELF file of the expected kind
+    # Not an ELF file of the expected kind.
+    if loadable is None:
         library = fast_downward.load_lib()
     else:
         with tempfile.TemporaryDirectory() as folder:
@@ -122,19 +143,26 @@ def _loadable_library() -> bytes | None:
 
 
 def _loadable_part(elf: bytes) -> bytes | None:
-    """A 64-bit little-endian ELF file up to the end of its last loadable segment, without its section table."""
+    """Content of a 64-bit little-endian ELF file up to the end of its last loadable segment.
+
+    The section table at its end is not needed to load it.
+    """
     if elf[:6] != b"\x7fELF\x02\x01":
         return None
     (table,) = struct.unpack_from("<Q", elf, 0x20)
     size, count = struct.unpack_from("<HH", elf, 0x36)
     end = 0
     for header in range(table, table + size * count, size):
-        kind, _flags, offset, _virtual, _physical, length = struct.unpack_from("<IIQQQQ", elf, header)
+        kind, _flags, offset, _virtual, _physical, length = struct.unpack_from(
+            "<IIQQQQ", elf, header
+        )
         if kind == 1:
             end = max(end, offset + length)
     trimmed = bytearray(elf[:end])
-    struct.pack_into("<Q", trimmed, 0x28, 0)  # offset of the section table
-    struct.pack_into("<HH", trimmed, 0x3C, 0, 0)  # number of sections, index of the name section
+    # Offset of the section table.
+    struct.pack_into("<Q", trimmed, 0x28, 0)
+    # Number of sections, index of the name section.
+    struct.pack_into("<HH", trimmed, 0x3C, 0, 0)
     return bytes(trimmed)
 
 
@@ -156,7 +184,8 @@ class World:
         self._offers: dict[tuple[int, ...], Offer] = {}
         self._said: dict[tuple[str, ...], str] = {}
         self._effects: dict[int, int] = {}
-        self._read_by: dict[str, set[Parameter] | None] = {}  # by action; None: its command depends on what can change
+        # By action; None: its command depends on what can change.
+        self._read_by: dict[str, set[Parameter] | None] = {}
         self._fluent = {atom[0] for atom in translation.atoms}
 
     def start(self, lane: Lane) -> tuple[State, str]:
@@ -166,10 +195,11 @@ class World:
         return self._visit(key, coded(key), lane), opening
 
     def step(self, state: State, command: str, lane: Lane) -> tuple[State, str]:
-        """What the engine answers to an admissible command that was not tried in this state before."""
+        """Compute a new transition: the next state and the observation of an admissible command."""
         operator = state.operators[command]
         lane.move(self._flipped(state.key))
-        if operator not in self._effects:  # the state was read from a file
+        # The state was read from a file.
+        if operator not in self._effects:
             self._effects.update(zip(*lane.applicable(), strict=True))
         key = self._after(state.key, lane.apply(operator, self._effects[operator]))
         lane.arrive(self._flipped(key))
@@ -184,10 +214,14 @@ class World:
         return following, answer
 
     def atoms(self, state: State) -> set[Atom]:
-        """The atoms that hold in a state, of those that can change and that something depends on."""
+        """Atoms that hold in a state, of those that can change and that something depends on."""
         flipped = self._flipped(state.key)
         starts = zip(self.translation.atoms, self.translation.initial, strict=True)
-        return {atom for variable, (atom, initial) in enumerate(starts) if initial != (variable in flipped)}
+        return {
+            atom
+            for variable, (atom, initial) in enumerate(starts)
+            if initial != (variable in flipped)
+        }
 
     def _visit(self, key: Key, code: bytes, lane: Lane) -> State:
         """A state that is not known, asked from the engine, and remembered where there is room."""
@@ -197,7 +231,10 @@ class World:
         return state
 
     def _offer(self, key: Key, lane: Lane) -> Offer:
-        """What the state admits; of operators with the same command the first, which the stock engine runs too."""
+        """Admissible commands of a state.
+
+        Of operators with the same command the first is taken, which the stock engine runs too.
+        """
         applicable, effects = lane.applicable()
         content = tuple(applicable)
         offer = self._offers.get(content)
@@ -208,7 +245,8 @@ class World:
                 command = self._commands.get(operator) or self._command(operator, key)
                 operators.setdefault(command, operator)
             offer = self._graph.offer(operators)
-            if self._commands.keys() >= set(applicable):  # no command changes while the same operators apply
+            # No command changes while the same operators apply.
+            if self._commands.keys() >= set(applicable):
                 self._offers[content] = offer
         return offer
 
@@ -216,11 +254,14 @@ class World:
         action, bindings = self._bindings(operator)
         template = self._grammar.actions[action].command
         if action not in self._read_by:
-            self._read_by[action] = None if self._is_fluent(template) else read_by(template, bindings)
+            self._read_by[action] = (
+                None if self._is_fluent(template) else read_by(template, bindings)
+            )
         read = self._read_by[action]
         if read is None:
             return self._writer(key).write(template, bindings)
-        # It depends on static facts alone, so it is the same in every state; and from wherever one goes to a place.
+        # It depends on static facts alone, so it is the same in every state; and from wherever one
+        # goes to a place.
         said = (action, *[entity for place, entity in bindings.items() if place in read])
         if said not in self._said:
             self._said[said] = self._writer(key).write(template, bindings)
@@ -228,8 +269,10 @@ class World:
         return self._said[said]
 
     def _is_fluent(self, template: Iterable[Symbol]) -> bool:
-        """Whether a text depends on facts that can change."""
-        return any(predicate in self._fluent for query in queries(template) for predicate, _ in query.terms)
+        """Return True if a text depends on facts that can change."""
+        return any(
+            predicate in self._fluent for query in queries(template) for predicate, _ in query.terms
+        )
 
     def _bindings(self, operator: int) -> tuple[str, Bindings]:
         action, *arguments = self.translation.operators[operator]
@@ -241,7 +284,10 @@ class World:
         added = [atoms[code >> 1] for code in key if not code & 1 and not initial[code >> 1]]
         added += [_negated(atoms[code >> 1]) for code in key if code & 1]
         return Writer(
-            self._grammar, self._entities, self.translation.types, _changed(self._start_facts, removed, added)
+            self._grammar,
+            self._entities,
+            self.translation.types,
+            _changed(self._start_facts, removed, added),
         )
 
     def _after(self, key: Key, effects: Iterable[int]) -> Key:
@@ -289,12 +335,18 @@ def _negated(atom: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _tracked(translation: Translation, grammar: Grammar) -> tuple[list[bool], list[bool]]:
-    """Which variables make states differ, and of which it matters that an operator made them false."""
+    """Variables that distinguish states, and those whose last deletion matters.
+
+    A text may ask for the second kind, see ``graph``'s keys.
+    """
     read = grammar.predicates()
     matter = read | translation.reads
     unreliable = sorted(p for p in translation.unreliable if p in matter or _NEGATION + p in matter)
     if unreliable:
-        raise GameError(f"the game changes {unreliable} under conditions; only facts that nothing depends on may be so")
+        raise GameError(
+            f"the game changes {unreliable} under conditions; only facts that nothing depends on "
+            "may be so"
+        )
     predicates = [atom[0] for atom in translation.atoms]
     derived = [jump < 0 for jump in translation.jumps]
     return (
@@ -304,7 +356,7 @@ def _tracked(translation: Translation, grammar: Grammar) -> tuple[list[bool], li
 
 
 def _entities(translation: Translation) -> dict[str, object]:
-    """Every object that occurs in a fact, named as ALFWorld names it ("desk 1")."""
+    """Every object that occurs in a fact, named as in ALFWorld ("desk 1")."""
     from textworld.generator.game import EntityInfo
 
     names = {argument for _, *arguments in translation.facts for argument in arguments}

@@ -55,17 +55,20 @@ class GameSource(Protocol):
         """Sorted ids of a split's games by family; some may turn out not to be playable."""
 
     def playable(self, game_id: str) -> bool:
-        """Whether the game is known to be solvable."""
+        """Return True if the game is known to be solvable."""
 
     def read(self, game_id: str) -> Game:
-        """The game's content.
+        """Read the game's content.
 
         Raises:
-            GameError: There is no such game, or it cannot be read.
+            GameError: The game does not exist or cannot be read.
         """
 
 
-_ID = re.compile(r"(?P<split>train|valid_seen|valid_unseen)/generated-(?P<seed>\d+)/(?P<index>\d{6})-(?P<family>\w+)")
+_ID = re.compile(
+    r"(?P<split>train|valid_seen|valid_unseen)/"
+    r"generated-(?P<seed>\d+)/(?P<index>\d{6})-(?P<family>\w+)"
+)
 _FAMILIES = tuple(FAMILIES.values())
 
 
@@ -77,18 +80,25 @@ class GeneratedGames:
 
     def __init__(self, sizes: Sizes) -> None:
         self._seed = sizes.seed
-        self._sizes = {"train": sizes.train, "valid_seen": sizes.valid_seen, "valid_unseen": sizes.valid_unseen}
+        self._sizes = {
+            "train": sizes.train,
+            "valid_seen": sizes.valid_seen,
+            "valid_unseen": sizes.valid_unseen,
+        }
 
     def ids(self, split: str) -> dict[str, Sequence[str]]:
         """Ids of the split's games by family."""
         step = len(_FAMILIES)
         return {
-            family: [f"{split}/generated-{self._seed}/{i:06d}-{family}" for i in range(first, self._sizes[split], step)]
+            family: [
+                f"{split}/generated-{self._seed}/{i:06d}-{family}"
+                for i in range(first, self._sizes[split], step)
+            ]
             for first, family in enumerate(_FAMILIES)
         }
 
     def playable(self, game_id: str) -> bool:
-        """Every generated game has its walkthrough."""
+        """Return True: every generated game has a walkthrough."""
         return _ID.fullmatch(game_id) is not None
 
     def read(self, game_id: str) -> Game:
@@ -100,8 +110,8 @@ class GeneratedGames:
         parts = _ID.fullmatch(game_id)
         if parts is None or _FAMILIES[int(parts["index"]) % len(_FAMILIES)] != parts["family"]:
             raise GameError(
-                f"{game_id!r} is no generated game; ids look like train/generated-0/000000-{_FAMILIES[0]}, "
-                "their family given by the index modulo 6"
+                f"{game_id!r} is no generated game; ids look like "
+                f"train/generated-0/000000-{_FAMILIES[0]}, their family given by the index modulo 6"
             )
         return generate(parts["split"], int(parts["seed"]), int(parts["index"]))
 
@@ -112,12 +122,19 @@ def generate(split: str, seed: int, index: int) -> Game:
     constants = assets().constants
     family = _FAMILIES[index % len(_FAMILIES)]
     rng = random.Random(f"alfworld {split} {seed} {index}")
-    rooms = constants.TEST_SCENE_NUMBERS if split == "valid_unseen" else constants.TRAIN_SCENE_NUMBERS
+    rooms = (
+        constants.TEST_SCENE_NUMBERS if split == "valid_unseen" else constants.TRAIN_SCENE_NUMBERS
+    )
     scenario = sample(family, rooms, rng)
     grammar = assets().grammar.replace("UNKNOWN GOAL", sentence(scenario, rng))
     problem = pddl(scenario, f"generated_{split}_{seed}_{index}")
     commands = walkthrough(scenario)
-    content = {"pddl_domain": assets().domain, "pddl_problem": problem, "grammar": grammar, "walkthrough": commands}
+    content = {
+        "pddl_domain": assets().domain,
+        "pddl_problem": problem,
+        "grammar": grammar,
+        "walkthrough": commands,
+    }
     return Game(
         id=f"{split}/generated-{seed}/{index:06d}-{family}",
         family=family,
@@ -129,7 +146,10 @@ def generate(split: str, seed: int, index: int) -> Game:
     )
 
 
-_FIX = "run alfworld-download and set ALFWORLD_DATA to its folder, or use generated games (env.games=generated)"
+_FIX = (
+    "run alfworld-download and set ALFWORLD_DATA to its folder, or use generated games "
+    "(env.games=generated)"
+)
 _TEXTS = ("pddl_domain", "pddl_problem", "grammar")
 
 
@@ -142,7 +162,9 @@ class OfficialGames:
 
     def __init__(self, folder: str | None) -> None:
         if folder is None:
-            raise GameError(f"official ALFWorld games were asked for but ALFWORLD_DATA is not set; {_FIX}")
+            raise GameError(
+                f"official ALFWorld games were asked for but ALFWORLD_DATA is not set; {_FIX}"
+            )
         self._root = Path(folder) / "json_2.1.1"
         if not self._root.is_dir():
             raise GameError(f"no ALFWorld games at {self._root}: the folder does not exist; {_FIX}")
@@ -154,20 +176,25 @@ class OfficialGames:
             GameError: The split has no folder or no game file in it.
         """
         if not (self._root / split).is_dir():
-            raise GameError(f"no ALFWorld games at {self._root / split}; splits are {', '.join(SPLITS)}; {_FIX}")
+            raise GameError(
+                f"no ALFWorld games at {self._root / split}; splits are {', '.join(SPLITS)}; {_FIX}"
+            )
         found: dict[str, list[str]] = {family: [] for family in FAMILIES.values()}
         for path in sorted((self._root / split).glob("*/*/game.tw-pddl")):
             folder = path.parent.parent.name
             family = folder.split("-", 1)[0]
-            # ALFWorld plays neither movable receptacles nor sliced objects, though the release holds such games.
+            # ALFWorld plays neither movable receptacles nor sliced objects, though the release
+            # holds such games.
             if family in found and "Sliced" not in folder:
                 found[family].append(path.parent.relative_to(self._root).as_posix())
         if not any(found.values()):
-            raise GameError(f"{self._root / split} holds no file <game>/<trial>/game.tw-pddl; {_FIX}")
+            raise GameError(
+                f"{self._root / split} holds no file <game>/<trial>/game.tw-pddl; {_FIX}"
+            )
         return dict(found)
 
     def playable(self, game_id: str) -> bool:
-        """Whether the file says that the game is solvable."""
+        """Return True if the game's file marks it as solvable."""
         return bool(self._load(game_id)[1].get("solvable"))
 
     def read(self, game_id: str) -> Game:
@@ -181,7 +208,9 @@ class OfficialGames:
         missing = [key for key in _TEXTS if not isinstance(data.get(key), str)]
         if missing or not all(isinstance(command, str) for command in walkthrough):
             wrong = ", ".join(missing) or "walkthrough"
-            raise GameError(f"game file {self._path(game_id)} has no usable {wrong}; download it again")
+            raise GameError(
+                f"game file {self._path(game_id)} has no usable {wrong}; download it again"
+            )
         return Game(
             id=game_id,
             family=game_id.split("/")[1].split("-", 1)[0],
@@ -204,8 +233,11 @@ class OfficialGames:
             raise GameError(f"cannot read game file {path}: {error.strerror}; {_FIX}") from error
         except ValueError as error:
             raise GameError(
-                f"game file {path} is not JSON ({error}); it is corrupt, download it again (alfworld-download)"
+                f"game file {path} is not JSON ({error}); it is corrupt, download it again "
+                "(alfworld-download)"
             ) from error
         if not isinstance(data, dict):
-            raise GameError(f"game file {path} holds a {type(data).__name__}, not a game; download it again")
+            raise GameError(
+                f"game file {path} holds a {type(data).__name__}, not a game; download it again"
+            )
         return content, data

@@ -1,9 +1,9 @@
 """Sampled household scenarios on the 120 ALFRED rooms, and their PDDL problems.
 
-A scenario is a room, its objects at sampled places, and a task that can be done there. Every kind of
-object lies at a place drawn among all receptacles that can hold it, and the target never where it is
-wanted, so that a policy must search. The problem, the task's sentence and the walkthrough are written
-in the format of ALFWorld's own games.
+A scenario is a room, its objects at sampled places, and a task that can be done there. Every kind
+of object lies at a place drawn among all receptacles that can hold it, and the target never where
+it is wanted, so that a policy must search. The problem, the task's sentence and the walkthrough are
+written in the format of ALFWorld's own games.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from scpo.envs.alfworld.assets import assets
 
 # Pieces of furniture of a kind that the room is known to have but whose places were not recorded.
 _FURNITURE_COPIES = {"StoveBurner": 4, "Shelf": 2, "Drawer": 2, "Cabinet": 2}
-_SCATTERED = {"Shelf", "Drawer", "Cabinet"}  # copies of these stand apart from each other
+# Copies of these are placed apart from each other.
+_SCATTERED = {"Shelf", "Drawer", "Cabinet"}
 _LAMPS = {"DeskLamp", "FloorLamp", "Lamp"}
-_HORIZONS = {0: 30, 30: 60}  # camera angles of the layouts, as the official games write them
+# Camera angles of the layouts, as the official games write them.
+_HORIZONS = {0: 30, 30: 60}
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Receptacle:
 
 @dataclass(frozen=True)
 class Pose:
-    """Where the agent stands to reach a receptacle: metres, degrees."""
+    """Position from which the agent reaches a receptacle; metres and degrees."""
 
     x: float
     z: float
@@ -47,7 +49,8 @@ class Pose:
     def location(self) -> str:
         """The pose on the grid of a quarter metre, as a PDDL location."""
         horizon = _HORIZONS.get(int(self.horizon), int(self.horizon))
-        return f"loc|{round(self.x / 0.25)}|{round(self.z / 0.25)}|{round(self.rotation / 90) % 4}|{horizon}"
+        x, z = round(self.x / 0.25), round(self.z / 0.25)
+        return f"loc|{x}|{z}|{round(self.rotation / 90) % 4}|{horizon}"
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Room:
     """One floor plan.
 
     Attributes:
-        number: ALFRED's number; its hundreds say the kind of room.
+        number: ALFRED's number; its hundreds give the kind of room.
         placed: Receptacles with a recorded pose.
         unplaced: Kinds of receptacles seen in the room without a recorded pose.
         objects: Kinds of things that can be picked up.
@@ -73,12 +76,14 @@ class Room:
     has_desk_lamp: bool
 
     def furnish(self, rng: random.Random) -> dict[str, Receptacle]:
-        """All receptacles by id: those recorded, and for each other kind some at sampled places."""
+        """Receptacles by id: the recorded ones, and those of missing kinds at sampled places."""
         found = {receptacle.id: receptacle for receptacle in self.placed}
         for kind in self.unplaced:
             for pose in self._sample_poses(kind, rng):
                 place = position(rng, pose.x, pose.z)
-                receptacle = f"{kind[:-5]}{place}|{kind}" if kind.endswith("Basin") else f"{kind}{place}"
+                receptacle = (
+                    f"{kind[:-5]}{place}|{kind}" if kind.endswith("Basin") else f"{kind}{place}"
+                )
                 found[receptacle] = Receptacle(receptacle, kind, pose.location, openable=False)
         return found
 
@@ -93,12 +98,19 @@ class Room:
     def _sample_poses(self, kind: str, rng: random.Random) -> list[Pose]:
         together = _turned(rng.choice(self.poses), rng)
         scattered = kind in _SCATTERED
-        return [rng.choice(self.poses) if scattered else together for _ in range(_FURNITURE_COPIES.get(kind, 1))]
+        return [
+            rng.choice(self.poses) if scattered else together
+            for _ in range(_FURNITURE_COPIES.get(kind, 1))
+        ]
 
 
 def position(rng: random.Random, x: float = 0.0, z: float = 0.0, spread: float = 1.0) -> str:
     """A sampled position around (x, z) as ids carry it, e.g. ``|+01.25|+00.80|-02.33``."""
-    numbers = (x + rng.uniform(-spread, spread), rng.uniform(0, 2), z + rng.uniform(-spread, spread))
+    numbers = (
+        x + rng.uniform(-spread, spread),
+        rng.uniform(0, 2),
+        z + rng.uniform(-spread, spread),
+    )
     return "".join(f"|{number:+06.2f}" for number in numbers)
 
 
@@ -107,13 +119,21 @@ def _turned(pose: Pose, rng: random.Random) -> Pose:
 
 
 def _aside(pose: Pose, rng: random.Random) -> str:
-    step = Pose(pose.x + rng.choice((-0.5, 0.5)), pose.z + rng.choice((-0.75, 0.75)), 90 * rng.randrange(4), 0)
+    step = Pose(
+        pose.x + rng.choice((-0.5, 0.5)),
+        pose.z + rng.choice((-0.75, 0.75)),
+        90 * rng.randrange(4),
+        0,
+    )
     return step.location
 
 
 @functools.cache
 def holds() -> dict[str, frozenset[str]]:
-    """Kinds of objects that each kind of receptacle can hold; slices and movable receptacles are not played."""
+    """Kinds of objects that each kind of receptacle can hold.
+
+    Slices and movable receptacles are not used.
+    """
     constants = assets().constants
     return {
         receptacle: frozenset(kind for kind in kinds if "Sliced" not in kind)
@@ -126,8 +146,12 @@ def holds() -> dict[str, frozenset[str]]:
 def room(number: int) -> Room:
     """Read a floor plan."""
     constants, layouts = assets().constants, assets().layouts
-    kinds = sorted(json.loads((layouts / f"FloorPlan{number}-objects.json").read_text(encoding="utf-8")))
-    recorded = json.loads((layouts / f"FloorPlan{number}-openable.json").read_text(encoding="utf-8"))
+    kinds = sorted(
+        json.loads((layouts / f"FloorPlan{number}-objects.json").read_text(encoding="utf-8"))
+    )
+    recorded = json.loads(
+        (layouts / f"FloorPlan{number}-openable.json").read_text(encoding="utf-8")
+    )
     poses = {name: Pose(*numbers) for name, numbers in sorted(recorded.items())}
     openable = set(constants.OPENABLE_CLASS_LIST)
     placed = tuple(
@@ -140,9 +164,13 @@ def room(number: int) -> Room:
     return Room(
         number=number,
         placed=placed,
-        unplaced=tuple(kind for kind in kinds if kind in fixed - {receptacle.kind for receptacle in placed}),
+        unplaced=tuple(
+            kind for kind in kinds if kind in fixed - {receptacle.kind for receptacle in placed}
+        ),
         objects=tuple(kind for kind in kinds if kind in portable),
-        decor=tuple(kind for kind in kinds if kind not in portable | set(constants.RECEPTACLES) | _LAMPS),
+        decor=tuple(
+            kind for kind in kinds if kind not in portable | set(constants.RECEPTACLES) | _LAMPS
+        ),
         poses=tuple(poses.values()) or (Pose(0, 0, 0, 30),),
         has_desk_lamp="DeskLamp" in kinds,
     )
@@ -162,14 +190,15 @@ _LIGHT = "look_at_obj_in_light"
 _PAIR = "pick_two_obj_and_place"
 _LAMP_SURFACES = ("SideTable", "Desk", "Dresser", "Shelf", "DiningTable", "CoffeeTable")
 _COPIES, _COPY_WEIGHTS = (1, 2, 3), (0.45, 0.30, 0.25)
-# How much a kind of receptacle attracts things: surfaces fill up, closed places less. Tuned to the official games.
+# How much a kind of receptacle attracts things: surfaces fill up, closed places less. Tuned to the
+# official games.
 _ATTRACTION = {"CounterTop": 2.5, "DiningTable": 2.5, "Desk": 2.0, "Bed": 1.5, "Shelf": 0.6}
 _ATTRACTION_CLOSED = 0.35
 
 
 @dataclass(frozen=True)
 class Thing:
-    """An object; ``receptacle`` is None for decor, which stands nowhere in particular."""
+    """Object; ``receptacle`` is None for decor, which has no place."""
 
     id: str
     kind: str
@@ -178,7 +207,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Everything a game says.
+    """Content of a generated game.
 
     Attributes:
         family: Kind of task.
@@ -187,7 +216,7 @@ class Scenario:
         destination: Kind of receptacle it must be put into; empty for the task under the lamp.
         receptacles: All receptacles by id.
         things: All objects.
-        start: Where the agent stands first.
+        start: The agent's initial location.
     """
 
     family: str
@@ -210,14 +239,18 @@ class Scenario:
 
     @property
     def wanted(self) -> int:
-        """How many targets must be brought."""
+        """Number of targets that must be brought."""
         return 2 if self.family == _PAIR else 1
 
 
 def sample(family: str, rooms: Sequence[int], rng: random.Random) -> Scenario:
     """Draw rooms until one suits the family; about two draws are needed."""
     constants = assets().constants
-    suitable = [n for n in rooms if any(n in constants.SCENE_TYPE[kind] for kind in constants.GOALS_VALID[family])]
+    suitable = [
+        n
+        for n in rooms
+        if any(n in constants.SCENE_TYPE[kind] for kind in constants.GOALS_VALID[family])
+    ]
     while True:
         scenario = _try_room(family, room(rng.choice(suitable)), rng)
         if scenario is not None:
@@ -241,14 +274,16 @@ def _try_room(family: str, plan: Room, rng: random.Random) -> Scenario | None:
     if sum(thing.kind == target for thing in things) < wanted:
         return None
     if plan.has_desk_lamp and lamp_places:
-        things.append(Thing(f"DeskLamp{position(rng, spread=5)}", "DeskLamp", rng.choice(lamp_places[:2])))
+        things.append(
+            Thing(f"DeskLamp{position(rng, spread=5)}", "DeskLamp", rng.choice(lamp_places[:2]))
+        )
     things += [Thing(f"{kind}{position(rng, spread=5)}", kind, None) for kind in plan.decor]
     start = plan.start({r.location for r in receptacles.values()}, rng)
     return Scenario(family, plan.number, target, destination, receptacles, tuple(things), start)
 
 
 def _tasks(family: str, objects: Sequence[str], places: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs (kind of object, kind of destination) that make sense among these kinds of objects and receptacles."""
+    """Feasible pairs (kind of object, kind of destination) among these kinds."""
     actions = assets().constants.VAL_ACTION_OBJECTS
     if family == _LIGHT:
         unwieldy = set(actions["Heatable"]) | {"Pot", "Pan"}
@@ -265,25 +300,34 @@ def _tasks(family: str, objects: Sequence[str], places: Sequence[str]) -> list[t
         for kind in objects
         if kind in allowed
         for place in places
-        if place != appliance and kind in holds().get(place, ()) and sum(kind in holds().get(p, ()) for p in places) > 1
+        if place != appliance
+        and kind in holds().get(place, ())
+        and sum(kind in holds().get(p, ()) for p in places) > 1
     ]
 
 
-def _spread(kind: str, least: int, avoid: str, receptacles: dict[str, Receptacle], rng: random.Random) -> list[Thing]:
+def _spread(
+    kind: str, least: int, avoid: str, receptacles: dict[str, Receptacle], rng: random.Random
+) -> list[Thing]:
     """Some copies of a kind at drawn places, none of them in a receptacle of the kind to avoid."""
     count = max(least, rng.choices(_COPIES, _COPY_WEIGHTS)[0])
     spots = [r for r in receptacles.values() if kind in holds().get(r.kind, ()) and r.kind != avoid]
     if not spots:
         return []
-    weights = [_ATTRACTION_CLOSED if spot.openable else _ATTRACTION.get(spot.kind, 1.0) for spot in spots]
+    weights = [
+        _ATTRACTION_CLOSED if spot.openable else _ATTRACTION.get(spot.kind, 1.0) for spot in spots
+    ]
     places = rng.choices(spots, weights, k=count)
     ids = {f"{kind}{position(rng, spread=5)}": place.id for place in places}
-    while len(ids) < count:  # two copies drew the same position: vanishingly rare, but then one would be lost
+    # Two copies drew the same position: vanishingly rare, but then one would be lost.
+    while len(ids) < count:
         ids[f"{kind}{position(rng, spread=5)}"] = places[-1].id
     return [Thing(name, kind, place) for name, place in ids.items()]
 
 
-_ESCAPES = str.maketrans({"|": "_bar_", "-": "_minus_", "+": "_plus_", ".": "_dot_", ",": "_comma_"})
+_ESCAPES = str.maketrans(
+    {"|": "_bar_", "-": "_minus_", "+": "_plus_", ".": "_dot_", ",": "_comma_"}
+)
 _ABILITIES = ("cleanable", "heatable", "coolable", "sliceable", "toggleable")
 # The domain's actions name these types, so every problem must declare them.
 _DOMAIN_RECEPTACLES = {"SinkBasin", "Microwave", "Fridge"}
@@ -302,7 +346,12 @@ def pddl(scenario: Scenario, name: str) -> str:
 def sentence(scenario: Scenario, rng: random.Random) -> str:
     """The task in words, one of the family's official templates."""
     template = rng.choice(assets().goals.gdict[scenario.family]["templates"])
-    words = {"obj": scenario.target, "recep": scenario.destination, "toggle": scenario.toggle, "mrecep": ""}
+    words = {
+        "obj": scenario.target,
+        "recep": scenario.destination,
+        "toggle": scenario.toggle,
+        "mrecep": "",
+    }
     return str(template.format(**{key: word.lower() for key, word in words.items()}))
 
 
@@ -316,7 +365,8 @@ def walkthrough(scenario: Scenario) -> list[str]:
 
     def go(receptacle: str, *, opening: bool = True) -> None:
         nonlocal at
-        if receptacles[receptacle].location != at:  # the engine has no command for going where one stands
+        # The engine has no command for going to the present location.
+        if receptacles[receptacle].location != at:
             commands.append(f"go to {names[receptacle]}")
             at = receptacles[receptacle].location
         if opening and receptacles[receptacle].openable and receptacle not in opened:
@@ -328,7 +378,7 @@ def walkthrough(scenario: Scenario) -> list[str]:
 
     targets = [thing for thing in scenario.things if thing.kind == scenario.target]
     for thing in targets[: scenario.wanted]:
-        assert thing.receptacle is not None  # noqa: S101 (only decor stands nowhere, and decor is never wanted)
+        assert thing.receptacle is not None  # noqa: S101 (only decor has no place)
         go(thing.receptacle)
         commands.append(f"take {names[thing.id]} from {names[thing.receptacle]}")
         if scenario.treatment is not None:
@@ -340,7 +390,7 @@ def walkthrough(scenario: Scenario) -> list[str]:
             commands.append(f"move {names[thing.id]} to {names[first(scenario.destination)]}")
     if scenario.toggle:
         lamp = next(thing for thing in scenario.things if thing.kind == scenario.toggle)
-        assert lamp.receptacle is not None  # noqa: S101 (a lamp that tasks use stands on something)
+        assert lamp.receptacle is not None  # noqa: S101 (lamps that tasks use have a place)
         go(lamp.receptacle, opening=False)
         commands.append(f"use {names[lamp.id]}")
     return commands
@@ -361,13 +411,17 @@ def _names(scenario: Scenario) -> dict[str, str]:
 
 def _kinds(scenario: Scenario) -> tuple[list[str], list[str]]:
     """Kinds of receptacles and of objects that the problem declares."""
-    receptacles = {receptacle.kind for receptacle in scenario.receptacles.values()} | _DOMAIN_RECEPTACLES
+    receptacles = {
+        receptacle.kind for receptacle in scenario.receptacles.values()
+    } | _DOMAIN_RECEPTACLES
     objects = {thing.kind for thing in scenario.things} | _DOMAIN_OBJECTS
     return sorted(receptacles), sorted(objects)
 
 
 def _locations(scenario: Scenario) -> list[str]:
-    return sorted({receptacle.location for receptacle in scenario.receptacles.values()} | {scenario.start})
+    return sorted(
+        {receptacle.location for receptacle in scenario.receptacles.values()} | {scenario.start}
+    )
 
 
 def _objects(scenario: Scenario) -> Iterator[str]:
@@ -390,7 +444,11 @@ def _facts(scenario: Scenario) -> Iterator[str]:
         if receptacle.openable:
             yield f"openable {name}"
     for place in receptacle_kinds:
-        yield from (f"canContain {place}Type {kind}Type" for kind in object_kinds if kind in holds().get(place, ()))
+        yield from (
+            f"canContain {place}Type {kind}Type"
+            for kind in object_kinds
+            if kind in holds().get(place, ())
+        )
     yield from _thing_facts(scenario)
 
 
@@ -406,9 +464,14 @@ def _thing_facts(scenario: Scenario) -> Iterator[str]:
         if thing.kind in constants.MOVABLE_RECEPTACLES:
             yield f"isReceptacleObject {name}"
         able = constants.VAL_ACTION_OBJECTS
-        yield from (f"{fact} {name}" for fact in _ABILITIES if thing.kind in able[fact.capitalize()])
+        yield from (
+            f"{fact} {name}" for fact in _ABILITIES if thing.kind in able[fact.capitalize()]
+        )
         if thing.receptacle is None:
             yield f"objectAtLocation {name} {_pddl_name(nowhere)}"
         else:
             yield f"inReceptacle {name} {_pddl_name(thing.receptacle)}"
-            yield f"objectAtLocation {name} {_pddl_name(scenario.receptacles[thing.receptacle].location)}"
+            yield (
+                f"objectAtLocation {name} "
+                f"{_pddl_name(scenario.receptacles[thing.receptacle].location)}"
+            )

@@ -3,10 +3,11 @@
 Fast Downward's own grounder takes 0.2 s per game, its parser and normaliser 6 ms. So only the
 grounding is reimplemented; a test checks that both ground to the same task.
 
-The grounding is relaxed reachability: an operator exists if its positive preconditions can all become
-true when nothing ever becomes false, and its conditions on static facts hold. Atoms are taken from a
-queue. Each is matched with every precondition that it unifies with, and the remaining preconditions
-are joined with the atoms processed so far, through an index by predicate and argument.
+The grounding is relaxed reachability: an operator exists if its positive preconditions can all
+become true when nothing ever becomes false, and its conditions on static facts hold. Atoms are
+taken from a queue. Each is matched with every precondition that it unifies with, and the remaining
+preconditions are joined with the atoms processed so far, through an index by predicate and
+argument.
 """
 
 from __future__ import annotations
@@ -38,8 +39,11 @@ class Literal:
     negated: bool
 
     def ground(self, values: Sequence[str]) -> Atom:
-        """The atom when these objects stand for the parameters."""
-        return (self.predicate, *[term if isinstance(term, str) else values[term] for term in self.terms])
+        """Substitute objects for the parameters."""
+        return (
+            self.predicate,
+            *[term if isinstance(term, str) else values[term] for term in self.terms],
+        )
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,8 @@ def read_problem(domain: str, problem: str) -> Problem:
         GameError: The parser refused the text, or the problem has a feature that games do not use.
     """
     try:
-        with _arguments_kept(), redirect_stdout(io.StringIO()):  # the parser prints warnings
+        # The parser prints warnings.
+        with _arguments_kept(), redirect_stdout(io.StringIO()):
             from fast_downward.translate import normalize
             from fast_downward.translate.pddl_parser import lisp_parser, parsing_functions
 
@@ -107,15 +112,23 @@ def read_problem(domain: str, problem: str) -> Problem:
             task = parsing_functions.parse_task(*parsed)
             normalize.normalize(task)
     except (Exception, SystemExit) as error:  # the parser raises anything, exits included
-        raise GameError(f"the PDDL parser refused the game: {type(error).__name__}: {error}") from error
+        raise GameError(
+            f"the PDDL parser refused the game: {type(error).__name__}: {error}"
+        ) from error
     return Problem(
-        actions=tuple([_action(action) for action in task.actions] + [_axiom(axiom) for axiom in task.axioms]),
-        facts=frozenset((fact.predicate, *fact.args) for fact in task.init if hasattr(fact, "predicate")),
+        actions=tuple(
+            [_action(action) for action in task.actions] + [_axiom(axiom) for axiom in task.axioms]
+        ),
+        facts=frozenset(
+            (fact.predicate, *fact.args) for fact in task.init if hasattr(fact, "predicate")
+        ),
         goal=tuple(_literals(task.goal, {})),
         objects={entity.name: entity.type_name for entity in task.objects},
         ancestors={kind.name: frozenset({kind.name, *kind.supertype_names}) for kind in task.types},
         parameters={
-            action.name: tuple((parameter.name.strip("?"), parameter.type_name) for parameter in action.parameters)
+            action.name: tuple(
+                (parameter.name.strip("?"), parameter.type_name) for parameter in action.parameters
+            )
             for action in task.actions
         },
     )
@@ -135,14 +148,19 @@ def _arguments_kept() -> Iterator[None]:
 def _action(action: Any) -> Action:
     numbers = {parameter.name: number for number, parameter in enumerate(action.parameters)}
     if any(effect.parameters for effect in action.effects):
-        raise GameError(f"action {action.name} has an effect for all objects of a kind, which games do not use")
+        raise GameError(
+            f"action {action.name} has an effect for all objects of a kind, which games do not use"
+        )
     return Action(
         name=action.name,
         types=tuple(parameter.type_name for parameter in action.parameters),
         shown=action.num_external_parameters,
         preconditions=tuple(_literals(action.precondition, numbers)),
         effects=tuple(
-            Effect(tuple(_literals(effect.condition, numbers)), next(_literals(effect.literal, numbers)))
+            Effect(
+                tuple(_literals(effect.condition, numbers)),
+                next(_literals(effect.literal, numbers)),
+            )
             for effect in action.effects
         ),
     )
@@ -169,19 +187,23 @@ def _literals(condition: Any, numbers: dict[str, int]) -> Iterator[Literal]:
         for part in condition.parts:
             yield from _literals(part, numbers)
     else:
-        raise GameError(f"the game has a condition of kind {type(condition).__name__} that normalising left in place")
+        raise GameError(
+            f"the game has a condition of kind {type(condition).__name__} that normalising left "
+            "in place"
+        )
 
 
 Values = list[str | None]
-"""Objects that stand for an action's parameters; None while open."""
+"""Objects of an action's parameters; None while unbound."""
 
 
 @dataclass(frozen=True)
 class Ground:
-    """What is reachable.
+    """Reachable part of a problem.
 
     Attributes:
-        instances: Actions and axioms with the objects that stand for their parameters, in the order found.
+        instances: Actions and axioms with the objects of their parameters, in the order
+            found.
         atoms: Atoms that can change and can be true, in the order found.
     """
 
@@ -190,14 +212,16 @@ class Ground:
 
 
 def ground(problem: Problem) -> Ground:
-    """All reachable instances of a problem's actions and axioms."""
-    fluent = frozenset(effect.literal.predicate for action in problem.actions for effect in action.effects)
+    """Ground a problem: all reachable instances of its actions and axioms."""
+    fluent = frozenset(
+        effect.literal.predicate for action in problem.actions for effect in action.effects
+    )
     return _Grounder(problem, fluent).run()
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """How to complete an action once an atom fills its trigger: the other positive preconditions, in a good order."""
+    """Join order of an action's other positive preconditions once an atom matches its trigger."""
 
     action: Action
     trigger: Literal | None
@@ -212,7 +236,8 @@ class _Grounder:
         self._index: defaultdict[tuple[str, int, str], list[Atom]] = defaultdict(list)
         self._queue: deque[Atom] = deque()
         self._reached: dict[Atom, None] = {}
-        # The variants of an action share its name, so an instance is told by its place among the actions.
+        # The variants of an action share its name, so an instance is keyed by its index among the
+        # actions.
         self._instances: dict[tuple[int, tuple[str, ...]], tuple[Action, tuple[str, ...]]] = {}
         self._plans: defaultdict[str | None, list[_Plan]] = defaultdict(list)
         for action in problem.actions:
@@ -231,8 +256,10 @@ class _Grounder:
             atom = self._queue.popleft()
             self._take(atom)
             for plan in self._plans[atom[0]]:
-                assert plan.trigger is not None  # noqa: S101 (plans without one stand under None)
-                values = self._fill(plan.action, plan.trigger, atom, [None] * len(plan.action.types))
+                assert plan.trigger is not None  # noqa: S101 (plans without one are under None)
+                values = self._fill(
+                    plan.action, plan.trigger, atom, [None] * len(plan.action.types)
+                )
                 if values is not None:
                     self._join(plan, 0, values)
         return Ground(tuple(self._instances.values()), tuple(self._reached))
@@ -259,7 +286,7 @@ class _Grounder:
                 self._join(plan, depth + 1, extended)
 
     def _candidates(self, literal: Literal, values: Values) -> Sequence[Atom]:
-        """Atoms taken so far that agree with the literal in one argument, or all of its predicate."""
+        """Processed atoms that agree with the literal in one argument, or all of its predicate."""
         best: Sequence[Atom] | None = None
         for place, term in enumerate(literal.terms, start=1):
             value = term if isinstance(term, str) else values[term]
@@ -288,7 +315,9 @@ class _Grounder:
     def _complete(self, action: Action, values: Values) -> None:
         """Add the instance, once for every choice of the parameters that no precondition names."""
         open_or_chosen = zip(action.types, values, strict=True)
-        choices = [self._objects(kind) if value is None else (value,) for kind, value in open_or_chosen]
+        choices = [
+            self._objects(kind) if value is None else (value,) for kind, value in open_or_chosen
+        ]
         for chosen in product(*choices):
             key = (id(action), chosen)
             if key not in self._instances and self._possible(action, chosen):
@@ -301,7 +330,7 @@ class _Grounder:
         return [name for name, types in self._types.items() if kind in types]
 
     def _possible(self, action: Action, values: tuple[str, ...]) -> bool:
-        """Whether the negative conditions on facts that never change hold."""
+        """Return True if the negative conditions on static facts hold."""
         for literal in action.preconditions:
             settled = literal.negated and literal.predicate not in self._fluent
             if settled and literal.ground(values) in self._problem.facts:
@@ -319,12 +348,19 @@ def _plans(action: Action, fluent: frozenset[str]) -> Iterator[_Plan]:
         yield _Plan(action, None, tuple(_in_order(positive, set(), fluent)))
 
 
-def _in_order(literals: list[Literal], bound: set[int | str], fluent: frozenset[str]) -> Iterator[Literal]:
-    """Greedily the literal that leaves fewest parameters open; of equals, one on facts that never change."""
+def _in_order(
+    literals: list[Literal], bound: set[int | str], fluent: frozenset[str]
+) -> Iterator[Literal]:
+    """Order literals greedily by open parameters, fewest first; ties prefer static facts."""
     left = list(literals)
     while left:
-        counts = [sum(term not in bound for term in one.terms if isinstance(term, int)) for one in left]
-        best = min(range(len(left)), key=lambda place: (counts[place], left[place].predicate in fluent))
+        counts = []
+        for literal in left:
+            parameters = [term for term in literal.terms if isinstance(term, int)]
+            counts.append(sum(parameter not in bound for parameter in parameters))
+        best = min(
+            range(len(left)), key=lambda place: (counts[place], left[place].predicate in fluent)
+        )
         literal = left.pop(best)
         bound = bound | set(literal.terms)
         yield literal

@@ -1,7 +1,7 @@
 """Lengths of shortest plans: A* over the grounded task with a landmark lower bound.
 
-Facts are bit masks. Three reductions keep the search small without changing any length in ALFWorld's
-domain:
+Facts are bit masks. Three reductions keep the search small without changing any length in
+ALFWorld's domain:
 
 - Objects that the goal does not mention stay where they are, or are put down if they are held.
 - Facts that no precondition and no goal reads are dropped, and operators that change nothing else.
@@ -24,12 +24,12 @@ from scpo.envs.alfworld.planning.pddl import Atom
 from scpo.envs.alfworld.planning.translation import Condition, Operator, Task
 
 Facts = int
-"""A set of facts: bit n stands for fact n."""
+"""Set of facts; bit n is fact n."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A ground action: the facts it needs, what it adds and removes, and whether it only goes somewhere."""
+    """Ground action: facts it needs, adds and removes, and a flag for pure moves."""
 
     needs: Facts
     adds: Facts
@@ -48,10 +48,10 @@ def facts(mask: Facts) -> Iterator[int]:
 class LandmarkBound:
     """Never more than the steps of a shortest plan; remembers its answers.
 
-    A landmark of a goal is a fact that every plan makes true on the way, in the task in which nothing becomes false
-    again (Keyder, Richter and Helmert, ECAI 2010). Those that do not hold yet must each be made
-    true by some step; each counts as one over the most of them that one step adds at once, so that no plan is shorter
-    than their sum.
+    A landmark of a goal is a fact that every plan makes true on the way, in the task in which
+    nothing becomes false again (Keyder, Richter and Helmert, ECAI 2010). Those that do not hold yet
+    must each be made true by some step; each counts as one over the most of them that one step adds
+    at once, so that no plan is shorter than their sum.
 
     Args:
         steps: All steps.
@@ -71,7 +71,11 @@ class LandmarkBound:
         """The bound; None if no goal can be reached."""
         if state not in self._known:
             landmarks = self._landmarks(state)
-            reachable = [option for option in self._options if all(f in landmarks for f in facts(option & ~state))]
+            reachable = [
+                option
+                for option in self._options
+                if all(f in landmarks for f in facts(option & ~state))
+            ]
             needed = [_union(landmarks, option & ~state) for option in reachable]
             self._known[state] = min(map(self._count, needed), default=None)
         return self._known[state]
@@ -79,12 +83,13 @@ class LandmarkBound:
     def _landmarks(self, state: Facts) -> dict[int, Facts]:
         """Landmarks of every fact that can become true, facts of the state left out.
 
-        LM(f) is f and the intersection, over the steps that add f, of the union of their needs' landmarks: the greatest
-        solution, found by taking steps from a queue until nothing shrinks.
+        LM(f) is f and the intersection, over the steps that add f, of the union of their needs'
+        landmarks: the greatest solution, found by taking steps from a queue until nothing shrinks.
         """
         landmarks: dict[int, Facts] = {}
         missing = [(step.needs & ~state).bit_count() for step in self._steps]
-        queue = dict.fromkeys(number for number, left in enumerate(missing) if not left)  # each once, oldest first
+        # Each once, oldest first.
+        queue = dict.fromkeys(number for number, left in enumerate(missing) if not left)
         while queue:
             number = next(iter(queue))
             del queue[number]
@@ -132,7 +137,9 @@ class Planner:
         self._things = things
         self._options = list(_options(task))
         atoms = list(task.variables)
-        spoken_of = {name for option in self._options for fact in facts(option) for name in atoms[fact >> 1]}
+        spoken_of = {
+            name for option in self._options for fact in facts(option) for name in atoms[fact >> 1]
+        }
         self._wanted = things & spoken_of
         self._searches: dict[frozenset[str], _Search] = {}
 
@@ -148,7 +155,9 @@ class Planner:
         """
         held = frozenset(atom[-1] for atom in state if atom[0] == _HOLDS)
         if held not in self._searches:
-            self._searches[held] = _Search(_relevant(map(_step, self._useful(held)), self._options), self._options)
+            self._searches[held] = _Search(
+                _relevant(map(_step, self._useful(held)), self._options), self._options
+            )
         return self._searches[held].length({self._variables[atom] for atom in state}, max_states)
 
     def _useful(self, held: frozenset[str]) -> Iterator[Operator]:
@@ -160,7 +169,9 @@ class Planner:
             if atom[0] == _HOLDS and atom[-1] in held - self._wanted
         }
         for operator in self._operators:
-            if ignored.isdisjoint(operator.name) and taking.isdisjoint(effect for _, effect in operator.effects):
+            if ignored.isdisjoint(operator.name) and taking.isdisjoint(
+                effect for _, effect in operator.effects
+            ):
                 yield operator
 
 
@@ -178,14 +189,18 @@ class _Search:
         self._options = [short(option) for option in options]
         renamed = [Step(short(s.needs), short(s.adds), short(s.removes), s.goes) for s in steps]
         self._bound = LandmarkBound(renamed, self._options)
-        self._by_need: defaultdict[Facts, list[Step]] = defaultdict(list)  # by one of the facts that a step needs
+        # By one of the facts that a step needs.
+        self._by_need: defaultdict[Facts, list[Step]] = defaultdict(list)
         for step in renamed:
             self._by_need[step.needs & -step.needs].append(step)
 
     def length(self, true: Set[int], max_states: int) -> int | None:
         """``true``: variables whose atom holds."""
-        start = sum(1 << place for place, fact in enumerate(self._facts) if (fact >> 1 in true) != fact & 1)
-        order = count()  # ties go to what is nearer to the goal, then to the older: the search is deterministic
+        start = sum(
+            1 << place for place, fact in enumerate(self._facts) if (fact >> 1 in true) != fact & 1
+        )
+        # Ties go to what is nearer to the goal, then to the older: the search is deterministic.
+        order = count()
         queue = [] if self._bound(start) is None else [(0, 0, next(order), 0, start, False)]
         best = {(start, False): 0}
         for _ in range(max_states):
@@ -199,7 +214,9 @@ class _Search:
                     best[following, goes] = cost + 1
                     left = self._bound(following)
                     if left is not None:
-                        heapq.heappush(queue, (cost + 1 + left, left, next(order), cost + 1, following, goes))
+                        heapq.heappush(
+                            queue, (cost + 1 + left, left, next(order), cost + 1, following, goes)
+                        )
         return None
 
     def _successors(self, state: Facts, went: bool) -> Iterator[tuple[Facts, bool]]:
@@ -211,7 +228,10 @@ class _Search:
 
 
 def _options(task: Task) -> Iterator[Facts]:
-    """Conjunctions of facts, any of which is the goal: where one derived fact stands for it, the axioms' bodies."""
+    """Conjunctions of facts that each imply the goal.
+
+    A derived goal fact is replaced by the bodies of its axioms.
+    """
     for axiom in task.axioms:
         if {effect for _, effect in axiom.effects} == task.goal:
             yield _mask(axiom.preconditions)
@@ -220,14 +240,22 @@ def _options(task: Task) -> Iterator[Facts]:
 
 
 def _step(operator: Operator) -> Step:
-    """Effects under conditions are left out: nothing depends on what they change (``World`` refuses other games)."""
+    """Convert an operator, dropping conditional effects.
+
+    Nothing depends on what those change: ``World`` rejects games where something does.
+    """
     changed = [effect for conditions, effect in operator.effects if not conditions]
     opposite = [(variable, 1 - value) for variable, value in changed]
-    return Step(_mask(operator.preconditions), _mask(changed), _mask(opposite), operator.name[0] == _GO)
+    return Step(
+        _mask(operator.preconditions), _mask(changed), _mask(opposite), operator.name[0] == _GO
+    )
 
 
 def _relevant(steps: Iterable[Step], options: Sequence[Facts]) -> list[Step]:
-    """Steps that add what a goal or such a step needs, without what else they do; ways to one place as one step."""
+    """Operators that add facts needed by the goal or by a relevant operator.
+
+    Each is reduced to these facts, and moves to the same place become one operator.
+    """
     left, read, more = list(steps), 0, _all(options)
     while more != read:
         read = more

@@ -2,8 +2,9 @@
 
 The task is the one of Fast Downward's translator, with two differences that no player can observe:
 
-- Labels are numbers (value ``2 * variable`` is "true", ``2 * variable + 1`` is "false") and the real
-  names are stored separately. The library parses a quarter of the text and answers with numbers.
+- Labels are numbers (value ``2 * variable`` is "true", ``2 * variable + 1`` is "false") and the
+  real names are stored separately. The library parses a quarter of the text and answers with
+  numbers.
 - One *jump* operator per value of each variable is appended. All of them require a variable that is
   never true, so none is ever applicable; but the library applies any operator that it is given, and
   with jumps a lane reaches any state in microseconds, without replaying commands.
@@ -79,7 +80,10 @@ class NameTable:
         numbers = {"": 0}
         codes = array("H")
         for row in rows:
-            codes.extend(numbers.setdefault(word, len(numbers)) for word in (*row, *[""] * (width - len(row))))
+            codes.extend(
+                numbers.setdefault(word, len(numbers))
+                for word in (*row, *[""] * (width - len(row)))
+            )
         return cls(tuple(numbers), width, codes)
 
     def __len__(self) -> int:
@@ -98,17 +102,20 @@ class Translation:
     """A grounded task; plain strings and numbers, so that it can be kept as JSON.
 
     Attributes:
-        packed_sas: The task for the library, with numbers for labels and the jumps appended; compressed.
+        packed_sas: The task for the library, with numbers for labels and the jumps appended;
+            compressed.
         atoms: The atom of each variable.
         initial: Whether each atom holds at the start.
-        jumps: Operator that makes a variable true; the next one makes it false. -1 for derived variables.
-        operators: Action and arguments of each operator, by the library's operator id (jumps not among them).
+        jumps: Operator that makes a variable true; the next one makes it false. -1 for derived
+            variables.
+        operators: Action and arguments of each operator, by the library's operator id (jumps not
+            among them).
         parameters: (name, type) of each action's parameters.
         types: Type of each object.
         facts: All atoms of the initial state, static ones included.
         reads: Predicates that preconditions, axioms or the goal depend on.
-        unreliable: Predicates that some operator changes only under a condition; the library reports such changes
-            whether or not they happened.
+        unreliable: Predicates that some operator changes only under a condition; the library
+            reports such changes whether or not they happened.
     """
 
     packed_sas: Base64Bytes
@@ -143,7 +150,8 @@ def translate(domain: str, problem: str) -> Translation:
     """Ground a PDDL problem and write it for the library.
 
     Raises:
-        GameError: The problem cannot be parsed, its goal can never be reached, or it has features games do not use.
+        GameError: The problem cannot be parsed, its goal can never be reached, or it has features
+            games do not use.
     """
     parsed = read_problem(domain, problem)
     task = make_task(parsed)
@@ -165,7 +173,10 @@ def translate(domain: str, problem: str) -> Translation:
             for literal in literals
         ),
         unreliable=frozenset(
-            effect.literal.predicate for action in parsed.actions for effect in action.effects if effect.conditions
+            effect.literal.predicate
+            for action in parsed.actions
+            for effect in action.effects
+            if effect.conditions
         ),
     )
 
@@ -174,7 +185,8 @@ def make_task(problem: Problem) -> Task:
     """Ground a problem.
 
     Raises:
-        GameError: The goal can never be reached, or something depends on the absence of a derived fact.
+        GameError: The goal can never be reached, or something depends on the absence of a derived
+            fact.
     """
     grounded = ground(problem)
     variables = {atom: number for number, atom in enumerate(grounded.atoms)}
@@ -189,7 +201,8 @@ def make_task(problem: Problem) -> Task:
         operator = resolve.operator(action, values)
         if operator is not None:
             (axioms if action.derived else operators).append(operator)
-    # Two objects of a kind fill an axiom's parameters either way round, which makes the same axiom twice.
+    # Two objects of a kind fill an axiom's parameters either way round, which makes the same axiom
+    # twice.
     return Task(variables, derived, tuple(operators), tuple(dict.fromkeys(axioms)), goal)
 
 
@@ -201,19 +214,25 @@ class _Resolver:
     variables: dict[tuple[str, ...], int]
     derived: frozenset[str]
 
-    def conditions(self, literals: Sequence[Literal], values: tuple[str, ...]) -> frozenset[Condition] | None:
-        """What must hold; None if it never can."""
+    def conditions(
+        self, literals: Sequence[Literal], values: tuple[str, ...]
+    ) -> frozenset[Condition] | None:
+        """Preconditions on variables; None if they can never hold."""
         if not literals:
             return _NOTHING
         found = set()
         for literal in literals:
             atom = literal.ground(values)
             variable = self.variables.get(atom)
-            if variable is None:  # never true, or never false
+            # Never true, or never false.
+            if variable is None:
                 if (atom in self.problem.facts) == literal.negated:
                     return None
             elif literal.negated and literal.predicate in self.derived:
-                raise GameError(f"the game depends on the absence of the derived fact {atom}, which is not supported")
+                raise GameError(
+                    f"the game depends on the absence of the derived fact {atom}, which is not "
+                    "supported"
+                )
             else:
                 found.add((variable, int(literal.negated)))
         contradictory = len({variable for variable, _ in found}) < len(found)
@@ -225,13 +244,21 @@ class _Resolver:
         if preconditions is None:
             return None
         effects = tuple(self._effects(action, values, preconditions))
-        return Operator((action.name, *values[: action.shown]), preconditions, effects) if effects else None
+        return (
+            Operator((action.name, *values[: action.shown]), preconditions, effects)
+            if effects
+            else None
+        )
 
     def _effects(
         self, action: Action, values: tuple[str, ...], preconditions: frozenset[Condition]
     ) -> Iterator[tuple[frozenset[Condition], Condition]]:
-        """Effects that change something. Where one adds what another removes, adding wins (PDDL's rule)."""
-        added = {e.literal.ground(values) for e in action.effects if not e.literal.negated and not e.conditions}
+        """Effects that change something. A fact both added and removed is added (PDDL's rule)."""
+        added = {
+            e.literal.ground(values)
+            for e in action.effects
+            if not e.literal.negated and not e.conditions
+        }
         for effect in action.effects:
             atom = effect.literal.ground(values)
             conditions = self.conditions(effect.conditions, values)
@@ -244,12 +271,27 @@ class _Resolver:
 
 
 def _sas(task: Task, initial: tuple[bool, ...], derived: list[bool]) -> Iterator[str]:
-    """The lines of the planner's task, version 3 of its format: no metric, no mutex groups, costs of one."""
+    """Lines of the SAS file, format version 3: no metric, no mutex groups, unit costs."""
     never = len(initial)
-    yield from ("begin_version", "3", "end_version", "begin_metric", "0", "end_metric", str(never + 1))
+    yield from (
+        "begin_version",
+        "3",
+        "end_version",
+        "begin_metric",
+        "0",
+        "end_metric",
+        str(never + 1),
+    )
     for variable, is_derived in enumerate([*derived, False]):
         labels = (str(2 * variable), str(2 * variable + 1))
-        yield from ("begin_variable", f"var{variable}", "0" if is_derived else "-1", "2", *labels, "end_variable")
+        yield from (
+            "begin_variable",
+            f"var{variable}",
+            "0" if is_derived else "-1",
+            "2",
+            *labels,
+            "end_variable",
+        )
     yield from ("0", "begin_state", *("0" if true else "1" for true in initial), "1", "end_state")
     yield from ("begin_goal", str(len(task.goal)), *_lines(task.goal), "end_goal")
     jumps = [(variable, value) for variable, d in enumerate(derived) if not d for value in (0, 1)]
@@ -274,9 +316,20 @@ def _operator(label: int, operator: Operator) -> str:
         needed = " ".join([str(len(conditions)), *_lines(conditions)])
         effects.append(f"{needed} {variable} {before.get(variable, -1)} {value}")
     # A condition on what an effect changes is stated with the effect.
-    prevail = _lines([condition for condition in operator.preconditions if condition[0] not in changed])
+    prevail = _lines(
+        [condition for condition in operator.preconditions if condition[0] not in changed]
+    )
     return "\n".join(
-        ["begin_operator", str(label), str(len(prevail)), *prevail, str(len(effects)), *effects, "1", "end_operator"]
+        [
+            "begin_operator",
+            str(label),
+            str(len(prevail)),
+            *prevail,
+            str(len(effects)),
+            *effects,
+            "1",
+            "end_operator",
+        ]
     )
 
 
@@ -312,7 +365,10 @@ class TranslationStore:
         return translation
 
     def make(self, games: Sequence[tuple[str, str]]) -> None:
-        """Translate those (domain, problem) that are not kept yet, on all cores; for a process without threads."""
+        """Translate those (domain, problem) that are not stored yet, on all cores.
+
+        Forks, so it must be called while the process has no other threads.
+        """
         if self._folder is None:
             return
         new = [game for game in games if not self._path(translation_key(*game)).exists()]
@@ -330,9 +386,12 @@ class TranslationStore:
     def _write(self, path: Path, key: str, translation: Translation) -> None:
         body = _FORM.dump_json(translation)
         header = {"format": _FORMAT, "key": key, "sha256": hashlib.sha256(body).hexdigest()}
-        content = gzip.compress(json.dumps(header).encode() + b"\n" + body, compresslevel=1, mtime=0)
+        content = gzip.compress(
+            json.dumps(header).encode() + b"\n" + body, compresslevel=1, mtime=0
+        )
         try:
-            replace_file(path, content, durable=False)  # a torn file fails its hash and is made again
+            # A torn file fails its hash and is made again.
+            replace_file(path, content, durable=False)
         except OSError as error:  # a cache that cannot be written costs time, not results
             logger.warning("translation not kept: cannot write %s: %s", path, error.strerror)
 
@@ -350,7 +409,7 @@ def translation_key(domain: str, problem: str) -> str:
 
 
 def _read(path: Path, key: str) -> Translation | None:
-    """The translation in this file; None if there is no such file or it is not what its name says."""
+    """Read a stored translation; None if the file is missing or fails its checks."""
     try:
         header_line, body = gzip.decompress(path.read_bytes()).split(b"\n", 1)
         header = json.loads(header_line)

@@ -34,14 +34,16 @@ REQUIRED: dict[str, type | tuple[type, ...]] = {
 # What the official release holds besides, and the engine does not read.
 IGNORED = frozenset(
     str.split(
-        "aplus_present availability_quantity availability_status average_rating brand brand_url fast_track_message "
-        "fulfilled_by_amazon images list_price model page product_information seller_id seller_name "
-        "small_description_old total_answered_questions total_reviews"
+        "aplus_present availability_quantity availability_status average_rating brand brand_url "
+        "fast_track_message fulfilled_by_amazon images list_price model page product_information "
+        "seller_id seller_name small_description_old total_answered_questions total_reviews"
     )
 )
-MAX_ASIN = 10  # the original skips longer ones, and "nan"
+# The original skips longer ones, and "nan".
+MAX_ASIN = 10
 UNPRICED, UNPRICED_TAG = (100.0,), "$100.0"
-NO_ATTRIBUTES = ("DUMMY_ATTR",)  # what the original gives a product that the attribute file does not name
+# What the original gives a product that the attribute file does not name.
+NO_ATTRIBUTES = ("DUMMY_ATTR",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,16 @@ class Product:
 
     @property
     def document(self) -> str:
-        """What the search engine indexes."""
-        options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options.items())
+        """Text that the search engine indexes."""
+        options = ", and ".join(
+            f"{name}: {', '.join(values)}" for name, values in self.options.items()
+        )
         return " ".join([self.title, self.description, self.bullets[0], options]).lower()
 
 
-def read_products(records: list[Any], attributes: Mapping[str, Any], origin: str) -> Iterator[Product]:
+def read_products(
+    records: list[Any], attributes: Mapping[str, Any], origin: str
+) -> Iterator[Product]:
     """Products of an items file, in file order; records that the original skips are skipped."""
     seen: set[str] = set()
     for index, record in enumerate(records):
@@ -92,14 +98,21 @@ def read_products(records: list[Any], attributes: Mapping[str, Any], origin: str
 
 def check_columns(record: Any, where: str) -> None:
     """Refuse a record that is not one of the official format."""
-    remedy = "use the official items_shuffle*.json files (python -m scpo.envs.webshop says where they are)"
+    remedy = (
+        "use the official items_shuffle*.json files (python -m scpo.envs.webshop says where "
+        "they are)"
+    )
     if not isinstance(record, dict):
-        raise CatalogueError(f"{where}: a product is an object, got {type(record).__name__}; {remedy}")
+        raise CatalogueError(
+            f"{where}: a product is an object, got {type(record).__name__}; {remedy}"
+        )
     if missing := [name for name in REQUIRED if name not in record and name != "pricing"]:
         raise CatalogueError(f"{where}: missing columns {missing}, got {sorted(record)}; {remedy}")
     if foreign := sorted(record.keys() - REQUIRED.keys() - IGNORED):
         allowed = sorted(REQUIRED.keys() | IGNORED)
-        raise CatalogueError(f"{where}: foreign columns {foreign}, allowed are {allowed}; {remedy}, or drop them")
+        raise CatalogueError(
+            f"{where}: foreign columns {foreign}, allowed are {allowed}; {remedy}, or drop them"
+        )
     for name, kinds in REQUIRED.items():
         if not isinstance(record.get(name), kinds):
             got = f"{type(record[name]).__name__} {record[name]!r:.80}"
@@ -112,7 +125,9 @@ def read_product(record: Mapping[str, Any], mined: Mapping[str, Any], where: str
     bullets = record["small_description"]
     instruction, wanted = mined.get("instruction"), tuple(mined.get("instruction_attributes") or ())
     if instruction is not None and not wanted:
-        raise CatalogueError(f"{where}: an instruction without instruction_attributes; remove one or add the other")
+        raise CatalogueError(
+            f"{where}: an instruction without instruction_attributes; remove one or add the other"
+        )
     return Product(
         asin=record["asin"],
         title=record["name"],
@@ -138,34 +153,43 @@ def _prices(pricing: str | None, where: str) -> tuple[tuple[float, ...], str]:
     except InvalidOperation:
         prices = []
     if not prices:
-        raise CatalogueError(f"{where}: pricing is '$<price>' or '$<low> to $<high>', got {pricing!r}")
+        raise CatalogueError(
+            f"{where}: pricing is '$<price>' or '$<low> to $<high>', got {pricing!r}"
+        )
     return tuple(prices[:2]), " to ".join(f"${price}" for price in prices[:2])
 
 
 def _options(options: Any, where: str) -> dict[str, tuple[str, ...]]:
-    """Names and values in lower case; a slash in a value becomes `` | ``, since the original puts values into URLs."""
+    """Option names and values in lower case.
+
+    A slash in a value becomes `` | ``, since the original puts values into URLs.
+    """
     try:
         return {
-            name.lower(): tuple(entry["value"].strip().replace("/", " | ").lower() for entry in entries)
+            name.lower(): tuple(
+                entry["value"].strip().replace("/", " | ").lower() for entry in entries
+            )
             for name, entries in (options or {}).items()
             if entries is not None
         }
     except (AttributeError, KeyError, TypeError) as error:
         raise CatalogueError(
-            f"{where}: customization_options maps a name to a list of objects with a text 'value', got {options!r:.200}"
+            f"{where}: customization_options maps a name to a list of objects with a text "
+            f"'value', got {options!r:.200}"
         ) from error
 
 
 SMALL = ("items_shuffle_1000.json", "items_ins_v2_1000.json")
 FULL = ("items_shuffle.json", "items_ins_v2.json")
 HUMAN = "items_human_ins.json"
-HITS = 50  # what a search returns at most
+# What a search returns at most.
+HITS = 50
 CACHED_QUERIES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class HumanInstruction:
-    """What a person wrote for a product, with the attributes and options that were asked for."""
+    """Instruction written by a person, with the attributes and options that it asks for."""
 
     text: str
     attributes: tuple[str, ...]
@@ -204,16 +228,18 @@ class Catalogue:
         return SearchIndex({product.asin: product.document for product in self.products})
 
     def find(self, keywords: str, rng: random.Random) -> tuple[Product, ...]:
-        """What a search for ``keywords`` shows.
+        """Products that a search for ``keywords`` shows.
 
-        Besides Lucene's ranking the original knows four commands: ``<r>`` draws random products, ``<a>`` takes those
-        with an attribute, ``<c>`` those of a category, ``<q>`` those of a query. A ``<c>`` without its word crashes the
-        original and finds nothing here.
+        Besides Lucene's ranking the original knows four commands: ``<r>`` draws random products,
+        ``<a>`` takes those with an attribute, ``<c>`` those of a category, ``<q>`` those of a
+        query. A ``<c>`` without its word crashes the original and finds nothing here.
         """
         command, _, argument = keywords.partition(" ")
         if command == "<r>":
             return tuple(rng.sample(self.products, min(HITS, len(self.products))))
-        return self._ranked(command if command in _COMMANDS else "", argument if command in _COMMANDS else keywords)
+        return self._ranked(
+            command if command in _COMMANDS else "", argument if command in _COMMANDS else keywords
+        )
 
     def _rank(self, command: str, text: str) -> tuple[Product, ...]:
         if command:
@@ -234,14 +260,15 @@ _COMMANDS: dict[str, Callable[[Product, str], bool]] = {
 
 
 def load_catalogue(folder: str | Path) -> Catalogue:
-    """Read the official files of ``folder``: the 1,000 products if they are there, else the full release.
+    """Load the official files of ``folder``: the 1,000 products if present, else the full release.
 
     Args:
-        folder: Holds ``items_shuffle_1000.json`` and ``items_ins_v2_1000.json``, or the same names without ``_1000``;
-            and ``items_human_ins.json`` where human goals are wanted.
+        folder: Holds ``items_shuffle_1000.json`` and ``items_ins_v2_1000.json``, or the same names
+            without ``_1000``; and ``items_human_ins.json`` where human goals are wanted.
 
     Raises:
-        CatalogueError: A file is missing, corrupt or of another format; the message says which and what to do.
+        CatalogueError: A file is missing, corrupt or of another format; the message names it and
+            what to do.
     """
     folder = Path(folder)
     items_path, attributes_path = (folder / name for name in _release(folder))
@@ -274,14 +301,18 @@ def _read(path: Path, kind: type) -> Any:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CatalogueError(f"{path} is not JSON ({error}); {remedy}") from error
     if not isinstance(content, kind):
-        raise CatalogueError(f"{path} should hold a JSON {kind.__name__}, got {type(content).__name__}; {remedy}")
+        raise CatalogueError(
+            f"{path} should hold a JSON {kind.__name__}, got {type(content).__name__}; {remedy}"
+        )
     return content
 
 
 def _objects(content: dict[str, Any], path: Path) -> dict[str, Any]:
     for asin, entry in content.items():
         if not isinstance(entry, dict):
-            raise CatalogueError(f"{path}, {asin}: an entry is an object with 'attributes', got {entry!r:.80}")
+            raise CatalogueError(
+                f"{path}, {asin}: an entry is an object with 'attributes', got {entry!r:.80}"
+            )
     return content
 
 
@@ -290,7 +321,9 @@ def _read_human(path: Path) -> dict[str, tuple[HumanInstruction, ...]]:
         return {
             asin: tuple(
                 HumanInstruction(
-                    entry["instruction"], tuple(entry["instruction_attributes"]), tuple(entry["instruction_options"])
+                    entry["instruction"],
+                    tuple(entry["instruction_attributes"]),
+                    tuple(entry["instruction_options"]),
                 )
                 for entry in entries
             )
@@ -298,6 +331,6 @@ def _read_human(path: Path) -> dict[str, tuple[HumanInstruction, ...]]:
         }
     except (KeyError, TypeError) as error:
         raise CatalogueError(
-            f"{path}: an entry is a list of objects with instruction, instruction_attributes and instruction_options; "
-            f"{error!r} in it; get the official file again"
+            f"{path}: an entry is a list of objects with instruction, instruction_attributes and "
+            f"instruction_options; {error!r} in it; get the official file again"
         ) from error

@@ -17,14 +17,14 @@ from scpo.envs.webshop.catalogue.catalogue import Catalogue, read_products
 
 @dataclass(frozen=True)
 class Department:
-    """One category of the shop.
+    """Category of the shop.
 
     Attributes:
         path: Beginning of the category path.
-        audiences: What a query may begin with.
+        audiences: First words of a query.
         things: Kinds of products; a query is an audience and a thing.
-        qualities: Attributes that stand before the thing in an instruction.
-        features: Attributes that stand behind it, after "with".
+        qualities: Attributes that precede the thing in an instruction.
+        features: Attributes that follow it, after "with".
         options: Option name to the values it may have.
     """
 
@@ -37,34 +37,41 @@ class Department:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """All queries of the department."""
-        return tuple(f"{audience} {thing}".strip() for thing in self.things for audience in self.audiences)
+        """Queries of the department."""
+        return tuple(
+            f"{audience} {thing}".strip() for thing in self.things for audience in self.audiences
+        )
 
 
-COLOURS = tuple(str.split("black white navy blue red green grey pink purple brown beige yellow orange teal"))
+COLOURS = tuple(
+    str.split("black white navy blue red green grey pink purple brown beige yellow orange teal")
+)
 DEPARTMENTS = {
     "beauty": Department(
         path="Beauty & Personal Care",
         audiences=("", "travel"),
         things=(
-            "shampoo", "conditioner", "lip balm", "face cream", "hair mask", "body wash", "hand soap", "nail polish",
-            "eye shadow", "mascara", "hair brush", "makeup bag", "bath sponge", "foot file", "razor", "perfume",
-            "hair dryer", "curling iron", "face mask", "sun lotion", "tooth brush", "mouthwash", "cotton pads",
-            "tweezers", "hair clips", "body scrub", "massage oil", "beard balm", "makeup mirror",
+            "shampoo", "conditioner", "lip balm", "face cream", "hair mask", "body wash",
+            "hand soap", "nail polish", "eye shadow", "mascara", "hair brush", "makeup bag",
+            "bath sponge", "foot file", "razor", "perfume", "hair dryer", "curling iron",
+            "face mask", "sun lotion", "tooth brush", "mouthwash", "cotton pads", "tweezers",
+            "hair clips", "body scrub", "massage oil", "beard balm", "makeup mirror",
         ),
         qualities=(
-            "cruelty free", "long lasting", "alcohol free", "easy apply", "paraben free", "hypoallergenic",
-            "fast drying",
-            "high quality", "oil free", "fragrance free", "easy clean", "water resistant",
+            "cruelty free", "long lasting", "alcohol free", "easy apply", "paraben free",
+            "hypoallergenic", "fast drying", "high quality", "oil free", "fragrance free",
+            "easy clean", "water resistant",
         ),
         features=(
-            "tea tree", "coconut oil", "natural ingredients", "argan extract", "vitamin c", "shea butter",
-            "aloe vera",
-            "dry skin", "sensitive skin", "damaged hair", "fine lines", "daily care",
+            "tea tree", "coconut oil", "natural ingredients", "argan extract", "vitamin c",
+            "shea butter", "aloe vera", "dry skin", "sensitive skin", "damaged hair", "fine lines",
+            "daily care",
         ),
         options={
             "Color": COLOURS,
-            "Size": ("50 ml", "100 ml", "250 ml", "500 ml", "1 ounce", "4 ounce", "8 ounce", "16 ounce"),
+            "Size": (
+                "50 ml", "100 ml", "250 ml", "500 ml", "1 ounce", "4 ounce", "8 ounce", "16 ounce",
+            ),
             "Scent": ("citrus", "jasmine", "vanilla", "cedar", "unscented", "eucalyptus"),
         },
     ),
@@ -72,25 +79,28 @@ DEPARTMENTS = {
         path="Electronics",
         audiences=("", "portable"),
         things=(
-            "headphones", "phone case", "charger", "hdmi cable", "speaker", "keyboard", "computer mouse",
-            "monitor mount",
-            "tablet stand", "webcam", "projector", "microphone", "router", "power bank", "smart watch", "camera bag",
-            "tripod", "memory card", "radio", "television remote", "game controller", "car mount", "usb hub",
-            "screen protector", "laptop sleeve", "security camera", "alarm clock", "printer",
+            "headphones", "phone case", "charger", "hdmi cable", "speaker", "keyboard",
+            "computer mouse", "monitor mount", "tablet stand", "webcam", "projector", "microphone",
+            "router", "power bank", "smart watch", "camera bag", "tripod", "memory card", "radio",
+            "television remote", "game controller", "car mount", "usb hub", "screen protector",
+            "laptop sleeve", "security camera", "alarm clock", "printer",
         ),
         qualities=(
-            "fast charging", "noise cancelling", "high speed", "easy install", "heavy duty", "hands free",
-            "dust proof",
-            "plug and play", "ultra thin", "gold plated", "quick release", "water proof",
+            "fast charging", "noise cancelling", "high speed", "easy install", "heavy duty",
+            "hands free", "dust proof", "plug and play", "ultra thin", "gold plated",
+            "quick release", "water proof",
         ),
         features=(
-            "wireless connection", "touch screen", "optical zoom", "stereo sound", "usb port", "long battery life",
-            "carrying case", "motion detection", "night vision", "aluminum alloy", "voice control",
-            "blue light filter",
+            "wireless connection", "touch screen", "optical zoom", "stereo sound", "usb port",
+            "long battery life", "carrying case", "motion detection", "night vision",
+            "aluminum alloy", "voice control", "blue light filter",
         ),
         options={
             "Color": COLOURS,
-            "Size": ("3 feet", "6 feet", "10 feet", "15 feet", "25 feet", "10 inch", "13 inch", "15 inch"),
+            "Size": (
+                "3 feet", "6 feet", "10 feet", "15 feet", "25 feet", "10 inch", "13 inch",
+                "15 inch",
+            ),
             "Style": ("basic", "deluxe", "twin pack", "with case", "bundle"),
         },
     ),
@@ -98,18 +108,21 @@ DEPARTMENTS = {
         path="Home & Kitchen",
         audiences=("", "outdoor"),
         things=(
-            "console table", "floor lamp", "throw pillow", "area rug", "bar stool", "book shelf", "coffee table",
-            "curtains", "bed frame", "dining chair", "flower pot", "garden bench", "wall clock", "storage basket",
-            "shoe rack", "pendant light", "mattress", "blanket", "ottoman", "plant stand", "picture frame", "doormat",
-            "cabinet", "desk", "candle holder", "hammock", "towel set",
+            "console table", "floor lamp", "throw pillow", "area rug", "bar stool", "book shelf",
+            "coffee table", "curtains", "bed frame", "dining chair", "flower pot", "garden bench",
+            "wall clock", "storage basket", "shoe rack", "pendant light", "mattress", "blanket",
+            "ottoman", "plant stand", "picture frame", "doormat", "cabinet", "desk",
+            "candle holder", "hammock", "towel set",
         ),
         qualities=(
-            "easy assemble", "space saving", "machine washable", "height adjustable", "fade resistant", "mid century",
-            "non slip", "eco friendly", "easy to hang", "hand woven", "double sided", "assembly free",
+            "easy assemble", "space saving", "machine washable", "height adjustable",
+            "fade resistant", "mid century", "non slip", "eco friendly", "easy to hang",
+            "hand woven", "double sided", "assembly free",
         ),
         features=(
-            "solid wood", "memory foam", "steel frame", "storage space", "wood finish", "faux leather", "metal legs",
-            "living room", "dining room", "tempered glass", "led bulbs", "cotton cover",
+            "solid wood", "memory foam", "steel frame", "storage space", "wood finish",
+            "faux leather", "metal legs", "living room", "dining room", "tempered glass",
+            "led bulbs", "cotton cover",
         ),
         options={
             "Color": COLOURS,
@@ -121,22 +134,26 @@ DEPARTMENTS = {
         path="Clothing, Shoes & Jewelry",
         audiences=("men's", "women's"),
         things=(
-            "loafers", "sandals", "running shoes", "boots", "slippers", "jeans", "shorts", "hoodie", "t shirt",
-            "dress shirt", "sweater", "jacket", "raincoat", "pajamas", "swimsuit", "socks", "gloves", "scarf",
-            "sun hat",
-            "belt", "backpack", "wallet", "sunglasses", "leggings", "vest",
+            "loafers", "sandals", "running shoes", "boots", "slippers", "jeans", "shorts", "hoodie",
+            "t shirt", "dress shirt", "sweater", "jacket", "raincoat", "pajamas", "swimsuit",
+            "socks", "gloves", "scarf", "sun hat", "belt", "backpack", "wallet", "sunglasses",
+            "leggings", "vest",
         ),
         qualities=(
-            "machine wash", "hand wash", "slim fit", "loose fit", "slip resistant", "moisture wicking", "day comfort",
-            "quick drying", "officially licensed", "light weight", "wide fit", "winter warm",
+            "machine wash", "hand wash", "slim fit", "loose fit", "slip resistant",
+            "moisture wicking", "day comfort", "quick drying", "officially licensed",
+            "light weight", "wide fit", "winter warm",
         ),
         features=(
-            "rubber sole", "elastic waist", "long sleeve", "short sleeve", "button closure", "drawstring closure",
-            "polyester spandex", "arch support", "zipper pockets", "memory insole", "cotton lining", "high waist",
+            "rubber sole", "elastic waist", "long sleeve", "short sleeve", "button closure",
+            "drawstring closure", "polyester spandex", "arch support", "zipper pockets",
+            "memory insole", "cotton lining", "high waist",
         ),
         options={
             "Color": COLOURS,
-            "Size": ("small", "medium", "large", "x-large", "xx-large", "6", "7", "8", "9", "10", "11"),
+            "Size": (
+                "small", "medium", "large", "x-large", "xx-large", "6", "7", "8", "9", "10", "11",
+            ),
             "Fit Type": ("regular", "petite", "tall", "plus"),
         },
     ),
@@ -144,25 +161,26 @@ DEPARTMENTS = {
         path="Grocery & Gourmet Food",
         audiences=("",),
         things=(
-            "protein shake", "granola", "pasta", "olive oil", "green tea", "coffee beans", "dark chocolate",
-            "almond butter",
-            "trail mix", "tomato sauce", "rice crackers", "oatmeal", "honey", "maple syrup", "beef jerky", "salsa",
-            "popcorn", "dried mango", "chicken soup", "energy bars", "sea salt", "cookies", "baking mix",
-            "fruit juice",
+            "protein shake", "granola", "pasta", "olive oil", "green tea", "coffee beans",
+            "dark chocolate", "almond butter", "trail mix", "tomato sauce", "rice crackers",
+            "oatmeal", "honey", "maple syrup", "beef jerky", "salsa", "popcorn", "dried mango",
+            "chicken soup", "energy bars", "sea salt", "cookies", "baking mix", "fruit juice",
             "canned tuna", "chili sauce", "gummy candy", "pretzels",
         ),
         qualities=(
-            "gluten free", "non gmo", "dairy free", "sugar free", "plant based", "keto friendly", "low sodium",
-            "usda organic",
-            "ready to eat", "soy free", "fat free", "kosher certified",
+            "gluten free", "non gmo", "dairy free", "sugar free", "plant based", "keto friendly",
+            "low sodium", "usda organic", "ready to eat", "soy free", "fat free",
+            "kosher certified",
         ),
         features=(
-            "natural flavors", "artificial colors", "high protein", "dietary fiber", "resealable bag",
-            "simple ingredients",
-            "gift basket", "family size", "low calorie", "shelf stable", "real fruit", "whole grain",
+            "natural flavors", "artificial colors", "high protein", "dietary fiber",
+            "resealable bag", "simple ingredients", "gift basket", "family size", "low calorie",
+            "shelf stable", "real fruit", "whole grain",
         ),
         options={
-            "Flavor Name": ("original", "vanilla", "spicy", "honey", "peanut", "lemon", "cinnamon", "smoky"),
+            "Flavor Name": (
+                "original", "vanilla", "spicy", "honey", "peanut", "lemon", "cinnamon", "smoky",
+            ),
             "Size": ("pack of 1", "pack of 2", "pack of 4", "pack of 6", "pack of 12"),
             "Style": ("whole", "sliced", "ground"),
         },
@@ -171,16 +189,17 @@ DEPARTMENTS = {
 
 BRANDS = tuple(
     str.split(
-        "Norvale Teklund Brisa Ocarra Hallmere Pinewick Zunto Larkspur Movani Quill Estero Varn Delmora Tilby Kestra "
-        "Ambry Fenwick Solara Juno Mirel Okto Pravo Ridgely Savant Umbra Velmo Wexley Yarrow Corvin Bellamy"
+        "Norvale Teklund Brisa Ocarra Hallmere Pinewick Zunto Larkspur Movani Quill Estero Varn "
+        "Delmora Tilby Kestra Ambry Fenwick Solara Juno Mirel Okto Pravo Ridgely Savant Umbra "
+        "Velmo Wexley Yarrow Corvin Bellamy"
     )
 )
 EXTRAS = tuple(
     str.split(
-        "everyday value edition|great gift for friends and family|made for home and office|new design this "
-        "season|trusted by experts|simple and sturdy construction|perfect for parties and holidays|compact and "
-        "convenient|designed in small batches|customer favorite for years|backed by friendly support|carefully packed"
-        " in a box",
+        "everyday value edition|great gift for friends and family|made for home and office|new "
+        "design this season|trusted by experts|simple and sturdy construction|perfect for parties "
+        "and holidays|compact and convenient|designed in small batches|customer favorite for "
+        "years|backed by friendly support|carefully packed in a box",
         "|",
     )
 )
@@ -197,7 +216,8 @@ SENTENCES = (
 SHARES = {"beauty": 238, "electronics": 229, "garden": 216, "fashion": 200, "grocery": 117}
 NUMBER_OF_OPTIONS = {0: 523, 1: 247, 2: 214, 3: 16}
 NUMBER_OF_VALUES = (2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 8)
-INSTRUCTED = 0.415  # share of products that synthetic goals are made of
+# Share of products that synthetic goals are made of.
+INSTRUCTED = 0.415
 PRICED_AS_RANGE = 0.093
 PRICES = (9.0, 200.0)
 TITLE = 117  # characters
@@ -225,8 +245,15 @@ def generate(seed: int, products: int) -> tuple[list[Record], dict[str, Record]]
 
 
 def _queries(rng: random.Random, products: int) -> list[tuple[str, str]]:
-    """(category, query) of each product: every query at least once where there are enough products, then by share."""
-    every = [(category, query) for category, department in DEPARTMENTS.items() for query in department.queries]
+    """Draw (category, query) of each product.
+
+    Every query occurs at least once if there are enough products; the rest is drawn by share.
+    """
+    every = [
+        (category, query)
+        for category, department in DEPARTMENTS.items()
+        for query in department.queries
+    ]
     rng.shuffle(every)
     categories = rng.choices(list(SHARES), list(SHARES.values()), k=max(products - len(every), 0))
     more = [(category, rng.choice(DEPARTMENTS[category].queries)) for category in categories]
@@ -261,9 +288,12 @@ def _product(rng: random.Random, category: str, query: str, taken: Any) -> tuple
     return item, mined
 
 
-def _title(rng: random.Random, query: str, qualities: Sequence[str], features: Sequence[str]) -> str:
-    """Brand, qualities, query and features, then what sellers add until the title has the usual length."""
-    title = f"{rng.choice(BRANDS)} {' '.join(qualities)} {query} with {', '.join(features)}".title().replace("'S", "'s")
+def _title(
+    rng: random.Random, query: str, qualities: Sequence[str], features: Sequence[str]
+) -> str:
+    """Brand, qualities, query and features, then sellers' extras up to the usual length."""
+    title = f"{rng.choice(BRANDS)} {' '.join(qualities)} {query} with {', '.join(features)}".title()
+    title = title.replace("'S", "'s")
     for extra in rng.sample(EXTRAS, len(EXTRAS)):
         if len(title) + len(extra) / 2 > TITLE:
             break
@@ -272,7 +302,9 @@ def _title(rng: random.Random, query: str, qualities: Sequence[str], features: S
 
 
 def _asin(rng: random.Random, taken: Any) -> str:
-    while (asin := "B0" + "".join(rng.choices(string.ascii_uppercase + string.digits, k=8))) in taken:
+    while (
+        asin := "B0" + "".join(rng.choices(string.ascii_uppercase + string.digits, k=8))
+    ) in taken:
         pass
     return asin
 
@@ -290,15 +322,25 @@ def _category_path(department: Department, query: str) -> str:
     return f"{department.path} › {thing.split()[-1].title()} › {query.title()}"
 
 
-def _bullets(rng: random.Random, query: str, qualities: Sequence[str], features: Sequence[str]) -> list[str]:
-    bullets = [f"{attribute.upper()}: our {query} is known for it. " for attribute in (*qualities, *features)]
-    return rng.sample(bullets, len(bullets)) + [f"{extra.capitalize()}. " for extra in rng.sample(EXTRAS, 2)]
+def _bullets(
+    rng: random.Random, query: str, qualities: Sequence[str], features: Sequence[str]
+) -> list[str]:
+    bullets = [
+        f"{attribute.upper()}: our {query} is known for it. "
+        for attribute in (*qualities, *features)
+    ]
+    return rng.sample(bullets, len(bullets)) + [
+        f"{extra.capitalize()}. " for extra in rng.sample(EXTRAS, 2)
+    ]
 
 
 def _options(rng: random.Random, department: Department) -> dict[str, list[Record]]:
     count = rng.choices(list(NUMBER_OF_OPTIONS), list(NUMBER_OF_OPTIONS.values()))[0]
     names = rng.sample(list(department.options), count)
-    return {name: [{"value": value} for value in _values(rng, department.options[name])] for name in names}
+    return {
+        name: [{"value": value} for value in _values(rng, department.options[name])]
+        for name in names
+    }
 
 
 def _values(rng: random.Random, values: Sequence[str]) -> list[str]:
@@ -307,7 +349,9 @@ def _values(rng: random.Random, values: Sequence[str]) -> list[str]:
     return [value.title() for value in values if value in chosen]
 
 
-def _instruction(rng: random.Random, query: str, qualities: Sequence[str], features: Sequence[str]) -> Record:
+def _instruction(
+    rng: random.Random, query: str, qualities: Sequence[str], features: Sequence[str]
+) -> Record:
     before = rng.sample(qualities, rng.randint(1, min(2, len(qualities))))
     behind = rng.sample(features, rng.randint(1, min(2, len(features))))
     return {

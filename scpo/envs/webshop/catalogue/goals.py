@@ -1,4 +1,4 @@
-"""Goals: what the customer wants. Their order is the original's, a pure function of catalogue and seed."""
+"""Goals: what a customer wants, in the original's order for a catalogue and a seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from scpo.envs.webshop.catalogue.catalogue import Catalogue, Product
 from scpo.errors import CatalogueError
 
 BOUNDS = tuple(10.0 * step for step in range(1, 100))
-CANDIDATES = 4  # bounds above the price that are drawn from
+# Bounds above the price that are drawn from.
+CANDIDATES = 4
 NO_BOUND = 1_000_000.0
 
 
@@ -46,8 +47,9 @@ class Goal:
 class GoalOrder(Sequence[Goal]):
     """The goals of a catalogue in the order of ``seed``; a goal is built when it is asked for.
 
-    The original draws prices of products with a price range in catalogue order, then two price bounds for each product
-    (synthetic) or annotation (human), all from one generator, and shuffles with a fresh one of the same seed.
+    The original draws prices of products with a price range in catalogue order, then two price
+    bounds for each product (synthetic) or annotation (human), all from one generator, and shuffles
+    with a fresh one of the same seed.
 
     Attributes:
         prices: What each product of the catalogue costs under this seed, by ASIN.
@@ -58,8 +60,18 @@ class GoalOrder(Sequence[Goal]):
         self._products, self._origin = catalogue.products, catalogue.origin
         self._human_instructions = catalogue.human or {}
         rng = random.Random(seed)
-        prices = array("d", (rng.uniform(*p.prices) if len(p.prices) > 1 else p.prices[0] for p in catalogue.products))
-        self._drawn = {p.asin: price for p, price in zip(catalogue.products, prices, strict=True) if len(p.prices) > 1}
+        prices = array(
+            "d",
+            (
+                rng.uniform(*p.prices) if len(p.prices) > 1 else p.prices[0]
+                for p in catalogue.products
+            ),
+        )
+        self._drawn = {
+            p.asin: price
+            for p, price in zip(catalogue.products, prices, strict=True)
+            if len(p.prices) > 1
+        }
         sources = list(_human_sources(catalogue) if human else _synthetic_sources(catalogue))
         self._product = array("l", (product for product, _, _ in sources))
         self._annotation = array("l", (annotation for _, annotation, _ in sources))
@@ -75,7 +87,8 @@ class GoalOrder(Sequence[Goal]):
     def __iter__(self) -> Iterator[Goal]:
         return (self[index] for index in range(len(self)))
 
-    def __getitem__(self, index: int) -> Goal:  # type: ignore[override]  # a slice of lazy goals is not needed
+    # Slices are not supported: goals are made lazily.
+    def __getitem__(self, index: int) -> Goal:  # type: ignore[override]
         source, position = self._source(index)
         product, bound = self._products[self._product[source]], self._bound[source]
         options: Mapping[str, str] | tuple[str, ...]
@@ -85,7 +98,10 @@ class GoalOrder(Sequence[Goal]):
         else:
             options = _combination(product, position - (self._end[source - 1] if source else 0))
             wish = ", and ".join(f"{name}: {value}" for name, value in options.items())
-            text, attributes = f"{product.instruction}{' with ' + wish if wish else ''}", product.instruction_attributes
+            text, attributes = (
+                f"{product.instruction}{' with ' + wish if wish else ''}",
+                product.instruction_attributes,
+            )
         limit = "" if bound == NO_BOUND else f", and price lower than {bound:.2f} dollars"
         return Goal(
             asin=product.asin,
@@ -104,7 +120,7 @@ class GoalOrder(Sequence[Goal]):
         return self._products[self._product[self._source(index)[0]]]
 
     def _source(self, index: int) -> tuple[int, int]:
-        """Where goal ``index`` comes from: its source, and its place before the shuffle."""
+        """Source of goal ``index``, and its place in it before the shuffle."""
         if not 0 <= index < len(self):
             raise CatalogueError(
                 f"goal {index} is out of range: {self._origin} has {len(self)} "
@@ -114,7 +130,7 @@ class GoalOrder(Sequence[Goal]):
         return bisect.bisect_right(self._end, position), position
 
     def price(self, product: Product) -> float:
-        """What ``product`` costs under this seed: a draw from its range."""
+        """Price of ``product`` under this seed, drawn from its range."""
         return self._drawn.get(product.asin, product.prices[0])
 
 
@@ -139,7 +155,9 @@ def _synthetic_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
 def _human_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
     """(product, annotation, 1) of each human instruction that names an attribute."""
     if catalogue.human is None:
-        raise CatalogueError(f"human goals need items_human_ins.json beside {catalogue.origin}; it is not there")
+        raise CatalogueError(
+            f"human goals need items_human_ins.json beside {catalogue.origin}; it is not there"
+        )
     for index, product in enumerate(catalogue.products):
         for annotation, human in enumerate(catalogue.human.get(product.asin, ())):
             if human.attributes:
@@ -147,7 +165,10 @@ def _human_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
 
 
 def _draw_bound(price: float, rng: random.Random) -> float:
-    """The larger of two of the next round prices above ``price``; none where fewer than two are left."""
+    """Price bound: the larger of two of the next round prices above ``price``.
+
+    None if fewer than two are left.
+    """
     above = bisect.bisect_right(BOUNDS, price)
     candidates = BOUNDS[above : above + CANDIDATES]
     return max(rng.sample(candidates, 2)) if len(candidates) >= 2 else NO_BOUND

@@ -1,7 +1,7 @@
-"""Which official WebShop files there are, where to get them, and whether a folder holds them. Never downloads.
+"""List the official WebShop files, where to get them, and check a folder. Never downloads.
 
-python -m scpo.envs.webshop [folder]              what is there, what is missing (folder: WEBSHOP_DATA)
-python -m scpo.envs.webshop <folder> --generate   write the generated catalogue there, in the same format
+python -m scpo.envs.webshop [folder]              check a folder (default: WEBSHOP_DATA)
+  python -m scpo.envs.webshop <folder> --generate   write the generated catalogue in the same format
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from scpo.envs.webshop.catalogue.goals import goal_order
 from scpo.errors import CatalogueError
 
 _DRIVE = "https://drive.google.com/uc?id="
-# Hash of what the engine reads of the 1,000 products; the file's own hash changes with its unread columns.
+# Hash of what the engine reads of the 1,000 products; the file's own hash changes with its unread
+# columns.
 SMALL_CONTENT = "91ea10a438bee2620b24fd7f730a9ded8e4902af35763ca3802f0c4a9de465f8"
 
 
 @dataclass(frozen=True)
 class OfficialFile:
-    """One file of the release (addresses from the original's setup.sh; ``sha256`` where it is known)."""
+    """File of the release; ``sha256`` where it is known.
+
+    Addresses are those of the original's setup.sh.
+    """
 
     name: str
     drive_id: str
@@ -40,7 +44,11 @@ class OfficialFile:
 
 
 OFFICIAL = (
-    OfficialFile(SMALL[0], "1EgHdxQ_YxqIQlvvq5iKlCrkEKR6-j0Ib", "1,000 products: what verl-agent's script uses"),
+    OfficialFile(
+        SMALL[0],
+        "1EgHdxQ_YxqIQlvvq5iKlCrkEKR6-j0Ib",
+        "1,000 products: what verl-agent's script uses",
+    ),
     OfficialFile(
         SMALL[1],
         "1IduG0xl544V_A_jv3tHXC0kyFi7PnyBu",
@@ -48,13 +56,17 @@ OFFICIAL = (
         "f88a36314a397b53b3d9c3fa5878e5f7b26d35019a51ec83fbedeca61a948f6f",
     ),
     OfficialFile(FULL[0], "1A2whVgOO0euk5O13n2iYDM0bQRkkRduB", "all products (1.18 million)"),
-    OfficialFile(FULL[1], "1s2j6NgHljiZzQNL3veZaAiyW_qDEgBNi", "their attributes and synthetic instructions"),
-    OfficialFile(HUMAN, "14Kb5SPBk_jfdLZ_CDBNitW98QLDlKR5O", "human instructions, only for env.goals=human"),
+    OfficialFile(
+        FULL[1], "1s2j6NgHljiZzQNL3veZaAiyW_qDEgBNi", "their attributes and synthetic instructions"
+    ),
+    OfficialFile(
+        HUMAN, "14Kb5SPBk_jfdLZ_CDBNitW98QLDlKR5O", "human instructions, only for env.goals=human"
+    ),
 )
 
 
 def survey(folder: Path) -> list[tuple[OfficialFile, str]]:
-    """Each official file with "missing", "ok", "there" (no checksum is known) or what is wrong with it."""
+    """State of each official file: "missing", "ok", "there" (no known checksum) or an error."""
     return [(file, _state(file, folder / file.name)) for file in OFFICIAL]
 
 
@@ -65,7 +77,11 @@ def _state(file: OfficialFile, path: Path) -> str:
         return "there"
     with path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-    return "ok" if digest == file.sha256 else f"differs from the official file: sha256 {digest}, not {file.sha256}"
+    return (
+        "ok"
+        if digest == file.sha256
+        else f"differs from the official file: sha256 {digest}, not {file.sha256}"
+    )
 
 
 def content_sha256(catalogue: Catalogue) -> str:
@@ -74,21 +90,31 @@ def content_sha256(catalogue: Catalogue) -> str:
 
 
 def write_generated(folder: Path, seed: int, products: int) -> None:
-    """Write the generated catalogue as an items file and an attribute file, for tools that read the official format."""
+    """Write the generated catalogue as an items file and an attribute file.
+
+    Tools that read the official format can then read it.
+    """
     for path in (folder / name for name in SMALL):
         if path.exists():
-            raise CatalogueError(f"{path} is there already and is not overwritten; name another folder")
+            raise CatalogueError(
+                f"{path} is there already and is not overwritten; name another folder"
+            )
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in zip(SMALL, generate(seed, products), strict=True):
-        (folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+        (folder / name).write_text(
+            json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8"
+        )
 
 
 def report(folder: Path | None) -> str:
-    """What a user should know about the files."""
+    """Print the state of the files."""
     lines = []
     for file, state in survey(folder) if folder else [(file, "") for file in OFFICIAL]:
         lines += [f"{file.name}  {state}".rstrip(), f"    {file.purpose}", f"    {file.url}"]
-    lines += ["Download them with a browser or with gdown into one folder and set WEBSHOP_DATA to it.", ""]
+    lines += [
+        "Download them with a browser or with gdown into one folder and set WEBSHOP_DATA to it.",
+        "",
+    ]
     if folder:
         lines.append(_loaded(folder))
     return "\n".join(lines)
@@ -99,18 +125,31 @@ def _loaded(folder: Path) -> str:
         catalogue = load_catalogue(folder)
     except CatalogueError as error:
         return f"{folder} cannot be used: {error}"
-    known = "the official 1,000 products" if content_sha256(catalogue) == SMALL_CONTENT else "no catalogue known here"
+    known = (
+        "the official 1,000 products"
+        if content_sha256(catalogue) == SMALL_CONTENT
+        else "no catalogue known here"
+    )
     goals = len(goal_order(catalogue, 0, False))
-    return f"{folder} can be used: {len(catalogue)} products, {goals} synthetic goals; their content is {known}."
+    return (
+        f"{folder} can be used: {len(catalogue)} products, {goals} synthetic goals; their "
+        f"content is {known}."
+    )
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(
-        prog="python -m scpo.envs.webshop", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m scpo.envs.webshop",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", nargs="?", default=os.environ.get("WEBSHOP_DATA"), help="default: WEBSHOP_DATA")
-    parser.add_argument("--generate", action="store_true", help="write the generated catalogue into the folder")
+    parser.add_argument(
+        "folder", nargs="?", default=os.environ.get("WEBSHOP_DATA"), help="default: WEBSHOP_DATA"
+    )
+    parser.add_argument(
+        "--generate", action="store_true", help="write the generated catalogue into the folder"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--products", type=int, default=1000)
     arguments = parser.parse_args(words)

@@ -1,4 +1,4 @@
-"""The pages of the shop: what they say, what can be clicked on them, and where a click leads."""
+"""Pages of the shop: their text, their clickable elements, and where a click leads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ PAGE_SIZE = 10
 SEARCH, BACK, PREVIOUS, NEXT, BUY = "search", "back to search", "< prev", "next >", "buy now"
 SUB_PAGES = ("description", "features", "reviews")
 DONE_TITLE = "Thank you for shopping with us!"
-DONE_SCORE = "Reward"  # the done page tells the score from here on
+# The done page shows the score from here on.
+DONE_SCORE = "Reward"
 _ASCII_SPACES = " \n\t\f\r"
 
 Kind = Literal["search", "results", "item", "description", "features", "reviews", "done"]
@@ -23,7 +24,10 @@ Find = Callable[[str], tuple[Product, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Where the customer is. Going back keeps what the page before needs: keywords, page number, product, options."""
+    """Page that the customer is on.
+
+    It keeps what going back needs: keywords, page number, product, options.
+    """
 
     kind: Kind
     keywords: str = ""
@@ -42,7 +46,7 @@ START = Page("search")
 
 
 def clickables(page: Page) -> list[str]:
-    """What can be clicked, in the order of the original's page source."""
+    """Clickable elements, in the order of the original's page source."""
     if page.kind == "search":
         return [SEARCH]
     if page.kind == "done":
@@ -62,7 +66,10 @@ def search(keywords: str, find: Find, number: int = 1) -> Page:
 
 
 def click(page: Page, target: str, find: Find) -> Page:
-    """Where a click on ``target``, which must be clickable, leads. ``buy now`` leads to the done page."""
+    """Page after a click on ``target``, which must be clickable.
+
+    ``buy now`` leads to the done page.
+    """
     if target == BUY:
         return replace(page, kind="done")
     if target == BACK:
@@ -93,11 +100,13 @@ def _click_on_results(page: Page, target: str, find: Find) -> Page:
 
 def _option_of(page: Page, value: str) -> str:
     """The option that ``value`` is of; where several share it, the last one on the page."""
-    return next(name for name, values in reversed(list(_product(page).options.items())) if value in values)
+    return next(
+        name for name, values in reversed(list(_product(page).options.items())) if value in values
+    )
 
 
 def observation(page: Page, instruction: str, score: float) -> str:
-    """The visible text of the page, piece by piece; ``score`` is only told by the done page."""
+    """Visible text of the page, piece by piece; only the done page shows ``score``."""
     if page.kind == "done":
         return _done(page, score)
     wish = ["Instruction:", *_pieces(instruction)]
@@ -123,12 +132,21 @@ def _item(page: Page) -> list[str]:
     for name, values in product.options.items():
         texts += [*_pieces(name), *(piece for value in values for piece in _pieces(value))]
     buttons = ["Description", "Features", "Reviews", "Buy Now"]
-    return [*texts, *_pieces(product.title), f"Price: {product.price_tag}", "Rating: N.A.", *buttons]
+    return [
+        *texts,
+        *_pieces(product.title),
+        f"Price: {product.price_tag}",
+        "Rating: N.A.",
+        *buttons,
+    ]
 
 
 def _features(page: Page) -> list[str]:
     # The page puts a space before each bullet, so that an empty one still is a piece of text.
-    return ["< Prev", *(piece for bullet in _product(page).bullets for piece in _pieces(f" {bullet}"))]
+    return [
+        "< Prev",
+        *(piece for bullet in _product(page).bullets for piece in _pieces(f" {bullet}")),
+    ]
 
 
 _BODIES: dict[Kind, Callable[[Page], list[str]]] = {
@@ -144,12 +162,31 @@ def _done(page: Page, score: float) -> str:
     """The original shows the empty form of its survey, the purchase and the score."""
     options = json.dumps(dict(page.options), sort_keys=True)
     # The original writes JSON that is safe inside HTML.
-    for character, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("'", "\\u0027")):
+    for character, escape in (
+        ("<", "\\u003c"),
+        (">", "\\u003e"),
+        ("&", "\\u0026"),
+        ("'", "\\u0027"),
+    ):
         options = options.replace(character, escape)
     none = "None"
-    purchased = [f"{label}{SEPARATOR}{value}" for label, value in (("asin", _product(page).asin), ("options", options))]
-    unfilled = [f"{label}{SEPARATOR}{none}" for label in ("attrs", "category", "query", "product category")]
-    target = ["asin", "options", "attrs", "price upper", "instuction text", "category", "product category", "query"]
+    purchased = [
+        f"{label}{SEPARATOR}{value}"
+        for label, value in (("asin", _product(page).asin), ("options", options))
+    ]
+    unfilled = [
+        f"{label}{SEPARATOR}{none}" for label in ("attrs", "category", "query", "product category")
+    ]
+    target = [
+        "asin",
+        "options",
+        "attrs",
+        "price upper",
+        "instuction text",
+        "category",
+        "product category",
+        "query",
+    ]
     head = [DONE_TITLE, "Your code:", none, "(Paste it in your MTurk interface.)"]
     score_part = [DONE_SCORE, "Your score (min 0.0, max 1.0)", str(score), "Reward Details", none]
     return SEPARATOR.join(
@@ -158,14 +195,14 @@ def _done(page: Page, score: float) -> str:
 
 
 def _product(page: Page) -> Product:
-    assert page.product is not None, f"a page of kind {page.kind} has a product"  # noqa: S101 - cannot happen
+    assert page.product is not None, f"a page of kind {page.kind} has a product"  # noqa: S101
     return page.product
 
 
 def _pieces(text: str) -> list[str]:
-    """What the original's HTML parser makes of a text.
+    """Pieces of text that the original's HTML parser makes of a text.
 
-    Nothing of empty text and of white space with a line break, an empty piece of other white space.
+    None for an empty text or white space with a line break, an empty piece for other white space.
     """
     if text.strip(_ASCII_SPACES):
         return [text.strip()]

@@ -26,31 +26,37 @@ SPACY_MODEL = "en_core_web_sm"
 NOUN_TAGS = frozenset(("NOUN", "PROPN"))
 CACHED_TITLES = 2**16
 
-# Words of product titles that name no thing: function words, and the commonest qualities, verbs and adverbs.
+# Words of product titles that name no thing: function words, and the commonest qualities, verbs and
+# adverbs.
 STOP_LIST = frozenset(
     str.split(
-        "a about above after all also an and any are as at be been before best better big both but by can cheap clean "
-        "cool cute dark deep different dry each easy easily every extra fast fine for free fresh from full good great "
-        "green hard has have healthy heavy high hot how if in include included includes including into is it its just "
-        "keep large light like long low made make makes more most natural new nice no non not now of off old on one "
-        "only or organic other our out over own perfect plus portable pretty pure quick rich safe set sexy short "
-        "simple slim small smart so soft some strong such suitable super than that the their them then there these "
-        "they thick thin this those three through to top two ultra under up use used using very warm was we well what "
-        "when which white wide will with without women's men's you your"
+        "a about above after all also an and any are as at be been before best better big both but "
+        "by can cheap clean cool cute dark deep different dry each easy easily every extra fast "
+        "fine for free fresh from full good great green hard has have healthy heavy high hot how "
+        "if in include included includes including into is it its just keep large light like long "
+        "low made make makes more most natural new nice no non not now of off old on one only or "
+        "organic other our out over own perfect plus portable pretty pure quick rich safe set sexy "
+        "short simple slim small smart so soft some strong such suitable super than that the their "
+        "them then there these they thick thin this those three through to top two ultra under up "
+        "use used using very warm was we well what when which white wide will with without women's "
+        "men's you your"
     )
 )
 
 
 def noun_rule(rule: NounRuleName | NounRule) -> NounRule:
-    """The rule of that name, with its answers cached; a callable is taken as it is.
+    """Noun rule of this name, with its results cached; a callable is returned as it is.
 
-    ``spacy`` is the original's rule and needs spaCy with ``en_core_web_sm``, which no package index carries: where it
-    is not installed, ``stop_list`` stands in and the log says so. ``all_tokens`` is the rule of the golden episodes.
+    ``spacy`` is the original's rule and needs spaCy with ``en_core_web_sm``, which no package index
+    carries: where it is not installed, ``stop_list`` replaces it and the log reports that.
+    ``all_tokens`` is the rule of the golden episodes.
     """
     if callable(rule):
         return rule
     if rule not in _RULES:
-        raise ConfigError(f"nouns is {', '.join(_RULES)} or a callable from a title to its nouns, got {rule!r}")
+        raise ConfigError(
+            f"nouns is {', '.join(_RULES)} or a callable from a title to its nouns, got {rule!r}"
+        )
     return _named(rule)
 
 
@@ -67,16 +73,21 @@ def _spacy() -> NounRule:
         model = spacy.load(SPACY_MODEL)
     except (ImportError, OSError) as error:
         logger.warning(
-            "WebShop nouns: stop list, since spaCy's %s cannot be loaded (%s); rewards of purchases in another "
-            "category may differ from the original's. `python -m spacy download %s` installs it",
+            "WebShop nouns: stop list, since spaCy's %s cannot be loaded (%s); rewards of "
+            "purchases in another category may differ from the original's. `python -m spacy "
+            "download %s` installs it",
             SPACY_MODEL, error, SPACY_MODEL,
         )  # fmt: skip
         return _stop_list()
-    return lambda title: tuple(token.text.lower() for token in model(title) if token.pos_ in NOUN_TAGS)
+    return lambda title: tuple(
+        token.text.lower() for token in model(title) if token.pos_ in NOUN_TAGS
+    )
 
 
 def _stop_list() -> NounRule:
-    return lambda title: tuple(word for word in all_tokens(title) if word.isalpha() and word not in STOP_LIST)
+    return lambda title: tuple(
+        word for word in all_tokens(title) if word.isalpha() and word not in STOP_LIST
+    )
 
 
 _RULES: dict[str, Callable[[], NounRule]] = {
@@ -87,8 +98,8 @@ _RULES: dict[str, Callable[[], NounRule]] = {
 
 _UNITS = tuple(
     str.split(
-        "km km² km³ m m² m³ dm dm² dm³ cm cm² cm³ mm mm² mm³ ha µm nm yd in ft kg g mg µg t lb oz m/s km/h mph hPa Pa "
-        "mbar mb MB kb KB gb GB tb TB T G M K %"
+        "km km² km³ m m² m³ dm dm² dm³ cm cm² cm³ mm mm² mm³ ha µm nm yd in ft kg g mg µg t lb oz "
+        "m/s km/h mph hPa Pa mbar mb MB kb KB gb GB tb TB T G M K %"
     )
 )
 _MARKS = r"!?,;:\[\](){}<>_\#*&~¡¿。，、；：！·'\"”“’‘´`„‚«»「」『』（）〔〕【】《》〈〉"
@@ -99,13 +110,14 @@ _CLOSE = (
     + r")|(?<=[0-9a-z%²\-+'\"”’)\]])\.|(?<=[A-Z][A-Z])\.)$"
 )
 _INSIDE = (
-    r"\.\.+|…|\p{So}|(?<=[0-9])[+\-*^](?=[0-9-])|(?<=[\p{Ll}'\"”’)\]])\.(?=[\p{Lu}'\"“‘(\[])|(?<=\p{L}),(?=\p{L})"
+    r"\.\.+|…|\p{So}|(?<=[0-9])[+\-*^](?=[0-9-])"
+    r"|(?<=[\p{Ll}'\"”’)\]])\.(?=[\p{Lu}'\"“‘(\[])|(?<=\p{L}),(?=\p{L})"
     r"|(?<=[\p{L}0-9])(?:--+|[-–—~])(?=\p{L})|(?<=[\p{L}0-9])[:<>=/](?=\p{L})"
 )
 _ABBREVIATIONS = frozenset(
     str.split(
-        "adm. bros. co. corp. d.c. dr. e.g. gen. gov. i.e. inc. jr. ltd. md. messrs. mo. mont. mr. mrs. ms. p.m. "
-        "ph.d. prof. rep. rev. sen. st. v.s. vs."
+        "adm. bros. co. corp. d.c. dr. e.g. gen. gov. i.e. inc. jr. ltd. md. messrs. mo. mont. mr. "
+        "mrs. ms. p.m. ph.d. prof. rep. rev. sen. st. v.s. vs."
     )
 )
 
@@ -118,7 +130,7 @@ def _patterns() -> tuple[Any, Any, Any]:
 
 
 def all_tokens(title: str) -> tuple[str, ...]:
-    """Lower-case tokens of ``title`` that hold a letter or digit, cut as spaCy's blank English pipeline cuts them."""
+    """Lower-case tokens of ``title`` with a letter or digit, as spaCy's blank English pipeline."""
     return tuple(
         token.lower()
         for chunk in title.split()
@@ -128,7 +140,7 @@ def all_tokens(title: str) -> tuple[str, ...]:
 
 
 def _tokens(chunk: str) -> list[str]:
-    """Strip marks from both ends of a chunk without spaces, then cut what is left at marks inside it."""
+    """Tokens of a chunk without spaces: marks stripped at both ends, then cut at inner marks."""
     opening, closing, inside = _patterns()
     before: list[str] = []
     after: list[str] = []
@@ -144,32 +156,40 @@ def _tokens(chunk: str) -> list[str]:
     return [*before, chunk, *reversed(after)]
 
 
-SIMILAR = 85  # a rounded token-set ratio above it is a match
-SAME_CATEGORY = 2  # shared parts of the category path
-# The engine's colours, in its order: the first that is found inside an option stands for it.
+# A rounded token-set ratio above it is a match.
+SIMILAR = 85
+# Shared parts of the category path.
+SAME_CATEGORY = 2
+# The engine's colours, in its order: an option is replaced by the first colour found in it.
 COLOURS = tuple(
     str.split(
-        "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel "
-        "camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry "
-        "cream crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green "
-        "grey heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot "
-        "midnight mint mocha multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple "
-        "rainbow red rose royal rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan "
-        "taupe teal tiger turquoise violet walnut wheat white wine yellow"
+        "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze "
+        "brown burgundy camel camo caramel champagne charcoal cheetah chestnut chocolate christmas "
+        "coffee cognac copper coral cranberry cream crystal dark denim eggplant elephant espresso "
+        "fuchsia gold granite grape graphite grass gray green grey heather indigo ivory ivy khaki "
+        "lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha "
+        "multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple "
+        "rainbow red rose royal rust sand sapphire seashell silver skull slate steel stone "
+        "stonewash sunflower tan taupe teal tiger turquoise violet walnut wheat white wine yellow"
     )
 )
-_LATIN_1 = dict.fromkeys(range(128, 256))  # the fuzzy matcher of the original drops these characters
+# The fuzzy matcher of the original drops these characters.
+_LATIN_1 = dict.fromkeys(range(128, 256))
 
 
-def reward(product: Product, options: Mapping[str, str], price: float, goal: Goal, nouns: NounRule) -> float:
+def reward(
+    product: Product, options: Mapping[str, str], price: float, goal: Goal, nouns: NounRule
+) -> float:
     """Reward in [0, 1] of buying ``product`` at ``price`` with ``options`` chosen."""
-    matched = matched_attributes(product, goal.attributes) + matched_options(options.values(), goal.options)
+    matched = matched_attributes(product, goal.attributes) + matched_options(
+        options.values(), goal.options
+    )
     share = (matched + (price <= goal.price_upper)) / (len(goal.attributes) + len(goal.options) + 1)
     return share * type_factor(product, goal, nouns)
 
 
 def type_factor(product: Product, goal: Goal, nouns: NounRule) -> float:
-    """Is it the kind of product that was asked for? By query, category path, and nouns shared by the titles."""
+    """Factor for the kind of product: query, category path, nouns shared by the titles."""
     wanted = nouns(goal.title)
     shared = len(set(nouns(product.title)) & set(wanted)) / len(wanted) if wanted else 0.2
     if shared == 0:
@@ -182,29 +202,34 @@ def type_factor(product: Product, goal: Goal, nouns: NounRule) -> float:
 
 def _same_category(product: Product, goal: Goal) -> bool:
     ours, theirs = (
-        {part.strip() for part in path.split("›")} for path in (product.product_category, goal.product_category)
+        {part.strip() for part in path.split("›")}
+        for path in (product.product_category, goal.product_category)
     )
     return len(ours & theirs) >= SAME_CATEGORY
 
 
 def matched_attributes(product: Product, wanted: Sequence[str]) -> int:
-    """How many of the wanted attributes the product has, or its texts mention."""
+    """Number of wanted attributes that the product has or its texts mention."""
     texts = (product.title.lower(), " ".join(product.bullets).lower(), product.description.lower())
     return sum(
-        any(similar(own, attribute) for own in product.attributes) or any(attribute in text for text in texts)
+        any(similar(own, attribute) for own in product.attributes)
+        or any(attribute in text for text in texts)
         for attribute in wanted
     )
 
 
 def matched_options(chosen: Iterable[str], wanted: Mapping[str, str] | Sequence[str]) -> int:
-    """How many of the wanted options are among the chosen ones.
+    """Number of wanted options among the chosen ones.
 
-    Of a synthetic goal the original compares the *pair* (name, value), written as a Python tuple, with the chosen
-    values: a colour in it counts only if it is a whole element. Kept, since rewards depend on it.
+    For a synthetic goal the original compares the *pair* (name, value), written as a Python tuple,
+    with the chosen values: a colour in it counts only as a whole element. Kept, since rewards
+    depend on it.
     """
     ours = [_colour_in(value) for value in chosen]
     theirs = (
-        [_colour_among(pair) for pair in wanted.items()] if isinstance(wanted, Mapping) else map(_colour_in, wanted)
+        [_colour_among(pair) for pair in wanted.items()]
+        if isinstance(wanted, Mapping)
+        else map(_colour_in, wanted)
     )
     return sum(any(similar(own, other) for own in ours) for other in theirs)
 
@@ -222,5 +247,7 @@ def similar(one: str, other: str) -> bool:
     from rapidfuzz.fuzz import token_set_ratio
     from rapidfuzz.utils import default_process
 
-    ratio = token_set_ratio(one.translate(_LATIN_1), other.translate(_LATIN_1), processor=default_process)
+    ratio = token_set_ratio(
+        one.translate(_LATIN_1), other.translate(_LATIN_1), processor=default_process
+    )
     return round(ratio) > SIMILAR

@@ -13,7 +13,7 @@ from scpo.errors import ConfigError
 
 
 class Actions(TypedDict):
-    """What can be done on a page."""
+    """Available actions of a page."""
 
     has_search_bar: bool
     clickables: list[str]
@@ -25,12 +25,18 @@ class WebShop:
     Args:
         catalogue: Shared by all environments of a process.
         seed: Orders the goals, and draws prices and price bounds.
-        nouns: How titles are compared by the reward, see :func:`scpo.envs.webshop.shop.reward.noun_rule`.
+        nouns: How titles are compared by the reward, see
+            :func:`scpo.envs.webshop.shop.reward.noun_rule`.
         human: Human goals in place of synthetic ones.
     """
 
     def __init__(
-        self, catalogue: Catalogue, seed: int, nouns: NounRuleName | NounRule = "spacy", *, human: bool = False
+        self,
+        catalogue: Catalogue,
+        seed: int,
+        nouns: NounRuleName | NounRule = "spacy",
+        *,
+        human: bool = False,
     ) -> None:
         self.catalogue = catalogue
         self.goals = goal_order(catalogue, seed, human)
@@ -52,7 +58,10 @@ class WebShop:
         return self.page.kind == "done"
 
     def reset(self, goal_index: int) -> str:
-        """Begin an episode with goal ``goal_index`` of the seed's order and return the search page."""
+        """Begin an episode with goal ``goal_index`` of the seed's order.
+
+        Returns the search page.
+        """
         self._goal = self.goals[goal_index]
         self._rng = random.Random(f"{self.goals.seed}/{goal_index}")
         self.page, self.score = START, 0.0
@@ -64,11 +73,13 @@ class WebShop:
         return observation(self.page, self.goal.instruction, self.score)
 
     def available_actions(self) -> Actions:
-        """Whether there is a search bar, and what can be clicked."""
+        """Clickable elements, and whether there is a search bar."""
         return {"has_search_bar": self.page.kind == "search", "clickables": clickables(self.page)}
 
     def step(self, action: str) -> tuple[str, float, bool]:
-        """Do ``search[...]`` or ``click[...]``; anything else changes nothing. After the end nothing does.
+        """Execute ``search[...]`` or ``click[...]``; any other text changes nothing.
+
+        After the end of the episode no action changes anything.
 
         Returns:
             The page's text, the reward in [0, 1] of this step, and whether the episode is over.
@@ -92,16 +103,16 @@ class WebShop:
         return self.catalogue.find(keywords, self._rng)
 
     def _reward(self) -> float:
-        assert self.page.product is not None, "only a product can be bought"  # noqa: S101 - cannot happen
+        assert self.page.product is not None, "only a product can be bought"  # noqa: S101
         price = self.goals.price(self.page.product)
         return reward(self.page.product, self.page.options, price, self.goal, self._nouns)
 
 
 def parse_action(action: str) -> tuple[str, str]:
-    r"""Name and lower-case argument of an action; both empty where it is none.
+    r"""Name and lower-case argument of an action; both empty if the text has another form.
 
-    As the original's ``(.+)\[(.+)\]``, greedy and on the first line only, in linear time: the last bracket that opens
-    before the last one that closes.
+    Like the original's ``(.+)\[(.+)\]``, greedy and on the first line only, but in linear time: the
+    last bracket that opens before the last one that closes.
     """
     line = action.partition("\n")[0]
     end = line.rfind("]")
