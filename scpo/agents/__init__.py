@@ -1,6 +1,6 @@
-"""Prompting agents by the name that a configuration gives them: texts in, texts out.
+"""Prompting agents: texts in, texts out, selected by the configuration.
 
-An agent writes what the model reads at each step; who plays the episodes is ``scpo.trainers.evaluate``.
+An agent writes what the model reads at each step; ``scpo.trainers.evaluate`` plays the episodes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from scpo.schema.agent import AgentConfig
 
 
 def make_agent(config: AgentConfig) -> Agent:
-    """The agent that the configuration describes."""
+    """Build the configured agent."""
     match config.name:
         case "plain":
             return Plain()

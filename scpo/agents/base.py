@@ -12,13 +12,13 @@ _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL | re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Turn:
-    """One finished step of an attempt.
+    """Finished step of an attempt.
 
     Attributes:
         prompt: The environment's prompt, without what the agent added.
         response: What the model wrote.
         action: What was executed.
-        answer: What the environment said to it.
+        answer: The environment's observation.
     """
 
     prompt: str
@@ -28,49 +28,50 @@ class Turn:
 
 
 class Agent(Protocol):
-    """One way to prompt a model through an attempt of a task."""
+    """Prompting method for one attempt of a task."""
 
     def prompt(self, current: str, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
-        """What the model reads now.
+        """Prompt of the next step.
 
         Args:
             current: The environment's prompt.
             turns: The finished steps of this attempt.
-            reflections: What was written after the earlier attempts, oldest first; empty without any.
+            reflections: Reflections after the earlier attempts, oldest first; empty without
+                any.
         """
 
 
 @runtime_checkable
 class ReflectingAgent(Agent, Protocol):
-    """An agent that attempts a task again until it wins, and is asked what went wrong in between.
+    """Agent that attempts a task until it wins, reflecting between attempts.
 
     Attributes:
-        trials: How many attempts there are at most.
+        trials: Maximum number of attempts.
     """
 
     trials: int
 
     def reflection_prompt(self, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
-        """The question after a failed attempt of these turns; ``reflections`` as in ``prompt``."""
+        """Question after a failed attempt; ``reflections`` as in ``prompt``."""
 
 
 def thought(response: str) -> str:
-    """What stands between the thinking tags, on one line; empty without them."""
+    """Text between the thinking tags, on one line; empty without them."""
     return one_line(" ".join(_THOUGHT.findall(response)))
 
 
 def without_thoughts(response: str) -> str:
-    """A response less its thinking, on one line."""
+    """Response without its thinking, on one line."""
     return one_line(_THOUGHT.sub(" ", response))
 
 
 def one_line(text: str) -> str:
-    """Runs of white space become one space."""
+    """Replace runs of white space by one space."""
     return " ".join(text.split())
 
 
 class Plain:
-    """See ``scpo.agents.base.Agent``."""
+    """Agent without additions; see ``scpo.agents.base.Agent``."""
 
     def prompt(self, current: str, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
         """The environment's prompt."""

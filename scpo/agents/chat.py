@@ -25,18 +25,22 @@ from scpo.schema import ApiLimits, ApiModel, Prices
 logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-_LOOK_S = 0.1  # how soon a wait notices that it is no longer wanted
+# Seconds between checks whether the wait was abandoned.
+_LOOK_S = 0.1
 
 
 class AbandonedError(Exception):
-    """Nobody waits for the answer any more."""
+    """The caller no longer waits for the answer."""
 
 
-def within(seconds: float, act: Callable[[threading.Event], Answer], closed: threading.Event) -> Answer:
-    """The answer of ``act(over)``, which runs in a thread of its own.
+def within(
+    seconds: float, act: Callable[[threading.Event], Answer], closed: threading.Event
+) -> Answer:
+    """Result of ``act(over)``, which runs in a thread of its own.
 
-    A socket gives a time limit to each read only, so an endpoint that sends a byte now and then would never be given
-    up. The thread is left behind: it is told by ``over``, and no process waits for it at its end.
+    httpx limits each read only, so an endpoint that sends a byte now and then would never time out.
+    After a time-out the thread is left running; ``over`` is set, and it does not keep the process
+    alive.
 
     Raises:
         TimeoutError: It took longer.
@@ -64,13 +68,19 @@ def within(seconds: float, act: Callable[[threading.Event], Answer], closed: thr
     raise TimeoutError
 
 
-logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line for every request
+# It logs a line for every request.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
-_SHORTEST_SECRET = 12  # characters; what is shorter is a stand-in such as EMPTY, which may occur in honest text
-_QUOTED = 300  # characters of an answer that an error repeats
-_LONGEST = 16 << 20  # bytes of an answer; the longest that models give are a hundredth of that
+_SHORTEST_SECRET = (
+    12  # characters; shorter keys are placeholders such as EMPTY, which may occur in normal text
+)
+# Characters of an answer that an error repeats.
+_QUOTED = 300
+# Bytes of an answer; the longest that models give are a hundredth of that.
+_LONGEST = 16 << 20
 _KEPT_HEADERS = ("content-type", "retry-after")
-_LATER = frozenset({408, 409, 425, 429})  # and 5xx: the same request may succeed later
+# And 5xx: the same request may succeed later.
+_LATER = frozenset({408, 409, 425, 429})
 
 
 @dataclass(frozen=True)
@@ -82,8 +92,10 @@ class Completion:
     response_tokens: int
 
     def cost_usd(self, prices: Prices) -> float:
-        """What it costs at these prices."""
-        return (self.prompt_tokens * prices.input_usd + self.response_tokens * prices.output_usd) / 1e6
+        """Cost at these prices."""
+        return (
+            self.prompt_tokens * prices.input_usd + self.response_tokens * prices.output_usd
+        ) / 1e6
 
 
 class _Message(BaseModel):
@@ -101,12 +113,18 @@ class _Usage(BaseModel):
 
     @property
     def response_tokens(self) -> int:
-        """Some endpoints (Google's) count hidden thinking in the total alone, and bill it."""
+        """Response tokens with hidden thinking.
+
+        Some endpoints (Google's) count and bill it in the total only.
+        """
         return max(self.completion_tokens, self.total_tokens - self.prompt_tokens)
 
 
 class _Answer(BaseModel):
-    """The part of a chat completion that is read (https://platform.openai.com/docs/api-reference/chat)."""
+    """Fields that are read of a chat completion.
+
+    https://platform.openai.com/docs/api-reference/chat
+    """
 
     choices: tuple[_Choice, ...]
     usage: _Usage
@@ -121,7 +139,7 @@ class _TryAgain(ChatError):
 
 
 class _RateLimit:
-    """Lets ``per_minute`` requests pass in a minute, evenly spaced, in the order in which they come."""
+    """Limits requests to ``per_minute``, evenly spaced, in order of arrival."""
 
     def __init__(self, per_minute: float, closed: threading.Event) -> None:
         self.interval_s = 60.0 / per_minute
@@ -130,7 +148,7 @@ class _RateLimit:
         self._next = time.monotonic()
 
     def wait(self) -> None:
-        """Return when the next request may be sent, or when none is wanted any more."""
+        """Block until the next request may be sent or the client is closed."""
         with self._lock:
             now = time.monotonic()
             turn = max(now, self._next)
@@ -139,7 +157,7 @@ class _RateLimit:
 
 
 class ChatClient:
-    """Calls one model. Threads may share a client; its key appears in no message, record or log.
+    """Client of one model. Threads may share it; its key appears in no message, record or log.
 
     Args:
         model: Which model, where.
@@ -150,7 +168,9 @@ class ChatClient:
         ConfigError: The key is not there.
     """
 
-    def __init__(self, model: ApiModel, limits: ApiLimits, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, model: ApiModel, limits: ApiLimits, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.model = model
         self.limits = limits
         self._key = _read_key(model, os.environ if environment is None else environment)
@@ -164,7 +184,9 @@ class ChatClient:
         self._closed.set()
         self._http.close()
 
-    def complete(self, prompt: str, *, temperature: float, max_tokens: int, seed: int) -> Completion:
+    def complete(
+        self, prompt: str, *, temperature: float, max_tokens: int, seed: int
+    ) -> Completion:
         """One answer to one user message.
 
         Raises:
@@ -181,17 +203,21 @@ class ChatClient:
         try:
             return self._retrying()(self._request, body)
         except (AbandonedError, _TryAgain) as error:
-            if self._closed.is_set():  # to a request a closed connection may look like a broken one
-                raise ChatError(f"the request to {self._where()} was given up: the run is ending") from None
+            # To a request a closed connection may look like a broken one.
+            if self._closed.is_set():
+                raise ChatError(
+                    f"the request to {self._where()} was given up: the run is ending"
+                ) from None
             raise ChatError(
-                f"{error}; gave up after {self.limits.attempts} attempts (machine.api.attempts). Finished episodes are "
-                "kept: start the same command again to go on"
+                f"{error}; gave up after {self.limits.attempts} attempts (machine.api.attempts). "
+                "Finished episodes are kept: start the same command again to go on"
             ) from None
 
     def _retrying(self) -> tenacity.Retrying:
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(_TryAgain),
-            stop=tenacity.stop_after_attempt(self.limits.attempts) | tenacity.stop_when_event_set(self._closed),
+            stop=tenacity.stop_after_attempt(self.limits.attempts)
+            | tenacity.stop_when_event_set(self._closed),
             sleep=tenacity.sleep_using_event(self._closed),
             wait=self._wait,
             before_sleep=self._log_retry,
@@ -203,12 +229,16 @@ class ChatClient:
         asked = error.after_s if isinstance(error, _TryAgain) else None
         if asked is not None:
             return min(asked, self.limits.longest_wait_s)
-        backoff = tenacity.wait_random_exponential(self.limits.backoff_s, max=self.limits.longest_wait_s)
+        backoff = tenacity.wait_random_exponential(
+            self.limits.backoff_s, max=self.limits.longest_wait_s
+        )
         return backoff(state)
 
     def _log_retry(self, state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        logger.warning("%s; attempt %d of %d failed", error, state.attempt_number, self.limits.attempts)
+        logger.warning(
+            "%s; attempt %d of %d failed", error, state.attempt_number, self.limits.attempts
+        )
 
     def _request(self, body: Mapping[str, Any]) -> Completion:
         self._rate_limit.wait()
@@ -217,9 +247,13 @@ class ChatClient:
             response = within(limit_s, lambda over: self._send(body, over), self._closed)
         except TimeoutError:
             raise _TryAgain(
-                f"{self._where()} did not finish its answer within {limit_s:g} s (machine.api.timeout_s)"
+                f"{self._where()} did not finish its answer within {limit_s:g} s "
+                "(machine.api.timeout_s)"
             ) from None
-        except (httpx.HTTPError, httpx.StreamError) as error:  # its request holds the key: not chained or quoted whole
+        except (
+            httpx.HTTPError,
+            httpx.StreamError,
+        ) as error:  # its request holds the key: not chained or quoted whole
             raise _TryAgain(
                 f"{self._where()} did not answer: {type(error).__name__}: {self._safe(str(error))}"
             ) from None
@@ -232,16 +266,23 @@ class ChatClient:
         raise ChatError(f"{message}. {self._remedy(response.status_code)}")
 
     def _send(self, body: Mapping[str, Any], over: threading.Event) -> httpx.Response:
-        """The answer with all its content, unless that is more than any model says."""
-        with self._http.stream("POST", f"{self.model.base_url}/chat/completions", json=body) as response:
+        """Send a request and read the response, up to a size limit."""
+        with self._http.stream(
+            "POST", f"{self.model.base_url}/chat/completions", json=body
+        ) as response:
             content = bytearray()
             for part in response.iter_bytes():
                 content += part
                 if over.is_set():
                     raise AbandonedError
                 if len(content) > _LONGEST:
-                    raise _TryAgain(f"{self._where()} sent more than {_LONGEST >> 20} MB, which is no chat completion")
-        headers = {name: value for name, value in response.headers.items() if name.lower() in _KEPT_HEADERS}
+                    raise _TryAgain(
+                        f"{self._where()} sent more than {_LONGEST >> 20} MB, which is no chat "
+                        "completion"
+                    )
+        headers = {
+            name: value for name, value in response.headers.items() if name.lower() in _KEPT_HEADERS
+        }
         return httpx.Response(response.status_code, headers=headers, content=bytes(content))
 
     def _read(self, text: str) -> Completion:
@@ -249,8 +290,14 @@ class ChatClient:
             answer = _Answer.model_validate_json(text)
             message = answer.choices[0].message
         except (ValidationError, IndexError):
-            raise _TryAgain(f"{self._where()} sent what is no chat completion: {_quote(text)}") from None
-        return Completion(self._safe(message.content or ""), answer.usage.prompt_tokens, answer.usage.response_tokens)
+            raise _TryAgain(
+                f"{self._where()} sent what is no chat completion: {_quote(text)}"
+            ) from None
+        return Completion(
+            self._safe(message.content or ""),
+            answer.usage.prompt_tokens,
+            answer.usage.response_tokens,
+        )
 
     def _where(self) -> str:
         return f"{self.model.model} at {self.model.base_url}"
@@ -274,11 +321,13 @@ def _read_key(model: ApiModel, environment: Mapping[str, str]) -> str | None:
     key = environment.get(model.key_variable, "").strip()
     if not key:
         raise ConfigError(
-            f"model={model.name} needs a key for {model.base_url}: set the environment variable {model.key_variable}, "
-            "or model.key_variable=null for an endpoint that wants none"
+            f"model={model.name} needs a key for {model.base_url}: set the environment variable "
+            f"{model.key_variable}, or model.key_variable=null for an endpoint that wants none"
         )
     if not key.isascii() or not key.isprintable():
-        raise ConfigError(f"the environment variable {model.key_variable} holds something that can be no key")
+        raise ConfigError(
+            f"the environment variable {model.key_variable} holds something that can be no key"
+        )
     return key
 
 
@@ -291,7 +340,10 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def _plain(text: str) -> str:
-    """JSON without its escapes: a key that is echoed with some of its letters as numbers is to be found too."""
+    """JSON without escapes.
+
+    A key that is echoed with some of its letters escaped is found, too.
+    """
     try:
         return json.dumps(json.loads(text), ensure_ascii=False)
     except (ValueError, RecursionError):

@@ -1,8 +1,9 @@
-"""ReAct (arXiv 2210.03629): thoughts, actions and observations alternate, and all stay in sight of the model.
+"""ReAct (arXiv 2210.03629): alternating thoughts, actions and observations, all shown to the model.
 
-The paper prompts with worked examples and one growing text. Here the environment's prompt, which asks for a thought and
-an action at every step, is kept as it is, so that all rows of a table read the same task; what ReAct adds stands before
-it: the model's own thoughts so far, each with the action it led to and what came of it. No examples are shown.
+The paper prompts with worked examples and one growing text. Here the environment's prompt, which
+asks for a thought and an action at every step, is unchanged, so that all rows of a table read the
+same task. ReAct prepends the model's own thoughts so far, each with its action and the observation
+that followed. No examples are shown.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Sequence
 from scpo.agents.base import Turn, one_line, thought
 
 _INTRODUCTION = (
-    "You solve a task by alternating between thinking and acting. Use each thought to keep track of your plan: what "
+    "You solve a task by alternating between thinking and acting. Use each thought to keep track "
+    "of your plan: what "
     "you have found out, which part of the task is done, and what the next action should achieve.\n"
 )
 _SO_FAR = "Your thoughts and actions so far, oldest first:\n{turns}\n\nThe situation now:\n"

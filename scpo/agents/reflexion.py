@@ -1,7 +1,7 @@
-"""Reflexion (arXiv 2303.11366): after a failed attempt the model says what went wrong, and reads that in the next one.
+"""Reflexion (arXiv 2303.11366): reflect after a failed attempt, read the reflection in the next.
 
-The actor is ReAct, as in the paper's experiments on ALFWorld. A failure is an attempt that ended without success: the
-environment's word, no judgement of the model's.
+The actor is ReAct, as in the paper's experiments on ALFWorld. An attempt failed if it ended without
+success by the environment's result; the model does not judge itself.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ from collections.abc import Sequence
 from scpo.agents.base import Turn
 from scpo.agents.react import React, tell
 
-_MEMORY = "You attempted this task before and failed. What you noted after each attempt, oldest first:\n{notes}\n\n"
+_MEMORY = (
+    "You attempted this task before and failed. What you noted after each attempt, oldest "
+    "first:\n{notes}\n\n"
+)
 _QUESTION = (
     "{memory}You have just attempted a task and failed. This is what you read at the beginning:\n"
     "-----\n{opening}\n-----\n\n"
     "This is what you thought and did, oldest first:\n{turns}\n\n"
-    "The attempt ended without success. Do not continue it. In at most five sentences, name the decision that cost you "
-    "the success and write a concrete plan for the next attempt, with the objects and places by name. Write the plan "
+    "The attempt ended without success. Do not continue it. In at most five sentences, name the "
+    "decision that cost you "
+    "the success and write a concrete plan for the next attempt, with the objects and places by "
+    "name. Write the plan "
     "only, without tags."
 )
 
@@ -43,7 +48,9 @@ class Reflexion:
     def reflection_prompt(self, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
         """Earlier reflections, how the attempt began, how it went on, and the question."""
         return _QUESTION.format(
-            memory=self._notes(reflections), opening=turns[0].prompt.strip(), turns=tell(turns, self.actor.turns)
+            memory=self._notes(reflections),
+            opening=turns[0].prompt.strip(),
+            turns=tell(turns, self.actor.turns),
         )
 
     def _notes(self, reflections: Sequence[str]) -> str:

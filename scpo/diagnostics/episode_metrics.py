@@ -1,4 +1,4 @@
-"""What every trainer records of panels and of episodes that were played."""
+"""Metrics of panels and played episodes, shared by all trainers."""
 
 from __future__ import annotations
 
@@ -17,23 +17,31 @@ if TYPE_CHECKING:
 
 
 def panel_records(environment: Environment, config: RunConfig) -> dict[str, dict[str, Any]]:
-    """Every panel of the run, for the record: another list or another game later is refused."""
-    panels = {name: environment.panel(name) for name in ("train", "probe", *sorted(config.env.validation_panels))}
+    """Record of every panel of the run.
+
+    A resumed run with other tasks or other games is refused.
+    """
+    panels = {
+        name: environment.panel(name)
+        for name in ("train", "probe", *sorted(config.env.validation_panels))
+    }
     return {
-        name: {"sha256": panel.sha256, "tasks": [task.id for task in panel.tasks]} for name, panel in panels.items()
+        name: {"sha256": panel.sha256, "tasks": [task.id for task in panel.tasks]}
+        for name, panel in panels.items()
     }
 
 
 def episode_metrics(trajectories: Sequence[Trajectory], *, by_family: bool) -> dict[str, float]:
-    """:func:`ended_metrics` of rollouts."""
+    """Metrics of rollouts; see :func:`ended_metrics`."""
     return ended_metrics([Ended.of(trajectory) for trajectory in trajectories], by_family=by_family)
 
 
 def ended_metrics(episodes: Sequence[Ended], *, by_family: bool) -> dict[str, float]:
-    """Success rate (also ``<family>/success_rate``), score if there is one, episode length, share of invalid steps.
+    """Success rate, score if there is one, episode length, share of invalid steps.
 
-    With families, as at validation, also what :func:`repeat_metrics` says and ``errored``: episodes that the
-    environment broke and that were played again. They count once, as played in the end.
+    With ``by_family``, as at validation, also ``<family>/success_rate``, :func:`repeat_metrics`,
+    and ``errored``: the number of episodes that the environment broke and that were played again.
+    These count once, as played in the end.
     """
     steps = sum(episode.length for episode in episodes)
     metrics = {
@@ -45,17 +53,22 @@ def ended_metrics(episodes: Sequence[Ended], *, by_family: bool) -> dict[str, fl
     if graded := [episode.score for episode in episodes if episode.score is not None]:
         metrics["score"] = float(np.mean(graded))
     if by_family:
-        metrics |= repeat_metrics([episode.task for episode in episodes], [episode.won for episode in episodes])
+        metrics |= repeat_metrics(
+            [episode.task for episode in episodes], [episode.won for episode in episodes]
+        )
         metrics["errored"] = float(sum(episode.restarts > 0 for episode in episodes))
         families: dict[str, list[bool]] = defaultdict(list)
         for episode in episodes:
             families[episode.family].append(episode.won)
-        metrics |= {f"{family}/success_rate": float(np.mean(won)) for family, won in sorted(families.items())}
+        metrics |= {
+            f"{family}/success_rate": float(np.mean(won))
+            for family, won in sorted(families.items())
+        }
     return metrics
 
 
 def validation_metrics(panels: Mapping[str, Sequence[Trajectory]]) -> dict[str, float]:
-    """``val/<panel>/...`` of every panel, success by family too."""
+    """``val/<panel>/...`` of every panel, with success rates by family."""
     return {
         f"val/{panel}/{name}": value
         for panel, trajectories in panels.items()
@@ -64,13 +77,14 @@ def validation_metrics(panels: Mapping[str, Sequence[Trajectory]]) -> dict[str, 
 
 
 def repeat_metrics(tasks: Sequence[str], won: Sequence[bool]) -> dict[str, float]:
-    """``pass_at_<k>``: the share of tasks of whose k episodes at least one was won; nothing where k is 1 or differs.
+    """``pass_at_<k>``: share of tasks with at least one win in k episodes.
 
-    The mean over all episodes, avg@k, is the success rate.
+    Empty if k is 1 or differs between tasks. The mean over all episodes, avg@k, is the success
+    rate.
     """
     by_task: dict[str, list[bool]] = defaultdict(list)
-    for task, one in zip(tasks, won, strict=True):
-        by_task[task].append(one)
+    for task, won_episode in zip(tasks, won, strict=True):
+        by_task[task].append(won_episode)
     counts = {len(episodes) for episodes in by_task.values()}
     if len(counts) != 1 or (k := counts.pop()) == 1:
         return {}

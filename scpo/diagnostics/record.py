@@ -1,4 +1,4 @@
-"""What a run keeps of its training steps besides the trainer's metrics: one call for every trainer."""
+"""Diagnostics of a run: samples of training steps and validations, recorded by every trainer."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """The samples of one run; methods without a shaper have none but that of how well their credit hits.
+    """Samples of one run.
+
+    Methods without a shaper only have the precision of their step term.
 
     Attributes:
-        config: Says which steps are sampled.
+        config: Configuration with the sampling intervals.
         folder: Where the samples go.
         scorer: Scores their matrices; None for a method without a shaper.
-        environment: Gives the one that measures how well credit hits, if it can plan; None: there is none to ask.
+        environment: Opens the environment that measures the precision of credit, if it can plan;
+            None without one.
     """
 
     config: RunConfig
@@ -47,14 +50,18 @@ class Diagnostics:
     environment: Callable[[], Environment] | None = None
 
     def record(
-        self, step: int, batch: StepBatch, credit: CreditDiagnostics, trajectories: Sequence[Trajectory] = ()
+        self,
+        step: int,
+        batch: StepBatch,
+        credit: CreditDiagnostics,
+        trajectories: Sequence[Trajectory] = (),
     ) -> dict[str, float]:
-        """Keep step texts and whole groups of a training step, and measure how well its credit hits, each in its turn.
+        """Store step texts and whole groups of a training step, and measure credit precision.
 
         Args:
             step: The training step.
-            batch: What was learned from.
-            credit: What was assigned to it.
+            batch: The step's training batch.
+            credit: Diagnostics of its credit assignment.
             trajectories: By ``batch.trajectory_N``, where there is an environment.
 
         Returns:
@@ -64,7 +71,14 @@ class Diagnostics:
         with _left_out_without_scorer("groups", step):
             save_groups(self.folder, step, batch, credit, config=self.config, scorer=self.scorer)
         trainer = self.config.trainer
-        save_rollouts(self.folder, step, batch, credit, trajectories=trajectories, every=trainer.rollouts_every)
+        save_rollouts(
+            self.folder,
+            step,
+            batch,
+            credit,
+            trajectories=trajectories,
+            every=trainer.rollouts_every,
+        )
         if self.environment is None or step % trainer.precision_every:
             return {}
         credited_N = step_credited(batch, credit, self.config.trained)
@@ -81,17 +95,22 @@ class Diagnostics:
         )
 
     def record_validation(self, step: int, panels: Mapping[str, Sequence[Trajectory]]) -> None:
-        """Keep what came of every episode of a validation, by panel, and transcripts of a few."""
-        episodes = {panel: [played(one) for one in trajectories] for panel, trajectories in panels.items()}
+        """Store the results of every validation episode, and transcripts of some."""
+        episodes = {
+            panel: [played(trajectory) for trajectory in trajectories]
+            for panel, trajectories in panels.items()
+        }
         save_validation(self.folder, step, episodes)
 
     def probe_due(self, step: int) -> bool:
-        """Whether the probe's game is to be played at this step: every ``trainer.probe_every``, and at the last."""
+        """Return True if the probe is due: every ``trainer.probe_every`` steps and at the last."""
         trainer = self.config.trainer
-        return self.config.trained.shaper is not None and (step % trainer.probe_every == 0 or step == trainer.steps)
+        return self.config.trained.shaper is not None and (
+            step % trainer.probe_every == 0 or step == trainer.steps
+        )
 
     def record_probe(self, step: int, batch: StepBatch) -> None:
-        """Keep the similarity matrix of the probe's rollouts."""
+        """Store the similarity matrix of the probe's rollouts."""
         shaper = self.config.trained.shaper
         if shaper is None or self.scorer is None:
             return
@@ -101,7 +120,7 @@ class Diagnostics:
 
 @contextmanager
 def _left_out_without_scorer(sample: str, step: int) -> Iterator[None]:
-    """A sample is left out where the configuration lets training go on without the scorer."""
+    """Skip a sample if the configuration lets training go on without the scorer."""
     try:
         yield
     except ScorerUnavailable as error:

@@ -1,10 +1,11 @@
 """Recorded rollouts: whole training batches in one file, to try credit rules on without training.
 
-A gzipped JSON list; each element is one training batch: ``step`` and ``groups: [{group, game, task, trajectories:
-[{traj, success, episode_return, length, steps: [...]}]}]``. Each step: ``t``, ``observation`` (before the action: the
-anchor state), ``action``, ``next_observation``, ``valid`` (format), ``prompt_tokens``, ``response_tokens``,
-``step_return``, and ``position`` in the trainer's batch where that is not the order of four ranks. A run writes such a
-file, of one batch, every ``trainer.rollouts_every`` steps: ``diagnostics/rollouts_step_<n>.json.gz``.
+A gzipped JSON list; each element is one training batch: ``step`` and ``groups: [{group, game, task,
+trajectories: [{traj, success, episode_return, length, steps: [...]}]}]``. Each step: ``t``,
+``observation`` (before the action: the anchor state), ``action``, ``next_observation``, ``valid``
+(format), ``prompt_tokens``, ``response_tokens``, ``step_return``, and ``position`` in the trainer's
+batch where that is not the order of four ranks. A run writes such a file, of one batch, every
+``trainer.rollouts_every`` steps: ``diagnostics/rollouts_step_<n>.json.gz``.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Recorded:
     step_return_N: FloatArray
 
     def ordered(self, order: Order, ranks: int) -> StepBatch:
-        """The batch as a trainer with this processing order would leave it; as it is where no lengths are known."""
+        """Batch in a trainer's processing order; unchanged if no lengths are known."""
         if not self.tokens_N.any():
             return self.batch
         return replace(self.batch, position_N=positions(self.tokens_N, order, ranks))
@@ -65,19 +66,28 @@ def save_rollouts(
     trajectories: Sequence[Trajectory],
     every: int | None,
 ) -> None:
-    """Keep the batch every so many steps; of a trainer that does not know its tasks nothing is kept.
+    """Store the batch every ``every`` steps, if the trainer knows its tasks.
 
-    The numbers of tokens are those of ``trajectories``, in the order of the rows; 0 where they hold no generations.
+    Token counts are those of ``trajectories``, in the order of the rows; 0 if they hold no
+    generations.
     """
     if every is None or step % every or batch.task_id_N is None:
         return
-    tokens_N = [generation.tokens for trajectory in trajectories for generation in trajectory.generations]
-    record = _record(step, batch, diagnostics, tokens_N if len(tokens_N) == len(batch) else [0] * len(batch))
-    content = gzip.compress(json.dumps([record], ensure_ascii=False, allow_nan=False).encode(), mtime=0)
+    tokens_N = [
+        generation.tokens for trajectory in trajectories for generation in trajectory.generations
+    ]
+    record = _record(
+        step, batch, diagnostics, tokens_N if len(tokens_N) == len(batch) else [0] * len(batch)
+    )
+    content = gzip.compress(
+        json.dumps([record], ensure_ascii=False, allow_nan=False).encode(), mtime=0
+    )
     write_bytes(folder.diagnostics / f"rollouts_step_{step:05d}.json.gz", content)
 
 
-def _record(step: int, batch: StepBatch, diagnostics: CreditDiagnostics, tokens_N: Sequence[int]) -> dict[str, Any]:
+def _record(
+    step: int, batch: StepBatch, diagnostics: CreditDiagnostics, tokens_N: Sequence[int]
+) -> dict[str, Any]:
     line, groups = batch.timeline, []
     for group in np.unique(line.group_K).tolist():
         members = [line.rows_of(int(k)) for k in np.flatnonzero(line.group_K == group)]
@@ -93,7 +103,9 @@ def _record(step: int, batch: StepBatch, diagnostics: CreditDiagnostics, tokens_
                         "success": bool(batch.success_N[row_T[0]]),
                         "episode_return": float(batch.episode_return_N[row_T[0]]),
                         "length": len(row_T),
-                        "steps": [_step(batch, diagnostics, row, tokens_N[row]) for row in row_T.tolist()],
+                        "steps": [
+                            _step(batch, diagnostics, row, tokens_N[row]) for row in row_T.tolist()
+                        ],
                     }
                     for sibling, row_T in enumerate(members)
                 ],
@@ -102,7 +114,9 @@ def _record(step: int, batch: StepBatch, diagnostics: CreditDiagnostics, tokens_
     return {"step": step, "groups": groups}
 
 
-def _step(batch: StepBatch, diagnostics: CreditDiagnostics, row: int, tokens: int) -> dict[str, Any]:
+def _step(
+    batch: StepBatch, diagnostics: CreditDiagnostics, row: int, tokens: int
+) -> dict[str, Any]:
     return {
         "t": int(batch.step_N[row]),
         "observation": batch.anchor_N[row],
@@ -117,7 +131,7 @@ def _step(batch: StepBatch, diagnostics: CreditDiagnostics, row: int, tokens: in
 
 
 def read_rollouts(path: Path) -> Iterator[Recorded]:
-    """Every batch of a file.
+    """Read every batch of a file.
 
     Raises:
         RecordError: The file holds no recorded rollouts.
@@ -131,8 +145,8 @@ def read_rollouts(path: Path) -> Iterator[Recorded]:
         if isinstance(error, StepBatchError):
             raise
         raise RecordError(
-            f"{path} holds no recorded rollouts ({type(error).__name__}: {error}); it must be a gzipped JSON list of "
-            "batches, as scpo/diagnostics/rollout_file.py describes it"
+            f"{path} holds no recorded rollouts ({type(error).__name__}: {error}); it must be a "
+            "gzipped JSON list of batches, as scpo/diagnostics/rollout_file.py describes it"
         ) from error
 
 
@@ -146,10 +160,14 @@ def _recorded(record: dict[str, Any]) -> Recorded:
     outcome = [trajectory["episode_return"] for _, trajectory, _ in rows]
     last = [step["t"] == trajectory["length"] - 1 for _, trajectory, step in rows]
     success = [trajectory["success"] for _, trajectory, _ in rows]
-    tokens_N = np.array([step["prompt_tokens"] + step["response_tokens"] for _, _, step in rows], dtype=np.int64)
+    tokens_N = np.array(
+        [step["prompt_tokens"] + step["response_tokens"] for _, _, step in rows], dtype=np.int64
+    )
     columns: dict[str, Any] = {
         "group_N": [group["group"] for group, _, _ in rows],
-        "trajectory_N": [1000 * group["group"] + trajectory["traj"] for group, trajectory, _ in rows],
+        "trajectory_N": [
+            1000 * group["group"] + trajectory["traj"] for group, trajectory, _ in rows
+        ],
         "step_N": [step["t"] for _, _, step in rows],
         "task_N": [group["task"] for group, _, _ in rows],
         "anchor_N": [step["observation"] for _, _, step in rows],

@@ -1,8 +1,8 @@
-"""Whole rollout groups sampled to disk, with all that says why a step got credit: what the credit inspector shows.
+"""Sampled rollout groups with everything that explains their credit, for the credit inspector.
 
-One gzipped JSON file a sampled training step, ``diagnostics/groups_step_<n>.json.gz``. A function of the batch, the
-seed and what the scorer answered in this step, so a resumed run of the embedded trainer on a CPU writes the same bytes
-again.
+One gzipped JSON file per sampled training step, ``diagnostics/groups_step_<n>.json.gz``. Its
+content depends on the batch, the seed and the scorer's answers in this step, so a resumed run of
+the local trainer on a CPU writes the same bytes again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from scpo.steps import IntArray, StepBatch, StrArray
 
 PATTERN = "groups_step_*.json.gz"
-LONGEST_TEXT = 4000  # characters; an environment that answers with more is cut, visibly
-DIGITS = 4  # of a similarity that is read; what the inspector prints
+# Characters; an environment that answers with more is cut, visibly.
+LONGEST_TEXT = 4000
+# Of a similarity that is read; what the inspector prints.
+DIGITS = 4
 _KEYS = {"step", "groups_in_batch", "active_groups", "groups"}
 
 
@@ -54,8 +56,12 @@ def save_groups(
     if diagnostics.shaped is None or scorer is None or not due:
         return
     seed = (config.seed, step)
-    sample = sampled_groups(batch, diagnostics, scorer, config.trained, seed=seed, count=trainer.sample_groups)
-    content = gzip.compress(json.dumps(sample, ensure_ascii=False, allow_nan=False).encode(), mtime=0)
+    sample = sampled_groups(
+        batch, diagnostics, scorer, config.trained, seed=seed, count=trainer.sample_groups
+    )
+    content = gzip.compress(
+        json.dumps(sample, ensure_ascii=False, allow_nan=False).encode(), mtime=0
+    )
     keep(folder, f"groups_step_{step:05d}.json.gz", content)
 
 
@@ -68,20 +74,22 @@ def sampled_groups(
     seed: Seed,
     count: int,
 ) -> dict[str, Any]:
-    """What one file holds: at most ``count`` active groups, drawn at random.
+    """Content of a file: at most ``count`` active groups, drawn at random.
 
     ``step``, ``groups_in_batch``, ``active_groups`` and ``groups``, each group with
 
     - ``group``, ``task``, and ``siblings``: trajectory, episode return, success, number of steps;
     - ``texts``: the distinct texts, which ``steps`` names by index;
-    - ``steps``: columns of equal length, one entry for each step of every sibling in time order: trajectory, step,
-      action, observation (the answer), state (the observation before: the anchor state), valid, kept (passed the step
-      filter), step_return (R), bonus (α·credit - invalid penalty), credit, anchor_group (as the host forms them),
-      unshaped_advantage and advantage (without and with the credit);
+    - ``steps``: columns of equal length, one entry for each step of every sibling in time order:
+      trajectory, step, action, observation (the answer), state (the observation before: the anchor
+      state), valid, kept (passed the step filter), step_return (R), bonus (α·credit - invalid
+      penalty), credit, anchor_group (as the host forms them), unshaped_advantage and advantage
+      (without and with the credit);
     - ``reference``: trajectory, and its ``steps`` in reference order (m);
-    - ``matches``, one for each failed sibling: trajectory, ``steps`` in time order (l), ``similarity`` (M, m rows of
-      l), ``walk`` (pairs of a failed position and the reference position j after it, in processing order) and
-      ``credited`` (reference position, failed position, similarity, credit).
+    - ``matches``, one for each failed sibling: trajectory, ``steps`` in time order (l),
+      ``similarity`` (M, m rows of l), ``walk`` (pairs of a failed position and the reference
+      position j after it, in processing order) and ``credited`` (reference position, failed
+      position, similarity, credit).
 
     M is scored in full for the sampled groups; these pairs count in no diagnostic.
 
@@ -91,7 +99,9 @@ def sampled_groups(
     """
     shaped, shaper, host = diagnostics.shaped, method.shaper, method.estimator
     if shaped is None or shaper is None:
-        raise ConfigError(f"method {method.name!r} did not shape this batch: there is no credit to sample")
+        raise ConfigError(
+            f"method {method.name!r} did not shape this batch: there is no credit to sample"
+        )
     line = batch.timeline
     active = list(active_groups(line))
     drawn = set(generator(seed, "sample", 0).permutation(len(active))[:count].tolist())
@@ -101,34 +111,42 @@ def sampled_groups(
         "groups_in_batch": len(np.unique(batch.group_N)),
         "active_groups": len(active),
         "groups": [
-            _group_record(context, scorer, active[i], select(line, active[i][1], shaper.reference, seed))
+            _group_record(
+                context, scorer, active[i], select(line, active[i][1], shaper.reference, seed)
+            )
             for i in sorted(drawn)
         ],
     }
 
 
 def read_groups(path: Path) -> dict[str, Any]:
-    """What :func:`save_groups` wrote, with similarities rounded to ``DIGITS`` decimals.
+    """Read a file of :func:`save_groups`; similarities are rounded to ``DIGITS`` decimals.
 
     Raises:
-        RecordError: The file is no record of groups.
+        RecordError: The file is not a record of groups.
     """
     try:
         record = json.loads(gzip.decompress(path.read_bytes()))
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise RecordError(
-            f"{path.name} is no record of groups ({error}). Delete it; a run writes it again only when it is repeated."
+            f"{path.name} is no record of groups ({error}). Delete it; a run writes it again only "
+            "when it is repeated."
         ) from error
     if not isinstance(record, dict) or not record.keys() >= _KEYS:
-        raise RecordError(f"{path.name} is no record of groups: it lacks one of {', '.join(sorted(_KEYS))}. Delete it.")
+        raise RecordError(
+            f"{path.name} is no record of groups: it lacks one of {', '.join(sorted(_KEYS))}. "
+            "Delete it."
+        )
     for group in record["groups"]:
         for match in group["matches"]:
-            match["similarity"] = [[round(value, DIGITS) for value in row] for row in match["similarity"]]
+            match["similarity"] = [
+                [round(value, DIGITS) for value in row] for row in match["similarity"]
+            ]
     return record
 
 
 class _Context(NamedTuple):
-    """A shaped batch with what the records read of it."""
+    """Shaped batch with the anchor groups of its host."""
 
     batch: StepBatch
     diagnostics: CreditDiagnostics
@@ -154,13 +172,17 @@ def _cut_text(text: str) -> str:
 def _group_record(
     context: _Context, scorer: Scorer, active: tuple[int, IntArray, IntArray], reference: int
 ) -> dict[str, Any]:
-    """``active``: the group, its successful and its failed trajectories; these and ``reference`` of the timeline."""
+    """Record of an active group: (group, successful trajectories, failed trajectories).
+
+    Trajectories and ``reference`` are indices of the timeline.
+    """
     batch, line = context.batch, context.batch.timeline
     group, successful, failed = active
     members = np.sort(np.concatenate([successful, failed]))
     rows = np.concatenate([line.rows_of(k) for k in members])
     texts = _Texts()
-    matches = [match for match in context.shaped.matches if match.task.group == group]  # in the order of ``failed``
+    # In the order of ``failed``.
+    matches = [match for match in context.shaped.matches if match.task.group == group]
     return {
         "group": group,
         "task": str(batch.task_N[rows[0]]),
@@ -206,7 +228,11 @@ def _columns(context: _Context, rows: IntArray, texts: _Texts) -> dict[str, list
         "valid": batch.valid_N[rows].tolist(),
         "kept": shaped.surviving_N[rows].tolist(),
         "anchor_group": context.anchor_group_N[rows].tolist(),
-        **{name: [_rounded(value) for value in value_N[rows]] for name, value_N in numbers.items()},  # type: ignore[index]  # of a shaped batch all are there
+        # A shaped batch has all of these columns.
+        **{
+            name: [_rounded(value) for value in value_N[rows]]  # type: ignore[index]
+            for name, value_N in numbers.items()
+        },
     }
 
 
@@ -217,7 +243,8 @@ def _match_record(batch: StepBatch, match: FailedMatch, scorer: Scorer) -> dict[
         "similarity": [[_rounded(value) for value in row] for row in similarity_ml],
         "walk": [list(pair) for pair in match.trace.walk],
         "credited": [
-            [cell.u, cell.v, _rounded(cell.similarity), _rounded(cell.credit)] for cell in match.trace.credited
+            [cell.u, cell.v, _rounded(cell.similarity), _rounded(cell.credit)]
+            for cell in match.trace.credited
         ],
     }
 

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from scpo.steps import StepBatch
 
 
-def save_arrays(folder: RunFolder, kind: str, step: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+def save_arrays(
+    folder: RunFolder, kind: str, step: int, arrays: Mapping[str, NDArray[Any]]
+) -> None:
     """Write ``diagnostics/<kind>_step_<n>.npz``, without pickles."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
@@ -38,37 +40,51 @@ def save_arrays(folder: RunFolder, kind: str, step: int, arrays: Mapping[str, ND
 
 
 def keep(folder: RunFolder, name: str, content: bytes) -> None:
-    """Write a file of samples and note it in the run's status: one that is lost later is missed."""
+    """Write a sample and add its checksum to the run's status, so that a later loss is detected."""
     path = folder.diagnostics / name
     write_bytes(path, content)
     folder.note_sums({str(path.relative_to(folder.path)): RunningSum.of(content).now()})
 
 
 def read_arrays(path: Path, what: str) -> dict[str, NDArray[Any]]:
-    """All arrays of a file.
+    """Read all arrays of a file.
 
     Raises:
-        RecordError: It is no such file; ``what`` says what it should be.
+        RecordError: The file is missing or damaged; the message calls it ``what``.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
-    except (OSError, ValueError, EOFError, BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        RuntimeError,
+    ) as error:
         raise damaged(path, what, error) from error
 
 
 def damaged(path: Path, what: str, error: Exception) -> RecordError:
-    """The error that names a file which is not what it should be."""
-    return RecordError(f"{path.name} is no {what} ({error}). Delete it; only a run that is repeated writes it again.")
+    """Error that names a damaged file."""
+    return RecordError(
+        f"{path.name} is no {what} ({error}). Delete it; only a run that is repeated writes it "
+        "again."
+    )
 
 
 STEP_TEXTS_PATTERN = "step_texts_step_*.npz"
-TEXT_BATCHES = 5  # the paper's t-SNE embeds five early batches (appendix C.2)
+# The paper's t-SNE embeds five early batches (appendix C.2).
+TEXT_BATCHES = 5
 COLUMNS = ("group", "trajectory", "text", "success", "credit")
-"""What readers rely on; the files also say which step of its trajectory each is."""
+"""Columns that readers require; the files also hold each row's step in its trajectory."""
 
 
-def save_step_texts(folder: RunFolder, step: int, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
+def save_step_texts(
+    folder: RunFolder, step: int, batch: StepBatch, diagnostics: CreditDiagnostics
+) -> None:
     """Sample the batch, only if it is one of the first five that have an active group.
 
     Nothing to do where the filter left no step in.
@@ -76,7 +92,9 @@ def save_step_texts(folder: RunFolder, step: int, batch: StepBatch, diagnostics:
     shaped = diagnostics.shaped
     if not diagnostics.metrics.get("credit/active_groups") or shaped is None:
         return
-    earlier = [path for path in folder.diagnostics.glob(STEP_TEXTS_PATTERN) if int(path.stem[-5:]) < step]
+    earlier = [
+        path for path in folder.diagnostics.glob(STEP_TEXTS_PATTERN) if int(path.stem[-5:]) < step
+    ]
     if len(earlier) >= TEXT_BATCHES:
         return
     rows = np.flatnonzero(batch.original_N & shaped.surviving_N)
@@ -94,14 +112,14 @@ def save_step_texts(folder: RunFolder, step: int, batch: StepBatch, diagnostics:
 
 @dataclass(frozen=True)
 class StepTexts:
-    """Filtered steps of several batches, one entry each (N).
+    """Filtered steps of several batches, one entry per step (N).
 
     Attributes:
-        text_N: What they said.
+        text_N: Their texts.
         group_N: Their rollout groups, numbered over all batches.
         success_N: The step's rollout succeeded.
-        credit_N: What credit they got.
-        batches: How many batches these are.
+        credit_N: Their credit.
+        batches: Number of batches.
     """
 
     text_N: StrArray
@@ -112,7 +130,7 @@ class StepTexts:
 
 
 def read_step_texts(paths: Sequence[Path]) -> StepTexts:
-    """Several files as one.
+    """Read several files and concatenate them.
 
     Raises:
         RecordError: One of them holds no step texts.
@@ -121,7 +139,9 @@ def read_step_texts(paths: Sequence[Path]) -> StepTexts:
     joined = {name: np.concatenate([batch[name] for batch in batches]) for name in COLUMNS}
     batch_N = np.concatenate([np.full(len(batch["group"]), i) for i, batch in enumerate(batches)])
     _, group_N = np.unique(np.stack([batch_N, joined["group"]]), axis=1, return_inverse=True)
-    return StepTexts(joined["text"], group_N, joined["success"].astype(bool), joined["credit"], len(batches))
+    return StepTexts(
+        joined["text"], group_N, joined["success"].astype(bool), joined["credit"], len(batches)
+    )
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
@@ -134,7 +154,9 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
 PROBE_PATTERN = "probe_step_*.npz"
 
 
-def dense_probe(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed) -> dict[str, Any] | None:
+def dense_probe(
+    batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Seed
+) -> dict[str, Any] | None:
     """Score the most credited failure of a batch against its reference, every pair of steps.
 
     Ties go to the smallest group and trajectory. The pairs count in no diagnostic.
@@ -146,11 +168,13 @@ def dense_probe(batch: StepBatch, scorer: Scorer, config: ShaperConfig, seed: Se
         seed: Run seed and training step.
 
     Returns:
-        Arrays for an ``.npz`` file; m and l count the steps that the filter left in, both in time order.
-        ``similarity_ml``: M, reference step u against failed step v. ``matched_l``: credited reference position of a
-        failed step, -1 for none. ``order_l``: processing order. ``walk_l``: matched reference position after each
-        processed step; shorter than l when the walk ended early. The slots are the trajectories. None when no group has
-        both a success and a failure with a surviving step.
+        Arrays for an ``.npz`` file; m and l count the steps that the filter left in, both in time
+        order.
+        ``similarity_ml``: M, reference step u against failed step v. ``matched_l``: credited
+            reference position of a
+        failed step, -1 for none. ``order_l``: processing order. ``walk_l``: matched reference
+        position after each processed step; shorter than l when the walk ended early. The slots are
+        the trajectories. None when no group has both a success and a failure with a surviving step.
 
     Raises:
         ScorerError: The scorer gave something else than similarities in [0, 1].
@@ -189,14 +213,25 @@ def dense_similarity(task: MatchTask, scorer: Scorer) -> FloatArray:
 
 
 def save_probe(
-    folder: RunFolder, step: int, batch: StepBatch, scorer: Scorer, shaper: ShaperConfig, *, seed: tuple[int, int]
+    folder: RunFolder,
+    step: int,
+    batch: StepBatch,
+    scorer: Scorer,
+    shaper: ShaperConfig,
+    *,
+    seed: tuple[int, int],
 ) -> None:
     """Write the probe of a step: arrays of :func:`dense_probe`, threshold and task.
 
-    ``found`` is False when the probe's group had no success or no failure at this step; then no arrays follow.
+    ``found`` is False when the probe's group had no success or no failure at this step; then no
+    arrays follow.
     """
     probe = dense_probe(batch, scorer, shaper, seed)
-    arrays: dict[str, Any] = {"found": probe is not None, "task": str(batch.task_N[0]), "step": step}
+    arrays: dict[str, Any] = {
+        "found": probe is not None,
+        "task": str(batch.task_N[0]),
+        "step": step,
+    }
     arrays |= {"theta": shaper.theta, "soft_base": shaper.soft_base, **(probe or {})}
     save_arrays(folder, "probe", step, {name: np.asarray(value) for name, value in arrays.items()})
 
@@ -235,10 +270,10 @@ class Probe:
 
 
 def read_probe(path: Path) -> Probe:
-    """What :func:`save_probe` wrote.
+    """Read a file of :func:`save_probe`.
 
     Raises:
-        RecordError: The file is no probe.
+        RecordError: The file is not a probe.
     """
     arrays = read_arrays(path, "probe file")
     try:

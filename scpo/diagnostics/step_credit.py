@@ -1,9 +1,9 @@
 """Precision and recall of step credit: the share of credited steps that shorten the remaining plan.
 
 A step helps if a shortest plan to win is shorter after it than before. During training a sample of
-steps is judged (:func:`credit_precision`). Offline, all failed trajectories of groups that also hold
-a success are judged, with bootstrap intervals (:func:`step_credit`): only there can a method know
-what success looks like.
+steps is judged (:func:`credit_precision`). Offline, all failed trajectories of groups that also
+hold a success are judged, with bootstrap intervals (:func:`step_credit`): only there can a method
+know what success looks like.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ def credit_precision(
 ) -> dict[str, float]:
     """Shares of steps after which a shortest plan to win is shorter than before, on a sample.
 
-    ``credit/precision`` is of credited steps, ``_uncredited`` of the others of the trajectories that got credit, and
-    ``_random`` of all steps of failed trajectories: what a step is worth by chance. ``credit/share`` is the share of
-    all these that is credited. A share of no steps is left out.
+    ``credit/precision`` is of credited steps, ``_uncredited`` of the others of the trajectories
+    that got credit, and ``_random`` of all steps of failed trajectories: what a step is worth by
+    chance. ``credit/share`` is the share of all these that is credited. A share of no steps is left
+    out.
 
     Args:
         environment: Knows the plans.
@@ -60,7 +61,9 @@ def credit_precision(
     @functools.cache
     def remaining(trajectory: int, taken: int) -> int | None:
         played = trajectories[trajectory]
-        return remaining_plan(environment, played.slot.task, [result.action for result in played.results[:taken]])
+        return remaining_plan(
+            environment, played.slot.task, [result.action for result in played.results[:taken]]
+        )
 
     def shortens(row: int) -> bool | None:
         trajectory, taken = int(batch.trajectory_N[row]), int(batch.step_N[row])
@@ -69,7 +72,9 @@ def credit_precision(
 
     kinds, metrics = _kinds(batch, credited_N), {}
     if kinds["credit/precision_random"].any():
-        metrics["credit/share"] = float(kinds["credit/precision"].sum() / kinds["credit/precision_random"].sum())
+        metrics["credit/share"] = float(
+            kinds["credit/precision"].sum() / kinds["credit/precision_random"].sum()
+        )
     for name, chosen_N in kinds.items():
         sample = _sample(np.flatnonzero(chosen_N), steps, rng)
         known = [answer for answer in map(shortens, sample) if answer is not None]
@@ -93,8 +98,13 @@ def _sample(rows: NDArray[np.int64], steps: int, rng: np.random.Generator) -> li
     return sorted(rng.choice(rows, min(steps, len(rows)), replace=False).tolist())
 
 
-def remaining_plan(environment: PlanningEnvironment, task: Task, actions: Sequence[str]) -> int | None:
-    """Steps of a shortest plan; None as well where the environment broke: a diagnostic does not stop a run."""
+def remaining_plan(
+    environment: PlanningEnvironment, task: Task, actions: Sequence[str]
+) -> int | None:
+    """Length of a shortest plan; None if unknown or if the environment broke.
+
+    A diagnostic must not stop a run.
+    """
     try:
         return environment.remaining_plan(task, actions)
     except EnvironmentFailure as failure:
@@ -103,20 +113,21 @@ def remaining_plan(environment: PlanningEnvironment, task: Task, actions: Sequen
 
 
 DRAWS = 2000
-POSITIVE = 1e-6  # of a normalised term; what is below is rounding
+# Of a normalised term; what is below is rounding.
+POSITIVE = 1e-6
 What = Literal["credit", "raised", "step_term"]
 CountArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Helping:
-    """Which steps of one batch are looked at, and which of them help.
+    """Judged steps of one batch, and those that help.
 
     Attributes:
         row_S: Rows of the failed steps of active groups whose plans are known.
         group_S: Their group.
         helps_S: Whether a shortest plan is shorter after the step.
-        unknown: Steps that are left out, for no plan was found before or after them.
+        unknown: Number of steps left out because no plan was found before or after them.
     """
 
     row_S: IntArray
@@ -134,9 +145,11 @@ class Rate(NamedTuple):
 
 
 class StepCredit(NamedTuple):
-    """``precision``: of credited steps, the share that helps; ``recall``: of those that help, the share credited.
+    """Precision, recall and share of step credit.
 
-    ``share``: of all steps, the share credited; ``gain``: precision above the share of all steps that help.
+    ``precision``: of credited steps, the share that helps. ``recall``: of helping steps, the share
+    credited. ``share``: of all steps, the share credited. ``gain``: precision minus the share of
+    all steps that help.
     """
 
     precision: Rate
@@ -149,14 +162,14 @@ class StepCredit(NamedTuple):
 
 
 def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping:
-    """Judge the failed steps of the active groups of a batch by the plans that remain.
+    """Judge the failed steps of a batch's active groups by the remaining plans.
 
     Args:
         environment: Knows the games by the ids in ``batch.task_id_N``.
         batch: The steps.
 
     Raises:
-        StepBatchError: The batch does not say which task a row is of.
+        StepBatchError: The batch has no task ids.
     """
     active = {group for group, _, _ in active_groups(batch.timeline)}
     rows: list[int] = []
@@ -165,10 +178,13 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
         if batch.success_N[row_T[0]] or int(batch.group_N[row_T[0]]) not in active:
             continue
         actions = batch.action_N[row_T].tolist()
-        left = [remaining_plan(environment, task, actions[:taken]) for taken in range(len(actions) + 1)]
+        left = [
+            remaining_plan(environment, task, actions[:taken]) for taken in range(len(actions) + 1)
+        ]
         rows += row_T.tolist()
         answers += [
-            None if before is None or after is None else after < before for before, after in itertools.pairwise(left)
+            None if before is None or after is None else after < before
+            for before, after in itertools.pairwise(left)
         ]
     known = np.array([answer is not None for answer in answers], dtype=np.bool_)
     row_S = np.array(rows, dtype=np.int64)[known]
@@ -177,18 +193,20 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
 
 
 def judge_of(environment: Environment) -> ReplayingEnvironment:
-    """The environment as one that judges steps.
+    """Return the environment as one that judges steps.
 
     Raises:
         ConfigError: It knows no plans.
     """
     if not isinstance(environment, ReplayingEnvironment):
-        raise ConfigError(f"{type(environment).__name__} knows no plans: only ALFWorld says which steps help")
+        raise ConfigError(
+            f"{type(environment).__name__} knows no plans: only ALFWorld says which steps help"
+        )
     return environment
 
 
 def with_states(environment: ReplayingEnvironment, batch: StepBatch) -> StepBatch:
-    """The batch with the columns of states, from playing its actions again; one that has them stays as it is.
+    """Add the state columns by replaying the batch's actions; unchanged if it has them.
 
     Raises:
         RecordError: A game answers otherwise than it did when the rollouts were recorded.
@@ -201,9 +219,9 @@ def with_states(environment: ReplayingEnvironment, batch: StepBatch) -> StepBatc
         for row, answer in zip(row_T, answers, strict=True):
             if answer != batch.next_observation_N[row]:
                 raise RecordError(
-                    f"game {task.id}, step {batch.step_N[row]}: {batch.action_N[row]!r} was answered "
-                    f"{batch.next_observation_N[row]!r} when it was recorded, now {answer!r}: these are not the games "
-                    "that were played; name their folder"
+                    f"game {task.id}, step {batch.step_N[row]}: {batch.action_N[row]!r} was "
+                    f"answered {batch.next_observation_N[row]!r} when it was recorded, now "
+                    f"{answer!r}: these are not the games that were played; name their folder"
                 )
         state_N[row_T], next_state_N[row_T] = states[:-1], states[1:]
     return replace(batch, state_N=state_N, next_state_N=next_state_N)
@@ -212,32 +230,40 @@ def with_states(environment: ReplayingEnvironment, batch: StepBatch) -> StepBatc
 def _episodes(batch: StepBatch) -> Iterator[tuple[IntArray, Task]]:
     """Rows in time order, and task, of every trajectory."""
     if batch.task_id_N is None:
-        raise StepBatchError("judging steps needs task_id_N, which this batch lacks: record the rollouts with task ids")
+        raise StepBatchError(
+            "judging steps needs task_id_N, which this batch lacks: record the rollouts with task "
+            "ids"
+        )
     for k in range(len(batch.timeline.id_K)):
         row_T = batch.timeline.rows_of(k)
         yield row_T, Task(str(batch.task_id_N[row_T[0]]), str(batch.task_N[row_T[0]]), "")
 
 
-def step_credited(batch: StepBatch, diagnostics: CreditDiagnostics, method: TrainedMethod) -> BoolArray | None:
-    """Rows that a method credited: by its shaper, or by a positive step term; None where it has neither."""
+def step_credited(
+    batch: StepBatch, diagnostics: CreditDiagnostics, method: TrainedMethod
+) -> BoolArray | None:
+    """Rows credited by the shaper or by a positive step term; None for methods with neither."""
     if method.shaper is not None:
         return None if diagnostics.shaped is None else diagnostics.shaped.credit_N > 0
     return _positive_step_term(batch, diagnostics, method)
 
 
-def credited_rows(batch: StepBatch, method: TrainedMethod, scorer: Scorer | None, seed: Seed, what: What) -> BoolArray:
+def credited_rows(
+    batch: StepBatch, method: TrainedMethod, scorer: Scorer | None, seed: Seed, what: What
+) -> BoolArray:
     """Rows with positive step credit.
 
     Args:
         batch: The steps.
-        method: What assigns the credit.
+        method: Method that assigns the credit.
         scorer: For a method with a shaper.
         seed: Run seed and training step.
-        what: ``credit``: the shaper's; ``raised``: rows whose advantage is higher with the shaper than without;
-            ``step_term``: those with a positive part of the advantage that tells steps apart.
+        what: ``credit``: the shaper's; ``raised``: rows whose advantage is higher with the shaper
+            than without; ``step_term``: rows with a positive part of the advantage that separates
+            steps apart.
 
     Raises:
-        ConfigError: The method has none of the kind.
+        ConfigError: The method has no credit of this kind.
     """
     _, diagnostics = assign(batch, scorer, method, seed=seed)
     answer: BoolArray | None = None
@@ -249,13 +275,15 @@ def credited_rows(batch: StepBatch, method: TrainedMethod, scorer: Scorer | None
         answer = diagnostics.advantage_N - diagnostics.unshaped_advantage_N > POSITIVE
     if answer is None:
         raise ConfigError(
-            f"method {method.name!r} has no {what}: credit and raised are of methods with a shaper, step_term is of "
-            f"{', '.join(WITH_STEP_TERM)}"
+            f"method {method.name!r} has no {what}: credit and raised are of methods with a "
+            f"shaper, step_term is of {', '.join(WITH_STEP_TERM)}"
         )
     return answer
 
 
-def _positive_step_term(batch: StepBatch, diagnostics: CreditDiagnostics, method: TrainedMethod) -> BoolArray | None:
+def _positive_step_term(
+    batch: StepBatch, diagnostics: CreditDiagnostics, method: TrainedMethod
+) -> BoolArray | None:
     step_term = resolve(method).step_term
     if step_term is None:
         return None
@@ -275,22 +303,27 @@ def tally(helping: Helping, credited_N: BoolArray) -> CountArray:
 
 
 def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
-    """The shares over all batches, with percentile intervals of a cluster bootstrap.
+    """Shares over all batches, with percentile intervals of a cluster bootstrap.
 
-    Steps of a failure, and failures of a group, share a game and a reference; so rollout groups are drawn, not steps.
-    The draws depend on the seed and the number of groups alone: methods on the same rollouts get the same ones.
+    Steps of a failure, and failures of a group, share a game and a reference; so rollout groups are
+    resampled, not steps. The draws depend only on the seed and the number of groups: methods on the
+    same rollouts get the same draws.
 
     Args:
         counts: As :func:`tally` gives them, one for each batch.
         seed: Of the draws.
 
     Raises:
-        ConfigError: There is not one step to look at.
+        ConfigError: There is no step to judge.
     """
     counts_G4 = np.concatenate(list(counts)) if counts else np.zeros((0, 4), np.int64)
     if not len(counts_G4):
-        raise ConfigError("no group of these rollouts has both a success and a failure: there is nothing to judge")
-    draws = np.random.default_rng(seed).multinomial(len(counts_G4), np.full(len(counts_G4), 1 / len(counts_G4)), DRAWS)
+        raise ConfigError(
+            "no group of these rollouts has both a success and a failure: there is nothing to judge"
+        )
+    draws = np.random.default_rng(seed).multinomial(
+        len(counts_G4), np.full(len(counts_G4), 1 / len(counts_G4)), DRAWS
+    )
     drawn = _shares(draws @ counts_G4)
     steps, _, credited, _ = (int(total) for total in counts_G4.sum(axis=0))
     whole = _shares(counts_G4.sum(axis=0))
@@ -306,7 +339,12 @@ def _shares(total: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
     divide = functools.partial(np.true_divide, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         precision = divide(both, credited)
-        return precision, divide(both, helping), divide(credited, steps), precision - divide(helping, steps)
+        return (
+            precision,
+            divide(both, helping),
+            divide(credited, steps),
+            precision - divide(helping, steps),
+        )
 
 
 def _interval(sample: NDArray[np.float64]) -> tuple[float, float]:

@@ -1,7 +1,8 @@
-"""What came of each episode of a validation, and transcripts of a few: what the report's browser of episodes shows.
+"""Results of validation episodes and transcripts of some, for the report's episode browser.
 
-One gzipped JSON file a validation, ``diagnostics/validation_step_<n>.json.gz``. A function of the episodes, so a
-resumed run of the embedded trainer on a CPU writes the same bytes again.
+One gzipped JSON file per validation, ``diagnostics/validation_step_<n>.json.gz``. Its content
+depends only on the episodes, so a resumed run of the local trainer on a CPU writes the same bytes
+again.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ if TYPE_CHECKING:
     from scpo.rollout import Trajectory
 
 PATTERN = "validation_step_*.json.gz"
-TRANSCRIPTS = 8  # of a panel; the same games at every validation and in every run that plays the panel
-LONGEST_TEXT = 1500  # characters of an answer in a transcript; a longer one is cut, visibly
+TRANSCRIPTS = (
+    8  # of a panel; the same games at every validation and in every run that plays the panel
+)
+# Characters of an answer in a transcript; a longer one is cut, visibly.
+LONGEST_TEXT = 1500
 COLUMNS = ("task", "family", "repeat", "won", "length", "score")
-"""Of a panel, one entry an episode: what each is says :class:`Ended`."""
+"""Columns of a panel, one entry per episode; see :class:`Ended`."""
 
 
 class Turn(NamedTuple):
-    """A step of an episode: what was done, what came of it, and whether it had the required format."""
+    """Step of an episode: action, observation, and validity of the response's format."""
 
     action: str
     observation: str
@@ -37,16 +41,16 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class Ended:
-    """What an episode came to.
+    """Result of an episode.
 
     Attributes:
         task: Id of the game.
         family: Column of the result table it counts for.
         repeat: Which of the game's episodes it is, from 0.
         won: The benchmark's meaning of success.
-        score: The benchmark's graded result; None where it has none.
-        length: Its steps.
-        invalid: Those of them without the required format.
+        score: The benchmark's graded result; None for benchmarks without one.
+        length: Number of steps.
+        invalid: Number of steps without the required format.
         restarts: Times that the environment broke and the episode began again.
     """
 
@@ -61,7 +65,7 @@ class Ended:
 
     @classmethod
     def of(cls, trajectory: Trajectory, **more: Any) -> Self:
-        """A rollout's; its numbers are Python's own, whatever a trainer's data came through."""
+        """Result of a rollout, with numbers converted to Python's own types."""
         results, task = trajectory.results, trajectory.slot.task
         score = results[-1].score
         return cls(
@@ -79,7 +83,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Played(Ended):
-    """A finished episode of a validation: also what the environment showed first, and its steps where they are kept."""
+    """Finished validation episode: also its first observation, and its steps if they are stored."""
 
     start: str = ""
     turns: Sequence[Turn] = ()
@@ -90,24 +94,30 @@ def played(trajectory: Trajectory) -> Played:
     return Played.of(
         trajectory,
         start=trajectory.anchors[0] if trajectory.anchors else "",
-        turns=[Turn(result.action, result.observation, bool(result.valid)) for result in trajectory.results],
+        turns=[
+            Turn(result.action, result.observation, bool(result.valid))
+            for result in trajectory.results
+        ],
     )
 
 
 def save_validation(folder: RunFolder, step: int, panels: Mapping[str, Sequence[Played]]) -> None:
     """Keep a validation's episodes, as the file that :func:`read_validation` describes."""
     record = {"step": step, "panels": {name: _panel(panels[name]) for name in sorted(panels)}}
-    content = gzip.compress(json.dumps(record, ensure_ascii=False, allow_nan=False).encode(), mtime=0)
+    content = gzip.compress(
+        json.dumps(record, ensure_ascii=False, allow_nan=False).encode(), mtime=0
+    )
     keep(folder, f"validation_step_{step:05d}.json.gz", content)
 
 
 def read_validation(path: Path) -> dict[str, Any]:
-    """``step``, and ``panels``: by name the columns of :data:`COLUMNS` and ``transcripts``.
+    """Read ``step``, and ``panels``: by name the columns of :data:`COLUMNS` and ``transcripts``.
 
-    A transcript has ``episode``, its place in the columns, ``start``, and ``turns``: lists of a :class:`Turn`'s fields.
+    A transcript has ``episode``, its index in the columns, ``start``, and ``turns``: lists of a
+    :class:`Turn`'s fields.
 
     Raises:
-        RecordError: The file is no record of a validation.
+        RecordError: The file is not a record of a validation.
     """
     try:
         record: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
@@ -115,7 +125,16 @@ def read_validation(path: Path) -> dict[str, Any]:
             _check(panel)
         if not isinstance(record["step"], int):
             raise ValueError(f"step is {record['step']!r}")
-    except (OSError, EOFError, ValueError, zlib.error, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        zlib.error,
+        KeyError,
+        TypeError,
+        AttributeError,
+        IndexError,
+    ) as error:
         raise damaged(path, "record of a validation", error) from error
     return record
 
@@ -128,7 +147,10 @@ def _panel(episodes: Sequence[Played]) -> dict[str, Any]:
 
 
 def told(episodes: Sequence[Ended]) -> list[int]:
-    """Places of the episodes whose transcripts are kept: first episodes of games, evenly over the panel."""
+    """Indices of the episodes whose transcripts are stored.
+
+    First episodes of games, evenly over the panel.
+    """
     first = [place for place, episode in enumerate(episodes) if episode.repeat == 0]
     count = min(TRANSCRIPTS, len(first))
     return [first[k * len(first) // count] for k in range(count)]
@@ -145,7 +167,7 @@ def _cut(text: str) -> str:
 
 
 def _check(panel: dict[str, Any]) -> None:
-    """A reader may count on columns of one length, and on transcripts of episodes that there are."""
+    """Check that columns have equal lengths and transcripts belong to existing episodes."""
     lengths = {len(panel[name]) for name in COLUMNS}
     if len(lengths) != 1 or lengths == {0}:
         raise ValueError(f"columns of {sorted(lengths)} entries")

@@ -1,4 +1,4 @@
-"""Scorers: how similar two step texts are, in [0, 1]. Each is one file and one line in ``SCORERS``."""
+"""Scorers: similarity of two step texts in [0, 1], selected by the configuration."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,33 +24,39 @@ SCORERS: dict[str, Callable[[Any, str, Path | None], Scorer]] = {
 }
 
 
-def make_scorer(config: ScorerConfig, *, device: str = "cpu", cache_dir: Path | None = None) -> Scorer:
+def make_scorer(
+    config: ScorerConfig, *, device: str = "cpu", cache_dir: Path | None = None
+) -> Scorer:
     """Build the configured scorer; models are loaded here, on ``device``.
 
-    ``cache_dir``: where a scorer may keep what is a function of a text alone, for other runs.
+    ``cache_dir``: where a scorer may store results that depend only on a text, for other runs.
 
     Raises:
-        ScorerError: The scorer's model or packages are missing; says what to install.
+        ScorerError: The scorer's model or packages are missing; the message names them.
     """
     return SCORERS[config.kind](config, device, cache_dir)
 
 
 def find_scorer(config: ScorerConfig) -> None:
-    """Make sure that the configured scorer's model is there, without loading it.
+    """Check that the configured scorer's model exists, without loading it.
 
     Raises:
-        ScorerError: It is not; says what to do.
+        ScorerError: It does not exist; the message names the remedy.
     """
     if isinstance(config, BiEncoderScorer | CrossEncoderScorer):
         load_part(config.path, "AutoConfig")
 
 
 def open_scorer(
-    config: ScorerConfig, runtime: ScorerRuntime, *, device: str = "cpu", cache_dir: Path | None = None
+    config: ScorerConfig,
+    runtime: ScorerRuntime,
+    *,
+    device: str = "cpu",
+    cache_dir: Path | None = None,
 ) -> PairCache:
-    """The configured scorer as a trainer uses it: where ``runtime`` says, and with a memory of the step's pairs.
+    """Build the scorer of a trainer: in a process if ``runtime`` asks for one, with a pair cache.
 
-    A process starts, and loads the model, on first use.
+    A process is started, and loads the model, on first use.
 
     Raises:
         ScorerError: As ``make_scorer``, here or, in a process, on first use.

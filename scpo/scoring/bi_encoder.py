@@ -1,9 +1,9 @@
 """Sentence encoder as scorer: the clipped and rescaled cosine of two embeddings.
 
-Embeddings are stored on disk, so that a text is encoded once for all runs that share a cache folder.
-An embedding depends on its text, on the encoder and, in its last bits, on the processor and the
-libraries; a hash of all of these names the file, a SQLite database that several processes may write.
-Each row carries a checksum. Read and write errors cost time and change no result.
+Embeddings are stored on disk, so that a text is encoded once for all runs that share a cache
+folder. An embedding depends on its text, on the encoder and, in its last bits, on the processor and
+the libraries; a hash of all of these names the file, a SQLite database that several processes may
+write. Each row carries a checksum. Read and write errors cost time and change no result.
 """
 
 from __future__ import annotations
@@ -31,9 +31,16 @@ logger = logging.getLogger(__name__)
 
 MOST_TEXTS = 131_072
 """Texts in a file, 200 MB at 384 dimensions; none is added to a full one."""
-_AT_ONCE = 500  # keys of one question
-_WAIT_S = 30.0  # for another process that writes
-_BITS = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA")  # variables that choose a processor's instructions
+# Keys of one question.
+_AT_ONCE = 500
+# For another process that writes.
+_WAIT_S = 30.0
+# Variables that choose a processor's instructions.
+_BITS = (
+    "ATEN_CPU_CAPABILITY",
+    "MKL_CBWR",
+    "ONEDNN_MAX_CPU_ISA",
+)
 
 
 class EmbeddingStore:
@@ -62,8 +69,9 @@ class EmbeddingStore:
                 for start in range(0, len(names), _AT_ONCE):
                     part = names[start : start + _AT_ONCE]
                     places = ",".join("?" * len(part))
-                    asked = f"SELECT key, vector, checksum FROM embedding WHERE key IN ({places})"  # noqa: S608 (only ?)
-                    for key, vector, checksum in database.execute(asked, part):
+                    # The query holds question marks only: the keys are bound by SQLite.
+                    query = f"SELECT * FROM embedding WHERE key IN ({places})"  # noqa: S608
+                    for key, vector, checksum in database.execute(query, part):
                         if zlib.crc32(key + vector) == checksum:
                             found[keys[key]] = np.frombuffer(vector, dtype="<f4").astype(np.float32)
             database.close()
@@ -80,7 +88,8 @@ class EmbeddingStore:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._open() as database:
                 database.execute(
-                    "CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB, checksum INT)"
+                    "CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB, "
+                    "checksum INT)"
                 )
                 (count,) = database.execute("SELECT count(*) FROM embedding").fetchone()
                 database.executemany(
@@ -96,16 +105,22 @@ class EmbeddingStore:
 
     def _open(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._path, timeout=_WAIT_S)
-        database.execute("PRAGMA synchronous = OFF")  # a row that a power cut tore fails its checksum
+        # A row that a power cut tore fails its checksum.
+        database.execute("PRAGMA synchronous = OFF")
         return database
 
     def _give_up(self, error: Exception) -> None:
         self._broken = True
-        logger.warning("embeddings are no longer kept in %s: %s; delete it to start anew", self._path, error)
+        logger.warning(
+            "embeddings are no longer kept in %s: %s; delete it to start anew", self._path, error
+        )
 
 
 def encoder_identity(tokenizer: Any, model: Any, max_tokens: int) -> str:
-    """Hash of all that an embedding on a CPU depends on: weights, tokenizer, length, libraries, processor, threads."""
+    """Hash of everything that an embedding on a CPU depends on.
+
+    Weights, tokenizer, maximum length, libraries, processor, threads.
+    """
     import torch
     import transformers
 
@@ -114,10 +129,19 @@ def encoder_identity(tokenizer: Any, model: Any, max_tokens: int) -> str:
         digest.update(name.encode())
         digest.update(tensor.cpu().contiguous().numpy().tobytes())
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
-    rules |= {"truncation": None, "padding": None}  # what its last call asked for
+    # What its last call asked for.
+    rules |= {"truncation": None, "padding": None}
     parts = [json.dumps(rules, sort_keys=True), model.config.to_json_string(), str(max_tokens)]
-    parts += [torch.__version__, transformers.__version__, str(torch.get_num_threads()), _processor()]
-    parts += [torch.backends.cpu.get_cpu_capability(), *(os.environ.get(name, "") for name in _BITS)]
+    parts += [
+        torch.__version__,
+        transformers.__version__,
+        str(torch.get_num_threads()),
+        _processor(),
+    ]
+    parts += [
+        torch.backends.cpu.get_cpu_capability(),
+        *(os.environ.get(name, "") for name in _BITS),
+    ]
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()
@@ -141,23 +165,26 @@ CACHED_TEXTS = 32_768
 
 
 class BiEncoder:
-    """max(0, (cos - c) / (1 - c)) with c = ``cosine_floor``, never (1 + cos) / 2: that puts almost all pairs above 0.6.
+    """max(0, (cos - c) / (1 - c)) of two embeddings, with c = ``cosine_floor``.
 
-    Embeddings are mean-pooled over the tokens and normalised, as sentence-transformers does for all-MiniLM-L6-v2
-    (arXiv 2002.10957). Each text is a forward pass, on a GPU too, so that its embedding is a function of the text and
-    may be kept: what else was encoded, and when, changes nothing. Norms and cosines are in float64: the score of two
-    equal texts is exactly 1.
+    Not (1 + cos) / 2, which puts almost all pairs above 0.6. Embeddings are mean-pooled over the
+    tokens and normalised, as sentence-transformers does for all-MiniLM-L6-v2 (arXiv 2002.10957).
+    Each text is a forward pass of its own, on a GPU too, so that its embedding depends on the text
+    alone and can be stored. Norms and cosines are in float64: the score of two equal texts is
+    exactly 1.
 
     Args:
-        config: Which model, and how a cosine becomes a score.
-        device: Where the model runs.
-        cache_dir: Where embeddings made on a CPU are kept for other runs; None to keep none.
+        config: The model, and the cosine floor.
+        device: Device of the model.
+        cache_dir: Folder of stored embeddings, for models on a CPU; None to store none.
 
     Raises:
-        ScorerError: torch, transformers or the model cannot be loaded; says what to install.
+        ScorerError: torch, transformers or the model cannot be loaded.
     """
 
-    def __init__(self, config: BiEncoderScorer, device: str = "cpu", cache_dir: Path | None = None) -> None:
+    def __init__(
+        self, config: BiEncoderScorer, device: str = "cpu", cache_dir: Path | None = None
+    ) -> None:
         self.name = config.identity
         self._config = config
         self._device = device
@@ -183,7 +210,9 @@ class BiEncoder:
         first, second = np.array([(place[a], place[b]) for a, b in pairs]).T
         cosine = (embedding[first] * embedding[second]).sum(axis=1)
         floor = self._config.cosine_floor
-        scores: NDArray[np.float32] = np.clip((cosine - floor) / (1 - floor), 0, 1).astype(np.float32)
+        scores: NDArray[np.float32] = np.clip((cosine - floor) / (1 - floor), 0, 1).astype(
+            np.float32
+        )
         return scores
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -208,9 +237,13 @@ class BiEncoder:
         """The sum over the tokens."""
         import torch
 
-        ids = self._tokenizer(text, truncation=True, max_length=self._config.max_tokens)["input_ids"]
+        ids = self._tokenizer(text, truncation=True, max_length=self._config.max_tokens)[
+            "input_ids"
+        ]
         with torch.inference_mode():
-            hidden_LD = self._model(input_ids=torch.tensor([ids], device=self._device)).last_hidden_state[0]
+            hidden_LD = self._model(
+                input_ids=torch.tensor([ids], device=self._device)
+            ).last_hidden_state[0]
             summed_D: NDArray[np.float32] = hidden_LD.sum(dim=0).cpu().numpy()
         return summed_D
 

@@ -1,4 +1,4 @@
-"""What was scored before in a training step, in memory: the samples ask again for what the walks read."""
+"""Cache of the pairs scored in a training step, which the samples of the step ask for again."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from scpo.shaping.drive import Scorer, TextPair, checked
 
 
 class PairCache:
-    """Answers pairs that were scored before in the same training step from memory, and asks ``scorer`` for the rest.
+    """Cache in front of a scorer, emptied when a training step begins.
 
-    It forgets everything when a step begins. What the scorer is asked, and in which calls, is then a function of the
-    step alone: a run that was resumed gets the same answers as one that was not, also from a scorer whose last bits
-    depend on what else a call asks. Remembering pairs across steps would spare few of them (docs/scoring.md), and then
-    every checkpoint would have to hold all that was remembered. The memory holds what one step asks for, no more.
+    The scorer's requests then depend only on the step: a resumed run gets the same answers as one
+    that was not interrupted, also from a scorer whose last bits depend on the other pairs of a
+    call. Caching across steps would save few pairs (docs/scoring.md), and every checkpoint would
+    have to hold the cache. It is bounded by the pairs of one step.
     """
 
     def __init__(self, scorer: Scorer) -> None:
@@ -27,11 +27,11 @@ class PairCache:
 
     @property
     def name(self) -> str:
-        """The scorer's."""
+        """Name of the scorer."""
         return self.scorer.name
 
     def begin_step(self) -> None:
-        """Forget all pairs, and count from here on."""
+        """Empty the cache and the counts."""
         self._known.clear()
         self._before = self._counts()
 
@@ -39,7 +39,8 @@ class PairCache:
         """Similarity of each pair, as the scorer gave it.
 
         Raises:
-            ScorerError: The scorer gave something else than similarities in [0, 1]; nothing of it is kept.
+            ScorerError: The scorer returned values outside [0, 1]; none of them
+                is cached.
         """
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
         if new:
@@ -47,10 +48,10 @@ class PairCache:
         return np.array([self._known[pair] for pair in pairs], dtype=np.float32)
 
     def report(self) -> dict[str, float]:
-        """What the scorer did since the step began, for the timing log.
+        """Statistics of the scorer since the step began, for the timing log.
 
-        ``scpo/pairs_truncated``: the share of the pairs that it scored of which a side was cut, for scorers that say
-        so; ``scpo/scorer_crashes``: of its process, if it has one and it crashed.
+        ``scpo/pairs_truncated``: share of the scored pairs with a truncated side, for scorers that
+        count them; ``scpo/scorer_crashes``: crashes of its process, if any.
         """
         new = self._counts() - self._before
         report = {}

@@ -1,10 +1,10 @@
-"""Reranker as scorer, as in the paper (section 4.1: BGE-Reranker-v2-m3): it reads both texts at once.
+"""Reranker as scorer, as in the paper (section 4.1: BGE-Reranker-v2-m3).
 
 Forward passes hold a single pair on a CPU and have canonical shapes on a GPU. The last bits of a
 row's score can depend on how many rows its pass has and on its position among them: MKL sums the
-rows of a matrix-vector product in different orders, and torch's sigmoid uses other code for the last
-few of many numbers. Only a pass with a single row excludes that on every processor; on a CPU it
-costs little, since it needs no padding (docs/scoring.md). A GPU takes as long for one row as for
+rows of a matrix-vector product in different orders, and torch's sigmoid uses other code for the
+last few of many numbers. Only a pass with a single row excludes that on every processor; on a CPU
+it costs little, since it needs no padding (docs/scoring.md). A GPU takes as long for one row as for
 many, so a pass there has one of a few padded lengths and for each of them a fixed number of rows:
 the same kernels run, as far as that goes, whatever else is scored. Rows that need no padding form
 passes of their own: without padding transformers drops the attention mask, which selects another
@@ -29,18 +29,21 @@ if TYPE_CHECKING:
     import torch
 
 TOKEN_BUCKETS = (16, 32, 64, 128, 256, 512)
-"""Padded lengths in tokens. A row always has the smallest that holds it, whatever else is in the batch."""
+"""Padded lengths in tokens. A row always gets the smallest one that holds it."""
 
 
 class Rows(NamedTuple):
-    """One forward pass: ``indices`` of the rows that count; the rest of its ``size`` rows repeat the first of them."""
+    """Forward pass: ``indices`` of its rows; the rest of its ``size`` rows repeat the first.
+
+    The repeated rows are ignored.
+    """
 
     width: int
     indices: tuple[int, ...]
     size: int
 
     def fill(self, sequences: Sequence[Sequence[int]], padding: int, device: str) -> torch.Tensor:
-        """Token ids of the rows that count (or anything else that has one number a token), as ``(size, width)``."""
+        """Tensor ``(size, width)`` of token ids, or of other values with one number per token."""
         import torch
 
         rows = [[*sequence, *[padding] * (self.width - len(sequence))] for sequence in sequences]
@@ -48,12 +51,15 @@ class Rows(NamedTuple):
 
 
 def single_rows(lengths: Sequence[int]) -> Iterator[Rows]:
-    """A pass for each row of these lengths, in tokens, without padding."""
+    """One pass without padding for each row of these lengths, in tokens."""
     return (Rows(length, (i,), 1) for i, length in enumerate(lengths))
 
 
 def canonical_batches(lengths: Sequence[int], rows_at: Callable[[int], int]) -> Iterator[Rows]:
-    """Cut rows of these lengths, in tokens, into batches, bucket by bucket, of ``rows_at(padded length)`` rows."""
+    """Cut rows of these lengths, in tokens, into batches of ``rows_at(padded length)`` rows.
+
+    Bucket by bucket of padded lengths.
+    """
     buckets: dict[tuple[int, bool], list[int]] = {}
     for i, length in enumerate(lengths):
         width = next((width for width in TOKEN_BUCKETS if width >= length), length)
@@ -69,21 +75,21 @@ CACHED_TEXTS = 32_768
 
 
 class Tokens(NamedTuple):
-    """A text's token ids, without special ones; ``cut``: it was longer."""
+    """Token ids of a text, without special ones, and whether it was truncated."""
 
     ids: list[int]
     cut: bool
 
 
 class TokenPair(NamedTuple):
-    """Token ids of a pair, special ones included, and to which of the two texts the model counts each."""
+    """Token ids of a pair with special tokens, and their token type ids."""
 
     ids: list[int]
     type_ids: list[int]
 
 
 class Place(NamedTuple):
-    """A place of the tokenizer's template for pairs: a special token, or all of a text (``side`` 0 or 1)."""
+    """Slot of the tokenizer's template for pairs: a special token, or a text (``side`` 0 or 1)."""
 
     side: int | None
     token: int
@@ -93,19 +99,27 @@ class Place(NamedTuple):
 class CrossEncoder:
     """Sigmoid of the logit that a sequence classifier with one label gives to a pair of texts.
 
-    A text is tokenised once and cut to half of what a pair may hold without its special tokens; pairs are put together
-    from the tokens by the tokenizer's own template (``<s> a </s></s> b </s>`` for XLM-R), so a pair that is short
-    enough is what ``tokenizer(a, b)`` would give. On a CPU each pair is a forward pass, so that a score is a function
-    of its pair; on a GPU pairs share passes of canonical shapes (``canonical.py``). ``share``: whether they do, where
-    the device is not to decide it.
+    A text is tokenised once and cut to half of what a pair may hold without its special tokens;
+    pairs are put together from the tokens by the tokenizer's own template (``<s> a </s></s> b
+    </s>`` for XLM-R), so a pair that is short enough is what ``tokenizer(a, b)`` would give. On a
+    CPU each pair is a forward pass, so that a score is a function of its pair; on a GPU pairs share
+    passes of canonical shapes (``canonical.py``). ``share``: whether they do, where the device is
+    not to decide it.
 
     Attributes:
-        counts: Since the start: ``computed`` pairs, and how many of them were ``truncated`` on a side.
+        counts: Since the start: ``computed`` pairs, and how many of them were ``truncated`` on a
+            side.
         device: Where the model is.
     """
 
     def __init__(
-        self, config: CrossEncoderScorer, tokenizer: Any, model: Any, device: str = "cpu", *, share: bool | None = None
+        self,
+        config: CrossEncoderScorer,
+        tokenizer: Any,
+        model: Any,
+        device: str = "cpu",
+        *,
+        share: bool | None = None,
     ) -> None:
         self.name = config.identity
         self.counts: Counter[str] = Counter()
@@ -143,7 +157,10 @@ class CrossEncoder:
         return pair
 
     def batches(self, encoded: Sequence[TokenPair]) -> Iterator[Rows]:
-        """The forward passes of these pairs; a shared one has ``batch_tokens`` padded tokens, so few long pairs."""
+        """Forward passes of these pairs.
+
+        A shared pass has ``batch_tokens`` padded tokens, so long pairs share it with few others.
+        """
         lengths = [len(pair.ids) for pair in encoded]
         if self._share:
             return canonical_batches(lengths, lambda width: max(1, self._batch_tokens // width))
@@ -160,11 +177,15 @@ class CrossEncoder:
         import torch
 
         inputs = {
-            "input_ids": rows.fill([pair.ids for pair in encoded], self._tokenizer.pad_token_id, self.device),
+            "input_ids": rows.fill(
+                [pair.ids for pair in encoded], self._tokenizer.pad_token_id, self.device
+            ),
             "attention_mask": rows.fill([[1] * len(pair.ids) for pair in encoded], 0, self.device),
         }
         if self._takes_types:
-            inputs["token_type_ids"] = rows.fill([pair.type_ids for pair in encoded], 0, self.device)
+            inputs["token_type_ids"] = rows.fill(
+                [pair.type_ids for pair in encoded], 0, self.device
+            )
         with torch.inference_mode():
             score_B = torch.sigmoid(self._model(**inputs).logits[:, 0].float())
         scores: NDArray[np.float32] = score_B[: len(encoded)].cpu().numpy()
@@ -172,10 +193,10 @@ class CrossEncoder:
 
 
 def _template(backend: Any) -> list[Place]:
-    """How the tokenizer puts two texts together, read off a pair of short ones.
+    """Template with which the tokenizer joins two texts, derived from a pair of short ones.
 
-    The tokenizers library would do it for every pair, but with all combinations of what was cut off both texts as well:
-    65 ms a pair where both texts have 3,000 tokens.
+    The tokenizers library could join every pair, but it also computes all combinations of the
+    truncated parts: 65 ms per pair of texts with 3,000 tokens.
     """
     pair = backend.encode("x", "x")
     places: list[Place] = []
@@ -186,12 +207,15 @@ def _template(backend: Any) -> list[Place]:
 
 
 def load_cross_encoder(config: CrossEncoderScorer, device: str) -> CrossEncoder:
-    """Tokenizer and model from a local folder or, downloading if need be, the Hugging Face hub.
+    """Load tokenizer and model from a local folder or the Hugging Face hub.
 
     Raises:
-        ScorerError: torch, transformers or the model cannot be loaded, or the model does not fit; says what to do.
+        ScorerError: torch, transformers or the model cannot be loaded, or the model does not fit;
+            says what to do.
     """
-    tokenizer, model = pretrained(config.path, "AutoModelForSequenceClassification", dtype=_dtype(config, device))
+    tokenizer, model = pretrained(
+        config.path, "AutoModelForSequenceClassification", dtype=_dtype(config, device)
+    )
     _check(config, tokenizer, model)
     return CrossEncoder(config, tokenizer, model.to(device), device)
 
@@ -206,8 +230,8 @@ def _dtype(config: CrossEncoderScorer, device: str) -> str:
         return "float32" if on_cpu else "float16"
     if on_cpu and config.dtype == "float16":
         raise ScorerError(
-            f"scorer {config.name!r}: dtype float16 is for GPUs, the device is {device}; allowed there: auto, float32, "
-            "bfloat16"
+            f"scorer {config.name!r}: dtype float16 is for GPUs, the device is {device}; allowed "
+            "there: auto, float32, bfloat16"
         )
     return config.dtype
 
@@ -215,12 +239,15 @@ def _dtype(config: CrossEncoderScorer, device: str) -> str:
 def _check(config: CrossEncoderScorer, tokenizer: Any, model: Any) -> None:
     if model.config.num_labels != 1:
         raise ScorerError(
-            f"{config.path!r} has {model.config.num_labels} labels: expected a reranker, a sequence classifier with one"
+            f"{config.path!r} has {model.config.num_labels} labels: expected a reranker, a "
+            "sequence classifier with one"
         )
     if not hasattr(tokenizer, "backend_tokenizer"):
-        raise ScorerError(f"{config.path!r} has a slow tokenizer: expected one with a tokenizer.json")
+        raise ScorerError(
+            f"{config.path!r} has a slow tokenizer: expected one with a tokenizer.json"
+        )
     if config.max_tokens > tokenizer.model_max_length:
         raise ScorerError(
-            f"scorer {config.name!r}: max_tokens {config.max_tokens} exceeds the {tokenizer.model_max_length} tokens "
-            f"that {config.path!r} can read"
+            f"scorer {config.name!r}: max_tokens {config.max_tokens} exceeds the "
+            f"{tokenizer.model_max_length} tokens that {config.path!r} can read"
         )

@@ -20,14 +20,16 @@ class Exact:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Similarity of each pair."""
-        return np.fromiter((first == second for first, second in pairs), dtype=np.float32, count=len(pairs))
+        return np.fromiter(
+            (first == second for first, second in pairs), dtype=np.float32, count=len(pairs)
+        )
 
 
 class Lexical:
-    """1 - d / (|a| + |b|), d the number of characters to insert and delete between a and b (rapidfuzz's ``ratio``).
+    """1 - d / (|a| + |b|), d the number of inserted and deleted characters (rapidfuzz's ``ratio``).
 
     Raises:
-        ScorerError: rapidfuzz is not installed; says what to install.
+        ScorerError: rapidfuzz is not installed.
     """
 
     def __init__(self, config: LexicalScorer) -> None:
@@ -35,11 +37,14 @@ class Lexical:
             from rapidfuzz.distance import Indel
         except ImportError as error:
             raise ScorerError(
-                "the lexical scorer needs rapidfuzz: pip install rapidfuzz, or 'scpo[local]', which has it"
+                "the lexical scorer needs rapidfuzz: pip install rapidfuzz, or 'scpo[local]', "
+                "which has it"
             ) from error
         self.name = config.identity
         self._similarity = Indel.normalized_similarity
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Similarity of each pair."""
-        return np.fromiter((self._similarity(*pair) for pair in pairs), dtype=np.float32, count=len(pairs))
+        return np.fromiter(
+            (self._similarity(*pair) for pair in pairs), dtype=np.float32, count=len(pairs)
+        )

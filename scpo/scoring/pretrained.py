@@ -1,4 +1,4 @@
-"""Loading the model behind a neural scorer: from a package's folder, a local folder or the Hugging Face hub."""
+"""Loader of pretrained models: a package's folder, a local folder or the Hugging Face hub."""
 
 import importlib.util
 from pathlib import Path
@@ -10,29 +10,35 @@ _PACKAGE = "package:"
 
 
 def pretrained(path: str, auto_class: str, **settings: Any) -> tuple[Any, Any]:
-    """Tokenizer and model; only a name on the hub may download.
+    """Load tokenizer and model; only a name on the hub may download.
 
     Args:
-        path: ``package:<installed package>`` with the model in its folder ``model``, a local folder, or a hub name.
+        path: ``package:<installed package>`` with the model in its folder ``model``, a local
+            folder, or a hub name.
         auto_class: The class of transformers that loads the model.
         settings: For its ``from_pretrained``.
 
     Raises:
-        ScorerError: torch and transformers are not installed, or there is no such model; says how to get it.
+        ScorerError: torch and transformers are not installed, or there is no such model; says how
+            to get it.
     """
     return load_part(path, "AutoTokenizer"), load_part(path, auto_class, **settings)
 
 
 def load_part(path: str, auto_class: str, **settings: Any) -> Any:
-    """One part, by its class of transformers, and nothing else from the hub; for the rest see :func:`pretrained`."""
+    """Load one part by its class of transformers; see :func:`pretrained`."""
     try:
         import transformers
     except ImportError as error:
-        raise ScorerError("neural scorers need torch and transformers: pip install 'scpo[local]'") from error
+        raise ScorerError(
+            "neural scorers need torch and transformers: pip install 'scpo[local]'"
+        ) from error
     source = package_folder(path.removeprefix(_PACKAGE)) if path.startswith(_PACKAGE) else path
     local = Path(source).is_dir()
     try:
-        return getattr(transformers, auto_class).from_pretrained(source, local_files_only=local, **settings)
+        return getattr(transformers, auto_class).from_pretrained(
+            source, local_files_only=local, **settings
+        )
     except (OSError, ValueError) as error:
         raise ScorerError(_missing(path, local, error)) from error
 
@@ -40,16 +46,20 @@ def load_part(path: str, auto_class: str, **settings: Any) -> Any:
 def _missing(path: str, local: bool, error: Exception) -> str:
     reason = first_line(error)
     if local:
-        return f"no model of transformers in the folder {path!r} ({reason}): it needs config.json, weights, tokenizer"
+        return (
+            f"no model of transformers in the folder {path!r} ({reason}): it needs "
+            "config.json, weights, tokenizer"
+        )
     return (
-        f"no model at {path!r} ({reason}): expected package:<installed package>, a local folder or a name on the "
-        f"Hugging Face hub. On a machine without internet access, run `hf download {path} --local-dir DIR` on one "
-        "that has it, copy DIR, and add scorer.path=DIR; without the model, scorer=minilm and scorer=lexical work"
+        f"no model at {path!r} ({reason}): expected package:<installed package>, a local folder or "
+        "a name on the Hugging Face hub. On a machine without internet access, run `hf download "
+        f"{path} --local-dir DIR` on one that has it, copy DIR, and add scorer.path=DIR; without "
+        "the model, scorer=minilm and scorer=lexical work"
     )
 
 
 def package_folder(package: str) -> str:
-    """The folder ``model`` of an installed package.
+    """Folder ``model`` of an installed package.
 
     Raises:
         ScorerError: The package is not installed.

@@ -1,4 +1,4 @@
-"""Scorer in a separate process, as in the paper (appendix A.2), so that its crash does not end the run.
+"""Scorer in a separate process (appendix A.2), so that its crash does not end the run.
 
 Trainer and process exchange messages through a multiprocessing pipe. A message is bytes: its kind,
 the number of the request, then texts as JSON or scores as little-endian float32. Nothing is
@@ -41,12 +41,16 @@ logger = logging.getLogger(__name__)
 HEADER = struct.Struct("<BI")
 """Kind and number of the request."""
 LARGEST = 1 << 28
-"""Bytes of a message; a longer one is none of ours."""
+"""Largest message in bytes."""
 TRUNCATED = struct.Struct("<I")
 
 
 class Kind(IntEnum):
-    """``PAIRS`` go to the process; ``READY`` or ``REFUSED`` (no scorer) come from it first, then ``SCORES``."""
+    """Message kinds.
+
+    ``READY`` or ``REFUSED`` (no scorer) come from the process first; then each ``PAIRS`` sent to it
+    is answered with ``SCORES``.
+    """
 
     READY = 1
     REFUSED = 2
@@ -63,7 +67,7 @@ class Message(NamedTuple):
 
 
 class MessageError(ScorerError):
-    """The other side sent something that is no message, or not the one that was due."""
+    """Message that is malformed or was not expected."""
 
 
 def send(connection: Connection, message: Message) -> None:
@@ -75,9 +79,9 @@ def receive(connection: Connection) -> Message:
     """Wait for a whole message.
 
     Raises:
-        EOFError: The other side is gone.
-        OSError: So it is, or what came is longer than any message.
-        MessageError: What came is no message.
+        EOFError: The other process has ended.
+        OSError: The other process has ended, or the message is too long.
+        MessageError: The received bytes are not a message.
     """
     received = connection.recv_bytes(LARGEST)
     kind, request = HEADER.unpack_from(received) if len(received) >= HEADER.size else (0, 0)
@@ -108,11 +112,15 @@ def unpack_scores(payload: bytes, count: int) -> tuple[NDArray[np.float32], int]
         MessageError: Another number of scores, or one outside [0, 1].
     """
     if len(payload) != TRUNCATED.size + 4 * count:
-        raise MessageError(f"{len(payload)} bytes for {count} scores: expected {TRUNCATED.size + 4 * count}")
+        raise MessageError(
+            f"{len(payload)} bytes for {count} scores: expected {TRUNCATED.size + 4 * count}"
+        )
     scores = np.frombuffer(payload, dtype="<f4", offset=TRUNCATED.size).astype(np.float32)
     bad = scores[~((scores >= 0) & (scores <= 1))]
     if len(bad):
-        raise MessageError(f"{len(bad)} of {count} scores are no numbers in [0, 1], the first of them {bad[0]}")
+        raise MessageError(
+            f"{len(bad)} of {count} scores are no numbers in [0, 1], the first of them {bad[0]}"
+        )
     return scores, TRUNCATED.unpack_from(payload)[0]
 
 
@@ -126,13 +134,17 @@ WARM_UP = [("go to shelf 1 || You arrive at shelf 1.", "look || On the shelf 1, 
 
 def main(connection: Connection, make: MakeScorer, serve: Serve) -> None:
     """Serve until the parent is gone."""
-    os.dup2(STDERR, STDOUT)  # what libraries print belongs into the log
+    # What libraries print belongs into the log.
+    os.dup2(STDERR, STDOUT)
     end_with_parent()
     serve(connection, make)
 
 
 def end_with_parent() -> None:
-    """Die with the parent, even while stuck in a call that holds the interpreter (Linux; elsewhere EOF must do)."""
+    """End with the parent process, even inside a call that holds the interpreter lock.
+
+    Linux only; elsewhere the process ends when the pipe is closed.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
@@ -159,7 +171,7 @@ def serve(connection: Connection, make: MakeScorer) -> None:
 
 
 def _read(connection: Connection, asked: queue.SimpleQueue[Message]) -> None:
-    """Read ahead, so that the end of the parent is noticed in the middle of a batch."""
+    """Read ahead, so that the parent's end is noticed during a batch."""
     while True:
         try:
             asked.put(receive(connection))
@@ -185,9 +197,9 @@ CRASHES = (OSError, EOFError, MessageError)
 class ScorerProcess:
     """Starts the configured scorer in a process on first use and sends it the pairs.
 
-    A process that dies, misses its deadline or answers with anything but similarities is killed, and a new one gets
-    the same request. It ends with its parent, also when that is killed. On Linux the end of the *thread* that first
-    asked ends it too; the next request then starts another.
+    A process that dies, misses its deadline or answers with anything but similarities is killed,
+    and a new one gets the same request. It ends with its parent, also when that is killed. On Linux
+    the end of the *thread* that first asked ends it too; the next request then starts another.
 
     Args:
         config: The scorer, by which it is known.
@@ -218,10 +230,15 @@ class ScorerProcess:
         """Similarity of each pair, in [0, 1].
 
         Raises:
-            ScorerError: The scorer cannot be made, or the process failed too often and training is to stop.
-            ScorerUnavailable: The process failed too often and training is to go on without shaping.
+            ScorerError: The scorer cannot be made, or the process failed too often and training is
+                to stop.
+            ScorerUnavailable: The process failed too often and training is to go on without
+                shaping.
         """
-        chunks = [pairs[start : start + PAIRS_A_REQUEST] for start in range(0, len(pairs), PAIRS_A_REQUEST)]
+        chunks = [
+            pairs[start : start + PAIRS_A_REQUEST]
+            for start in range(0, len(pairs), PAIRS_A_REQUEST)
+        ]
         return np.concatenate([np.zeros(0, dtype=np.float32), *map(self._insist, chunks)])
 
     def close(self) -> None:
@@ -238,23 +255,29 @@ class ScorerProcess:
                 reason = self._end_of_child(error)
                 self.counts["crashes"] += 1
                 logger.warning(
-                    "the process of scorer %s failed (%d of %d): %s", self.name, crash, self._runtime.crashes, reason
+                    "the process of scorer %s failed (%d of %d): %s",
+                    self.name,
+                    crash,
+                    self._runtime.crashes,
+                    reason,
                 )
             except BaseException:
-                self.close()  # whatever it still answers belongs to no later request
+                # Whatever it still answers belongs to no later request.
+                self.close()
                 raise
         self._give_up(len(pairs), reason)
 
     def _give_up(self, pairs: int, reason: str) -> NoReturn:
         message = (
-            f"the process of scorer {self.name} failed {self._runtime.crashes} times in a row on {pairs} pairs, the "
-            f"last time: {reason}. What it wrote is in the log above."
+            f"the process of scorer {self.name} failed {self._runtime.crashes} times in a row on "
+            f"{pairs} pairs, the last time: {reason}. What it wrote is in the log above."
         )
         if self._runtime.on_scorer_failure == "skip_shaping":
             raise ScorerUnavailable(message)
         raise ScorerError(
-            f"{message} The same command resumes the run; machine.scorer.deadline_s and machine.scorer.crashes give it "
-            "more time or chances, machine.scorer.on_scorer_failure=skip_shaping goes on without credit in such a step"
+            f"{message} The same command resumes the run; machine.scorer.deadline_s and "
+            "machine.scorer.crashes give it more time or chances, "
+            "machine.scorer.on_scorer_failure=skip_shaping goes on without credit in such a step"
         )
 
     def _ask(self, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
@@ -264,7 +287,9 @@ class ScorerProcess:
             if ready.decode(errors="replace") != self.name:
                 raise MessageError(f"it is the scorer {ready!r}, not {self.name!r}")
         self._requests += 1
-        answer = self._child.answer(Kind.SCORES, self._requests, self._runtime.deadline_s, pack_pairs(pairs))
+        answer = self._child.answer(
+            Kind.SCORES, self._requests, self._runtime.deadline_s, pack_pairs(pairs)
+        )
         scores, truncated = unpack_scores(answer, len(pairs))
         self.counts.update(computed=len(pairs), truncated=truncated)
         return scores
@@ -279,22 +304,28 @@ class ScorerProcess:
 
 
 class _Child:
-    """One process and the pipe to it."""
+    """Process and its pipe."""
 
     def __init__(self, make: MakeScorer, serve: Serve) -> None:
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=main, args=(theirs, make, serve), name="scorer", daemon=True)
-        resource_tracker.ensure_running()  # whoever starts it unblocks signals: not while ours are blocked
+        self._process = context.Process(
+            target=main, args=(theirs, make, serve), name="scorer", daemon=True
+        )
+        # Whoever starts it unblocks signals: not while ours are blocked
+        resource_tracker.ensure_running()
         with theirs, _stop_signals_blocked():
             self._process.start()
         self._finalizer = weakref.finalize(self, _end, self._process, self._connection)
-        atexit.register(self._finalizer)  # before multiprocessing's own, which would wait for it
+        # Before multiprocessing's own, which would wait for it.
+        atexit.register(self._finalizer)
 
-    def answer(self, due: Kind, request: int, deadline_s: float, pairs: bytes | None = None) -> bytes:
-        """Send ``pairs``, if there are any, and return the payload of the answer, which is of the kind that is ``due``.
+    def answer(
+        self, due: Kind, request: int, deadline_s: float, pairs: bytes | None = None
+    ) -> bytes:
+        """Send ``pairs``, if any, and return the payload of the answer of kind ``due``.
 
-        When that takes too long, the process is killed, which ends the waiting, wherever the pipe is stuck.
+        After the deadline the process is killed, which ends the wait wherever the pipe is blocked.
         """
         too_late = threading.Event()
         timer = threading.Timer(deadline_s, self._kill, (too_late,))
@@ -313,7 +344,9 @@ class _Child:
         if answer.kind is Kind.REFUSED:
             raise ScorerError(answer.payload.decode(errors="replace"))
         if (answer.kind, answer.request) != (due, request):
-            raise MessageError(f"{answer.kind.name} {answer.request} instead of {due.name} {request}")
+            raise MessageError(
+                f"{answer.kind.name} {answer.request} instead of {due.name} {request}"
+            )
         return answer.payload
 
     def _kill(self, too_late: threading.Event) -> None:
@@ -321,14 +354,18 @@ class _Child:
         self._process.kill()
 
     def end(self, patience_s: float = 0.0) -> str:
-        """Kill the process unless it ends by itself within ``patience_s``, and say how it ended."""
+        """Kill the process unless it ends within ``patience_s``; returns how it ended."""
         self._process.join(patience_s)
         code = self._process.exitcode
         atexit.unregister(self._finalizer)
         self._finalizer()
         if code is None:
             return "it was killed"
-        return f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit status {code}"
+        return (
+            f"it was killed by {signal.Signals(-code).name}"
+            if code < 0
+            else f"it ended with exit status {code}"
+        )
 
 
 def _end(process: BaseProcess, connection: Connection) -> None:
@@ -339,9 +376,10 @@ def _end(process: BaseProcess, connection: Connection) -> None:
 
 @contextmanager
 def _stop_signals_blocked() -> Iterator[None]:
-    """A child inherits what its parent blocks: Ctrl-C, and a launcher's signals to the group, are for the trainer.
+    """Block the stop signals, which a child inherits.
 
-    It finishes its step with the scorer, which ends by itself once the trainer has.
+    Ctrl-C and a launcher's signals to the process group are for the trainer, which finishes its
+    step with the scorer and then ends it.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:

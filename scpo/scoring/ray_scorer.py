@@ -1,4 +1,7 @@
-"""The scorer of a trainer that lives in a Ray actor: Ray hides every GPU from a process that asked for none."""
+"""Scorer of a trainer inside a Ray actor, where Ray hides the GPUs.
+
+Ray hides every GPU from a process that did not request one.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,16 @@ from scpo.shaping.drive import Scorer
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 NEURAL = ("bi_encoder", "cross_encoder")
 BEFORE_RAY = "SCPO_VISIBLE_DEVICES"
-"""What ``VISIBLE`` was where Ray was started: its processes inherit it, and may find ``VISIBLE`` empty."""
+"""Value of ``VISIBLE`` where Ray was started; Ray's processes may find ``VISIBLE`` itself empty."""
 
 
 def remember_gpus() -> None:
-    """Keep for Ray's processes which GPUs the run was given; called before Ray starts."""
+    """Store the run's GPUs for Ray's processes; call it before Ray starts."""
     os.environ[BEFORE_RAY] = os.environ.get(VISIBLE, "")
 
 
 def open_ray_scorer(config: RunConfig, *, on_gpu: bool) -> PairCache:
-    """The configured scorer; a neural one in a process of its own on the first GPU, where there are GPUs."""
+    """Build the configured scorer; a neural one in a process on the first GPU, if there is one."""
     if not on_gpu or config.scorer.kind not in NEURAL:
         return open_scorer(config.scorer, config.machine.scorer)
     make = partial(seeing, first_gpu(), partial(make_scorer, config.scorer, device="cuda:0"))
@@ -30,12 +33,12 @@ def open_ray_scorer(config: RunConfig, *, on_gpu: bool) -> PairCache:
 
 
 def seeing(gpu: str, make: MakeScorer) -> Scorer:
-    """The scorer, made in its process before anything in that has looked for GPUs, so that it finds this one."""
+    """Build the scorer in its process, before anything there looks for GPUs."""
     os.environ[VISIBLE] = gpu
     return make()
 
 
 def first_gpu() -> str:
-    """The run's first GPU, which the scorer shares with the policy, as in the paper (appendix A.2)."""
+    """First GPU of the run, which the scorer shares with the policy (appendix A.2)."""
     given = os.environ.get(VISIBLE) or os.environ.get(BEFORE_RAY) or "0"
     return given.partition(",")[0]

@@ -82,7 +82,7 @@ class AlfworldEnvironment:
         return task_of(self.engine.game(game_id))
 
     def start(self, task: Task, slot: int) -> AlfworldEpisode:
-        """Begin an episode; siblings share the game's graph, whatever their slot.
+        """Begin an episode; siblings share the game's graph, independent of their slot.
 
         Raises:
             GameError: The game cannot be read, or is not the one that the task was made from.

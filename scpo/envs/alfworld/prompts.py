@@ -90,7 +90,7 @@ def memory(transcript: Transcript, _history_length: int) -> str:
     """Prompt with a memory: task, held object, location, last command, step, sightings, commands.
 
     A policy without a recurrent state can search with it: it lists what was seen where and how
-    many steps ago. It is a function of the transcript alone. The commands are those that the game
+    many steps ago. It is a function of the transcript only. The commands are those that the game
     admits, without ``help``::
 
         task: put a hot mug in safe.

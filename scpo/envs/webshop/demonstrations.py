@@ -110,9 +110,11 @@ def demonstrations(
             f"{config.prompt} lists; use env.goals=synthetic or another catalogue"
         )
     if len(found) < len(made):
-        logger.warning("%d of %d goals' demonstrations are left out: what is listed does not "
-                       "fulfil them",
-                       len(made) - len(found), len(made))  # fmt: skip
+        logger.warning(
+            "%d of %d goals' demonstrations are left out: what is listed does not fulfil them",
+            len(made) - len(found),
+            len(made),
+        )
     return found
 
 

@@ -71,7 +71,7 @@ def admissible(transcript: Transcript) -> list[str]:
 def memory(transcript: Transcript) -> str:
     """Prompt with a memory: wish, page, searches, chosen options, seen products, listed actions.
 
-    It is a function of the transcript alone. A seen product is listed with its price, the pages
+    It is a function of the transcript only. A seen product is listed with its price, the pages
     that were read, and the words of the wish that they and its title contain; the page of a product
     lists its options::
 

@@ -1,7 +1,8 @@
-"""What is kept of each episode of an evaluation.
+"""Records of evaluated episodes.
 
-A line in ``episodes/<panel>.jsonl``, so that a resumed run does not play it again, and a transcript in
-``transcripts/<panel>/<episode>.jsonl``; at the end the record of a validation, which other runs keep too.
+One line per episode in ``episodes/<panel>.jsonl``, so that a resumed run does not play it again,
+and a transcript in ``transcripts/<panel>/<episode>.jsonl``; at the end a validation record as other
+runs write it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from scpo.rollout import Slot
 
 @dataclass(frozen=True)
 class EpisodeRecord(Ended):
-    """A finished episode. ``length``, ``invalid`` (steps), ``score`` and ``won`` are those of its last attempt.
+    """Finished episode; ``length``, ``invalid``, ``score`` and ``won`` are of its last attempt.
 
-    Tokens and ``cost_usd`` count all that was asked, attempts that the environment broke included. ``restarts``:
-    records of before they were counted have none.
+    Tokens and ``cost_usd`` count all requests, including attempts that the environment broke.
+    ``restarts`` is missing in records written before it was counted.
     """
 
     attempts: int
@@ -43,31 +44,43 @@ class EpisodeLog:
         self._transcripts = folder.path / "transcripts" / panel
 
     def read(self, slots: Sequence[Slot]) -> dict[int, EpisodeRecord]:
-        """What is there.
+        """Read the finished episodes.
 
         Raises:
-            RecordError: It is of other tasks than ``slots``.
+            RecordError: The log is of other tasks than ``slots``.
         """
-        return {line.pop("step"): _checked(line, slots, self._lines) for line in self._lines.records()}
+        return {
+            line.pop("step"): _checked(line, slots, self._lines) for line in self._lines.records()
+        }
 
-    def add(self, number: int, record: EpisodeRecord, transcript: Sequence[Mapping[str, Any]]) -> None:
+    def add(
+        self, number: int, record: EpisodeRecord, transcript: Sequence[Mapping[str, Any]]
+    ) -> None:
         """Keep an episode; the transcript first, so that a line in the log has one."""
         write_bytes(self._transcripts / f"{number:05d}.jsonl", b"".join(map(to_line, transcript)))
         self._lines.append({"step": number, **asdict(record)})
 
     def played(self, records: Mapping[int, EpisodeRecord]) -> list[Played]:
-        """The episodes by number, as a validation is recorded; those that are told, with their last attempt's steps."""
+        """Episodes by number, as a validation records them.
+
+        Those with a stored transcript carry the steps of their last attempt.
+        """
         numbers = sorted(records)
         shown = {numbers[place] for place in told([records[number] for number in numbers])}
         return [self._played(number, records[number], shown=number in shown) for number in numbers]
 
     def _played(self, number: int, record: EpisodeRecord, *, shown: bool) -> Played:
-        episode = Played(**{one.name: getattr(record, one.name) for one in fields(Ended)})
+        episode = Played(**{field.name: getattr(record, field.name) for field in fields(Ended)})
         if not shown:
             return episode
         transcript = JsonLines(self._transcripts / f"{number:05d}.jsonl").records()
-        acts = [line for line in transcript if line["kind"] == "act" and line["attempt"] == record.attempts]
-        acts = acts[len(acts) - record.length :]  # an attempt that the environment broke had begun again
+        acts = [
+            line
+            for line in transcript
+            if line["kind"] == "act" and line["attempt"] == record.attempts
+        ]
+        # An attempt that the environment broke had begun again.
+        acts = acts[len(acts) - record.length :]
         turns = [Turn(line["action"], line["observation"], line["valid"]) for line in acts]
         return replace(episode, start=acts[0]["prompt"], turns=turns)
 
@@ -80,11 +93,13 @@ def _checked(line: dict[str, Any], slots: Sequence[Slot], log: JsonLines) -> Epi
     try:
         record = EpisodeRecord(**line)
     except TypeError as error:
-        raise RecordError(f"{log.path} is of another version ({error}); delete it to play its episodes again") from None
+        raise RecordError(
+            f"{log.path} is of another version ({error}); delete it to play its episodes again"
+        ) from None
     if not any((slot.task.id, slot.sibling) == (record.task, record.repeat) for slot in slots):
         raise RecordError(
-            f"{log.path} holds an episode of task {record.task}, repeat {record.repeat}, which is not in the panel; "
-            "delete the file to play the panel again"
+            f"{log.path} holds an episode of task {record.task}, repeat {record.repeat}, which is "
+            "not in the panel; delete the file to play the panel again"
         )
     return record
 
@@ -97,7 +112,9 @@ def panel_metrics(records: Sequence[EpisodeRecord], *, reflecting: bool) -> dict
     metrics = ended_metrics(records, by_family=True)
     if reflecting:
         metrics["attempts"] = float(np.mean([record.attempts for record in records]))
-        metrics["first_success_rate"] = float(np.mean([record.won and record.attempts == 1 for record in records]))
+        metrics["first_success_rate"] = float(
+            np.mean([record.won and record.attempts == 1 for record in records])
+        )
     return metrics
 
 
@@ -107,4 +124,6 @@ def usage_metrics(records: Sequence[EpisodeRecord], *, billed: bool) -> dict[str
         "usage/prompt_tokens": float(sum(record.prompt_tokens for record in records)),
         "usage/response_tokens": float(sum(record.response_tokens for record in records)),
     }
-    return usage | ({"usage/cost_usd": sum(record.cost_usd for record in records)} if billed else {})
+    return usage | (
+        {"usage/cost_usd": sum(record.cost_usd for record in records)} if billed else {}
+    )

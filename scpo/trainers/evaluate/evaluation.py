@@ -1,7 +1,7 @@
-"""Evaluation of a method that trains nothing: every validation panel is played once.
+"""Evaluation without training: every validation panel is played once.
 
-The numbers are logged twice, at step 0 and at the run's last step: before and after the training that there is none of.
-So a run counts as finished as any other does, and tables and curves show it beside the rows that train, as a constant.
+The numbers are logged twice, at step 0 and at the run's last step. So the run counts as finished
+like any other, and tables and curves show it as a constant next to the rows that train.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ from scpo.errors import ConfigError
 from scpo.generation import Generation
 from scpo.records import Tracker
 from scpo.rollout import Policy, group_slots
-from scpo.trainers.evaluate.episode_records import EpisodeLog, EpisodeRecord, panel_metrics, usage_metrics
+from scpo.trainers.evaluate.episode_records import (
+    EpisodeLog,
+    EpisodeRecord,
+    panel_metrics,
+    usage_metrics,
+)
 from scpo.trainers.evaluate.play import BilledGeneration, play_all
 
 if TYPE_CHECKING:
@@ -42,7 +47,7 @@ REPORT_EVERY = 20  # episodes
 
 @dataclass
 class Session:
-    """What one evaluation holds in memory."""
+    """State of one evaluation."""
 
     config: RunConfig
     folder: RunFolder
@@ -63,14 +68,18 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
         folder.pin_panels(panel_records(environment, config))
         tracker.resume_at(-1)
         started = time.perf_counter()
-        metrics = _measure(Session(config, folder, environment, policy, make_agent(config.method.agent), should_stop))
+        metrics = _measure(
+            Session(
+                config, folder, environment, policy, make_agent(config.method.agent), should_stop
+            )
+        )
         if metrics is not None:
             tracker.log(0, metrics, {"timing_s/validation": time.perf_counter() - started})
             tracker.log(config.trainer.steps, metrics, {})
 
 
 def _measure(session: Session) -> dict[str, float] | None:
-    """Every validation panel, in the order of their names; None: asked to stop."""
+    """Play every validation panel in order of names; None if the run was asked to stop."""
     metrics: dict[str, float] = {}
     played: list[EpisodeRecord] = []
     panels: dict[str, list[Played]] = {}
@@ -89,9 +98,14 @@ def _measure(session: Session) -> dict[str, float] | None:
 
 
 def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, EpisodeRecord] | None:
-    """The panel's episodes by number, those of earlier attempts of the run included; None: asked to stop."""
+    """Episodes of the panel by number, with those of earlier attempts; None if asked to stop.
+
+    Finished episodes are read from the log and not played again.
+    """
     config = session.config
-    slots = group_slots(session.environment.panel(panel).tasks, config.env.validation_panels[panel].repeats)
+    slots = group_slots(
+        session.environment.panel(panel).tasks, config.env.validation_panels[panel].repeats
+    )
     records = log.read(slots)
     if records:
         logger.info("%s: %d of %d episodes are finished already", panel, len(records), len(slots))
@@ -105,23 +119,32 @@ def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, Epis
             temperature=config.trainer.validation.temperature,
             seed=config.trainer.validation.seed,
             retries=config.env.failure_retries,
-            window=config.machine.api.concurrency if config.model.kind == "api" else max(1, len(left)),
+            window=config.machine.api.concurrency
+            if config.model.kind == "api"
+            else max(1, len(left)),
             should_stop=session.should_stop,
         ):
             records[number] = play.record()
             log.add(number, records[number], play.transcript)
             if len(records) % REPORT_EVERY == 0 or len(records) == len(slots):
                 cost = sum(record.cost_usd for record in records.values())
-                won, bill = sum(record.won for record in records.values()), f", {cost:.2f} USD" if cost else ""
-                logger.info("%s: %d of %d episodes, %d won%s", panel, len(records), len(slots), won, bill)
+                won, bill = (
+                    sum(record.won for record in records.values()),
+                    f", {cost:.2f} USD" if cost else "",
+                )
+                logger.info(
+                    "%s: %d of %d episodes, %d won%s", panel, len(records), len(slots), won, bill
+                )
     finally:
         log.close()
     return records if len(records) == len(slots) else None
 
 
 @contextmanager
-def _policy(config: RunConfig, environment: Environment, should_stop: Callable[[], bool]) -> Iterator[Policy]:
-    """The model behind the one protocol, wherever it is."""
+def _policy(
+    config: RunConfig, environment: Environment, should_stop: Callable[[], bool]
+) -> Iterator[Policy]:
+    """Policy of the configured model, local or behind an API."""
     if config.model.kind != "api":
         import torch
 
@@ -134,9 +157,12 @@ def _policy(config: RunConfig, environment: Environment, should_stop: Callable[[
         from scpo.agents.chat import ChatClient
     except ImportError as error:
         raise ConfigError(
-            f"model={config.model.name} needs the extra agents ({error}): pip install -e '.[agents]'"
+            f"model={config.model.name} needs the extra agents ({error}): pip install -e "
+            "'.[agents]'"
         ) from None
-    policy = ChatPolicy(ChatClient(config.model, config.machine.api), config.trainer.max_response_tokens)
+    policy = ChatPolicy(
+        ChatClient(config.model, config.machine.api), config.trainer.max_response_tokens
+    )
     try:
         yield policy
     finally:
@@ -146,7 +172,8 @@ def _policy(config: RunConfig, environment: Environment, should_stop: Callable[[
 class ChatPolicy:
     """A chat endpoint as a policy: all prompts of a turn are asked at once, in threads.
 
-    See :class:`scpo.rollout.Policy`. The first uniform number of a row is its sampling seed, where there is one.
+    See :class:`scpo.rollout.Policy`. The first uniform number of a row is its sampling seed, where
+    there is one.
     """
 
     def __init__(self, client: ChatClient, max_response_tokens: int) -> None:
@@ -167,9 +194,14 @@ class ChatPolicy:
                 seed=int(uniform * 2**31),
             )
             return BilledGeneration(
-                text=answer.text, prompt_ids=(), response_ids=(), logprobs=(), prompt_tokens=answer.prompt_tokens,
-                response_tokens=answer.response_tokens, cost_usd=answer.cost_usd(self.client.model.prices),
-            )  # fmt: skip
+                text=answer.text,
+                prompt_ids=(),
+                response_ids=(),
+                logprobs=(),
+                prompt_tokens=answer.prompt_tokens,
+                response_tokens=answer.response_tokens,
+                cost_usd=answer.cost_usd(self.client.model.prices),
+            )
 
         return list(self._threads.map(ask, prompts, uniforms_NL[:, 0].tolist()))
 

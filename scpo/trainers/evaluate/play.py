@@ -1,4 +1,7 @@
-"""Playing episodes with an agent: each episode is a coroutine that asks for responses, many are played in lockstep."""
+"""Episodes played by an agent.
+
+Each episode is a coroutine that yields prompts and receives responses; many are played in lockstep.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ Asking = Generator[str, Generation, None]
 
 @dataclass(frozen=True, kw_only=True)
 class BilledGeneration(Generation):
-    """A response of an API, which tells how many tokens there were but not which."""
+    """Response of an API, which reports the number of tokens but not the tokens."""
 
     prompt_tokens: int
     response_tokens: int
@@ -38,7 +41,7 @@ class BilledGeneration(Generation):
 
 @dataclass
 class Play(Trajectory):
-    """An episode under way: the last attempt's steps, the transcript and the bill of all of them."""
+    """Episode in progress: steps of the last attempt, transcript, and bill of all attempts."""
 
     attempts: int = 0
     turns: list[Turn] = field(default_factory=list)
@@ -49,8 +52,11 @@ class Play(Trajectory):
     cost_usd: float = 0.0
 
     def record(self) -> EpisodeRecord:
-        """What is kept of the finished episode."""
-        bill = {name: getattr(self, name) for name in ("attempts", "prompt_tokens", "response_tokens", "cost_usd")}
+        """Record of the finished episode."""
+        bill = {
+            name: getattr(self, name)
+            for name in ("attempts", "prompt_tokens", "response_tokens", "cost_usd")
+        }
         return EpisodeRecord.of(self, **bill)
 
     def note(self, kind: str, prompt: str, generation: Generation, **more: Any) -> None:
@@ -61,7 +67,12 @@ class Play(Trajectory):
         self.cost_usd += cost
         self.transcript.append(
             {"step": len(self.results), "attempt": self.attempts, "kind": kind}
-            | {"prompt": prompt, "response": generation.text, "prompt_tokens": asked, "response_tokens": answered}
+            | {
+                "prompt": prompt,
+                "response": generation.text,
+                "prompt_tokens": asked,
+                "response_tokens": answered,
+            }
             | {"cost_usd": cost}
             | more
         )
@@ -85,10 +96,11 @@ def play_all(
     window: int,
     should_stop: Callable[[], bool],
 ) -> Iterator[tuple[int, Play]]:
-    """Play an episode for each slot, ``window`` at a time; each is given out with its number once it is finished.
+    """Play an episode for each slot, ``window`` at a time, and yield each with its number.
 
-    Episode ``n`` draws from the stream (``seed``, n), as in ``scpo.rollout``: what it samples depends neither on its
-    neighbours nor on which episodes were finished earlier. Ends early when ``should_stop()``.
+    Episode ``n`` draws from the stream (``seed``, n), as in ``scpo.rollout``: its samples depend
+    neither on its neighbours nor on which episodes were finished earlier. Ends early when
+    ``should_stop()`` returns True.
 
     Raises:
         EnvironmentFailure: An environment failed more often than ``retries`` allows.
@@ -99,12 +111,14 @@ def play_all(
             number, slot = waiting.popleft()
             play = Play(slot)
             running.append(_Running(number, play, episode(environment, agent, play, retries), seed))
-        uniforms_NL = np.stack([one.rng.random(policy.max_response_tokens) for one in running])
-        generations = policy.generate([one.prompt for one in running], temperature, uniforms_NL)
-        for one, generation in zip(running, generations, strict=True):
-            one.send(generation)
-        yield from ((one.number, one.play) for one in running if one.done)
-        running = [one for one in running if not one.done]
+        # Each episode draws from its own stream, whatever else is running.
+        uniforms_NL = np.stack([each.rng.random(policy.max_response_tokens) for each in running])
+        generations = policy.generate([each.prompt for each in running], temperature, uniforms_NL)
+        for each, generation in zip(running, generations, strict=True):
+            each.send(generation)
+            if each.done:
+                yield each.number, each.play
+        running = [each for each in running if not each.done]
 
 
 class _Running:
@@ -126,7 +140,10 @@ class _Running:
 
 
 def episode(environment: Environment, agent: Agent, play: Play, retries: int) -> Asking:
-    """One attempt; a reflecting agent goes on until it wins or has none left, and reflects in between."""
+    """Coroutine of an episode.
+
+    A reflecting agent tries again until it wins or has no trials left.
+    """
     while True:
         play.attempts += 1
         yield from _attempt(environment, agent, play, retries)
@@ -156,9 +173,15 @@ def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -
             running = _begin(environment, play)
             continue
         play.note(
-            "act", prompt, generation, action=result.action, valid=result.valid, observation=result.observation,
-            reward=result.reward, won=result.won,
-        )  # fmt: skip
+            "act",
+            prompt,
+            generation,
+            action=result.action,
+            valid=result.valid,
+            observation=result.observation,
+            reward=result.reward,
+            won=result.won,
+        )
         play.turns.append(Turn(current, generation.text, result.action, result.observation))
         play.results.append(result)
 
@@ -171,7 +194,7 @@ def _begin(environment: Environment, play: Play) -> Episode:
 def _check_failures(slot: Slot, failures: int, retries: int, failure: EnvironmentFailure) -> None:
     if failures > retries:
         raise EnvironmentFailure(
-            f"episode of task {slot.task.id} (repeat {slot.sibling}) failed {failures} times, {retries} retries are "
-            f"allowed (env.failure_retries): {failure}"
+            f"episode of task {slot.task.id} (repeat {slot.sibling}) failed {failures} times, "
+            f"{retries} retries are allowed (env.failure_retries): {failure}"
         ) from failure
     logger.warning("%s; the attempt starts again (%d of %d retries)", failure, failures, retries)

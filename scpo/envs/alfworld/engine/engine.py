@@ -2,7 +2,7 @@
 
 Siblings of a group play the same game and share its graph, so a transition that one of them
 computed is free for the others and for all runs that share a cache folder. Because a lane can be
-set to any state of its game, one lane serves all siblings, in whatever order they step.
+set to any state of its game, one lane serves all siblings, in any order of steps.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Engine:
     def _lane(self, game_id: str, world: World) -> Lane:
         """Lane that holds this game.
 
-        If there is none, the least recently used lane is loaded with it.
+        Otherwise the least recently used lane is loaded with it.
         """
         lane = self._held.get(game_id) or self._lanes.get(game_id)
         if lane is None:

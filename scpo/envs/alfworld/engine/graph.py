@@ -309,7 +309,7 @@ class TransitionStore:
         self._read: dict[str, tuple[int, ...] | None] = {}
 
     def get(self, game: Game) -> Graph:
-        """Read a game's graph; an empty one if there is none."""
+        """Read a game's graph; an empty one if none exists."""
         if self._folder is None:
             return Graph(self._most_states)
         self._read[game.id] = _stamp(self._path(game))
