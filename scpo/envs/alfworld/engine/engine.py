@@ -88,7 +88,8 @@ class Engine:
         self._held: dict[str, Lane] = {}
         self._store = TransitionStore(transitions, self._limits.states)
         self._unkept = 0
-        self._opened: set[str] = set()  # since the last step
+        # Since the last step.
+        self._opened: set[str] = set()
         weakref.finalize(self, _keep, self._store, self._games)
 
     def open(self, game_id: str) -> OpenGame:
@@ -124,7 +125,8 @@ class Engine:
         for game_id in game_ids:
             if self._store.knows(self.game(game_id)):
                 self.open(game_id)
-        self._opened.clear()  # opened ahead, not to be played in turns
+        # Opened in advance, not to be played in turns.
+        self._opened.clear()
 
     def _open(self, game: Game) -> OpenGame:
         graph = self._store.get(game)
@@ -164,10 +166,11 @@ class Engine:
         return lane
 
     def _provide_lanes(self) -> None:
-        """Make room for a lane for each game opened since the last step, up to the limit.
+        """Reserve a lane for each game opened since the last step, up to the limit.
 
-        They are played in turns. With fewer lanes than games the least recently used one is the next that is needed,
-        so every step would load a game: PPO, whose 128 rollouts have a game each, took 40 s a step.
+        These games are played in turns. With fewer lanes than games the least recently used lane is
+        the next one needed, so every step would load a game: PPO, whose 128 rollouts each have a
+        game of their own, took 40 s a step.
         """
         self._lanes.reserve(min(len(self._opened), self._limits.lanes))
         self._opened.clear()
