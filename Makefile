@@ -103,11 +103,12 @@ THREE_SEEDS := 'seeds=[0,1,2]'
 
 study: setup ## the laptop study: what docs/study lacks of 10 paired seeds a row, then docs/study.md (hours; Ctrl-C stops)
 	@$(call run_study,machine.archive=$(STUDY_ARCHIVE))
-	$(BIN)/python -m analysis study
+	$(BIN)/python -m analysis study --create $(STUDY:%=--add %)
 
 study-quick: setup ## the same with three seeds, into paper_figures/study_quick
 	@$(call run_study,$(THREE_SEEDS))
-	$(BIN)/python -m analysis study --archive paper_figures/study_quick --page paper_figures/study_quick/study.md
+	$(BIN)/python -m analysis study --archive paper_figures/study_quick --page paper_figures/study_quick/study.md \
+		--create --allow-uncommitted --add '*'
 
 figures: setup ## every table and figure, from the runs in runs/
 	$(BIN)/python -m analysis figures

@@ -61,7 +61,12 @@ def sweep(console: Console, request: Request) -> int:
     matrix = expand(request.name, request.overrides)
     status = dispatch.dispatch(console, matrix, TRAIN_SCRIPT)
     if archive := matrix.cells[0].config.machine.archive:
-        say(console, f"Tables of what ran here and of {archive}: python -m analysis study --archive {archive}")
+        runs_dir = matrix.cells[0].config.machine.runs_dir
+        say(
+            console,
+            f"Tables of what ran here and of {archive}: "
+            f"python -m analysis figures --runs-dir {runs_dir} --runs-dir {archive}",
+        )
     elif dispatch.has_results(matrix):
         show_table(console, dispatch.runs_dir(matrix), matrix.experiment.name)
     return status

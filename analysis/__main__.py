@@ -58,7 +58,7 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
 COMMANDS = {
     "figures": (_add_names, figures, "build every table and figure, or those that are named"),
     "report": (report.add_options, report.run, "one self-contained page with everything that was recorded"),
-    "study": (study.add_options, study.run, "rebuild docs/study.md from its archive and the runs made since"),
+    "study": (study.add_options, study.run, "write docs/study.md from its archive; --add adds runs to it"),
     "precision": (precision.add_options, precision.run, "where the credit of each rule falls on recorded rollouts"),
     "animate": (
         animation.add_options,

@@ -53,15 +53,16 @@ REBUILD = """\
 ## Rebuild, extend
 
 ```bash
-python -m analysis study    # this page, its tables and figures, from docs/study and what is in runs/
-make study                  # runs everything that is missing here and in runs/, then the same
+python -m analysis study    # this page, its tables and figures, from docs/study alone
+python -m analysis study --add main_table --dry-run   # which finished runs of runs/ would be added
+make study                  # runs what is missing here, adds it, then the same
 make study-quick            # three seeds of each row, into paper_figures/study_quick
 ```
 
-`docs/study/metrics.parquet` (run, step, metric, value), `runs.parquet` (a line a run: configuration, commit, \
-processor) and `experiments.json` (which run is which row) are all that this page is made of. Runs of several machines \
-merge by run id: run a part, give the command, commit the three files and the page. Any table and figure: \
-`python -m analysis figures --runs docs/study`."""
+`docs/study/metrics.parquet` (run, step, metric, value), `runs.parquet` (a line a run: configuration, code, \
+processor) and `experiments.json` (which run is which row, and the checksums of all three) are all that this page is \
+made of. Runs of several machines merge by run id: run a part, add it, commit the three files and the page. Any table \
+and figure: `python -m analysis figures --runs-dir docs/study`."""
 
 
 def page(data: Collected, figures: Iterable[str]) -> str:

@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.sources.archive import METRICS, archived_metrics
+from analysis.sources import ranges
 from analysis.sources.logged_lines import read_lines
 from analysis.sources.rows import Row, Section, sections
-from analysis.sources.run_records import ExperimentRecord, Problem, Run, noted
+from analysis.sources.run_records import MOVE_AWAY, ExperimentRecord, Problem, Run
 from analysis.sources.series import Series, make_series
-from analysis.sources.sources import read_sources
+from analysis.sources.sources import Found, read_sources
 from analysis.sources.wandb_project import Settings
+from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
 from scpo.records import State
 from scpo.records.files import write_bytes
@@ -97,8 +98,7 @@ def collect(
         RecordError: A project cannot be read at all.
     """
     found = read_sources([folders] if isinstance(folders, Path) else folders, projects, settings)
-    metrics, damaged = _metrics_table(found.runs)
-    runs = found.runs | {one.path: replace(found.runs[one.path], state=State.DAMAGED) for one in damaged}
+    runs, metrics, damaged = _whole_runs(found)
     parts, conflicts = sections(found.experiments, runs)
     return Collected(
         by_id=runs,
@@ -119,24 +119,60 @@ def write_parquet(data: Collected, folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def _metrics_table(runs: Mapping[str, Run]) -> tuple[pd.DataFrame, list[Problem]]:
-    """The long table, and the runs whose logs are damaged: nothing of them is in it."""
+def _whole_runs(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Problem]]:
+    """Of each run the best copy whose metrics are whole, the long table of them, and what is wrong with the others.
+
+    A run without such a copy is DAMAGED: it is known, and none of its numbers are in the table.
+    """
+    runs: dict[str, Run] = {}
+    problems: list[Problem] = []
     columns: dict[str, list[Any]] = {"run": [], "step": [], "metric": [], "value": []}
-    damaged: list[Problem] = []
-    for run in (run for run in runs.values() if run.logs != (METRICS,)):
-        with noted(damaged, run.id):
-            for line in list(read_lines(run)):
-                numbers = {key: float(value) for key, value in line.items() if key != "step" and _is_number(value)}
-                columns["run"] += [run.id] * len(numbers)
-                columns["step"] += [line["step"]] * len(numbers)
-                columns["metric"] += numbers
-                columns["value"] += numbers.values()
-    read = pd.DataFrame(columns)
-    archived = archived_metrics(runs.values())
-    both = [part for part in (read, archived) if len(part)] or [read]
-    table = pd.concat(both).astype({"step": "int64", "value": "float64", "run": "category", "metric": "category"})
+    archived: dict[Path, list[str]] = {}
+    for run_id, copies in found.copies.items():
+        runs[run_id] = replace(copies[0], state=State.DAMAGED)
+        for run in copies:
+            if run.damage:
+                continue  # named by its source
+            if run.folder in found.archived:
+                archived.setdefault(run.folder, []).append(run_id)
+            else:
+                try:
+                    logged = _logged(run)
+                except RecordError as error:
+                    problems.append(Problem(run_id, str(error)))
+                    continue
+                for name, values in logged.items():
+                    columns[name] += values
+            runs[run_id] = run
+            break
+    parts = [pd.DataFrame(columns)]
+    for folder, ids in archived.items():
+        table = found.archived[folder]
+        parts.append(table[table["run"].isin(ids)])
+    filled = [part for part in parts if len(part)] or parts[:1]
+    kinds = {"step": "int64", "value": "float64", "run": "category", "metric": "category"}
+    table = pd.concat(filled).astype(kinds)
     # Stable: of two values at one step the later written stays the later one.
-    return table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True), damaged
+    return runs, table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True), problems
+
+
+def _logged(run: Run) -> dict[str, list[Any]]:
+    """The numbers that a run logged, as columns of the long table.
+
+    Raises:
+        RecordError: A log is damaged, or holds a value that was never measured.
+    """
+    columns: dict[str, list[Any]] = {"run": [], "step": [], "metric": [], "value": []}
+    for line in read_lines(run):
+        numbers = {key: float(value) for key, value in line.items() if key != "step" and _is_number(value)}
+        for metric, value in numbers.items():
+            if reason := ranges.complaint(metric, line["step"], value):
+                raise RecordError(f"{run.folder}: {reason}. {MOVE_AWAY}")
+        columns["run"] += [run.id] * len(numbers)
+        columns["step"] += [line["step"]] * len(numbers)
+        columns["metric"] += numbers
+        columns["value"] += numbers.values()
+    return columns
 
 
 def _series_by_run(metrics: pd.DataFrame) -> dict[str, dict[str, Series]]:

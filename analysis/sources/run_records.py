@@ -17,16 +17,26 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from scpo.errors import RecordError
 from scpo.records import RunFolder, State
-from scpo.records.files import RUN_AGAIN, change, first_complaint, read_record, read_yaml
+from scpo.records.files import (
+    RUN_AGAIN,
+    change,
+    first_complaint,
+    read_json,
+    read_record,
+    read_yaml,
+    text_sum,
+)
 from scpo.records.manifest import Manifest
 from scpo.schema import MACHINE_SECTIONS, Scale
 
 EXPERIMENTS = "experiments"
 BESIDE = (EXPERIMENTS, "searches")  # folders beside the runs
+CODE = "code.json"  # checksums of the code's files, by their paths
 LOGS = ("metrics.jsonl", "timing.jsonl")
 MOVE_AWAY = "Move the folder elsewhere, or delete it."
 SWEEP_AGAIN = "Delete it: the same sweep writes it again"
 WANDB = "W&B "  # begins the name of an experiment that a W&B project stands for
+UNKNOWN = "unknown"
 SINGLE = "single runs"  # of train.py, or copied here without their experiment
 
 
@@ -102,6 +112,8 @@ class Run:
     foreign: bool = False  # logged by verl-agent, in its own words
     project: str | None = None  # of a run that was read from W&B
     processor: str | None = None  # that its last attempt ran on
+    torch_capability: str = UNKNOWN  # the instructions that torch used there, e.g. AVX512
+    code: str = UNKNOWN  # checksum of all files of the code that ran
     dirty: bool = False  # with uncommitted changes of the code
 
     @property
@@ -183,10 +195,21 @@ def read_run(folder: Path) -> Run:
         commit=status.commit if status else None,
         panels=panels,
         processor=attempts[-1].get("cpu") if attempts else None,
+        torch_capability=str(attempts[-1].get("torch_capability") or UNKNOWN) if attempts else UNKNOWN,
+        code=_code_sum(folder),
         dirty=any(attempt.get("dirty") for attempt in attempts),
         damage=damage,
         lost=tuple(path for path in samples if not path.exists()),
     )
+
+
+def _code_sum(folder: Path) -> str:
+    """One checksum of the checksums that the run noted of its code's files; of no other use than to compare runs."""
+    try:
+        files = read_json(folder / CODE)["files"]
+    except (RecordError, KeyError):
+        return UNKNOWN
+    return text_sum(json.dumps(files, sort_keys=True).encode())
 
 
 def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:

@@ -1,55 +1,77 @@
 """Where runs come from: folders of run folders, W&B offline folders, and W&B projects; one list of runs from all."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from analysis.sources.archive import is_archive, read_archive
+import pandas as pd
+
+from analysis.sources.archive import read_archive
 from analysis.sources.mirrored import implied_records, mirrored_run, without_record
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, noted, read_experiments, read_runs
 from analysis.sources.transaction_log import LoggedRun, read_transaction_log
 from analysis.sources.wandb_project import HISTORY, Settings, read_project
 from scpo.records import State
+from scpo.records.archive_index import is_archive
 
 KILLED = "KILLED"
 
 
 @dataclass(frozen=True)
 class Found:
-    """Runs by id, the experiments that they are rows of, and what could not be read."""
+    """Runs by id, the experiments that they are rows of, and what could not be read.
 
-    runs: dict[str, Run]
+    ``copies``: of a run that several sources hold, all of them, the best one first. ``archived``: the metrics of whole
+    runs by the archive's folder.
+    """
+
+    copies: dict[str, tuple[Run, ...]]
     experiments: tuple[ExperimentRecord, ...]
     problems: tuple[Problem, ...]
+    archived: dict[Path, pd.DataFrame] = field(default_factory=dict, repr=False)
 
 
 def read_sources(folders: Iterable[Path], projects: Iterable[str] = (), settings: Settings | None = None) -> Found:
-    """Read all sources; a run that several of them hold is taken from the first in which it is finished."""
-    runs: dict[str, Run] = {}
+    """Read all sources.
+
+    Of a run that several of them hold, finished copies come before others and damaged ones last; of equals, the one of
+    the source that was named first.
+    """
+    copies: dict[str, list[Run]] = {}
     experiments: list[ExperimentRecord] = []
     problems: list[Problem] = []
+    archived: dict[Path, pd.DataFrame] = {}
     for found in (*map(_read_folder, folders), *(_read_project(name, settings or Settings()) for name in projects)):
-        runs |= {run.id: run for run in found.runs.values() if _stands(run, runs.get(run.id))}
+        for run_id, known in found.copies.items():
+            copies.setdefault(run_id, []).extend(known)
         experiments += found.experiments
         problems += found.problems
-    single, trials = without_record(runs.values(), experiments)
-    experiments += single
-    problems += trials
-    return Found(dict(sorted(runs.items())), tuple(experiments), tuple(problems))
+        archived |= found.archived
+    ordered = {run_id: tuple(sorted(copies[run_id], key=_rank)) for run_id in sorted(copies)}
+    single, trials = without_record((known[0] for known in ordered.values()), experiments)
+    return Found(ordered, (*experiments, *single), (*problems, *trials), archived)
 
 
-def _stands(run: Run, known: Run | None) -> bool:
-    return known is None or (run.state == State.DONE and known.state != State.DONE)
+def _rank(run: Run) -> int:
+    if run.damage or run.state == State.DAMAGED:
+        return 2
+    return 0 if run.state == State.DONE else 1
+
+
+def _copies(runs: Iterable[Run]) -> dict[str, tuple[Run, ...]]:
+    return {run.id: (run,) for run in runs}
 
 
 def _read_folder(folder: Path) -> Found:
     if is_archive(folder):
-        return Found(*read_archive(folder))
+        archive = read_archive(folder)
+        tables = {folder: archive.metrics}
+        return Found(_copies(archive.runs.values()), archive.experiments, archive.problems, tables)
     runs, problems = read_runs(folder)
     logged, unreadable = read_offline(folder)
     experiments, broken = read_experiments(folder)
     implied = implied_records(run for run in logged.values() if run.id not in runs)
-    return Found(logged | runs, (*experiments, *implied), problems + unreadable + broken)
+    return Found(_copies((logged | runs).values()), (*experiments, *implied), problems + unreadable + broken)
 
 
 def read_offline(folder: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
@@ -113,4 +135,4 @@ def _read_project(name: str, settings: Settings) -> Found:
             if run.id in runs:
                 problems.append(Problem(place, f"is {run.id} again; the one that got further stands"))
             runs[run.id] = max(run, runs.get(run.id, run), key=lambda one: one.step or 0)
-    return Found(runs, implied_records(runs.values()), tuple(problems))
+    return Found(_copies(runs.values()), implied_records(runs.values()), tuple(problems))

@@ -22,7 +22,8 @@ from pydantic import (
     ValidationError,
 )
 
-from scpo.errors import ConfigError, PanelError, RecordError, RecordWriteError, first_line
+from scpo.errors import ConfigError, PanelError, RecordError, RecordWriteError
+from scpo.records.archive_index import INDEX, METRICS, RUNS, locate, read_index
 from scpo.records.files import (
     Count,
     FileSum,
@@ -294,15 +295,22 @@ def finished_in(archive: str | None) -> frozenset[str]:
     """
     if archive is None:
         return frozenset()
-    import pandas as pd  # of an extra, and slow to import
-
+    folder = Path(archive)
     try:
-        return frozenset(pd.read_parquet(Path(archive) / "runs.parquet", columns=["id"])["id"])
-    except (ImportError, OSError, ValueError) as error:
+        index, damage = read_index(folder)
+    except RecordError as error:
         raise ConfigError(
-            f"machine.archive={archive} is no archive of runs that can be read: {first_line(error)}. "
-            "Name the folder with runs.parquet, as docs/study; or machine.archive=null runs everything here"
+            f"machine.archive: {error}; or name a folder with {INDEX}, as docs/study; or "
+            "machine.archive=null runs everything here"
         ) from error
+    damaged = [name for name in (METRICS, RUNS) if locate(folder, name, index) is None]
+    if damage or damaged:
+        raise ConfigError(
+            f"machine.archive={archive} is damaged ({', '.join(damaged or [INDEX])}): which of its "
+            f"runs are whole is named by `python -m analysis figures --runs-dir {archive}`. Restore "
+            "it; or machine.archive=null runs everything here"
+        )
+    return frozenset(index.runs)
 
 
 def list_runs(runs_dir: Path) -> list[RunFolder]:

@@ -4,10 +4,13 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
+from scpo.errors import ConfigError
 from scpo.records import State
+from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
+from scpo.records.files import file_sum, write_bytes, write_json
+from scpo.records.run_folders import finished_in
 from sweeps import __main__ as cli
 from sweeps.compose.matrix import expand
 from sweeps.dispatch import exit_status
@@ -59,18 +62,34 @@ def test_a_dry_run_tells_what_is_finished(tmp_path):
     assert "start (first start)" in done.stdout
 
 
+def write_index(folder, ids):
+    """An archive of which a sweep reads the index and the checksums alone."""
+    for name in (METRICS, RUNS):
+        write_bytes(folder / name, b"a table")
+    files = {name: file_sum(folder / name).model_dump() for name in (METRICS, RUNS)}
+    runs = {run: {"line": "0", "metrics": "0"} for run in ids}
+    write_json(folder / INDEX, {"format": FORMAT, "files": files, "runs": runs, "experiments": []})
+
+
 def test_what_an_archive_holds_is_not_run_again(tmp_path):
     ids = list(expand("ablation_monotonicity", ["seeds=[0]"]).runs)
     archive = tmp_path / "archive"
-    archive.mkdir()
     words = ("+experiment=ablation_monotonicity", "seeds=[0]", f"machine.archive={archive}")
-    pd.DataFrame({"id": ids[:1]}).to_parquet(archive / "runs.parquet")
+    write_index(archive, ids[:1])
     shown = call("sweep.py", *words, "dry_run=true", cwd=tmp_path).stdout
     assert (shown.count("skip (finished, in"), shown.count("start (first start)")) == (1, 1)
-    pd.DataFrame({"id": ids}).to_parquet(archive / "runs.parquet")
+    write_index(archive, ids)
     done = call("sweep.py", *words, cwd=tmp_path)
     assert (done.returncode, "2 finished, in" in done.stdout) == (0, True)
     assert not [path for path in (tmp_path / "runs").iterdir() if path.name in ids]
+
+
+def test_a_file_of_an_archive_that_changed_is_refused(tmp_path):
+    write_index(tmp_path / "archive", ["a-run"])
+    assert finished_in(str(tmp_path / "archive")) == {"a-run"}
+    (tmp_path / "archive" / METRICS).write_bytes(b"another")
+    with pytest.raises(ConfigError, match=r"is damaged \(metrics.parquet\)"):
+        finished_in(str(tmp_path / "archive"))
 
 
 def test_a_damaged_archive_is_refused_before_a_folder_is_made(tmp_path):

@@ -11,12 +11,12 @@ from analysis.answers.document import page
 from analysis.answers.questions import QUESTIONS
 from analysis.answers.study_command import ARCHIVE, PAGE, README
 from analysis.answers.written_blocks import HEADLINE, with_headline
-from analysis.sources.archive import is_archive
 from analysis.sources.collect import collect
+from scpo.records.archive_index import METRICS, is_archive
 from sweeps.compose.overrides import options
 from tests.support.run_records import ROOT
 from tests.support.sketches import sketch
-from tests.support.study_runs import rising, write_study, write_study_run
+from tests.support.study_runs import OVERRIDES, rising, write_study, write_study_run
 
 EXPERIMENTS = {"main_table": ("scpo", "gigpo", "grpo")}
 CURVES = {
@@ -27,9 +27,16 @@ CURVES = {
 CREDIT = {"scpo": {"credit/steps": 1.5, "credit/precision": 0.1, "credit/precision_uncredited": 0.2}}
 
 
-def command(folder, *runs):
-    words = [word for path in runs for word in ("--runs", str(path))]
+def command(folder, *runs, add=("*",), words=("--create", "--allow-uncommitted")):
+    """The page from the archive, or first what is in these run folders added to it."""
+    sources = [word for path in runs for word in ("--runs", str(path))]
+    added = [word for pattern in add for word in ("--add", pattern)]
+    words = [*sources, *added, *words] if runs else []
     return main(["study", *words, "--archive", str(folder / "study"), "--page", str(folder / "study.md")])
+
+
+def files_of(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def page_of(folder):
@@ -139,6 +146,7 @@ def test_the_headline_is_written_between_its_markers_and_says_what_it_rests_on(r
     readme = tmp_path / "README.md"
     readme.write_text(f"above\n{HEADLINE[0]}\nold\n{HEADLINE[1]}\nbelow\n")
     words = ["study", "--runs", str(runs), "--archive", str(tmp_path / "study"), "--page", str(tmp_path / "study.md")]
+    words += ["--create", "--allow-uncommitted", "--add", "*"]
     for _ in range(2):
         assert main([*words, "--readme", str(readme)]) == 0
     text = readme.read_text()
@@ -150,3 +158,107 @@ def test_the_headline_is_written_between_its_markers_and_says_what_it_rests_on(r
 def test_a_document_without_markers_stays_as_it_is(runs, tmp_path):
     assert command(tmp_path, runs) == 0
     assert with_headline("no markers", collect(tmp_path / "study").at_scale("study")) == "no markers"
+
+
+def test_a_missing_archive_is_refused_and_nothing_is_written(runs, tmp_path, capsys):
+    before = files_of(tmp_path)
+    assert command(tmp_path) == 1
+    assert f"there is no archive in {tmp_path / 'study'}" in " ".join(capsys.readouterr().out.split())
+    assert command(tmp_path, runs, words=()) == 1
+    assert "--create" in capsys.readouterr().out
+    assert files_of(tmp_path) == before
+    assert not (tmp_path / "study").exists()
+
+
+def test_another_archive_needs_another_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["study", "--archive", "nope"]) == 1
+    assert "--archive nope without --page" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_add_no_run_of_a_folder_enters_the_page(runs, tmp_path, monkeypatch, capsys):
+    command(tmp_path, runs)
+    write_study(tmp_path / "here" / "runs", EXPERIMENTS, CURVES, seeds=(7,))
+    before = files_of(tmp_path / "study")
+    monkeypatch.chdir(tmp_path / "here")
+    assert command(tmp_path) == 0
+    assert files_of(tmp_path / "study") == before
+    assert main(["study", "--runs", "runs"]) == 1
+    assert "--runs without --add" in capsys.readouterr().out
+
+
+def test_a_dry_run_lists_what_would_be_added_and_writes_nothing(runs, tmp_path, capsys):
+    before = files_of(tmp_path)
+    assert command(tmp_path, runs, words=("--create", "--allow-uncommitted", "--dry-run")) == 0
+    said = capsys.readouterr().out
+    assert "add main_table, scpo, alfworld: seeds 0, 1, 2" in said
+    assert "9 runs to add, 0 to repair, 0 in the archive already; code: 0123456" in said
+    assert files_of(tmp_path) == before
+    assert not (tmp_path / "study").exists()
+
+
+def test_only_what_matches_is_added_and_nothing_is_ever_removed(runs, tmp_path, capsys):
+    assert command(tmp_path, runs, add=("*-gigpo-*",)) == 0
+    assert {run.head.method.name for run in collect(tmp_path / "study").by_id.values()} == {"gigpo"}
+    write_study(tmp_path / "more", {"ablation": ("chronological",)}, {"chronological": CURVES["scpo"]}, primary={})
+    assert command(tmp_path, tmp_path / "more", add=("ablation",)) == 0
+    rows = {run.id.split("-")[2] for run in collect(tmp_path / "study").by_id.values()}
+    assert rows == {"gigpo", "chronological"}
+    assert command(tmp_path, runs, add=("abl*", "crbc")) == 1
+    assert "matches 'crbc'; experiments there: main_table" in " ".join(capsys.readouterr().out.split())
+
+
+def test_runs_of_uncommitted_code_are_refused_unless_told_otherwise(runs, tmp_path, capsys):
+    path = next(runs.glob("*-scpo-s1-*")) / "provenance.json"
+    path.write_text(path.read_text().replace("false", "true"))
+    assert command(tmp_path, runs, words=("--create",)) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"1 run of code that is in no commit: {path.parent.name}" in said
+    assert not is_archive(tmp_path / "study")
+    assert command(tmp_path, runs) == 0
+
+
+def test_another_run_of_the_same_row_and_seed_is_refused(runs, tmp_path, capsys, monkeypatch):
+    command(tmp_path, runs)
+    before = files_of(tmp_path / "study")
+    changed = {**OVERRIDES, "scpo": ("method=scpo", "trainer.groups=4")}
+    monkeypatch.setattr("tests.support.study_runs.OVERRIDES", changed)
+    write_study(tmp_path / "other", EXPERIMENTS, CURVES)
+    assert command(tmp_path, tmp_path / "other") == 1
+    assert "another run of the same row and seed, and never loses one" in " ".join(capsys.readouterr().out.split())
+    assert files_of(tmp_path / "study") == before
+
+
+def damage(path):
+    """Flip a bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def test_a_damaged_local_copy_takes_no_run_out_of_the_archive(runs, tmp_path, capsys):
+    command(tmp_path, runs)
+    before = files_of(tmp_path / "study")
+    path = next(runs.glob("*-scpo-s1-*")) / "metrics.jsonl"
+    path.write_text(path.read_text().replace('"step": 7,', '"step": 8,'))
+    for path in runs.glob("*-gigpo-s0-*/metrics.jsonl"):
+        path.write_text("")
+    assert command(tmp_path, runs) == 0
+    assert files_of(tmp_path / "study") == before
+    assert capsys.readouterr().out.count("left out") == 2
+
+
+def test_a_damaged_archive_writes_no_page_and_is_repaired_by_adding_its_runs(runs, tmp_path, capsys):
+    command(tmp_path, runs)
+    before = files_of(tmp_path)
+    damage(tmp_path / "study" / METRICS)
+    hurt = files_of(tmp_path)
+    assert command(tmp_path) == 1
+    assert "is damaged, nothing was written" in " ".join(capsys.readouterr().out.split())
+    assert command(tmp_path, runs, add=("*-scpo-*",)) == 1  # the others would be lost
+    assert "nothing was added, the archive is damaged" in " ".join(capsys.readouterr().out.split())
+    assert files_of(tmp_path) == hurt
+    assert command(tmp_path, runs) == 0
+    assert "9 to repair" in capsys.readouterr().out
+    assert files_of(tmp_path) == before

@@ -1,0 +1,84 @@
+"""Index of an archive of finished runs: checksums of its files and of each run in them.
+
+An archive is three files. ``metrics.parquet`` and ``runs.parquet`` are written beside the old ones first, under the
+suffix ``STAGED``; ``experiments.json``, the index, is replaced next, which commits the change; then the two take their
+names. A reader takes whichever copy has the checksum that the index names, so the three change together or not at all.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from scpo.errors import RecordError, first_line
+from scpo.records.files import FileSum, change, first_complaint, read_bytes, unsealed
+
+METRICS, RUNS, INDEX = "metrics.parquet", "runs.parquet", "experiments.json"
+STAGED = ".new"
+FORMAT = 2
+
+
+class RunSums(BaseModel):
+    """Checksums of a run's line in ``runs.parquet`` and of its rows in ``metrics.parquet``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    line: str
+    metrics: str
+
+
+class ArchiveIndex(BaseModel):
+    """``experiments.json``. Each of ``experiments`` is a sealed record of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal[2]
+    files: dict[str, FileSum]
+    runs: dict[str, RunSums]
+    experiments: list[dict[str, Any]]
+
+
+def is_archive(folder: Path) -> bool:
+    """Whether a folder is one; a folder of built tables has no index."""
+    return (folder / INDEX).is_file() and any((folder / f"{RUNS}{end}").is_file() for end in ("", STAGED))
+
+
+def read_index(folder: Path) -> tuple[ArchiveIndex, str | None]:
+    """The index, and how it is damaged if it can be read all the same; None: it is whole.
+
+    What a damaged index lists is to be compared with the content, run by run.
+
+    Raises:
+        RecordError: There is none, it is no JSON or of another form.
+    """
+    damage = None
+    try:
+        record = json.loads(read_bytes(folder / INDEX))
+        try:
+            content = unsealed(record)
+        except ValueError as error:
+            damage = str(error)
+            content = {key: value for key, value in record.items() if key != "checksum"}
+        return ArchiveIndex.model_validate(content), damage
+    except ValidationError as error:
+        raise unreadable(folder, f"{INDEX}: {first_complaint(error)}") from error
+    except (RecordError, ValueError, TypeError, RecursionError) as error:
+        raise unreadable(folder, f"{INDEX}: {first_line(error)}") from error
+
+
+def unreadable(folder: Path, what: str) -> RecordError:
+    """The error about an archive of which nothing can be read."""
+    return RecordError(
+        f"{folder} is no archive of runs that can be read ({what}). Restore its files (git checkout {folder}), or "
+        "delete them and add the runs again: python -m analysis study --create --add '*'"
+    )
+
+
+def locate(folder: Path, name: str, index: ArchiveIndex) -> Path | None:
+    """The copy of a data file that the index names; None where neither is: the file is damaged."""
+    known = index.files.get(name)
+    for path in (folder / name, folder / f"{name}{STAGED}"):
+        if known is not None and change(path, known, whole=True) is None:
+            return path
+    return None
