@@ -18,6 +18,7 @@ from analysis.sources.logged_lines import read_lines
 from analysis.sources.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
 from analysis.sources.run_records import LOGS, ExperimentRecord, Problem, Run, noted, read_experiments, read_runs
 from analysis.sources.series import Series, make_series
+from scpo.benchmarks import with_families
 from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
 from scpo.records import State
@@ -53,7 +54,7 @@ def experiment_table(runs_dir: Path, experiment: str) -> str | None:
             _print_benchmark(console, record, runs, metrics, (env, model))
         if NOTES[record.scale]:
             console.print(NOTES[record.scale])
-        if experiment.startswith("ablation") and any(env == "alfworld" for env, _ in benchmarks(record)):
+        if experiment.startswith("ablation") and any(with_families(env) for env, _ in benchmarks(record)):
             _print_published(console, record)
     members = {run.id for record in records for row in record.rows for run in row.runs}
     for problem in (*problems, *(one for one in (*unreadable, *damaged) if one.path in members)):

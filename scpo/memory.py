@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from scpo.benchmarks import BENCHMARKS
 from scpo.schema import (
     ApiModel,
     ChoiceModel,
@@ -31,7 +32,6 @@ CONTEXT_GIB = 1.5  # CUDA contexts and NCCL's buffers of the processes that shar
 SCORER_GIB = 3.0  # a reranker of 0.6 billion parameters in float16, its context and a pass of 512 tokens
 BATCH_TOKENS = 8192  # of a micro-batch of trainer=local with a language model: as many rows as have those, at least one
 FUSED_GIB = 1.0  # fused kernels take the logits in pieces
-MEAN_PROMPT = {"alfworld": 468, "webshop": 736}  # tokens of recorded prompts, counted with Qwen's own ranks
 MEAN_RESPONSE = 150  # tokens, as verl-agent's runs have them
 
 
@@ -201,7 +201,7 @@ def _local(config: RunConfig, size: Shape) -> Iterator[Part]:
 
 def _row_tokens(config: RunConfig) -> int:
     longest = _longest(config)
-    return min(longest, MEAN_PROMPT.get(config.env.name, longest) + MEAN_RESPONSE)
+    return min(longest, BENCHMARKS[config.env.benchmark].mean_prompt_tokens + MEAN_RESPONSE)
 
 
 def _longest(config: RunConfig) -> int:

@@ -107,9 +107,7 @@ def _panels(data: Collected, part: Section, rows: Sequence[Row]) -> Iterator[Pan
 
 
 def _panel_title(part: Section, panel: str) -> str:
-    if part.env.startswith("webshop"):
-        return {"train_games": "goals trained on", "test": "held-out goals"}.get(panel, panel)
-    return names.PANELS.get(panel, panel)
+    return names.panel_title(part.env, panel)
 
 
 def _draw_strip(data: Collected, strip: Strip, line: Sequence[Axes], styles: Styles) -> None:

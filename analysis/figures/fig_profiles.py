@@ -20,6 +20,7 @@ from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
 from analysis.rendering.table import Block, Number, Table, number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
+from scpo.benchmarks import with_families
 from scpo.intervals import Summary, summarise
 from scpo.schema import FAMILIES
 
@@ -92,7 +93,7 @@ def build(data: Collected) -> Drawing:
 
 def _found(data: Collected) -> list[tuple[Section, list[Line]]]:
     """The sections with families, the usual setting of each model first."""
-    found = [(part, list(_lines(data, part))) for part in data.sections if part.env == "alfworld"]
+    found = [(part, list(_lines(data, part))) for part in data.sections if with_families(part.env)]
     ready = [(part, lines) for part, lines in found if lines]
     if not ready:
         raise missing_runs("finished ALFWorld runs with families", data.sections, "main_table")
@@ -200,7 +201,7 @@ def _rows(lines: Sequence[Line], notes: Footnotes) -> Iterator[tuple[str | Numbe
 def _not_drawn(data: Collected, found: Sequence[tuple[Section, list[Line]]]) -> str:
     """What is in the table or in the records alone."""
     rest = [f"{names.model(part.model)}{part.apart}" for part, _ in found[MOST:]]
-    shops = [part for part in data.sections if part.env != "alfworld" and any(row.finished for row in part.rows)]
+    shops = [part for part in data.sections if not with_families(part.env) and any(row.finished for row in part.rows)]
     said = f" Not drawn, in the table: {', '.join(rest)}." if rest else ""
     said += " WebShop has no task families: it is not drawn here." if shops else ""
     rows = [row for part, _ in found for row in part.rows if row.finished and is_trained(data, row)]

@@ -3,23 +3,15 @@
 import re
 
 from analysis.sources.rows import Section
+from scpo.benchmarks import BENCHMARKS
 from scpo.schema import FAMILIES, method_label
 
-BENCHMARKS = {"alfworld": "ALFWorld", "webshop": "WebShop", "webshop_paper": "WebShop (the paper's text)"}
 MODELS = {
     "tiny": "tiny language model",
     "choice": "choice policy",
     **{size: f"Qwen2.5-{size}-Instruct" for size in ("0.5B", "1.5B", "3B", "7B")},
 }
-TASKS = {
-    "pick_and_place_simple": "pick and place",
-    "look_at_obj_in_light": "look at an object in light",
-    "pick_clean_then_place_in_recep": "clean and place",
-    "pick_heat_then_place_in_recep": "heat and place",
-    "pick_cool_then_place_in_recep": "cool and place",
-    "pick_two_obj_and_place": "pick two and place",
-}
-assert TASKS.keys() == set(FAMILIES.values())  # noqa: S101 (a new family needs its words)
+TASKS = {family.id: family.label for known in BENCHMARKS.values() for family in known.families.values()}
 MARKS = tuple(times * mark for times in (1, 2, 3) for mark in "†‡§¶")  # of footnotes
 
 
@@ -46,13 +38,19 @@ STUDY_NOTE = (
 STUDY_TITLE = "study scale: a choice policy after a short imitation start, not a language model"
 NOTES = {"mini": MINI_NOTE, "study": STUDY_NOTE, "paper": ""}
 """What must be said beside every number of a scale."""
-JUDGED = {"mini": TRAINED_ON, "study": "valid_seen", "paper": "valid_seen"}
-"""The panel that decides at a scale; a tiny language model moves on the games it trains on only."""
+JUDGED = BENCHMARKS["alfworld"].judged
+"""The panel of ALFWorld that decides at a scale."""
 
 
 def benchmark(name: str) -> str:
-    """What print calls an environment."""
-    return BENCHMARKS.get(name, name)
+    """Label of a benchmark."""
+    return BENCHMARKS[name].label if name in BENCHMARKS else name
+
+
+def panel_title(env: str, panel: str) -> str:
+    """Title of a panel in figures of a benchmark."""
+    own = BENCHMARKS[env].panel_titles if env in BENCHMARKS else {}
+    return own.get(panel, panel) if own else PANELS.get(panel, panel)
 
 
 def model(name: str) -> str:

@@ -15,6 +15,7 @@ from analysis.paper.published import ablation, cost, main_table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Section
 from analysis.stats.paired import Values, paired
+from scpo.benchmarks import BENCHMARKS
 from scpo.intervals import Summary, summarise
 
 AGREES, DISAGREES, UNDECIDED, NOT_RUN, ELSEWHERE = "agrees", "disagrees", "undecided", "not run", "–"
@@ -114,7 +115,7 @@ def success(column: str = ALL) -> OfRow:
     """Success on the panel that decides at a scale (WebShop: its held-out goals), after the last step."""
 
     def measure(data: Collected, part: Section, run: str) -> float | None:
-        panel = JUDGED[part.scale] if part.env == "alfworld" else "test"
+        panel = BENCHMARKS[part.env].judged[part.scale]
         return data.series(run, success_metric(panel, column)).last
 
     return measure

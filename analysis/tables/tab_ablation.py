@@ -10,6 +10,7 @@ from analysis.rendering.table import NONE, Block, Number, Table, difference, per
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from analysis.tables.comparison import episode_counts, minus
+from scpo.benchmarks import with_families
 
 EXPERIMENT = "ablation"
 DEFAULT = ABLATION[0]
@@ -26,7 +27,7 @@ CAPTION = (
 
 def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no ablation run has finished."""
-    parts = [part for part in data.sections if part.env == "alfworld" and _is_ablation(part)]
+    parts = [part for part in data.sections if with_families(part.env) and _is_ablation(part)]
     ready = [part for part in parts if any(row.finished for row in _rows(part))]
     if not ready:
         raise missing_runs("finished ablation runs", parts or data.sections, *(() if parts else ("ablation",)))

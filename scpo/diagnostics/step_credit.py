@@ -200,7 +200,8 @@ def judge_of(environment: Environment) -> ReplayingEnvironment:
     """
     if not isinstance(environment, ReplayingEnvironment):
         raise ConfigError(
-            f"{type(environment).__name__} knows no plans: only ALFWorld says which steps help"
+            f"{type(environment).__name__} knows no plans: only environments with a planner "
+            "(scpo.envs.base.ReplayingEnvironment) tell which steps help"
         )
     return environment
 

@@ -13,17 +13,11 @@ from pydantic import (
 )
 
 from scpo.advantages.groups import Normalisation
+from scpo.benchmarks import BENCHMARKS
 from scpo.shaping.step_text import StepFilter
 from scpo.strict import Strict
 
-FAMILIES = {
-    "Pick": "pick_and_place_simple",
-    "Look": "look_at_obj_in_light",
-    "Clean": "pick_clean_then_place_in_recep",
-    "Heat": "pick_heat_then_place_in_recep",
-    "Cool": "pick_cool_then_place_in_recep",
-    "Pick2": "pick_two_obj_and_place",
-}
+FAMILIES = {column: family.id for column, family in BENCHMARKS["alfworld"].families.items()}
 """ALFWorld's task families: the columns of the result table, and the name of each in the game files."""
 
 TUNING = "tuning"

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from scpo.benchmarks import BENCHMARKS
 from scpo.memory import parameters
 from scpo.schema import RunConfig, VerlTrainer
 
@@ -18,10 +19,6 @@ PAPER_GPUS = 4  # appendix A.2: one node of 4 x A800 80 GB
 PAPER_STEPS = 150  # Table 3
 PAPER_EPISODES = 128  # appendix A.6, of one validation
 PAPER_EVERY = 5  # Table 3, steps between validations
-PAPER_HOURS = {  # appendix A.2, one SCPO run: hours at 1.5B, hours at 7B
-    "alfworld": (13.0, 36.0),
-    "webshop": (7.0, 27.0),
-}
 PAPER_BILLIONS = (1.5, 7.0)
 ROLLOUT_SHARE = (
     0.27,
@@ -97,7 +94,7 @@ def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
     The paper tells what SCPO's runs took, of which the shaper is about a tenth (section
     "Computational cost"): other methods are counted the same.
     """
-    count, figures = parameters(config.model), PAPER_HOURS.get(config.env.name)
+    count, figures = parameters(config.model), BENCHMARKS[config.env.benchmark].paper_hours
     if count is None or figures is None:
         return None
     billions = next(

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from scpo.benchmarks import BENCHMARKS
 from scpo.errors import ConfigError
 from scpo.records.identity import HASH_LENGTH, digest, identity, run_id
 from scpo.schema import TUNING, Choice, RunConfig, Scale, Search, Tuning
@@ -57,7 +58,7 @@ class Plan:
 
         Overrides of other validation panels take effect in the winner's experiment, which has them.
         """
-        return self.tuning.panels("games" if self.search.env == "alfworld" else "goals")
+        return self.tuning.panels(BENCHMARKS[self.search.env].tasks)
 
     @functools.cached_property
     def base(self) -> RunConfig:

@@ -1,0 +1,90 @@
+"""Descriptions of the benchmarks, for records, tables, figures and estimates.
+
+Everything outside ``scpo/envs`` that depends on the benchmark is a field here, so that a new
+environment adds one entry instead of a branch in each reader. The module imports nothing: the
+commands that only list or draw runs start without the environments and their packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class Family:
+    """Task family of a benchmark.
+
+    Attributes:
+        id: Name in the benchmark's files and in records.
+        label: Name in running text.
+    """
+
+    id: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Description of a benchmark.
+
+    Attributes:
+        label: Name in print.
+        tasks: Plural of a task: the settings key of a panel's size, and the noun in messages.
+        judged: Panel that decides at each scale.
+        mean_prompt_tokens: Mean length of recorded prompts, counted with Qwen2.5's tokenizer.
+        families: Task families by their column in the result table; empty if results are not split.
+        panel_titles: Names of its panels in figures, where they differ from the usual ones.
+        paper_hours: Hours of one SCPO run in the paper, at 1.5B and 7B; None without a figure.
+        states_from_text: The text that verl-agent's trainer hands over determines the states.
+    """
+
+    label: str
+    tasks: str
+    judged: Mapping[str, str]
+    mean_prompt_tokens: int
+    families: Mapping[str, Family] = field(default_factory=dict)
+    panel_titles: Mapping[str, str] = field(default_factory=dict)
+    paper_hours: tuple[float, float] | None = None
+    states_from_text: bool = False
+
+
+_ALFWORLD = Benchmark(
+    label="ALFWorld",
+    tasks="games",
+    # A tiny language model improves on the games it trains on only.
+    judged={"mini": "train_games", "study": "valid_seen", "paper": "valid_seen"},
+    mean_prompt_tokens=468,
+    # Columns in the order of the paper's Table 1.
+    families={
+        "Pick": Family("pick_and_place_simple", "pick and place"),
+        "Look": Family("look_at_obj_in_light", "look at an object in light"),
+        "Clean": Family("pick_clean_then_place_in_recep", "clean and place"),
+        "Heat": Family("pick_heat_then_place_in_recep", "heat and place"),
+        "Cool": Family("pick_cool_then_place_in_recep", "cool and place"),
+        "Pick2": Family("pick_two_obj_and_place", "pick two and place"),
+    },
+    paper_hours=(13.0, 36.0),  # appendix A.2
+    states_from_text=True,
+)
+_WEBSHOP = Benchmark(
+    label="WebShop",
+    tasks="goals",
+    judged={"mini": "test", "study": "test", "paper": "test"},
+    mean_prompt_tokens=736,
+    panel_titles={"train_games": "goals trained on", "test": "held-out goals"},
+    paper_hours=(7.0, 27.0),  # appendix A.2
+)
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "alfworld": _ALFWORLD,
+    "webshop": _WEBSHOP,
+    # env.setting=paper: results of the two settings never share a table.
+    "webshop_paper": replace(_WEBSHOP, label="WebShop (the paper's text)"),
+}
+"""By the name that results go by: ``EnvConfig.benchmark``."""
+
+
+def with_families(benchmark: str) -> bool:
+    """Return True if the benchmark's results are split by task family."""
+    return bool(BENCHMARKS[benchmark].families) if benchmark in BENCHMARKS else False
