@@ -1,1 +1,1 @@
-"""Advantage estimators, a file each: arrays in, arrays out. NumPy only; ``registry.py`` lists them."""
+"""Advantage estimators, one file each: NumPy arrays in, arrays out; see ``registry.py``."""

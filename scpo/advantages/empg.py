@@ -1,4 +1,4 @@
-"""EMPG: outcome advantages modulated by the policy's own uncertainty (arXiv 2509.09265, equations 5 to 8)."""
+"""EMPG: outcome advantages modulated by the policy's entropy (arXiv 2509.09265, eq. 5 to 8)."""
 
 from typing import Literal
 
@@ -22,10 +22,11 @@ class EmpgSettings(GroupSettings):
 def empg(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: EmpgSettings) -> FloatArray:
     """A = A_GRPO g + ζ f(next step) minus its mean over the batch.
 
-    g = exp(-k H) / mean over the batch of exp(-k H) scales a step's update by its confidence; f = exp(-k' H) of the
-    step that follows rewards leading to a state where the policy is sure, and is left out on a trajectory's last step.
-    H is the step's mean token entropy under the old policy, min-max normalised over the batch. Copies take part in the
-    batch means. No code was published. Step returns and bonus are not read.
+    g = exp(-k H) / mean over the batch of exp(-k H) scales a step's update by its confidence; f =
+    exp(-k' H) of the step that follows rewards leading to a state where the policy is sure, and is
+    left out on a trajectory's last step. H is the step's mean token entropy under the old policy,
+    min-max normalised over the batch. Copies take part in the batch means. No code was published.
+    Step returns and bonus are not read.
 
     Raises:
         StepBatchError: A row has no finite ``entropy_N``.

@@ -1,4 +1,4 @@
-"""PPO's advantage: GAE inside each response, from a critic's token values (arXiv 1506.02438, equation 16)."""
+"""PPO's advantage: GAE inside each response, from a critic's values (arXiv 1506.02438, eq. 16)."""
 
 from typing import Annotated, Any, Literal
 
@@ -21,7 +21,8 @@ class CriticSettings(Strict):
 
     learning_rate: PositiveFloat
     value_clip: PositiveFloat
-    # Not in the record of a critic without it: its run ids are the same as before there was a choice policy.
+    # Not in the record of a critic without it: its run ids are the same as before there was a
+    # choice policy.
     epochs: PositiveInt | None = Field(default=None, exclude_if=lambda epochs: epochs is None)
 
 
@@ -34,13 +35,17 @@ class GaeSettings(EstimatorSettings):
 
 
 def gae(
-    token_reward_NL: NDArray[Any], value_NL: NDArray[Any], mask_NL: NDArray[Any], config: GaeSettings
+    token_reward_NL: NDArray[Any],
+    value_NL: NDArray[Any],
+    mask_NL: NDArray[Any],
+    config: GaeSettings,
 ) -> tuple[FloatArray, FloatArray]:
     """Advantage and return of every response token; both 0 outside the mask.
 
-    A_l = δ_l + γλ A_{l+1}, δ_l = r_l + γ V_{l+1} - V_l, both over the valid tokens only: nothing follows the last one,
-    and there is no bootstrap across turns. R = A + V, the critic's target, is taken before the whitening:
-    A ← (A - mean(A)) / sqrt(var(A) + 1e-8) over all valid tokens of the batch, var Bessel-corrected.
+    A_l = δ_l + γλ A_{l+1}, δ_l = r_l + γ V_{l+1} - V_l, both over the valid tokens only: nothing
+    follows the last one, and there is no bootstrap across turns. R = A + V, the critic's target, is
+    taken before the whitening: A ← (A - mean(A)) / sqrt(var(A) + 1e-8) over all valid tokens of the
+    batch, var Bessel-corrected.
 
     Args:
         token_reward_NL: Rewards, in PPO the row's score on its last token (``outcome_rewards``).
@@ -52,7 +57,8 @@ def gae(
         ``(A_NL, R_NL)``, float32.
 
     Raises:
-        StepBatchError: Shapes differ, or a valid token's reward or value is not finite; names the row.
+        StepBatchError: Shapes differ, or a valid token's reward or value is not finite; names the
+            row.
     """
     valid_NL = np.asarray(mask_NL, dtype=bool)
     reward_NL = _checked("token_reward_NL", token_reward_NL, valid_NL)
@@ -70,7 +76,10 @@ def gae(
 
 
 def outcome_rewards(score_N: NDArray[Any], mask_NL: NDArray[Any]) -> FloatArray:
-    """Token rewards with the row's score on its last valid token; a row without valid tokens gets none."""
+    """Token rewards: the row's score on its last valid token.
+
+    A row without valid tokens gets none.
+    """
     valid_NL = np.asarray(mask_NL, dtype=bool)
     rows = np.flatnonzero(valid_NL.any(axis=1))
     last = valid_NL.shape[1] - 1 - np.argmax(valid_NL[rows, ::-1], axis=1) if len(rows) else rows
@@ -80,7 +89,7 @@ def outcome_rewards(score_N: NDArray[Any], mask_NL: NDArray[Any]) -> FloatArray:
 
 
 def _checked(name: str, value_NL: NDArray[Any], valid_NL: BoolArray) -> Float64Array:
-    """In float64, 0 outside the mask."""
+    """Convert to float64, 0 outside the mask, after checking shapes and values."""
     array_NL = np.asarray(value_NL, dtype=np.float64)
     if array_NL.shape != valid_NL.shape or array_NL.ndim != 2:
         raise StepBatchError(

@@ -1,11 +1,18 @@
-"""GRPO: group-relative advantage of the episode's outcome (DeepSeekMath, arXiv 2402.03300, section 4.1.2)."""
+"""GRPO: group-relative advantage of the episode's outcome (arXiv 2402.03300, section 4.1.2)."""
 
 from typing import Literal
 
 import numpy as np
 
 from scpo.advantages.estimator import Estimator, GroupSettings
-from scpo.advantages.groups import EPSILON, Float64Array, Normalisation, as_advantage, group_ids, normalise
+from scpo.advantages.groups import (
+    EPSILON,
+    Float64Array,
+    Normalisation,
+    as_advantage,
+    group_ids,
+    normalise,
+)
 from scpo.advantages.outcomes import row_scores, score_moments
 from scpo.steps import FloatArray, StepBatch
 
@@ -18,7 +25,8 @@ class GrpoSettings(GroupSettings):
 def grpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GrpoSettings) -> FloatArray:
     """A = (s - mean(s)) / (std(s) + 1e-6) over the group; ``mean_norm`` leaves the division out.
 
-    s = episode return - penalty * [invalid] is the row's score. Step returns and bonus are not read.
+    s = episode return - penalty * [invalid] is the row's score. Step returns and bonus are not
+    read.
     """
     return as_advantage(episode_advantage(batch, config, config.normalisation))
 
@@ -26,8 +34,8 @@ def grpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
 def episode_advantage(batch: StepBatch, config: GroupSettings, normalisation: Normalisation) -> Float64Array:
     """The outcome term A_E that most group-based estimators share.
 
-    A group of one value has mean 0 and deviation 1, so its advantage is the score itself (up to the 1e-6), as in
-    verl-agent.
+    A group of one value has mean 0 and deviation 1, so its advantage is the score itself (up to the
+    1e-6), as in verl-agent.
     """
     score_N = row_scores(batch, config)
     id_N = group_ids(batch.group_N)

@@ -1,4 +1,4 @@
-"""HCAPO: hindsight credit from scoring each response again with the outcome in the prompt (arXiv 2603.08754)."""
+"""HCAPO: hindsight credit from scoring responses given the outcome (arXiv 2603.08754)."""
 
 from typing import Annotated, Literal
 
@@ -12,9 +12,10 @@ from scpo.steps import FloatArray, StepBatch
 
 
 class HcapoSettings(GroupSettings):
-    """``smoothing`` is the weight of the next step's hindsight value; ``hindsight_prompt`` is read by the trainer.
+    """``smoothing``: weight of the next step's hindsight value.
 
-    The trainer puts the prompt, with its two fields filled in, before the response when it scores that again.
+    The trainer reads ``hindsight_prompt``: it fills in the two fields and puts the prompt before
+    the response when it scores that again.
     """
 
     name: Literal["hcapo"]
@@ -29,9 +30,9 @@ class HcapoSettings(GroupSettings):
 def hcapo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HcapoSettings) -> FloatArray:
     """A = z(s) + ω z(Q), where a success's negative second term is 0.
 
-    z(s) compares the row's score with the returns of the group's trajectories (``statistics: trajectories``); z(Q) the
-    hindsight value of the step with those of all rows of the group, failures included. No code was published. Step
-    returns and bonus are not read.
+    z(s) compares the row's score with the returns of the group's trajectories (``statistics:
+    trajectories``); z(Q) the hindsight value of the step with those of all rows of the group,
+    failures included. No code was published. Step returns and bonus are not read.
 
     Raises:
         StepBatchError: A step of a success has no finite ``hindsight_logprob_N``.
@@ -46,7 +47,8 @@ def hcapo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, conf
 def hindsight_values(batch: StepBatch, config: HcapoSettings) -> Float64Array:
     """Q_t = ρ_t γ^(T-1-t) * episode return in successes, 0 in failures, in the unit of the rewards.
 
-    ``smoothing`` w > 0: (1 - w) Q_t + w Q_{t+1}. Silent: what follows the last step; it keeps its own Q.
+    ``smoothing`` w > 0: (1 - w) Q_t + w Q_{t+1}. Silent: what follows the last step; it keeps its
+    own Q.
     """
     line = batch.timeline
     discount_N = config.gamma ** (line.length_N - 1 - line.step_N)
@@ -58,9 +60,10 @@ def hindsight_values(batch: StepBatch, config: HcapoSettings) -> Float64Array:
 
 
 def hindsight_ratios(batch: StepBatch, config: HcapoSettings) -> Float64Array:
-    """ρ = clip(p / mean of p over the trajectory's steps, low, high), p = exp(hindsight log-prob / temperature).
+    """ρ = clip(p / mean of p over the trajectory's steps, low, high).
 
-    The log-probability is the mean over the response's tokens, in nats. ρ is 1 in failures, which are not scored again.
+    p = exp(hindsight log-prob / temperature). The log-probability is the mean over the response's
+    tokens, in nats. ρ is 1 in failures, which are not scored again.
     """
     logprob_N = measured(batch, "hindsight_logprob_N", batch.success_N, "estimator 'hcapo' in a success")
     p_N = np.exp(np.where(batch.success_N, logprob_N, 0.0) / config.temperature)

@@ -1,4 +1,4 @@
-"""What an episode's outcome is worth to its rows: their score, and the discounted return of each step."""
+"""Outcome of a row: its score, and the discounted return of its step."""
 
 import numpy as np
 
@@ -8,11 +8,12 @@ from scpo.steps import FloatArray, IntArray, StepBatch
 
 
 def step_returns(batch: StepBatch, gamma: float) -> FloatArray:
-    """Discounted return of every step: R_t = Σ_{k≥t} γ^{k-t} r_k (GiGPO, arXiv 2505.10978; the paper's section 3.1).
+    """Discounted return of each step: R_t = Σ_{k≥t} γ^{k-t} r_k.
 
-    Each trajectory is one row of a padded matrix that is swept once from its last column; time order comes from
-    ``step_N``, whatever the order of the batch. A copy reads its original's cell. Sums are in float64, the answer is
-    float32, in the unit of the rewards.
+    GiGPO, arXiv 2505.10978; section 3.1 of the paper. Each trajectory is one row of a padded matrix
+    that is swept once from its last column; time order comes from ``step_N``, not from the order of
+    the batch. A copy reads its original's cell. Sums are in float64, the result is float32, in the
+    unit of the rewards.
 
     Args:
         batch: The steps; rewards of copies are not read.
@@ -26,15 +27,19 @@ def step_returns(batch: StepBatch, gamma: float) -> FloatArray:
 
 
 def row_scores(batch: StepBatch, config: EstimatorSettings) -> Float64Array:
-    """Score of every row, s = episode return - penalty * [invalid], in the unit of the rewards (as in verl-agent)."""
+    """Score of each row, s = episode return - penalty * [invalid], in the unit of the rewards.
+
+    As in verl-agent.
+    """
     return batch.episode_return_N - config.invalid_penalty * ~batch.valid_N
 
 
 def score_moments(batch: StepBatch, score_N: Float64Array, id_N: IntArray, config: GroupSettings) -> Moments:
-    """Statistics over step rows (verl-agent; long trajectories weigh more) or over trajectories (the papers).
+    """Statistics over step rows (verl-agent) or over trajectories (the papers).
 
-    A trajectory's value is the mean score of its own rows without copies: its return, less the penalty times the share
-    of invalid steps. The papers have no penalty, so they are silent here.
+    Over rows, long trajectories weigh more. A trajectory's value is the mean score of its own rows
+    without copies: its return, less the penalty times the share of invalid steps. The papers have
+    no penalty, so they are silent here.
     """
     if config.statistics == "rows":
         return moments(score_N, id_N)

@@ -1,4 +1,4 @@
-"""All estimators: ours, a line each, and those of packages that are installed beside this one."""
+"""Registry of estimators: the project's own, and those of installed packages."""
 
 import inspect
 from collections.abc import Iterator
@@ -21,9 +21,23 @@ from scpo.advantages.rloo import RLOO
 from scpo.errors import ConfigError
 
 ENTRY_POINTS = "scpo.estimators"
-"""The group of entry points under which another package names its estimators, ``<name> = "<module>:<ESTIMATOR>"``."""
+"""Entry-point group of other packages' estimators: ``<name> = "<module>:<ESTIMATOR>"``."""
 
-OURS = (GAE, RLOO, GRPO, EMPG, GIGPO, HCAPO, HGPO, G2PO, REWARDFLOW, GRAPHGPO, GAGPO, CRBC)  # in the order of tables
+# In the order of tables.
+OURS = (
+    GAE,
+    RLOO,
+    GRPO,
+    EMPG,
+    GIGPO,
+    HCAPO,
+    HGPO,
+    G2PO,
+    REWARDFLOW,
+    GRAPHGPO,
+    GAGPO,
+    CRBC,
+)
 
 
 def _installed() -> Iterator[Estimator]:
@@ -54,6 +68,9 @@ WITH_STEP_TERM = tuple(name for name, entry in ESTIMATORS.items() if entry.step_
 
 
 def configuration_folders() -> tuple[Path, ...]:
-    """Folders laid out like ``conf/`` that installed estimators bring: ``conf`` beside the file of the function."""
+    """Configuration folders of installed estimators, laid out like ``conf/``.
+
+    Each is the folder ``conf`` next to the file of the estimator's function.
+    """
     beside = (Path(inspect.getfile(entry.function)).parent / "conf" for entry in INSTALLED)
     return tuple(dict.fromkeys(folder for folder in beside if folder.is_dir()))

@@ -12,15 +12,9 @@ from scpo.steps import FloatArray, StepBatch
 
 
 def without_success(batch: StepBatch, shaped: Shaped, states: CreditedStates) -> Shaped:
-    """The credit without that of steps whose state a success of their group passed, too: it may tell the host nothing.
+    """Credit without the steps whose state a success of their group also visited: a control.
 
-    Args:
-        batch: The steps.
-        shaped: The shaper's answer.
-        states: ``anchor_without_success`` compares anchor observations, ``state_without_success`` the states.
-
-    Raises:
-        StepBatchError: ``state_without_success``, and the batch has no states.
+    The host estimator may already reward those.
     """
     anchor_N = anchor_groups(batch, key="state" if states == "state_without_success" else "anchor")
     passed_A = np.zeros(anchor_N.max(initial=-1) + 1, dtype=bool)
@@ -29,15 +23,12 @@ def without_success(batch: StepBatch, shaped: Shaped, states: CreditedStates) ->
 
 
 def on_shortest_ways(batch: StepBatch, shaped: Shaped) -> Shaped:
-    """The credit of every group, spread evenly over those steps of its failures that led nearer to success: a control.
+    """Credit of every group, spread over the steps of its failures nearer to success: a control.
 
-    Does it take semantic similarity to find the good steps of failures, or do states that siblings share tell as much?
-    Nearer by one: along a shortest way known to the group (``scpo.advantages.state_graph.distances``), among the steps
-    that survived the filter. Where its failures have no such step, all surviving ones share the credit. A step may get
-    more than 1.
-
-    Raises:
-        StepBatchError: The batch has no states.
+    Does it take semantic similarity to find the good steps of failures, or do states that siblings
+    share suffice? Nearer by one: along a shortest way known to the group
+    (``scpo.advantages.state_graph.distances``), among the steps that survived the filter. If its
+    failures have no such step, all surviving ones share the credit. A step may get more than 1.
     """
     graph = state_graph(batch, "state")
     distance_V = distances(graph)

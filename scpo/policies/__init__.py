@@ -1,1 +1,1 @@
-"""Policies: what acts and learns. Each has the interface of ``scpo.policies.base``; trainers know no other."""
+"""Policies: the models that act and learn, behind the interface of ``scpo.policies.base``."""

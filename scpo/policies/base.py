@@ -1,4 +1,4 @@
-"""What a trainer needs of a policy that it trains, be it a language model or a chooser of commands."""
+"""Policy interface of the trainers, for language models and choice policies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scpo.generation import Generation, Ids
 
 @dataclass(frozen=True)
 class TokenStatistics:
-    """What a forward pass of the policy says about response tokens, all of shape (N, L)."""
+    """Statistics of response tokens from a forward pass, all of shape (N, L)."""
 
     logprob_NL: torch.Tensor
     entropy_NL: torch.Tensor
@@ -35,7 +35,7 @@ class TrainedPolicy(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights lie."""
+        """Device of the weights."""
 
     def encode(self, prompts: Sequence[str]) -> Sequence[Sequence[int]]:
         """Token ids of each prompt, untruncated."""
@@ -55,10 +55,13 @@ class TrainedPolicy(Protocol):
         """
 
     def value_model(self) -> ValueModel:
-        """A new model of the value before each response token, in the unit of the rewards; its first values are 0."""
+        """New value model of the states before response tokens.
+
+        In the unit of the rewards; its initial values are 0.
+        """
 
     def save(self, folder: Path) -> None:
-        """Write the weights to ``folder/model.safetensors``, and beside them what is needed to use them."""
+        """Write the weights to ``folder/model.safetensors``, with the files needed to load them."""
 
 
 class ValueModel(torch.nn.Module, ABC):
@@ -66,4 +69,4 @@ class ValueModel(torch.nn.Module, ABC):
 
     @abstractmethod
     def forward(self, prompts: Sequence[Ids], responses: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Values before the response tokens and the mask of those, both (N, L), L the longest response."""
+        """Values before the response tokens and their mask, both (N, L), L the longest response."""

@@ -1,4 +1,4 @@
-"""How rows are cut for the model: mini-batches for an optimiser, micro-batches for memory, equal rows computed once."""
+"""Mini-batches for the optimiser and micro-batches for memory; equal rows are computed once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from scpo.generation import Generation, Ids
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Distinct pairs of prompt and response, and the rows that they stand for.
+    """Distinct (prompt, response) pairs, and the rows that they belong to.
 
     Attributes:
         prompts: Token ids of each pair's prompt.
         responses: Token ids of each pair's response.
         rows: All rows that have one of these pairs.
-        pair_of: Place in ``prompts`` of each of ``rows``.
+        pair_of: Index in ``prompts`` of each of ``rows``.
     """
 
     prompts: list[Ids]
@@ -40,9 +40,10 @@ def mini_batches(rows: int, mini_batch_rows: int, rng: np.random.Generator) -> l
 def micro_batches(
     pairs: Sequence[tuple[Ids, Ids]], rows: Iterable[int], size: int, most_tokens: int | None = None
 ) -> Iterator[MicroBatch]:
-    """Micro-batches of at most ``size`` distinct (prompt, response) pairs of similar length; ``rows`` choose.
+    """Micro-batches of at most ``size`` distinct pairs of similar length, of the given ``rows``.
 
-    ``most_tokens`` of a micro-batch, padding included, though never less than one pair; None: any number.
+    ``most_tokens``: bound of a micro-batch's tokens, padding included, though never less than one
+    pair; None: no bound.
     """
     members: dict[tuple[Ids, Ids], list[int]] = defaultdict(list)
     for row in rows:
@@ -51,12 +52,15 @@ def micro_batches(
     for part in _parts(keys, size, most_tokens):
         owned = [(place, row) for place, key in enumerate(part) for row in members[key]]
         yield MicroBatch(
-            [key[0] for key in part], [key[1] for key in part], [r for _, r in owned], [p for p, _ in owned]
+            [key[0] for key in part],
+            [key[1] for key in part],
+            [r for _, r in owned],
+            [p for p, _ in owned],
         )
 
 
 def _parts(keys: list[tuple[Ids, Ids]], size: int, most_tokens: int | None) -> Iterator[list[tuple[Ids, Ids]]]:
-    """``keys`` in runs, each of at most so many tokens once it is padded to its longest prompt and response."""
+    """Runs of ``keys``, each within the token bound once padded to its longest pair."""
     part: list[tuple[Ids, Ids]] = []
     longest = (0, 0)
     for prompt, response in keys:

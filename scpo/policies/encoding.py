@@ -1,4 +1,4 @@
-"""Between text and token ids: the one way in which every trainer shows a prompt to a model and reads its response."""
+"""Conversion between text and token ids, the same for every trainer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[list[int]]:
-    """Token ids of each prompt, untruncated; a chat template, where there is one, wraps it as one user message."""
+    """Token ids of each prompt, untruncated; a chat template wraps it as a user message."""
     if tokenizer.chat_template:
         prompts = [_as_user_message(tokenizer, prompt) for prompt in prompts]
     return tokenizer(list(prompts), add_special_tokens=False)["input_ids"]

@@ -1,4 +1,4 @@
-"""Prompts that tell how their episode ended: HCAPO scores a success's responses again behind them."""
+"""Hindsight prompts with the episode's outcome, for HCAPO's second scoring of a success."""
 
 from __future__ import annotations
 
@@ -12,16 +12,23 @@ Encode = Callable[[Sequence[str]], Sequence[Sequence[int]]]
 
 
 def is_success(episode_return: float, threshold: float) -> bool:
-    """As ``StepBatch.success_N`` has it, in float32."""
+    """Success as in ``StepBatch.success_N``, compared in float32."""
     return bool(np.float32(episode_return) > np.float32(threshold))
 
 
 def with_hindsight(
-    encode: Encode, template: str, prompts: Sequence[str], *, final_observation: str, won: bool, max_prompt_tokens: int
+    encode: Encode,
+    template: str,
+    prompts: Sequence[str],
+    *,
+    final_observation: str,
+    won: bool,
+    max_prompt_tokens: int,
 ) -> list[Ids]:
     """Token ids of an episode's prompts with the hindsight before each.
 
-    What a response answers to stays what it follows. A prompt that was cut in the rollout loses the same end here.
+    What a response answers to stays what it follows. A prompt that was cut in the rollout loses the
+    same end here.
     """
     text = template.format(final_observation=final_observation, success="yes" if won else "no")
     head = len(encode([text])[0])

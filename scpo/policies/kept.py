@@ -1,4 +1,4 @@
-"""What is expensive to make, made once for all runs: in a cache folder, under a lock that the others wait at."""
+"""Build-once cache of warm starts under a file lock, shared by all runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from pydantic import BaseModel, ConfigDict
 
 from scpo.envs.base import DemonstratingEnvironment
 from scpo.errors import RecordWriteError, ScpoError
-from scpo.records.files import FileSum, folder_change, folder_sums, replace_file, sealed, sync, unsealed
+from scpo.records.files import (
+    FileSum,
+    folder_change,
+    folder_sums,
+    replace_file,
+    sealed,
+    sync,
+    unsealed,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -27,13 +35,13 @@ _POLL_S = 0.2
 
 
 def made_once(folder: Path, make: Callable[[Path], None], should_stop: Callable[[], bool]) -> Path:
-    """``folder``, made by ``make(scratch)`` if nobody has made it yet; whole or absent.
+    """Return ``folder``, built by ``make(scratch)`` if it does not exist; complete or absent.
 
-    Every run of a sweep begins with what lies in it. So it holds checksums of its files, they are looked at each time,
-    and a folder that is not what was made is made again.
+    Every run of a sweep begins with its content. So it holds checksums of its files, which are
+    verified each time, and a damaged folder is built again.
 
     Raises:
-        KeyboardInterrupt: ``should_stop`` said yes before it was there.
+        KeyboardInterrupt: ``should_stop`` returned True before it was built.
         RecordWriteError: It cannot be written.
     """
     with _naming_the_cache(folder):
@@ -50,7 +58,7 @@ def made_once(folder: Path, make: Callable[[Path], None], should_stop: Callable[
 
 @contextmanager
 def _naming_the_cache(folder: Path) -> Iterator[None]:
-    """A full disk, in the words of whoever was writing."""
+    """Convert write errors, such as a full disk, to an error that names the cache."""
     from safetensors import SafetensorError
 
     try:
@@ -59,13 +67,14 @@ def _naming_the_cache(folder: Path) -> Iterator[None]:
         if isinstance(error, ScpoError):
             raise
         raise RecordWriteError(
-            f"the cache {folder} could not be made ({error}). Free some space or name another folder, "
-            "machine.cache_dir=..., and start the same command again"
+            f"the cache {folder} could not be made ({error}). Free some space or name another "
+            "folder, machine.cache_dir=..., and start the same command again"
         ) from error
 
 
 def _make(folder: Path, make: Callable[[Path], None]) -> None:
-    for left in folder.parent.glob(f"{folder.name}.tmp-*"):  # by killed processes: we hold the lock
+    # By killed processes: we hold the lock.
+    for left in folder.parent.glob(f"{folder.name}.tmp-*"):
         shutil.rmtree(left, ignore_errors=True)
     scratch = folder.with_suffix(f".tmp-{os.getpid()}")
     scratch.mkdir()
@@ -92,15 +101,27 @@ class _Sums(BaseModel):
 def _damage(folder: Path) -> str | None:
     try:
         record = _Sums.model_validate(unsealed(json.loads((folder / SUMS).read_bytes())))
-    except (OSError, ValueError, TypeError, AttributeError) as error:  # ValidationError is a ValueError
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:  # ValidationError is a ValueError
         return f"{SUMS}: {error}"
     return folder_change(folder, record.files)
 
 
 def start_key(
-    recipe: int, model: BaseModel, env: BaseModel, shown: set[str], environment: DemonstratingEnvironment
+    recipe: int,
+    model: BaseModel,
+    env: BaseModel,
+    shown: set[str],
+    environment: DemonstratingEnvironment,
 ) -> str:
-    """Hash of everything that determines a supervised start: recipe, model without its critic, what ``env`` shows."""
+    """Hash of everything that determines a supervised start.
+
+    Recipe, model without its critic, and the parts of ``env`` that demonstrations show.
+    """
     import torch
 
     content = {
@@ -114,10 +135,10 @@ def start_key(
 
 
 def stop_if_asked(should_stop: Callable[[], bool]) -> None:
-    """Stopping here loses nothing but time: no training step was taken yet.
+    """Stop before the first training step, where only time is lost.
 
     Raises:
-        KeyboardInterrupt: ``should_stop`` says yes.
+        KeyboardInterrupt: ``should_stop`` returned True.
     """
     if should_stop():
         raise KeyboardInterrupt

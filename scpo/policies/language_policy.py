@@ -1,4 +1,4 @@
-"""The policy of the local trainer: a Hugging Face causal LM that samples responses and scores them for the update."""
+"""Policy of the local trainer: a Hugging Face causal LM that samples and scores responses."""
 
 from __future__ import annotations
 
@@ -21,19 +21,25 @@ if TYPE_CHECKING:
 
 
 class LocalPolicy:
-    """Model and tokenizer with the shapes of the local trainer: prompts padded on the left, responses on the right.
+    """Model and tokenizer.
+
+    Prompts are padded on the left, responses on the right.
 
     Args:
         model: A causal LM, already on its device.
-        tokenizer: Its tokenizer; a chat template, where it has one, wraps each prompt as one user message.
-        max_prompt_tokens: Longer prompts lose their beginning (counted in ``truncated`` of the generation).
+        tokenizer: Its tokenizer; a chat template, where it has one, wraps each prompt as one user
+            message.
+        max_prompt_tokens: Longer prompts lose their beginning (counted in ``truncated`` of the
+            generation).
         max_response_tokens: Sampling stops here or at the end token.
         batch_rows: Rows sampled at once.
 
     Attributes:
-        batch_tokens: Tokens of a micro-batch that is learned from, at most, padding included; None: any number.
+        batch_tokens: Largest number of tokens of a training micro-batch, with padding; None:
+            no bound.
         recomputes: Activations are computed again in the backward pass.
-        autocast_dtype: In which the model computes, whatever its weights are; None: in that of its weights.
+        autocast_dtype: In which the model computes, whatever its weights are; None: in that of its
+            weights.
     """
 
     batch_tokens: int | None = None
@@ -73,7 +79,10 @@ class LocalPolicy:
     def generate(
         self, prompts: Sequence[str], temperature: float, uniforms_NL: NDArray[np.float64]
     ) -> list[Generation]:
-        """See :class:`scpo.rollout.Policy`. Equal prompts are read once; temperature 0 takes the likeliest token."""
+        """Sample responses; see :class:`scpo.rollout.Policy`.
+
+        Equal prompts are read once; temperature 0 takes the most likely token.
+        """
         self.model.eval()
         encoded = self.encode(prompts)
         cut = [tuple(ids[-self.max_prompt_tokens :]) for ids in encoded]
@@ -112,7 +121,10 @@ class LocalPolicy:
         return list(_rows(torch.stack(tokens, 1), torch.stack(logprobs, 1)))
 
     def statistics(
-        self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]], temperature: float
+        self,
+        prompts: Sequence[Sequence[int]],
+        responses: Sequence[Sequence[int]],
+        temperature: float,
     ) -> tuple[TokenStatistics, torch.Tensor]:
         """Score responses under the policy, with gradient where it is enabled.
 
@@ -125,10 +137,11 @@ class LocalPolicy:
     def response_logits(
         self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Logits that predict each response token (N, L, V), the tokens (N, L) and their mask (N, L)."""
+        """Logits of the response tokens (N, L, V), the tokens and their mask (N, L)."""
         ids, mask, response_mask = self.joined(prompts, responses)
         length = response_mask.shape[1]
-        # transformers computes activations again only in training mode; dropout was taken out where that is asked for
+        # transformers computes activations again only in training mode; dropout was taken out where
+        # that is asked for
         self.model.train(self.recomputes and torch.is_grad_enabled())
         output = self.forward(ids, mask, logits_to_keep=length + 1)
         return output.logits[:, :-1], ids[:, -length:], response_mask
@@ -136,11 +149,12 @@ class LocalPolicy:
     def joined(
         self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Prompts with their responses (N, width), the attention mask (N, width) and the response mask (N, L)."""
+        """Prompts with responses (N, width), attention mask (N, width), response mask (N, L)."""
         length = max(len(response) for response in responses)
         padded = [list(response) + [self.pad_id] * (length - len(response)) for response in responses]
         response_mask = torch.tensor(
-            [[1.0] * len(response) + [0.0] * (length - len(response)) for response in responses], device=self.device
+            [[1.0] * len(response) + [0.0] * (length - len(response)) for response in responses],
+            device=self.device,
         )
         ids, prompt_mask = self.left_padded(prompts)
         mask = torch.cat([prompt_mask, response_mask.long()], 1)
@@ -163,17 +177,24 @@ class LocalPolicy:
         self.tokenizer.save_pretrained(folder)
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, **options: Any) -> Any:
-        """The model's output on ``ids``; positions count the tokens of ``mask``, which may reach back into a cache."""
+        """Model output on ``ids``; positions count the tokens of ``mask``.
+
+        The mask may reach back into a cache.
+        """
         with torch.autocast(self.device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None):
             return self.model(
-                input_ids=ids, attention_mask=mask, position_ids=positions(mask)[:, -ids.shape[1] :], **options
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions(mask)[:, -ids.shape[1] :],
+                **options,
             )
 
 
 class LanguageValue(ValueModel):
     """The policy's base, copied, with a scalar head.
 
-    The head starts at zero, so that the first values are 0 and nothing about them is random (paper silent).
+    The head starts at zero, so that the first values are 0 and nothing about them is random (paper
+    silent).
 
     Args:
         policy: Gives the base, and the padding.
@@ -201,7 +222,7 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
 
 
 def _draw(logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inverse-CDF sampling: the first token whose cumulative probability exceeds the uniform number."""
+    """Inverse-CDF sampling: first token whose cumulative probability exceeds the uniform number."""
     logprob_NV = (logits_NV.float() / (temperature or 1.0)).log_softmax(-1)
     if temperature == 0:
         token_N = logprob_NV.argmax(-1)
@@ -213,7 +234,7 @@ def _draw(logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor) 
 
 
 def _rows(token_NL: torch.Tensor, logprob_NL: torch.Tensor) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Cut each row behind its last sampled token (the rest has no log-probability)."""
+    """Cut each row after its last sampled token; the rest has no log-probability."""
     length_N = (~logprob_NL.isnan()).sum(1)
     for tokens, logprobs, length in zip(token_NL.tolist(), logprob_NL.tolist(), length_N.tolist(), strict=True):
         yield tuple(tokens[:length]), tuple(logprobs[:length])

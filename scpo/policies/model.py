@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def pick_device(name: str) -> torch.device:
-    """``auto`` is CUDA where there is one.
+    """Resolve ``auto``: CUDA if available.
 
     Raises:
-        ConfigError: CUDA was asked for and there is none.
+        ConfigError: CUDA was requested and is not available.
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError("machine.device=cuda, but torch sees no CUDA device; use machine.device=auto or cpu")
@@ -62,14 +62,16 @@ def load_pretrained(path: str, dtype: str = "float32") -> tuple[PreTrainedModel,
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        # AutoTokenizer would take the model type's own class (for qwen2 a byte-level one) for our word-level tokenizer.
+        # AutoTokenizer would take the model type's own class (for qwen2 a byte-level one) for our
+        # word-level tokenizer.
         loader = PreTrainedTokenizerFast if _has_plain_tokenizer(path) else AutoTokenizer
         tokenizer = loader.from_pretrained(path, padding_side="left")
         return AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype)), tokenizer
     except (OSError, ValueError, SafetensorError) as error:
         raise ConfigError(
-            f"model.path={path!r}: no Hugging Face causal LM could be loaded ({str(error).partition(chr(10))[0]}); "
-            "give a folder with config.json, weights and tokenizer, or a hub name that this machine can reach"
+            f"model.path={path!r}: no Hugging Face causal LM could be loaded "
+            f"({str(error).partition(chr(10))[0]}); give a folder with config.json, weights and "
+            "tokenizer, or a hub name that this machine can reach"
         ) from error
 
 
@@ -81,10 +83,11 @@ def _has_plain_tokenizer(path: str) -> bool:
 def load_huggingface(
     config: HuggingFaceModel, *, trained: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The policy of ``conf/model/<name>.yaml`` with ``kind: huggingface``.
+    """Load the policy of ``conf/model/<name>.yaml`` with ``kind: huggingface``.
 
-    ``trained``: weights in float32, whatever the configuration says: a step of 1e-6 changes 2 % of bfloat16 weights and
-    leaves the others where they are. Activations are computed again in the backward pass, and dropout is off.
+    ``trained``: weights in float32, whichever type is configured: a step of 1e-6 changes 2 % of
+    bfloat16 weights and leaves the others where they are. Activations are recomputed in the
+    backward pass, and dropout is off.
     """
     model, tokenizer = load_pretrained(config.path, "float32" if trained else config.dtype)
     if trained:
@@ -99,7 +102,7 @@ def load_huggingface(
 
 
 def memory_gib(device: torch.device) -> float:
-    """All of a GPU's memory, or what is free of the machine's."""
+    """Total memory of a GPU, or free memory of the machine."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory / GIB
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB

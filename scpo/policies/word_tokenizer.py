@@ -15,7 +15,10 @@ WORD = r"</?action>|[a-z]+|\d+|[>|:;]"
 
 
 def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """One token for each lower-case word, number and mark in ``texts``; the closing action tag ends a response."""
+    """Build a tokenizer with one token per lower-case word, number and mark of ``texts``.
+
+    The closing action tag ends a response.
+    """
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -28,5 +31,9 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = split
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=PAD, eos_token=CLOSE_TAG, unk_token=UNKNOWN, padding_side="left"
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=CLOSE_TAG,
+        unk_token=UNKNOWN,
+        padding_side="left",
     )

@@ -34,7 +34,14 @@ from scpo.schema.model import (
     WarmStart,
 )
 from scpo.schema.requirements import PROVIDES, misfit, required
-from scpo.schema.run import MACHINE_SECTIONS, ApiLimits, LauncherConfig, LocalLauncher, RunConfig, SlurmLauncher
+from scpo.schema.run import (
+    MACHINE_SECTIONS,
+    ApiLimits,
+    LauncherConfig,
+    LocalLauncher,
+    RunConfig,
+    SlurmLauncher,
+)
 from scpo.schema.scorer import (
     BiEncoderScorer,
     CrossEncoderScorer,
@@ -43,7 +50,16 @@ from scpo.schema.scorer import (
     ScorerConfig,
     ScorerRuntime,
 )
-from scpo.schema.search import Choice, Dimension, LogRange, MedianPruning, SamplerConfig, Search, StepRange, Tuning
+from scpo.schema.search import (
+    Choice,
+    Dimension,
+    LogRange,
+    MedianPruning,
+    SamplerConfig,
+    Search,
+    StepRange,
+    Tuning,
+)
 from scpo.schema.trainer import LocalTrainer, LossConfig, TrainerSettings, VerlTrainer
 from scpo.shaping.shaper import ShaperConfig
 from scpo.strict import Scale

@@ -14,7 +14,7 @@ class PlainAgent(Strict):
 
 
 class ReactAgent(Strict):
-    """Its own thoughts stay in the prompt, between actions and observations: the latest ``turns`` of them."""
+    """ReAct; the latest ``turns`` of the agent's own thoughts stay in the prompt."""
 
     name: Literal["react"]
     turns: PositiveInt
@@ -23,7 +23,8 @@ class ReactAgent(Strict):
 class ReflexionAgent(Strict):
     """ReAct in up to ``trials`` attempts at a task.
 
-    After each failure but the last it writes a reflection; the latest ``memory`` of them open its later prompts.
+    After each failure but the last it writes a reflection; the latest ``memory`` of them open its
+    later prompts.
     """
 
     name: Literal["reflexion"]

@@ -1,4 +1,4 @@
-"""What a call of sweep.py runs: the rows of an experiment on its axes, and what it is run to find out."""
+"""Configuration of an experiment: its rows, its axes and its primary comparisons."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -9,10 +9,10 @@ from scpo.strict import Scale, Strict
 
 
 class ExperimentRow(Strict):
-    """One row of an experiment's table: a name, its label in the table, and the overrides that make it.
+    """Row of an experiment's table: name, label and overrides.
 
-    A row that is called as a method may leave out the label, which is the method's then. ``scales``: where it can run.
-    Elsewhere the row stands in the table without a run (n/a).
+    A row named after a method may leave out the label, which is the method's then. ``scales``:
+    scales at which it can run; elsewhere the row is shown without a run (n/a).
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -37,14 +37,15 @@ A value may bring further overrides with it, after a space: ``webshop env.settin
 
 Measure = Literal["validation_area", "training_area", "last_success"]
 """What an experiment may be judged by, a number a run (``analysis.stats.measures``): the area under the curve of
-validation (all held-out panels) or of training, over the steps: a mean success rate; or held-out success after the last
-step."""
+validation (all held-out panels) or of training, over the steps: a mean success rate; or held-out
+success after the last step."""
 
 
 class Primary(Strict):
-    """What an experiment is run to find out, named before its runs, so that nobody chooses it by their results.
+    """Primary comparisons of an experiment, fixed before its runs.
 
-    ``comparisons``: pairs of rows, each the first minus the second, paired by seed, judged by ``measure``.
+    ``comparisons``: pairs of rows, each the first minus the second, paired by seed, judged by
+    ``measure``.
     """
 
     measure: Measure
@@ -52,11 +53,12 @@ class Primary(Strict):
 
 
 class Experiment(Strict):
-    """``conf/experiment/<name>.yaml``: rows x the product of the axes (``env``, ``model``, ``seeds``).
+    """Experiment: rows x the product of the axes (``env``, ``model``, ``seeds``).
 
-    An axis is a list of values (seeds: or how many), or one for each scale. ``overrides``, one list or one for each
-    scale, are every row's, before its own; those of the command line win over them. ``primary``: what it is run for;
-    None of one that compares nothing.
+    Read from ``conf/experiment/<name>.yaml``. An axis is a list of values (seeds: or a count), or
+    one list per scale. ``overrides``, one list or one per scale, apply to every row before its own;
+    those of the command line win over them. ``primary``: None for an experiment that compares
+    nothing.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -71,7 +73,7 @@ class Experiment(Strict):
         return self.overrides.get(scale, ()) if isinstance(self.overrides, dict) else self.overrides
 
     def axis(self, name: Literal["env", "model", "seeds"], scale: Scale) -> tuple[str | int, ...]:
-        """The values of an axis at a scale; none where it has none."""
+        """Values of an axis at a scale; empty if it has none there."""
         values = self.axes.get(name, ())
         if isinstance(values, dict):
             values = values.get(scale, ())
@@ -92,8 +94,8 @@ class Experiment(Strict):
         for first, second in pairs:
             if unknown := [name for name in (first, second) if name not in names]:
                 raise ValueError(
-                    f"experiment {self.name}: primary comparison [{first}, {second}]: no row is called {unknown[0]}; "
-                    f"its rows: {', '.join(names)}"
+                    f"experiment {self.name}: primary comparison [{first}, {second}]: no row is "
+                    f"called {unknown[0]}; its rows: {', '.join(names)}"
                 )
             if first == second or pairs.count((first, second)) > 1 or (second, first) in pairs:
                 raise ValueError(

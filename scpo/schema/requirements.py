@@ -1,4 +1,4 @@
-"""What methods need of a trainer and what each trainer provides, so that a misfit is refused before anything starts."""
+"""Requirements of methods and features of trainers, checked before anything starts."""
 
 from typing import Literal
 
@@ -10,19 +10,31 @@ Need = Requirement | Literal["independent_sampling", "dynamic_sampling", "refere
 
 PROVIDES: dict[str, frozenset[Need]] = {
     "local": frozenset(
-        {"entropy", "hindsight_logprob", "value", "independent_sampling", "dynamic_sampling", "reference_buffer"}
+        {
+            "entropy",
+            "hindsight_logprob",
+            "value",
+            "independent_sampling",
+            "dynamic_sampling",
+            "reference_buffer",
+        }
     ),
-    # Deferred: dynamic_sampling; verl's replay buffer has one that cuts off what is too much and draws single prompts.
+    # Deferred: dynamic_sampling; verl's replay buffer has one that cuts off what is too much and
+    # draws single prompts.
     "verl": frozenset({"entropy", "hindsight_logprob", "value", "independent_sampling", "reference_buffer"}),
-    # The paper's fork: what it has of its own, and the entropies that it measures. Not reference_buffer: its rows do
-    # not say which task they are of, and its checkpoints hold nothing of ours.
+    # The paper's fork: what it has of its own, and the entropies that it measures. Not
+    # reference_buffer: its rows do not say which task they are of, and its checkpoints hold nothing
+    # of ours.
     "verl_agent": frozenset({"entropy", "value", "independent_sampling", "dynamic_sampling"}),
 }
-"""What each trainer can do beyond plain rollouts of groups; the step bonus needs nothing of a trainer."""
+"""Features of each trainer beyond plain rollouts of groups; the step bonus needs none."""
 
 
 def required(method: TrainedMethod | PromptedMethod) -> frozenset[Need]:
-    """What a trainer must provide for a method, beyond plain rollouts of groups; nothing for one that only prompts."""
+    """Features that a trainer must provide for a method, beyond plain rollouts of groups.
+
+    Empty for a method that only prompts.
+    """
     if method.kind == "prompted":
         return frozenset()
     needs: set[Need] = set(ESTIMATORS[method.estimator.name].requires)
@@ -40,6 +52,6 @@ def misfit(method: TrainedMethod | PromptedMethod, trainer: str) -> str | None:
         return None
     able = [name for name, provided in PROVIDES.items() if required(method) <= provided]
     return (
-        f"method={method.name} needs {', '.join(sorted(missing))}, which trainer={trainer} does not provide; "
-        f"trainers that do: {', '.join(able) or 'none'}"
+        f"method={method.name} needs {', '.join(sorted(missing))}, which trainer={trainer} does "
+        f"not provide; trainers that do: {', '.join(able) or 'none'}"
     )

@@ -1,4 +1,4 @@
-"""Configuration of the scorer that says how similar two step texts are, in [0, 1]."""
+"""Configuration of the scorer: similarity of two step texts in [0, 1]."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,10 @@ from scpo.strict import Strict
 
 
 class ScorerSettings(Strict):
-    """What all scorers share; ``identity`` is the scorer with all settings that change its answers."""
+    """Settings of all scorers.
+
+    ``identity`` names the scorer with all settings that change its scores.
+    """
 
     kind: str
     name: str
@@ -44,9 +47,9 @@ class BiEncoderScorer(ScorerSettings):
 class CrossEncoderScorer(ScorerSettings):
     """Sigmoid of a reranker's logit for two step texts read together.
 
-    ``dtype`` auto is float16 on a GPU and float32 on a CPU. ``max_tokens`` of a pair, special tokens included;
-    ``batch_tokens`` of a forward pass on a GPU, padding included: 16 pairs of up to 32 tokens, 8 of 64, at least one;
-    on a CPU every pair is a pass.
+    ``dtype`` auto is float16 on a GPU and float32 on a CPU. ``max_tokens`` of a pair, special
+    tokens included; ``batch_tokens`` of a forward pass on a GPU, padding included: 16 pairs of up
+    to 32 tokens, 8 of 64, at least one; on a CPU every pair is a pass.
     """
 
     kind: Literal["cross_encoder"]
@@ -67,11 +70,12 @@ ScorerConfig = Annotated[
 
 
 class ScorerRuntime(Strict):
-    """Where the scorer runs and what a failure of its process means. The scores are the same in either place.
+    """Process of the scorer, and handling of its failures; the scores are the same either way.
 
-    ``process``: in one of its own; auto: for cross-encoders. Its start and each answer have a deadline. When a request
-    ends the process ``crashes`` times in a row, training stops, or with ``skip_shaping`` goes on without credit in this
-    step and says so in the log and in ``scpo/shaping_skipped``. ``speculate``: score some pairs before a walk asks for
+    ``process``: run it in a process of its own; auto: cross-encoders only. Its start and each
+    answer have a deadline. When a request ends the process ``crashes`` times in a row, training
+    stops, or with ``skip_shaping`` continues without credit in this step, which is logged and
+    counted in ``scpo/shaping_skipped``. ``speculate``: score some pairs before a walk asks for
     them, for fewer and larger batches.
     """
 
@@ -83,5 +87,5 @@ class ScorerRuntime(Strict):
     speculate: bool
 
     def apart(self, scorer: ScorerConfig) -> bool:
-        """Whether this scorer runs in a process of its own."""
+        """Return True if this scorer runs in a process of its own."""
         return self.process == "always" or (self.process == "auto" and scorer.kind == "cross_encoder")

@@ -52,9 +52,9 @@ Dimension = Annotated[StepRange | LogRange | Choice, Field(discriminator="kind")
 
 
 class SamplerConfig(Strict):
-    """``tpe``: tree-structured Parzen estimator, whose first ``startup_trials`` (read by it alone) are drawn uniformly.
+    """``tpe``: tree-structured Parzen estimator; ``grid``: every point of the grid once.
 
-    ``grid``: every point of the grid once, in an order that the seed decides.
+    The first ``startup_trials`` of ``tpe`` are drawn uniformly; ``seed`` orders the grid.
     """
 
     name: Literal["tpe", "grid"]
@@ -63,9 +63,10 @@ class SamplerConfig(Strict):
 
 
 class MedianPruning(Strict):
-    """Stops a trial whose best intermediate value is below the median of the finished trials at that step.
+    """Stops a trial whose best intermediate value is below the median of finished trials.
 
-    Not before ``startup_trials`` trials are complete, and not before training step ``warmup_steps``.
+    The median is taken at the same step. Not before ``startup_trials`` trials are complete, and not
+    before training step ``warmup_steps``.
     """
 
     name: Literal["median"]
@@ -74,10 +75,11 @@ class MedianPruning(Strict):
 
 
 class Tuning(Strict):
-    """The tasks that trials are judged on: of the training split, none of them in a panel that results are reported on.
+    """Tasks that trials are judged on, from the training split and in no reported panel.
 
-    ``trained_on`` False holds them out of training; True draws the trials' training panel anew with ``seed`` and judges
-    on ``tasks`` of it, for policies that move only where they train. ``repeats``: episodes a task.
+    ``trained_on`` False holds them out of training; True draws the trials' training panel anew with
+    ``seed`` and judges on ``tasks`` of it, for policies that improve only where they train.
+    ``repeats``: episodes per task.
     """
 
     tasks: PositiveInt
@@ -86,9 +88,15 @@ class Tuning(Strict):
     trained_on: bool
 
     def panels(self, tasks_key: str) -> dict[str, Any]:
-        """Dotted keys of a run's configuration and their values: the one panel of a trial, and what it trains on."""
+        """Overrides of a trial's only validation panel and of its training tasks, by dotted key."""
         where = {"subset_of_training": True} if self.trained_on else {"held_out": True}
-        panel = {"split": "train", tasks_key: self.tasks, "seed": self.seed, "repeats": self.repeats, **where}
+        panel = {
+            "split": "train",
+            tasks_key: self.tasks,
+            "seed": self.seed,
+            "repeats": self.repeats,
+            **where,
+        }
         values: dict[str, Any] = {"env.validation_panels": {TUNING: panel}}
         return values | ({"env.train_panel.seed": self.seed} if self.trained_on else {})
 
@@ -96,9 +104,9 @@ class Tuning(Strict):
 class Search(Strict):
     """``conf/search/<name>.yaml``. What depends on the scale is one value, or one for each scale.
 
-    The objective of a trial is the mean success rate on its tuning panel (``tuning``) at the last step over ``seeds``;
-    the winner is reported on the validation panels, on ``fresh_seeds`` which no trial has
-    seen. ``trials`` counts settings, not retries.
+    The objective of a trial is the mean success rate on its tuning panel (``tuning``) at the last
+    step over ``seeds``; the winner is reported on the validation panels, on ``fresh_seeds`` which
+    no trial has seen. ``trials`` counts settings, not retries.
     """
 
     name: Name

@@ -1,10 +1,11 @@
-"""Drivers of the matchers: they run all failed trajectories in lockstep and ask the scorer in batches.
+"""Drivers of the matchers: all failed trajectories walk in lockstep, and scoring is batched.
 
-Each round gathers what the walks ask for, drops what is known, asks the scorer once and sends the answers back. The
-lazy driver starts from nothing; the dense one, as in the paper, knows every cell before the first step. Walks cannot
-tell the difference: from the same scores both give the same credit, bit for bit. They ask in different calls, so where
-the last bits of a score depend on what else a call asks, credit differs in its last bits too, and a pair whose score is
-that near θ may match in one and not in the other.
+Each round gathers the pairs that the walks ask for, drops known ones, asks the scorer once and
+sends the answers back. The lazy driver starts without scores; the dense one, as in the paper, knows
+every cell before the first step. Walks cannot tell the difference: equal scores give equal credit,
+bit for bit. The drivers ask in different calls, so if the last bits of a score depend on the other
+pairs of a call, credit differs in its last bits, too, and a pair whose score is that close to θ may
+match in one and not in the other.
 """
 
 import time
@@ -24,9 +25,10 @@ TextPair = tuple[str, str]
 class Scorer(Protocol):
     """Says how similar two step texts are.
 
-    ``name`` identifies the scorer with all settings that change its answers. ``score`` answers ordered pairs with
-    float32 similarities in [0, 1], and the same call again with the same bits. They may depend on the other pairs of
-    the call, as rounding on a GPU does, but on no earlier call: a run that is resumed repeats the calls of a step.
+    ``name`` identifies the scorer with all settings that change its answers. ``score`` answers
+    ordered pairs with float32 similarities in [0, 1], and the same call again with the same bits.
+    They may depend on the other pairs of the call, as rounding on a GPU does, but on no earlier
+    call: a run that is resumed repeats the calls of a step.
     """
 
     @property
@@ -37,7 +39,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class MatchTask:
-    """One failed trajectory against its group's reference: filtered step texts and the processing order of the failed.
+    """Filtered step texts of a failed trajectory and its reference, and the processing order.
 
     Tasks of the same ``group`` share their reference.
     """
@@ -48,7 +50,7 @@ class MatchTask:
     order: tuple[int, ...]
 
     def texts(self, cell: Cell) -> TextPair:
-        """The ordered text pair behind a cell: the reference step first, the earlier one in M*."""
+        """Ordered text pair of a cell: the reference step first, in M* the earlier step."""
         return self.reference[cell.u], (self.failed if cell.matrix == "failed" else self.reference)[cell.v]
 
     def cells(self, matrix: str) -> Iterator[Cell]:
@@ -59,11 +61,12 @@ class MatchTask:
 
 
 class Pairs(NamedTuple):
-    """What the scoring took, in pairs.
+    """Counts of scored pairs.
 
-    ``dense``: cells of all M, and of one M* per group above its diagonal (none for the forward matcher); ``asked``:
-    cells that the walks read; ``scored``: distinct text pairs behind them; ``above_theta``: those of these >= θ;
-    ``speculated``: further pairs that were scored ahead, and that no walk came to read.
+    ``dense``: cells of all M, and of one M* per group above its diagonal (none for the forward
+    matcher); ``asked``: cells that the walks read; ``scored``: distinct text pairs behind them;
+    ``above_theta``: scored pairs >= θ; ``speculated``: further pairs that were scored in advance
+    and that no walk came to read.
     """
 
     dense: int
@@ -74,7 +77,7 @@ class Pairs(NamedTuple):
 
 
 class CreditMatches(NamedTuple):
-    """The traces of all tasks, in their order, the pairs they took and the seconds of each stage."""
+    """Traces of all tasks, in their order, with pair counts and the seconds of each stage."""
 
     traces: tuple[MatchTrace, ...]
     pairs: Pairs
@@ -82,7 +85,12 @@ class CreditMatches(NamedTuple):
 
 
 def credit_batch(
-    tasks: Sequence[MatchTask], scorer: Scorer, rule: MatchRule, *, dense: bool = False, speculate: bool = False
+    tasks: Sequence[MatchTask],
+    scorer: Scorer,
+    rule: MatchRule,
+    *,
+    dense: bool = False,
+    speculate: bool = False,
 ) -> CreditMatches:
     """Match every failed trajectory against its reference.
 
@@ -91,14 +99,16 @@ def credit_batch(
         scorer: Answers text pairs with similarities in [0, 1].
         rule: θ, λ, the matcher and its variants.
         dense: Score every cell before the walks start, as in the paper.
-        speculate: Score ahead what a walk is likely to read: fewer and larger batches, a few pairs for nothing.
+        speculate: Score in advance what a walk is likely to read: fewer, larger batches, a few pairs
+            for nothing.
 
     Returns:
-        A trace per task, the pairs it took, and the seconds spent in ``scoring`` (failed against reference),
-        ``self_similarity`` and ``matching``.
+        A trace per task, the pairs it took, and the seconds spent in ``scoring`` (failed against
+        reference), ``self_similarity`` and ``matching``.
 
     Raises:
-        ScorerError: The scorer answered with another number of scores, or with one outside [0, 1]; names the pair.
+        ScorerError: The scorer answered with another number of scores, or with one outside [0, 1];
+            names the pair.
     """
     started = time.perf_counter()
     book = _ScoreBook(scorer)
@@ -110,7 +120,11 @@ def credit_batch(
     above_theta = int((scores >= rule.theta).sum())
     pairs = Pairs(_dense_cells(tasks, kinds), asked, len(scores), above_theta, len(book.unread))
     matching = time.perf_counter() - started - sum(book.seconds.values())
-    seconds = {"scoring": book.seconds["failed"], "self_similarity": book.seconds["self"], "matching": matching}
+    seconds = {
+        "scoring": book.seconds["failed"],
+        "self_similarity": book.seconds["self"],
+        "matching": matching,
+    }
     return CreditMatches(traces, pairs, seconds)
 
 
@@ -145,10 +159,10 @@ def _run_in_lockstep(
 
 
 def _ahead(task: MatchTask, cell: Cell) -> Iterator[TextPair]:
-    """The first reference step with all failed steps to come, once a progress match compares it with one of them.
+    """First reference step with all failed steps to come, for a progress match.
 
-    It reads them one after the other until one matches, and most steps match nothing. Further positions are not worth
-    guessing, nor is anything of the forward match (docs/scoring.md).
+    The walk reads them one after the other until one matches, and most steps match nothing. Further
+    positions are not worth guessing, nor is anything of the forward match (docs/scoring.md).
     """
     if cell.matrix == "failed" and cell.u == 0:
         for v in task.order[task.order.index(cell.v) + 1 :]:
@@ -161,7 +175,10 @@ class _Advanced(NamedTuple):
 
 
 def _advance(walk: Matching, task: MatchTask, cell: Cell | None, book: "_ScoreBook") -> _Advanced:
-    """Send known answers until the walk asks for an unknown one or ends. ``cell`` None starts the walk."""
+    """Send known scores until the walk asks for an unknown one or ends.
+
+    ``cell`` None starts the walk.
+    """
     answered = 0
     try:
         if cell is None:
@@ -176,9 +193,9 @@ def _advance(walk: Matching, task: MatchTask, cell: Cell | None, book: "_ScoreBo
 
 @dataclass
 class _ScoreBook:
-    """All scores of one batch by ordered text pair, and the seconds that each kind of pair took.
+    """Scores of one batch by ordered text pair, and the seconds by kind of pair.
 
-    ``unread``: pairs that were scored ahead and that no walk has read yet.
+    ``unread``: pairs that were scored in advance and that no walk has read yet.
     """
 
     scorer: Scorer
@@ -192,9 +209,9 @@ class _ScoreBook:
         return self.known.get(texts)
 
     def learn(self, questions: Sequence[tuple[str, TextPair]], ahead: Sequence[TextPair] = ()) -> None:
-        """Score the pairs that are not known yet, in one call; its time is split by the kinds' shares of the pairs.
+        """Score the unknown pairs in one call; its time is split by the kinds' shares of the pairs.
 
-        Pairs ``ahead`` of the walks ride along with those that a walk waits for.
+        Speculative pairs are appended to those that a walk waits for.
         """
         unknown: dict[TextPair, str] = {}
         for matrix, texts in questions:
@@ -223,8 +240,8 @@ def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
     answers: NDArray[Any] = np.asarray(scorer.score(pairs))
     if answers.shape != (len(pairs),):
         raise ScorerError(
-            f"scorer {scorer.name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, with an array "
-            f"of shape {answers.shape}: expected ({len(pairs)},)"
+            f"scorer {scorer.name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, "
+            f"with an array of shape {answers.shape}: expected ({len(pairs)},)"
         )
     scores = answers.astype(np.float32)
     bad = np.flatnonzero(~((scores >= 0) & (scores <= 1)))

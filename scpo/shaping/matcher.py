@@ -1,7 +1,8 @@
-"""The credit matchers, written as generators that ask for one similarity at a time (paper, section 3.3, algorithm 2).
+"""Credit matchers: generators that ask for one similarity at a time (paper, algorithm 2).
 
-A matcher yields the ``Cell`` it wants to read and is sent the score: it reads like the pseudocode, and whoever drives
-it decides where scores come from: a full matrix, or a scorer that is only asked for what the walk reads.
+A matcher yields the ``Cell`` it wants to read and is sent the score, so it reads like the paper's
+pseudocode (section 3.3). The driver decides where scores come from: a full matrix, or a scorer that
+is only asked for what the walk reads.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -20,7 +21,11 @@ AfterFullMatch = Literal["stop", "restart"]
 
 
 class Cell(NamedTuple):
-    """``failed``: M[u, v], reference step u against failed step v. ``self``: M*[u, v], both in the reference, u < v."""
+    """Cell of a similarity matrix.
+
+    ``failed``: M[u, v], reference step u against failed step v. ``self``: M*[u, v], both in the
+    reference, u < v.
+    """
 
     matrix: Literal["failed", "self"]
     u: int
@@ -38,12 +43,13 @@ class Credited(NamedTuple):
 
 @dataclass(frozen=True)
 class MatchTrace:
-    """What a matcher did.
+    """Result of a matcher.
 
     Attributes:
-        walk: ``(v, j)`` for every processed step in processing order: the failed step and the matched reference
-            position after it, -1 for none.
-        credited: The cells that earned credit, in the order they were earned; a failed step appears at most once.
+        walk: ``(v, j)`` for every processed step in processing order: the failed step and the
+            matched reference position after it, -1 for none.
+        credited: The cells that earned credit, in the order they were earned; a failed step appears
+            at most once.
     """
 
     walk: tuple[tuple[int, int], ...]
@@ -57,10 +63,10 @@ class MatchTrace:
         return credit_l
 
     def distance_credit_l(self, length: int, m: int) -> FloatArray:
-        """The same, each times its advance along the reference: positions beyond all earlier credit, of ``m`` (ours).
+        """Credit times its advance along the reference, beyond all earlier credit (ours).
 
-        Sums to at most 1: to how far along the reference the trajectory came, if every match is exact. Without
-        monotonicity, credit behind the frontier counts nothing.
+        Sums to at most 1, the share of the reference's ``m`` positions that the trajectory reached,
+        if every match is exact. Without monotonicity, credit before the frontier counts nothing.
         """
         credit_l, frontier = np.zeros(length, dtype=np.float32), -1
         for cell in self.credited:
@@ -74,14 +80,17 @@ Matching = Generator[Cell, np.float32, MatchTrace]
 
 @dataclass(frozen=True)
 class MatchRule:
-    """How to match. θ and λ are cast to float32 once, here: a float32 score of 0.7 must reach a θ of 0.7.
+    """Parameters of the matching.
+
+    θ and λ are cast to float32 once, here: a float32 score of 0.7 must reach a θ of 0.7.
 
     Attributes:
         theta: Match threshold θ, 0 < θ <= 1.
         soft_base: Soft base λ, 0 <= λ < 1.
         monotonic: Credit only positions beyond every credited one.
         matcher: ``kmp`` is algorithm 2; ``forward`` is the prose of sections 3.3 and 3.4.
-        after_full_match: Without monotonicity: end the walk at the last reference position, or go on.
+        after_full_match: Without monotonicity: end the walk at the last reference position, or go
+            on.
     """
 
     theta: float
@@ -112,19 +121,20 @@ class MatchRule:
 
 
 def match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
-    """Walk of one failed trajectory, whose steps come in ``order``, along a reference of length ``m``."""
+    """Match one failed trajectory, processed in ``order``, with a reference of length ``m``."""
     return MATCHERS[rule.matcher](rule, m, order if m else ())
 
 
 def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     """Algorithm 2: the matched position j advances by one or falls back through the KMP table.
 
-    A step earns credit when it pushes j beyond the frontier. No position is skipped, so credit needs contiguous runs.
-    Similarity is not transitive, so falling back to next(j) does not imply that the shorter prefix really matches, as
-    it does for equal characters: KMP's exactness does not carry over.
+    A step earns credit when it moves j beyond the frontier. No position is skipped, so credit needs
+    contiguous runs. Similarity is not transitive, so falling back to next(j) does not imply that
+    the shorter prefix really matches, as it does for equal characters: KMP's exactness does not
+    carry over.
 
-    Without monotonicity every advance of j earns credit, also behind the frontier. After a full match the paper is
-    silent: ``stop`` ends the walk, ``restart`` falls back to next(m-1).
+    Without monotonicity every advance of j earns credit, also before the frontier. After a full
+    match the paper is silent: ``stop`` ends the walk, ``restart`` falls back to next(m-1).
     """
     table = [-1]
     j = frontier = -1
@@ -150,7 +160,8 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
 def _fall_back(table: list[int], j: int, rule: MatchRule) -> Generator[Cell, np.float32, int]:
     """next(j) of the semantic KMP table over M*, which is built only as far as a walk needs it.
 
-    next(0) = -1; next(i) = k + 1 for the first k of next(i-1), next(next(i-1)), ..., -1 with M*[k+1, i] >= θ, else -1.
+    next(0) = -1; next(i) = k + 1 for the first k of next(i-1), next(next(i-1)), ..., -1 with
+    M*[k+1, i] >= θ, else -1.
     """
     while len(table) <= j:
         i, k = len(table), table[-1]
@@ -163,11 +174,11 @@ def _fall_back(table: list[int], j: int, rule: MatchRule) -> Generator[Cell, np.
 
 
 def forward_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
-    """The rule of the paper's prose: credit the first position beyond the frontier that is similar enough.
+    """Rule of the paper's prose: credit the first similar position beyond the frontier.
 
-    Positions may be skipped, so credit needs no contiguous run. Without monotonicity (silent; ours) a step is credited
-    at the first similar position of the whole reference; a match of the last position ends the walk unless
-    ``after_full_match`` is ``restart``.
+    Positions may be skipped, so credit needs no contiguous run. Without monotonicity (silent; ours)
+    a step is credited at the first similar position of the whole reference; a match of the last
+    position ends the walk unless ``after_full_match`` is ``restart``.
     """
     frontier = -1
     walk, credited = [], []
@@ -223,7 +234,8 @@ def match_dense(  # noqa: PLR0917 - the public signature, as in algorithm 2
 
     Args:
         similarity: M, ``(m, l)``: reference step u against failed step v, in [0, 1].
-        self_similarity: M*, ``(m, m)``: only cells above the diagonal are read, and none by ``forward``.
+        self_similarity: M*, ``(m, m)``: only cells above the diagonal are read, and none by
+            ``forward``.
         theta: Match threshold θ, 0 < θ <= 1.
         soft_base: Soft base λ, 0 <= λ < 1.
         order: Processing order: failed steps ``0..l-1``, each at most once.

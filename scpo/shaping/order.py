@@ -1,8 +1,9 @@
-"""The order in which a failed trajectory's steps claim reference positions (paper, section 3.4 and appendix B.2).
+"""Processing order of a failed trajectory's steps (paper, section 3.4 and appendix B.2).
 
-The paper's "reordered" is what verl's ``balance_batch`` leaves behind: rows are split over R data-parallel ranks so
-that all get equal work, each rank keeps its rows in their original order, and the ranks are put one after the other.
-A trajectory is thus processed in at most R chronological stretches, and R = 1 changes nothing.
+The paper's "reordered" is the order that verl's ``balance_batch`` produces: rows are split over R
+data-parallel ranks so that all get equal work, each rank keeps its rows in their original order,
+and the ranks are concatenated. A trajectory is thus processed in at most R chronological stretches,
+and R = 1 changes nothing.
 """
 
 import heapq
@@ -21,12 +22,13 @@ Seed = tuple[int, int]
 
 
 def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) -> IntArray:
-    """Where a trainer's batch puts each row, given that rows come in time order: ``StepBatch.position_N``.
+    """Position of each row in a trainer's batch, for rows in time order: ``StepBatch.position_N``.
 
     Args:
         length_N: Sequence length of each row, in tokens.
-        order: ``balanced``: as verl does for ``ranks`` data-parallel ranks. ``length``: longest first, ties by row.
-            ``chronological`` and ``random`` leave the batch as it is: these two are made from the steps themselves.
+        order: ``balanced``: as verl does for ``ranks`` data-parallel ranks. ``length``: longest
+            first, ties by row. ``chronological`` and ``random`` leave the batch as it is: these two
+            are made from the steps themselves.
         ranks: Number of ranks R >= 1.
 
     Returns:
@@ -49,7 +51,10 @@ def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) 
 
 
 class _Part(NamedTuple):
-    """Rows of one rank; parts compare by total length, then number of rows, then their first row, as in verl."""
+    """Rows of one rank.
+
+    Parts compare by total length, then number of rows, then their first row, as in verl.
+    """
 
     total: int
     size: int
@@ -57,12 +62,12 @@ class _Part(NamedTuple):
 
 
 def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
-    """Split rows into ``ranks`` parts of equal size and nearly equal total length (Karmarkar-Karp differencing).
+    """Split rows into ``ranks`` parts of equal size and nearly equal length (Karmarkar-Karp).
 
-    The rows, sorted by length, are cut into tuples of ``ranks`` rows; then the two partial solutions with the largest
-    spread are merged, largest part to smallest, until one is left. Ties are broken as in verl 0.9.1. verl copies rows
-    until their number divides; here at most ``ranks - 1`` empty rows fill up the shortest tuple, and part sizes then
-    differ by at most one.
+    The rows, sorted by length, are cut into tuples of ``ranks`` rows; then the two partial
+    solutions with the largest spread are merged, largest part to smallest, until one is left. Ties
+    are broken as in verl 0.9.1. verl copies rows until their number divides; here at most ``ranks -
+    1`` empty rows fill up the shortest tuple, and part sizes then differ by at most one.
 
     Returns:
         Row indices of each part, the part with the largest total first.
@@ -84,7 +89,10 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
 
 
 def _by_spread(parts: list[_Part]) -> tuple[tuple[int, int, int, int], list[_Part]]:
-    """A heap entry: the largest spread comes first, then the largest part. First rows differ, so keys never tie."""
+    """Heap entry: largest spread first, then the largest part.
+
+    First rows differ, so keys never tie.
+    """
     parts = sorted(parts, reverse=True)
     largest = parts[0]
     return (parts[-1].total - largest.total, -largest.total, -largest.size, -largest.rows[0]), parts
@@ -93,8 +101,9 @@ def _by_spread(parts: list[_Part]) -> tuple[tuple[int, int, int, int], list[_Par
 def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
     """A number per row that sorts each trajectory's steps into processing order.
 
-    ``balanced`` and ``length`` take the trainer's batch as it is: the position of a step is the smallest of it and its
-    copies. ``chronological`` is the step index. ``random`` shuffles each trajectory by itself.
+    ``balanced`` and ``length`` take the trainer's batch as it is: the position of a step is the
+    smallest of it and its copies. ``chronological`` is the step index. ``random`` shuffles each
+    trajectory by itself.
     """
     line = batch.timeline
     if order == "chronological":
@@ -107,7 +116,10 @@ def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
 
 
 def descents(batch: StepBatch, key_N: IntArray) -> float:
-    """How often the step index falls while a trajectory is processed, on average over trajectories (0 of none)."""
+    """Mean number of times that the step index falls while a trajectory is processed.
+
+    Over trajectories; 0 without any.
+    """
     line, rows = batch.timeline, np.flatnonzero(batch.original_N)
     rows = rows[np.lexsort((key_N[rows], line.slot_N[rows]))]
     falls = (np.diff(line.step_N[rows]) < 0) & (np.diff(line.slot_N[rows]) == 0)
@@ -119,5 +131,8 @@ _PURPOSES: dict[Purpose, int] = {"order": 0, "reference": 1, "control": 2, "samp
 
 
 def generator(seed: Seed, purpose: Purpose, index: int) -> np.random.Generator:
-    """Random numbers of one trajectory or group in one training step, independent of all others and of the batch."""
+    """Random generator of one trajectory or group in one training step.
+
+    Independent of all others and of the batch.
+    """
     return np.random.default_rng(np.random.SeedSequence((*seed, index), spawn_key=(_PURPOSES[purpose],)))

@@ -20,7 +20,7 @@ def outcomes(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
 
 
 def active_groups(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
-    """The same of the groups that have both."""
+    """Groups with both successes and failures, with the trajectories of each."""
     return (outcome for outcome in outcomes(line) if len(outcome[1]) and len(outcome[2]))
 
 
@@ -32,8 +32,9 @@ def failed_groups(line: Timeline) -> Iterator[tuple[int, IntArray]]:
 def select(line: Timeline, successful: IntArray, selection: Selection, seed: Seed) -> int:
     """The reference τ* = argmax |τ_i| over the successful siblings: a trajectory of ``line``.
 
-    Length is the number of environment steps before filtering. ``shortest`` is the paper's ablation; ``random`` is
-    ours, seeded by run, training step and group. The paper is silent on ties: the smallest trajectory id wins.
+    Length is the number of environment steps before filtering. ``shortest`` is the paper's
+    ablation; ``random`` is ours, seeded by run, training step and group. The paper is silent on
+    ties: the smallest trajectory id wins.
     """
     if selection == "random":
         group = int(line.group_K[successful[0]])

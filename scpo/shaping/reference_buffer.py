@@ -1,7 +1,8 @@
-"""The last success of each task: a reference for groups in which every sibling fails, which the paper leaves alone.
+"""Buffer of each task's last success, as a reference for groups in which every sibling fails.
 
-A reference from an earlier training step was played by an earlier policy, so it may be older than ``max_age`` allows.
-Where no task is played twice it serves nobody: the paper's 150 steps of 16 tasks go through 2,400 of 3,553 games once.
+The paper gives such groups no credit. A stored reference was played by an earlier policy, so it
+expires after ``max_age`` training steps. If no task is played twice it has no use: the paper's 150
+steps of 16 tasks go through 2,400 of 3,553 games once.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Literal, NamedTuple
 from scpo.errors import RecordError
 
 Remembering = Literal["off", "last_success"]
-TASKS = 4096  # more than ALFWorld has games to train on; 2 kB of texts each, WebShop's pages 10 kB
+# More than ALFWorld has games to train on; 2 kB of texts each, WebShop's pages 10 kB.
+TASKS = 4096
 FILE = "references.json.gz"
 """Its name in a checkpoint."""
 
 
 class Remembered(NamedTuple):
-    """The filtered step texts of a success, in reference order, and the training step in which it was played."""
+    """Filtered step texts of a success, in reference order, and the training step it is from."""
 
     step: int
     texts: tuple[str, ...]
@@ -43,12 +45,12 @@ class ReferenceBuffer:
         return len(self._kept)
 
     def find(self, task: str, step: int) -> Remembered | None:
-        """The reference of a task in training step ``step``; None: there is none, or it is too old."""
+        """Reference of a task in training step ``step``; None if there is none or it expired."""
         kept = self._kept.get(task)
         return None if kept is None or self._too_old(kept, step) else kept
 
     def keep(self, task: str, step: int, texts: Sequence[str]) -> None:
-        """Put a success in the place of the task's earlier one, and drop what has become too old or too much."""
+        """Store a success in place of the task's earlier one; drop expired and excess entries."""
         self._kept.pop(task, None)
         self._kept[task] = Remembered(step, tuple(texts))
         while len(self._kept) > self._tasks or self._too_old(self._oldest, step):
@@ -77,6 +79,6 @@ class ReferenceBuffer:
             self._kept = {str(task): Remembered(int(step), tuple(texts)) for task, (step, texts) in found}
         except (OSError, EOFError, ValueError, TypeError, AttributeError, zlib.error) as error:
             raise RecordError(
-                f"{FILE} of the checkpoint holds no references ({error}); remove the checkpoint's folder to continue "
-                "from the one before"
+                f"{FILE} of the checkpoint holds no references ({error}); remove the checkpoint's "
+                "folder to continue from the one before"
             ) from error

@@ -1,4 +1,4 @@
-"""What a step is compared by: its text, and the filter that keeps degenerate steps out (paper, appendix A.5)."""
+"""Step texts, and the filter of degenerate steps (paper, appendix A.5)."""
 
 from typing import Literal
 
@@ -14,19 +14,19 @@ StepText = Literal["action_next_observation", "observation_action", "action", "a
 
 
 class StepFilter(Strict):
-    """Which answers are no-ops: such steps earn no credit and are no reference position."""
+    """No-op observations: such steps earn no credit and are no reference position."""
 
     no_op_observations: tuple[str, ...]
     no_op_if_unchanged: bool
 
 
 def step_texts(batch: StepBatch, form: StepText) -> StrArray:
-    """Text of every row.
+    """Text of each row.
 
-    ``action_next_observation``: action ∥ resulting observation (appendix A.5; default). ``observation_action``: state
-    observation ∥ action (section 3.2 of the same paper). ``action``: the action alone. ``action_next_state``: the first
-    with all that the agent was shown of its state in place of the observation (ours). The paper does not print the
-    separator; ours is " || ".
+    ``action_next_observation``: action ∥ resulting observation (appendix A.5; default).
+    ``observation_action``: state observation ∥ action (section 3.2 of the same paper). ``action``:
+    only the action. ``action_next_state``: the first with the state text in place of the
+    observation (ours). The paper does not print the separator; ours is " || ".
 
     Raises:
         StepBatchError: States are asked for, and the environment gave none.
@@ -36,8 +36,8 @@ def step_texts(batch: StepBatch, form: StepText) -> StrArray:
     if form == "action_next_state":
         if batch.next_state_N is None:
             raise StepBatchError(
-                "step_text=action_next_state needs next_state_N, which this batch lacks: its environment gives no "
-                "states; use step_text=action_next_observation"
+                "step_text=action_next_state needs next_state_N, which this batch lacks: its "
+                "environment gives no states; use step_text=action_next_observation"
             )
         stated_N: StrArray = batch.action_N + SEPARATOR + batch.next_state_N
         return stated_N
@@ -49,10 +49,11 @@ def step_texts(batch: StepBatch, form: StepText) -> StrArray:
 
 
 def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
-    """Rows that carry a text: valid actions whose resulting observation is neither empty nor a no-op.
+    """Rows with a text: valid actions whose resulting observation is neither empty nor a no-op.
 
-    Surrounding white space is ignored. With ``no_op_if_unchanged`` an observation equal to the one before the action is
-    a no-op as well (WebShop: the page did not change). The filter reads the resulting observation, whatever the text.
+    Surrounding white space is ignored. With ``no_op_if_unchanged`` an observation equal to the one
+    before the action is a no-op as well (WebShop: the page did not change). The filter reads the
+    resulting observation, whichever text is compared.
     """
     observation_N = _stripped(batch.next_observation_N)
     no_op_N = np.isin(observation_N, ["", *_no_ops(step_filter)])
@@ -62,7 +63,7 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
 
 
 def after_no_op(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
-    """Rows whose anchor state is a no-op observation, which says nothing about the state: unlike states share it."""
+    """Rows whose anchor state is a no-op observation, which different states share."""
     no_op_N: BoolArray = np.isin(_stripped(batch.anchor_N), _no_ops(step_filter))
     return no_op_N
 

@@ -1,7 +1,7 @@
 """Choice policy's features of ALFWorld prompts.
 
-All features are lexical and read nothing but the prompt: words of the task are compared with words of
-the commands and of what was seen. Their names are hashed into the rows of an embedding table.
+All features are lexical and read nothing but the prompt: words of the task are compared with words
+of the commands and of what was seen. Their names are hashed into the rows of an embedding table.
 """
 
 from __future__ import annotations
@@ -14,12 +14,36 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scpo.policies.choice.readers import Hashes, Prompt, PromptReader, joined, split_prompt, text_hash
+from scpo.policies.choice.readers import (
+    Hashes,
+    Prompt,
+    PromptReader,
+    joined,
+    split_prompt,
+    text_hash,
+)
 
 MOST_WORDS = 4
-"""Words of a task that are read; ALFWorld's tasks have no more that say something."""
+"""Content words of a task that are used; ALFWorld's tasks have at most four."""
 _STOP = frozenset(
-    ["a", "an", "the", "some", "it", "them", "then", "and", "in", "on", "with", "put", "to", "of", "find", "at"]
+    [
+        "a",
+        "an",
+        "the",
+        "some",
+        "it",
+        "them",
+        "then",
+        "and",
+        "in",
+        "on",
+        "with",
+        "put",
+        "to",
+        "of",
+        "find",
+        "at",
+    ]
 )
 _COMMAND = re.compile(
     r"(?P<verb>go to|open|close) (?P<at>[a-z]+ \d+)|"
@@ -33,12 +57,12 @@ _AGES = {"0": 0, "1": 1, "2": 1, "3": 2, "4": 2, "5": 2, "6": 2}
 
 
 class State(NamedTuple):
-    """What every command of a prompt shares.
+    """State shared by all commands of a prompt.
 
     Attributes:
-        words: Of the task, those that say something.
-        hold: What is in hand: ``nothing``, ``goal`` (a thing that the task names) or ``other``.
-        treated: What was done to it.
+        words: Content words of the task.
+        hold: Held object: ``nothing``, ``goal`` (an object that the task names) or ``other``.
+        treated: Its treatment: hot, cool, clean.
         placed: Things that the task names lying in places that it names, at most 2.
         known: Whether a thing that the task names was seen elsewhere.
     """
@@ -51,12 +75,13 @@ class State(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What is known of a receptacle.
+    """Knowledge about a receptacle.
 
     Attributes:
-        status: ``new`` (not looked into), ``closed``, ``empty`` or ``full``; empty of a command that names none.
+        status: ``new`` (not searched), ``closed``, ``empty`` or ``full``; empty for a command
+            without one.
         goals: Things that the task names lying there, at most 2.
-        age: Since it was looked into: 0 steps, up to 2, up to 6, more, never.
+        age: Steps since it was searched: 0, up to 2, up to 6, more, never.
     """
 
     status: str
@@ -68,7 +93,7 @@ NOWHERE, UNSEEN = Place("", 0, 0), Place("new", 0, 4)
 
 
 class Command(NamedTuple):
-    """A command's parts: verb, kinds of thing and place, and the place's full name; empty where it has none."""
+    """Parts of a command: verb, kinds of thing and place, the place's name; empty if missing."""
 
     verb: str
     thing: str
@@ -124,13 +149,13 @@ def _content(things: str, words: tuple[str, ...]) -> tuple[str, int]:
 
 @functools.lru_cache(maxsize=65536)
 def task_words(task: str) -> tuple[str, ...]:
-    """The first words of a task that say something."""
+    """First content words of a task."""
     words = (word for word in re.findall(r"[a-z]+", task.lower()) if word not in _STOP)
     return tuple(dict.fromkeys(words))[:MOST_WORDS]
 
 
 def parse_command(text: str) -> Command:
-    """The parts of a command; of one that has another form, its first word."""
+    """Parse a command; of one that has another form, only its first word is used."""
     match = _COMMAND.fullmatch(text)
     if match is None:
         return Command(text.partition(" ")[0], "", "", "")
@@ -154,7 +179,7 @@ class Reader(PromptReader):
 
     STATE = (*_SHARED, "location", "seen", "phase")
     COMMAND = (*_KINDS, "at")
-    """``at``: what is known of the receptacle, and whether it is here and was given last, in one number."""
+    """``at`` packs the receptacle's :class:`Place` and the flags ``here`` and ``again``."""
     PAIR_FEATURES = (
         ("verb",),
         ("verb", "hold", "named", "there"),
@@ -169,14 +194,17 @@ class Reader(PromptReader):
         ("verb", "there", "goals", "named", "hold"),
         ("verb", "status", "hold", "known", "there"),
     )
-    """What each feature of a command joins. ``named``, ``there``: the task names its thing, its place; ``status``,
-    ``goals``, ``age``: what is known of its place; ``here``, ``again``: the agent is there, or gave it last."""
+    """Columns joined by each feature of a command.
+
+    ``named``, ``there``: the task names its thing, its place. ``status``, ``goals``, ``age``: its
+    :class:`Place`. ``here``: the agent is at the place. ``again``: the command was the last one.
+    """
     PAIR_WORD_FEATURES = (
         ("word", "verb", "place", "empty-handed"),
         ("word", "verb", "hold", "treated", "named", "there"),
         ("word", "verb", "hold", "treated", "object"),
     )
-    """The same for each word of the task; ``object``: the command's place or, without one, its thing."""
+    """Columns joined for each word of the task; ``object``: the command's place or its thing."""
     STATE_FEATURES = (
         ("hold", "known"),
         ("hold", "treated", "placed"),
@@ -185,7 +213,7 @@ class Reader(PromptReader):
         ("phase",),
         ("phase", "hold", "known"),
     )
-    """What a critic reads. ``seen``: receptacles, at most 12; ``phase``: a third of the steps taken."""
+    """Columns joined for a critic. ``seen``: receptacles, at most 12; ``phase``: steps // 3."""
     STATE_WORD_FEATURES = (
         ("word", "hold", "treated", "known"),
         ("word", "hold", "placed"),
@@ -202,7 +230,11 @@ class Reader(PromptReader):
         command_AW[:, -1] = [codes.get(name, unseen) for name in names]
         if found.last in found.commands:
             command_AW[found.commands.index(found.last), -1] |= _AGAIN
-        situation = text_hash(found.location.partition(" ")[0]), min(len(found.places), 12), found.step // 3
+        situation = (
+            text_hash(found.location.partition(" ")[0]),
+            min(len(found.places), 12),
+            found.step // 3,
+        )
         state_W = np.empty(len(self.STATE), dtype=np.uint64)
         state_W[: len(_SHARED)] = _state_row(found.state)
         state_W[len(_SHARED) :] = situation
@@ -226,7 +258,7 @@ class Reader(PromptReader):
 
 @functools.lru_cache(maxsize=16384)
 def _kinds(commands: tuple[str, ...]) -> tuple[Hashes, tuple[str, ...]]:
-    """Hashes of the kinds that each command names, with 0 for ``at``; and the names of their receptacles."""
+    """Hashes of the kinds that each command names, 0 for ``at``, and its receptacle's name."""
     rows, names = zip(*map(_kind_row, commands), strict=True)
     return np.array(rows, dtype=np.uint64), names
 

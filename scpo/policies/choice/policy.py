@@ -1,4 +1,4 @@
-"""The choice policy: one score for each command that the prompt lists, a softmax over them, one number as response."""
+"""Choice policy: a score for each listed command, a softmax, and one number as response."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ from scpo.policies.choice.webshop_features import WISH, ShopReader
 if TYPE_CHECKING:
     from scpo.schema import ChoiceModel
 
-_NO_COMMAND = -1e9  # the score of what a prompt with fewer commands does not list
+# The score of what a prompt with fewer commands does not list.
+_NO_COMMAND = -1e9
 _MOST_PROMPTS = 20_000  # that are remembered, some 3 kB each: more than a training step and a validation read
 
 
 class ScoreNet(torch.nn.Module):
-    """A score for each row of features: one hidden layer over the sum of their embeddings, plus a weight for each.
+    """Network that scores rows of features.
+
+    One hidden layer over the sum of the features' embeddings, plus a linear weight per feature.
 
     Args:
         config: Its shape, and the seed of its first weights.
@@ -65,7 +68,7 @@ READERS: dict[str, type[PromptReader]] = {TASK: Reader, WISH: ShopReader}
 
 
 class Library:
-    """The prompts that were read, by their ids. Only a cache, and bounded: what it gives depends on the prompts alone.
+    """Cache of parsed prompts by their ids, bounded; results depend only on the prompts.
 
     Args:
         config: The net's shape.
@@ -77,7 +80,7 @@ class Library:
         self._read = functools.lru_cache(_MOST_PROMPTS)(_read)
 
     def __call__(self, prompts: Sequence[Ids]) -> tuple[PromptReader, list[Prompt]]:
-        """These prompts, of one environment, and its reader.
+        """Parse these prompts, which must be of one environment, and return its reader.
 
         Raises:
             ConfigError: They are no prompts with a memory, or of several environments.
@@ -99,7 +102,8 @@ def _read(reader: PromptReader, ids: Ids) -> Prompt:
 class ChoicePolicy:
     """A net with what it has read; see :class:`scpo.policies.base.TrainedPolicy`.
 
-    A prompt's token ids are its bytes, so a row is as long as its prompt has characters, which is what balances rows.
+    A prompt's token ids are its bytes, so a row is as long as its prompt has characters, which is
+    what balances rows.
 
     Args:
         model: The net, already on its device.
@@ -107,8 +111,10 @@ class ChoicePolicy:
     """
 
     max_response_tokens = 1
-    max_prompt_tokens = 1 << 30  # a prompt is read whole
-    batch_tokens: int | None = None  # equal states are computed once: rows cost little
+    # A prompt is read whole.
+    max_prompt_tokens = 1 << 30
+    # Equal states are computed once: rows cost little.
+    batch_tokens: int | None = None
 
     def __init__(self, model: ScoreNet, config: ChoiceModel) -> None:
         self.model: torch.nn.Module = model
@@ -117,7 +123,7 @@ class ChoicePolicy:
 
     @property
     def device(self) -> torch.device:
-        """Where the net lies."""
+        """Device of the network."""
         return next(self.model.parameters()).device
 
     def to(self, device: torch.device) -> ChoicePolicy:
@@ -139,7 +145,7 @@ class ChoicePolicy:
         distinct, row_N = _distinct(ids)
         reader, read_P = self._library(distinct)
         logprob_PA = self._logprobs(reader, read_P, temperature or 1.0)
-        count_P = torch.tensor([len(one.commands) for one in read_P], device=self.device)
+        count_P = torch.tensor([len(prompt.commands) for prompt in read_P], device=self.device)
         choice_N = _draw(logprob_PA, count_P, row_N, None if temperature == 0 else uniforms_NL[:, 0])
         logprob_N = logprob_PA[row_N, choice_N].tolist()
         return [
@@ -150,7 +156,10 @@ class ChoicePolicy:
     def statistics(
         self, prompts: Sequence[Ids], responses: Sequence[Ids], temperature: float
     ) -> tuple[TokenStatistics, torch.Tensor]:
-        """Log-probability of each choice and entropy of its distribution, both (N, 1), and a mask of ones."""
+        """Log-probability of each choice and entropy of its distribution, both (N, 1).
+
+        Also a mask of ones, since every response is one token.
+        """
         distinct, row_N = _distinct(prompts)
         logprob_PA = self._logprobs(*self._library(distinct), temperature)
         entropy_P = -(logprob_PA.exp() * logprob_PA).sum(-1)
@@ -170,7 +179,10 @@ class ChoicePolicy:
         (folder / "choice.json").write_text(json.dumps(self.config.model_dump(mode="json")))
 
     def _logprobs(self, reader: PromptReader, prompts: Sequence[Prompt], temperature: float) -> torch.Tensor:
-        """Log-probabilities (P, A) of the prompts' commands, A the most that one lists; equal pairs are scored once."""
+        """Log-probabilities (P, A) of the prompts' commands, A the largest number of commands.
+
+        Equal (state, command) pairs are scored once.
+        """
         count_P = np.array([len(prompt.commands) for prompt in prompts])
         feature_KF, place_C = reader.pair_features(prompts)
         score_K = self.model(torch.from_numpy(feature_KF).to(self.device))
@@ -202,15 +214,21 @@ class ChoiceValue(ValueModel):
 
 
 def _distinct(prompts: Sequence[Ids]) -> tuple[list[Ids], torch.Tensor]:
-    """The distinct prompts in order of appearance, and which of them each one is."""
+    """Distinct prompts in order of appearance, and the index of each prompt among them."""
     place = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompts))}
     return list(place), torch.tensor([place[prompt] for prompt in prompts])
 
 
 def _draw(
-    logprob_PA: torch.Tensor, count_P: torch.Tensor, row_N: torch.Tensor, uniform_N: NDArray[np.float64] | None
+    logprob_PA: torch.Tensor,
+    count_P: torch.Tensor,
+    row_N: torch.Tensor,
+    uniform_N: NDArray[np.float64] | None,
 ) -> torch.Tensor:
-    """Inverse-CDF sampling: the first command whose cumulative probability exceeds the uniform number; None: greedy."""
+    """Inverse-CDF sampling; None instead of uniform numbers: the most likely command.
+
+    Draws the first command whose cumulative probability exceeds the uniform number.
+    """
     if uniform_N is None:
         return logprob_PA.argmax(-1)[row_N]
     cumulative_NA = logprob_PA.double().exp().cumsum(-1)[row_N]

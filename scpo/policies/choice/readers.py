@@ -53,8 +53,8 @@ def not_a_memory(prompt: str, first_heads: tuple[str, ...]) -> ConfigError:
     """The error of a prompt that begins with none of these heads, or offers nothing."""
     heads = " or ".join(map(repr, first_heads))
     return ConfigError(
-        f"model=choice reads only env.prompt=memory, which begins with {heads} and lists commands after {_OFFER!r}; "
-        f"got a prompt that begins with {prompt[:40]!r}"
+        f"model=choice reads only env.prompt=memory, which begins with {heads} and lists commands "
+        f"after {_OFFER!r}; got a prompt that begins with {prompt[:40]!r}"
     )
 
 
@@ -67,18 +67,19 @@ Hashes = NDArray[np.uint64]
 Names = tuple[str, ...]
 """The columns that a feature joins."""
 
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of Fibonacci hashing; odd, so that no bit is lost
+# Of Fibonacci hashing; odd, so that no bit is lost.
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What is kept of a prompt.
+    """Parsed prompt.
 
     Attributes:
-        commands: The texts that can be chosen.
-        command_AW: What the features of each one depend on besides the state.
-        state_W: What the features of the state depend on.
+        commands: Texts of the commands.
+        command_AW: Inputs of the features of each command, besides the state.
+        state_W: Inputs of the features of the state.
     """
 
     commands: tuple[str, ...]
@@ -87,22 +88,23 @@ class Prompt:
 
 
 class PromptReader(ABC):
-    """Reads the prompts of one environment and knows the features of what they list; it keeps nothing.
+    """Parser of one environment's prompts, with the features of states and commands; stateless.
 
-    What a pair of state and command depends on is held as numbers that follow from contents alone: hashes of words, and
-    small counts. So equal pairs of a batch are found and scored once, and their order is one of their contents: sums of
-    floats must not depend on what a process read before.
+    The inputs of a pair of state and command are numbers that depend only on contents: hashes of
+    words, and small counts. So equal pairs of a batch are found and scored once, in an order given
+    by their contents: sums of floats must not depend on what a process parsed before.
 
     Attributes:
         STATE: Names of the columns of ``Prompt.state_W``.
         COMMAND: Names of those of ``Prompt.command_AW``.
-        PAIR_FEATURES: What the features of a pair of state and command join.
-        PAIR_WORD_FEATURES: The same for each word of the task, the columns ``word <n>`` of the state.
-        STATE_FEATURES: What those of a state join, which a critic reads.
+        PAIR_FEATURES: Columns joined by the features of a pair of state and command.
+        PAIR_WORD_FEATURES: The same for each word of the task, the columns ``word <n>`` of the
+            state.
+        STATE_FEATURES: Columns joined by the features of a state, for a critic.
         STATE_WORD_FEATURES: The same for each word of the task.
 
     Args:
-        buckets: Rows of the table that features are hashed into; 0 stands for none.
+        buckets: Rows of the table that features are hashed into; row 0 means no feature.
     """
 
     STATE: ClassVar[Names]
@@ -132,10 +134,11 @@ class PromptReader(ABC):
         return columns
 
     def pair_features(self, prompts: Sequence[Prompt]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Features of the distinct pairs of all commands of these prompts, and which pair each command is.
+        """Features of the distinct (state, command) pairs of these prompts.
 
         Returns:
-            ``feature_KF`` in an order of their contents; and the place in it of every command, prompt after prompt.
+            ``feature_KF``, ordered by contents; and the row in it of every command,
+            prompt after prompt.
         """
         state_CW = np.repeat(_states(prompts), [len(prompt.commands) for prompt in prompts], axis=0)
         command_CW = np.concatenate([prompt.command_AW for prompt in prompts])
@@ -154,18 +157,26 @@ class PromptReader(ABC):
     def _hashed(
         self, columns: Mapping[str, Hashes], plain: Sequence[Names], of_words: Sequence[Names]
     ) -> NDArray[np.int64]:
-        """Table rows (K, F) of features that join these columns; those of a word are 0 where a task has fewer words."""
+        """Table rows (K, F) of the features that join these columns.
+
+        Features of a word are 0 for tasks with fewer words.
+        """
         feature_FK = [self._bucket(columns, names, number) for number, names in enumerate(plain, 1)]
         for word_K in [column for name, column in columns.items() if name.startswith("word ")]:
             mine = {**columns, "word": word_K}
-            for number, names in enumerate(of_words, len(plain) + 1):  # the same feature wherever the word stands
+            # The position of the word in the task does not matter.
+            for number, names in enumerate(of_words, len(plain) + 1):
                 feature_FK.append(np.where(word_K != 0, self._bucket(mine, names, number), 0))
         return np.stack(feature_FK, axis=1)
 
     def _bucket(self, columns: Mapping[str, Hashes], names: Names, number: int) -> NDArray[np.int64]:
         """Rows of the table, from 1 on, for feature ``number``, which joins these columns."""
-        hash_K, most = joined([columns[name] for name in names], number), np.uint64(self.buckets - 1)
-        return (hash_K - hash_K // most * most).astype(np.int64) + 1  # hash_K % most, which numpy takes longer for
+        hash_K, most = (
+            joined([columns[name] for name in names], number),
+            np.uint64(self.buckets - 1),
+        )
+        # hash_K % most, which numpy takes longer for.
+        return (hash_K - hash_K // most * most).astype(np.int64) + 1
 
 
 def _states(prompts: Sequence[Prompt]) -> Hashes:

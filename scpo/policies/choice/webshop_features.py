@@ -15,25 +15,39 @@ from typing import NamedTuple
 import numpy as np
 
 from scpo.envs.webshop.wish import asked_for, parse_wish, words_of
-from scpo.policies.choice.readers import Hashes, Prompt, PromptReader, joined, split_prompt, text_hash
+from scpo.policies.choice.readers import (
+    Hashes,
+    Prompt,
+    PromptReader,
+    joined,
+    split_prompt,
+    text_hash,
+)
 
 WISH = "wish: "
 _HEADS = (WISH, "page: ", "product: ", "last: ", "step: ")
 _PRICE = re.compile(r"\$(\d+(?:\.\d+)?)")
 _ACTION = re.compile(r"(search|click)\[(.*)\]")
 _BUTTONS = {
-    "back to search": "back", "< prev": "previous", "next >": "next", "buy now": "buy",
-    "description": "description", "features": "features", "reviews": "reviews",
-}  # fmt: skip
+    "back to search": "back",
+    "< prev": "previous",
+    "next >": "next",
+    "buy now": "buy",
+    "description": "description",
+    "features": "features",
+    "reviews": "reviews",
+}
 MOST_LACKED = 5
-MOST = 3  # of what is counted: options, searches, products ahead
+# Bound of the counts of options, searches and better products.
+MOST = 3
 
 
 class Fit(NamedTuple):
-    """How well a product fits the wish, as far as it was shown; lower is better.
+    """Fit of a product to the wish, as far as it was shown; lower is better.
 
     Attributes:
-        lacks: Words of the wish that were not seen of it, at most ``MOST_LACKED``; one more for no product.
+        lacks: Words of the wish that were not seen of it, at most ``MOST_LACKED``; one more for no
+            product.
         price: 0 within the bound, 1 in part (a range), 2 above.
     """
 
@@ -45,16 +59,18 @@ NONE = Fit(MOST_LACKED + 1, 0)
 
 
 class ShopState(NamedTuple):
-    """What every action of a prompt shares.
+    """State shared by all actions of a prompt.
 
     Attributes:
         page: Its kind.
         turn: Number of the page of results.
         searched: Searches so far.
-        fit: Of the product whose page it is.
+        fit: Fit of the product whose page it is.
         read: How many of its description and features were read.
-        best: The best fit among the other products that were seen and not opened; on results, of this page's.
-        left: Options that the wish asks for, that the page offers and of which none is chosen rightly.
+        best: The best fit among the other products that were seen and not opened; on results, of
+            this page's.
+        left: Options that the wish asks for, that the page offers and of which none is chosen
+            rightly.
         astray: Options that are chosen otherwise than the wish asks.
     """
 
@@ -69,15 +85,17 @@ class ShopState(NamedTuple):
 
 
 class ShopAction(NamedTuple):
-    """What an action is about; zeros and ``NONE`` where it has none.
+    """Description of an action; zeros and ``NONE`` for parts that it does not have.
 
     Attributes:
-        verb: What is clicked: a button's name, ``open``, ``option``, or else ``search``.
-        fit: Of the product that it opens.
+        verb: A button's name, ``open``, ``option`` or ``search``.
+        fit: Fit of the product that it opens.
         opened: That product was opened before.
-        ahead: Products of the page that fit better and were not opened, or as well and stand before it.
+        ahead: Unopened products of the page that fit better, or as well at an earlier position than
+            it.
         wanted: The wish asks for this value.
-        chosen: Of this option: 0 nothing is chosen, 1 this value, 2 another that is asked for, 3 another.
+        chosen: Of this option: 0 nothing is chosen, 1 this value, 2 another that is asked for, 3
+            another.
         covers: Share of the wish's words that are searched for: 0 under a half, 1 under all, 2 all.
         extra: 1 with words of the options, 2 with words beyond, too.
         tried: It was searched for before.
@@ -133,7 +151,7 @@ def read_shop(prompt: str) -> ShopRead:
 
 @dataclass
 class _Notes:
-    """What stands between a prompt's head and its actions; options are (name, value)."""
+    """Notes between a prompt's head and its actions; options are (name, value)."""
 
     wish: str
     searched: list[str] = field(default_factory=list)
@@ -156,7 +174,7 @@ class _Notes:
             self.options.append((name, value))
 
     def wants(self, name: str, value: str) -> bool:
-        """Whether the wish asks for this value."""
+        """Return True if the wish asks for this value."""
         return asked_for(self.wish, name, value)
 
 
@@ -164,11 +182,20 @@ class _Notes:
 def _fit(wish: str, price: str, matched: str, read: str) -> _Seen:
     asked = parse_wish(wish)
     lacks = min(len(asked.words) - len(matched.split()), MOST_LACKED)
-    prices = [float(found) for found in _PRICE.findall(price)]
-    bound = asked.bound
-    over = 0 if bound is None else sum(one > bound for one in (prices[0], prices[-1])) if prices else 1
     pages = read.split()
-    return _Seen(Fit(lacks, over), bool(pages), sum(page in ("description", "features") for page in pages))
+    details = sum(page in ("description", "features") for page in pages)
+    return _Seen(Fit(lacks, _above_bound(price, asked.bound)), bool(pages), details)
+
+
+def _above_bound(price: str, bound: float | None) -> int:
+    """Ends of a product's price range above the bound, 0 to 2; 1 if it shows no price."""
+    if bound is None:
+        return 0
+    prices = [float(found) for found in _PRICE.findall(price)]
+    if not prices:
+        return 1
+    # A single price counts as both ends of its range.
+    return (prices[0] > bound) + (prices[-1] > bound)
 
 
 def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[str]) -> ShopState:
@@ -190,7 +217,7 @@ def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[s
 
 
 def _ahead(noted: _Notes, listed: Sequence[str]) -> dict[str, int]:
-    """Of each product of a page, how many that were not opened go before it."""
+    """Rank of each product of a page among the unopened ones."""
     ordered = sorted((noted.seen[name].opened, noted.seen[name].fit, place) for place, name in enumerate(listed))
     return {listed[place]: min(rank, MOST) for rank, (_, _, place) in enumerate(ordered)}
 
@@ -218,7 +245,7 @@ def _chosen(noted: _Notes, name: str, value: str) -> int:
 
 @functools.lru_cache(maxsize=16384)
 def _query(wish: str, query: str) -> tuple[int, int]:
-    """How much of the wish a search covers, and what else it has."""
+    """Coverage of the wish by a search, and its other words."""
     asked, typed = parse_wish(wish), words_of(query)
     share = sum(word in typed for word in asked.words) / max(len(asked.words), 1)
     covers = 2 if share == 1 else 1 if share >= 0.5 else 0
@@ -237,11 +264,31 @@ class ShopReader(PromptReader):
     """Reads the shop's prompts."""
 
     STATE = (
-        "page", "turn", "searched", "lacks", "over", "read", "best lacks", "best over", "left", "astray", "phase",
-    )  # fmt: skip
+        "page",
+        "turn",
+        "searched",
+        "lacks",
+        "over",
+        "read",
+        "best lacks",
+        "best over",
+        "left",
+        "astray",
+        "phase",
+    )
     COMMAND = (
-        "verb", "own lacks", "own over", "opened", "ahead", "wanted", "chosen", "covers", "extra", "tried", "again",
-    )  # fmt: skip
+        "verb",
+        "own lacks",
+        "own over",
+        "opened",
+        "ahead",
+        "wanted",
+        "chosen",
+        "covers",
+        "extra",
+        "tried",
+        "again",
+    )
     PAIR_FEATURES = (
         ("verb",),
         ("verb", "page", "turn"),
@@ -260,8 +307,12 @@ class ShopReader(PromptReader):
         ("verb", "covers", "tried", "searched"),
         ("verb", "again", "searched"),
     )
-    """What each feature of an action joins. ``lacks``, ``over``: the fit of the product whose page it is; ``own``: of
-    the one that a click opens; ``best``: of the best other one. The rest: :class:`ShopState`, :class:`ShopAction`."""
+    """Columns joined by each feature of an action.
+
+    ``lacks``, ``over``: fit of the product whose page it is; ``own``: of the product that a click
+    opens; ``best``: of the best other product. For the rest see :class:`ShopState` and
+    :class:`ShopAction`.
+    """
     STATE_FEATURES = (
         ("page", "turn"),
         ("page", "left", "astray"),
@@ -273,13 +324,17 @@ class ShopReader(PromptReader):
         ("phase", "page", "lacks", "over"),
         ("searched", "page", "best lacks"),
     )
-    """What a critic reads. ``phase``: a third of the steps taken."""
+    """Columns joined for a critic. ``phase``: steps // 3."""
 
     def read(self, text: str) -> Prompt:
         """See :class:`PromptReader`."""
         read = read_shop(text)
         rows = np.array([_action_row(action) for action in read.actions], dtype=np.uint64)
-        return Prompt(read.commands, rows, np.array([*_state_row(read.state), read.step // 3], dtype=np.uint64))
+        return Prompt(
+            read.commands,
+            rows,
+            np.array([*_state_row(read.state), read.step // 3], dtype=np.uint64),
+        )
 
     def pair_codes(self, columns: Mapping[str, Hashes]) -> Hashes:
         """See :class:`PromptReader`."""
@@ -289,9 +344,15 @@ class ShopReader(PromptReader):
 @functools.lru_cache(maxsize=16384)
 def _state_row(state: ShopState) -> list[int]:
     return [
-        text_hash(state.page), state.turn, state.searched, *state.fit, state.read, *state.best, state.left,
+        text_hash(state.page),
+        state.turn,
+        state.searched,
+        *state.fit,
+        state.read,
+        *state.best,
+        state.left,
         state.astray,
-    ]  # fmt: skip
+    ]
 
 
 @functools.lru_cache(maxsize=16384)
