@@ -77,6 +77,7 @@ def demonstrations(
         made = _joined((_demonstrate(engine, job, part) for part in parts), len(parts))
     else:
         work = partial(_demonstrate_apart, open_engine, job)
+        # Not fork, which is unsafe once a library has started threads.
         context = get_context("forkserver")
         with ProcessPoolExecutor(
             processes, mp_context=context, initializer=_end_with_parent
@@ -232,6 +233,7 @@ class _Demonstrator:
         if not copies:
             return None
         habit = self._habits.get(wanted, {})
+        # Unlikely places keep some weight, and an unseen kind of object is searched everywhere.
         floor = _ANYWHERE * sum(habit.values()) + 0.1
         kinds = sorted(copies)
         kind = self._rng.choices(kinds, [habit.get(kind, 0) + floor for kind in kinds])[0]

@@ -97,6 +97,7 @@ class AlfworldEnvironment:
             raise EnvironmentFailure(
                 f"game {task.id} failed to start in slot {slot}: {error}"
             ) from error
+        # A resumed run must not continue on a game that was edited or downloaded anew.
         if opened.game.sha256 != task.sha256:
             raise GameError(
                 f"game {task.id} changed: it hashes to {opened.game.sha256}, the panel was drawn "

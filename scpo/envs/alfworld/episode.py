@@ -65,6 +65,7 @@ class AlfworldEpisode:
             ) from error
         self.observation = observation
         self.transcript.record(action, observation, self.state.admissible, executed=executed)
+        # verl-agent's reward: paid once, on the step that wins.
         won = self.state.won
         self.done = won or number + 1 >= self._config.horizon
         reward = self._config.win_reward if won else 0.0

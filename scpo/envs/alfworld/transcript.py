@@ -109,6 +109,7 @@ class Transcript:
         """Add a step; ``executed`` is True if the game admitted the action."""
         self.history.append((self.observation, action))
         self.observation, self.admissible = observation, admissible
+        # An action that the game refused changed nothing, whatever it names.
         if executed:
             self._track(action.strip())
             self._see(len(self.history) - 1, action.strip(), observation)
@@ -130,6 +131,7 @@ class Transcript:
         elif verb in _TREATED:
             done = _TREATED[verb]
             states = self.treatments.setdefault(rest.split(" with ")[0], [])
+            # Hot and cool exclude each other; clean is independent of both.
             states[:] = [state for state in states if state not in (done, _UNDONE.get(done))] + [
                 done
             ]

@@ -45,6 +45,7 @@ class WebshopEnvironment:
         Raises:
             CatalogueError: The goal is not the one that the task was made from.
         """
+        # Another catalogue or seed gives other goals under the same ids.
         if (now := self.panels.task(task.id)).sha256 != task.sha256:
             raise CatalogueError(
                 f"goal {task.id} changed: it hashes to {now.sha256}, the panel was drawn with "

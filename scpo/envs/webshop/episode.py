@@ -71,6 +71,7 @@ class WebshopEpisode:
         _, score, bought = self.shop.step(action)
         self.transcript.record(action, self.shop)
         self.observation = self.transcript.observation
+        # WebShop counts only a purchase with the full score as success.
         won = score == 1.0
         self.done = bought or number + 1 >= self._config.horizon
         reward = self._config.reward_scale * (score if self._config.reward == "score" else won)

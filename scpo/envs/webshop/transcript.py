@@ -80,6 +80,7 @@ class Transcript:
     def record(self, action: str, shop: WebShop) -> None:
         """Add a step that the shop has just taken."""
         self.history.append((self.observation, action))
+        # Compacted with the page that the action was taken on: places refer to its listing.
         compacted = compact_action(action, self.actions["clickables"])
         self.compact_history.append(" ".join(compacted.split()[:ACTION_WORDS]))
         self.observation = page_text(shop.observation, self.task)

@@ -152,10 +152,9 @@ class Graph:
     def find(self, code: bytes) -> int | None:
         """The number of a state; None if it is not known."""
         if self._numbers is None:
-            codes = [
-                *self._packed.codes(),
-                *(state.code for state in self._states[len(self._packed) :] if state),
-            ]
+            # Built on first use: a game that is only replayed never looks up a state.
+            added = self._states[len(self._packed) :]
+            codes = [*self._packed.codes(), *(state.code for state in added if state)]
             self._numbers = {code: number for number, code in enumerate(codes)}
         return self._numbers.get(code)
 
@@ -171,11 +170,8 @@ class Graph:
 
     def offer(self, operators: dict[str, int]) -> Offer:
         """The one offer of these commands."""
-        # Pairs would take three times the memory.
-        content = (
-            tuple(operators),
-            tuple(operators.values()),
-        )
+        # Two tuples: pairs would take three times the memory.
+        content = tuple(operators), tuple(operators.values())
         offer = self._shared.get(content)
         if offer is None:
             offer = self._shared[content] = Offer(operators, tuple(sorted(operators)))
@@ -189,6 +185,7 @@ class Graph:
 
     def absorb(self, other: Graph) -> None:
         """Learn what ``other`` has seen of the same game in this process."""
+        # Only states that were unpacked can have new successors.
         for state in list(filter(None, other._states)):
             mine = self._same(state)
             for command, (number, answer) in state.successors.items():
@@ -259,14 +256,14 @@ class _Packer:
         return self.commands.setdefault(command, len(self.commands))
 
     def _offer(self, operators: Mapping[str, int]) -> int:
+        # By identity: states of an offer share one mapping, and hashing it would dominate.
         number = self._of.get(id(operators))
         if number is None:
-            content = [
-                part for command, op in operators.items() for part in (self._command(command), op)
-            ]
-            number = self._of[id(operators)] = self._known.setdefault(
-                tuple(content), len(self.offers)
-            )
+            content: list[int] = []
+            for command, operator in operators.items():
+                content += (self._command(command), operator)
+            number = self._known.setdefault(tuple(content), len(self.offers))
+            self._of[id(operators)] = number
             if number == len(self.offers):
                 self.offers.append(content)
         return number
@@ -292,9 +289,8 @@ def graph_of(data: bytes, most_states: int) -> Graph:
     return Graph(most_states, content["opening"], packed)
 
 
-_FORMAT = (
-    1  # raise it when the file's form changes, or the engine's code changes what a game answers
-)
+# To be raised when the file's form changes, or the engine's code changes an observation.
+_FORMAT = 1
 _PLAYED_BY = ("alfworld", "textworld", "fast-downward-textworld")
 # A file is written again when a fifth of its states have new successors.
 _WORTH = 5
@@ -324,6 +320,7 @@ class TransitionStore:
         if self._folder is None or graph.new * _WORTH < len(graph) or graph.new == 0:
             return
         path = self._path(game)
+        # Another process has written since: its transitions are kept, too.
         if _stamp(path) != self._read.get(game.id) and (theirs := self._load(game)) is not None:
             theirs.absorb(graph)
             data = theirs.to_bytes()

@@ -38,6 +38,7 @@ from scpo.envs.alfworld.planning.pddl import Atom
 from scpo.envs.alfworld.planning.translation import Translation
 from scpo.errors import GameError
 
+# Layout of the library's C structs; the label's size is fixed there.
 _LABEL_BYTES = 1024
 OPERATOR = np.dtype(
     [("id", np.int32), ("label", f"S{_LABEL_BYTES}"), ("effects", np.int32)], align=True
@@ -63,15 +64,14 @@ class Lane:
         self._flipped = frozenset()
 
     def move(self, flipped: AbstractSet[int]) -> None:
-        """Stand at the state in which exactly these variables differ from the start."""
-        apply, effects_at, jumps, initial = (
-            self._library.apply_operator,
-            self._effects_at,
-            self._jumps,
-            self._initial,
-        )
+        """Set the state in which exactly these variables differ from the initial state."""
+        # This loop runs for every new transition: attributes are looked up once.
+        apply, effects_at = self._library.apply_operator, self._effects_at
+        jumps, initial = self._jumps, self._initial
         for variable in self._flipped ^ flipped:
-            apply(jumps[variable] + (initial[variable] == (variable in flipped)), effects_at)
+            # The jump after a variable's first makes it false.
+            makes_false = initial[variable] == (variable in flipped)
+            apply(jumps[variable] + makes_false, effects_at)
         self._flipped = flipped
 
     def apply(self, operator: int, effects: int) -> list[int]:
@@ -198,7 +198,7 @@ class World:
         """Compute a new transition: the next state and the observation of an admissible command."""
         operator = state.operators[command]
         lane.move(self._flipped(state.key))
-        # The state was read from a file.
+        # The number of effects is unknown for states read from a file.
         if operator not in self._effects:
             self._effects.update(zip(*lane.applicable(), strict=True))
         key = self._after(state.key, lane.apply(operator, self._effects[operator]))
@@ -208,6 +208,7 @@ class World:
         code = coded(key)
         number = self._graph.find(code)
         following = self._visit(key, code, lane) if number is None else self._graph.state(number)
+        # A full graph takes no new state; then the transition is not stored either.
         number = self._graph.find(code)
         if number is not None:
             self._graph.learn(state, command, number, answer)
@@ -236,6 +237,7 @@ class World:
         Of operators with the same command the first is taken, which the stock engine runs too.
         """
         applicable, effects = lane.applicable()
+        # The same operators give the same commands, so most states share an offer.
         content = tuple(applicable)
         offer = self._offers.get(content)
         if offer is None:
@@ -260,8 +262,8 @@ class World:
         read = self._read_by[action]
         if read is None:
             return self._writer(key).write(template, bindings)
-        # It depends on static facts alone, so it is the same in every state; and from wherever one
-        # goes to a place.
+        # The command depends on static facts only, so it is the same in every state. Operators that
+        # differ only in arguments that the command does not mention share it.
         said = (action, *[entity for place, entity in bindings.items() if place in read])
         if said not in self._said:
             self._said[said] = self._writer(key).write(template, bindings)
@@ -347,12 +349,13 @@ def _tracked(translation: Translation, grammar: Grammar) -> tuple[list[bool], li
             f"the game changes {unreliable} under conditions; only facts that nothing depends on "
             "may be so"
         )
-    predicates = [atom[0] for atom in translation.atoms]
-    derived = [jump < 0 for jump in translation.jumps]
-    return (
-        [predicate in matter and not d for predicate, d in zip(predicates, derived, strict=True)],
-        [_NEGATION + predicate in read for predicate in predicates],
-    )
+    distinguishing = []
+    negated = []
+    for atom, jump in zip(translation.atoms, translation.jumps, strict=True):
+        # Derived variables (without a jump) follow from the others and distinguish nothing.
+        distinguishing.append(atom[0] in matter and jump >= 0)
+        negated.append(_NEGATION + atom[0] in read)
+    return distinguishing, negated
 
 
 def _entities(translation: Translation) -> dict[str, object]:

@@ -171,6 +171,7 @@ def room(number: int) -> Room:
         decor=tuple(
             kind for kind in kinds if kind not in portable | set(constants.RECEPTACLES) | _LAMPS
         ),
+        # A room without recorded poses gets one, around which places are sampled.
         poses=tuple(poses.values()) or (Pose(0, 0, 0, 30),),
         has_desk_lamp="DeskLamp" in kinds,
     )
@@ -271,6 +272,7 @@ def _try_room(family: str, plan: Room, rng: random.Random) -> Scenario | None:
     for kind in plan.objects:
         least, avoid = (wanted, destination) if kind == target else (1, "")
         things += _spread(kind, least, avoid, receptacles, rng)
+    # Possible if no receptacle outside the destination can hold the target.
     if sum(thing.kind == target for thing in things) < wanted:
         return None
     if plan.has_desk_lamp and lamp_places:

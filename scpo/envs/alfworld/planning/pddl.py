@@ -246,6 +246,7 @@ class _Grounder:
 
     def run(self) -> Ground:
         for atom in sorted(self._problem.facts):
+            # Static atoms never trigger an action, they only complete one.
             if atom[0] in self._fluent:
                 self._reach(atom)
             else:
@@ -287,6 +288,7 @@ class _Grounder:
 
     def _candidates(self, literal: Literal, values: Values) -> Sequence[Atom]:
         """Processed atoms that agree with the literal in one argument, or all of its predicate."""
+        # The shortest index list bounds the work of the join.
         best: Sequence[Atom] | None = None
         for place, term in enumerate(literal.terms, start=1):
             value = term if isinstance(term, str) else values[term]
@@ -307,6 +309,7 @@ class _Grounder:
                 continue
             if known is not None or action.types[int(term)] not in self._types[value]:
                 return None
+            # Copied on the first assignment: most atoms do not match.
             if filled is values:
                 filled = values.copy()
             filled[int(term)] = value
@@ -341,6 +344,7 @@ class _Grounder:
 def _plans(action: Action, fluent: frozenset[str]) -> Iterator[_Plan]:
     positive = [literal for literal in action.preconditions if not literal.negated]
     triggers = [literal for literal in positive if literal.predicate in fluent]
+    # Whichever precondition becomes true last triggers the action, so each gets a plan.
     for trigger in triggers:
         rest = [literal for literal in positive if literal is not trigger]
         yield _Plan(action, trigger, tuple(_in_order(rest, set(trigger.terms), fluent)))

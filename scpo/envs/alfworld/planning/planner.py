@@ -69,6 +69,7 @@ class LandmarkBound:
 
     def __call__(self, state: Facts) -> int | None:
         """The bound; None if no goal can be reached."""
+        # Different paths reach the same states, and the bound costs more than a lookup.
         if state not in self._known:
             landmarks = self._landmarks(state)
             reachable = [
@@ -97,6 +98,7 @@ class LandmarkBound:
             before = _union(landmarks, step.needs & ~state)
             for fact in facts(step.adds & ~state):
                 old = landmarks.get(fact)
+                # Intersection with the landmarks found so far; -1 is the set of all facts.
                 new = (before | 1 << fact) & (-1 if old is None else old)
                 if new != old:
                     landmarks[fact] = new
@@ -113,6 +115,7 @@ class LandmarkBound:
             if together > 1:
                 for fact in facts(step.adds & needed):
                     most[fact] = max(most[fact], together)
+        # The margin keeps rounding from lifting the bound above a whole number of steps.
         return ceil(sum(1 / share for share in most.values()) - 1e-9)
 
 
@@ -153,11 +156,11 @@ class Planner:
         Returns:
             None if the goal cannot be reached, or the search was given up.
         """
+        # A search is specific to the held objects: only they must be put down.
         held = frozenset(atom[-1] for atom in state if atom[0] == _HOLDS)
         if held not in self._searches:
-            self._searches[held] = _Search(
-                _relevant(map(_step, self._useful(held)), self._options), self._options
-            )
+            steps = _relevant(map(_step, self._useful(held)), self._options)
+            self._searches[held] = _Search(steps, self._options)
         return self._searches[held].length({self._variables[atom] for atom in state}, max_states)
 
     def _useful(self, held: frozenset[str]) -> Iterator[Operator]:
@@ -206,6 +209,7 @@ class _Search:
         for _ in range(max_states):
             if not queue:
                 return None
+            # The bound never overestimates, so the first goal that is popped is a nearest one.
             *_, cost, state, went = heapq.heappop(queue)
             if any(not option & ~state for option in self._options):
                 return cost
@@ -213,10 +217,10 @@ class _Search:
                 if best.get((following, goes), cost + 2) > cost + 1:
                     best[following, goes] = cost + 1
                     left = self._bound(following)
+                    # None: no goal can be reached from there.
                     if left is not None:
-                        heapq.heappush(
-                            queue, (cost + 1 + left, left, next(order), cost + 1, following, goes)
-                        )
+                        entry = (cost + 1 + left, left, next(order), cost + 1, following, goes)
+                        heapq.heappush(queue, entry)
         return None
 
     def _successors(self, state: Facts, went: bool) -> Iterator[tuple[Facts, bool]]:
@@ -256,6 +260,7 @@ def _relevant(steps: Iterable[Step], options: Sequence[Facts]) -> list[Step]:
 
     Each is reduced to these facts, and moves to the same place become one operator.
     """
+    # Fixpoint: facts that relevant operators need make further operators relevant.
     left, read, more = list(steps), 0, _all(options)
     while more != read:
         read = more
@@ -271,6 +276,7 @@ def _ways(goes: Sequence[Step]) -> Iterator[Step]:
     for step in goes:
         ways[step.adds].append(step)
     for place, steps in ways.items():
+        # Reachable from every other place: one operator without a precondition is enough.
         if {step.needs for step in steps} == places - {place}:
             yield Step(0, place, _all(step.removes for step in steps), goes=True)
         else:

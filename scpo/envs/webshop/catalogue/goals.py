@@ -60,19 +60,16 @@ class GoalOrder(Sequence[Goal]):
         self._products, self._origin = catalogue.products, catalogue.origin
         self._human_instructions = catalogue.human or {}
         rng = random.Random(seed)
-        prices = array(
-            "d",
-            (
-                rng.uniform(*p.prices) if len(p.prices) > 1 else p.prices[0]
-                for p in catalogue.products
-            ),
-        )
-        self._drawn = {
-            p.asin: price
-            for p, price in zip(catalogue.products, prices, strict=True)
-            if len(p.prices) > 1
-        }
+        # The order of the draws is the original's: all prices first, then all bounds.
+        prices = array("d")
+        self._drawn: dict[str, float] = {}
+        for product in catalogue.products:
+            price = product.prices[0]
+            if len(product.prices) > 1:
+                price = self._drawn[product.asin] = rng.uniform(*product.prices)
+            prices.append(price)
         sources = list(_human_sources(catalogue) if human else _synthetic_sources(catalogue))
+        # Arrays of numbers instead of goals: a run reads few of them.
         self._product = array("l", (product for product, _, _ in sources))
         self._annotation = array("l", (annotation for _, annotation, _ in sources))
         self._bound = array("d", (_draw_bound(prices[product], rng) for product, _, _ in sources))
@@ -98,10 +95,8 @@ class GoalOrder(Sequence[Goal]):
         else:
             options = _combination(product, position - (self._end[source - 1] if source else 0))
             wish = ", and ".join(f"{name}: {value}" for name, value in options.items())
-            text, attributes = (
-                f"{product.instruction}{' with ' + wish if wish else ''}",
-                product.instruction_attributes,
-            )
+            text = f"{product.instruction} with {wish}" if wish else str(product.instruction)
+            attributes = product.instruction_attributes
         limit = "" if bound == NO_BOUND else f", and price lower than {bound:.2f} dollars"
         return Goal(
             asin=product.asin,
@@ -156,7 +151,7 @@ def _human_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
     """(product, annotation, 1) of each human instruction that names an attribute."""
     if catalogue.human is None:
         raise CatalogueError(
-            f"human goals need items_human_ins.json beside {catalogue.origin}; it is not there"
+            f"human goals need items_human_ins.json next to {catalogue.origin}; it does not exist"
         )
     for index, product in enumerate(catalogue.products):
         for annotation, human in enumerate(catalogue.human.get(product.asin, ())):

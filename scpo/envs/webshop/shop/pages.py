@@ -76,6 +76,7 @@ def click(page: Page, target: str, find: Find) -> Page:
         return START
     if page.kind == "results":
         return _click_on_results(page, target, find)
+    # A sub-page has no other link than "< prev".
     if page.kind in SUB_PAGES:
         return replace(page, kind="item")
     return _click_on_item(page, target, find)
@@ -100,9 +101,10 @@ def _click_on_results(page: Page, target: str, find: Find) -> Page:
 
 def _option_of(page: Page, value: str) -> str:
     """The option that ``value`` is of; where several share it, the last one on the page."""
-    return next(
-        name for name, values in reversed(list(_product(page).options.items())) if value in values
-    )
+    for name, values in reversed(list(_product(page).options.items())):
+        if value in values:
+            return name
+    raise KeyError(value)
 
 
 def observation(page: Page, instruction: str, score: float) -> str:
@@ -154,7 +156,8 @@ _BODIES: dict[Kind, Callable[[Page], list[str]]] = {
     "item": _item,
     "description": lambda page: ["< Prev", *_pieces(_product(page).description)],
     "features": _features,
-    "reviews": lambda page: ["< Prev"],  # no review was ever published with the catalogue
+    # No review was ever published with the catalogue.
+    "reviews": lambda page: ["< Prev"],
 }
 
 
