@@ -16,21 +16,33 @@ from analysis.naming.names import COLUMNS, NOTES, PANELS, panel_order, success_m
 from analysis.paper.published import ablation
 from analysis.sources.logged_lines import read_lines
 from analysis.sources.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
-from analysis.sources.run_records import LOGS, ExperimentRecord, Problem, Run, noted, read_experiments, read_runs
+from analysis.sources.run_records import (
+    LOGS,
+    ExperimentRecord,
+    Problem,
+    Run,
+    noted,
+    one_processor_type,
+    read_experiments,
+    read_runs,
+)
 from analysis.sources.series import Series, make_series
 from scpo.benchmarks import with_families
 from scpo.errors import RecordError
-from scpo.intervals import Summary, summarise
+from scpo.intervals import Summary, paired_text, summarise
+from scpo.progress import counted
 from scpo.records import State
 from scpo.records.manifest import PlannedRow
 
 WIDTH = 100
 LONGEST_LABEL = 22
+REFERENCES = ("gigpo", "scpo")  # rows that the others are compared with; of an experiment without them its first
 CREDIT = {
     "credit/active_groups": "active\ngroups, %",
     "credit/steps": "credited steps per\nfailed trajectory",
     "credit/aux_mean": "mean auxiliary\nreward",
-    "credit/effective": "effective\ncredit, %",
+    "credit/shift_rms": "rms change of\nadvantages",
+    "credit/turned_positive": "turned\npositive, %",
 }
 Metrics = dict[str, dict[str, Series]]  # run -> metric -> series
 
@@ -73,6 +85,9 @@ def _print_benchmark(
     console.print(f"{record.title} ({record.scale} scale, {', '.join(benchmark)})\n")
     console.print("Success before → after training, %; after: last checkpoint, mean ± std over seeds\n")
     console.print(_table(rows, headings, cells), "")
+    if differences := _differences(rows, dict(zip(panels, headings, strict=True)), runs, metrics):
+        for part in differences:
+            console.print(part, "")
     if logged & set(CREDIT):
         cells = {row.name: [_credit(row, metric, metrics) for metric in CREDIT] for row in rows}
         console.print("Credit: mean over the training steps, then over seeds\n")
@@ -80,6 +95,50 @@ def _print_benchmark(
     for row in rows:
         for run in row.missing:
             console.print(f"missing: {row.label}, seed {run.seed}: {run.id} is {run.state}")
+
+
+def _differences(
+    rows: Sequence[Row], panels: Mapping[str, str], runs: Mapping[str, Run], metrics: Metrics
+) -> list[str | Table]:
+    """Every row minus the reference, paired by seed; empty where no row shares finished seeds with it.
+
+    ``panels``: name -> heading.
+    """
+    finished = [row for row in rows if row.finished]
+    named = (row for name in REFERENCES for row in finished if row.name == name)
+    reference = next(named, next(iter(finished), None))
+    if reference is None or not panels:
+        return []
+    pairs = {row.name: _shared_seeds(row, reference) for row in finished if row is not reference}
+    others = [row for row in finished if pairs.get(row.name)]
+    if not others:
+        return []
+    table = _empty_table(others)
+    for heading in ("pairs", *panels.values()):
+        table.add_column(heading, justify="right")
+    for row in others:
+        values = [_paired(pairs[row.name], success_metric(panel), metrics) for panel in panels]
+        table.add_row(row.label, str(len(pairs[row.name])), *values)
+    title = f"Minus {reference.label}, points, paired by seed, with 95 % intervals; last checkpoint"
+    crossed = sum(not one_processor_type(runs[one], runs[other]) for row in others for one, other in pairs[row.name])
+    note = f"note: {counted(crossed, 'pair')} ran on two types of processor, where sums of floats differ"
+    return [f"{title}\n", table, *([note] if crossed else [])]
+
+
+def _shared_seeds(row: Row, reference: Row) -> list[tuple[str, str]]:
+    """Run ids of both rows at each seed that both have finished; none of a row with the reference's own runs."""
+    first = {run.seed: run.id for run in row.runs if run.id in row.finished}
+    second = {run.seed: run.id for run in reference.runs if run.id in reference.finished}
+    pairs = [(first[seed], second[seed]) for seed in first if seed in second]
+    return [pair for pair in pairs if pair[0] != pair[1]]
+
+
+def _paired(pairs: Iterable[tuple[str, str]], metric: str, metrics: Metrics) -> str:
+    values = []
+    for one, other in pairs:
+        first, second = (metrics[run].get(metric, Series()).last for run in (one, other))
+        values.append(None if first is None or second is None else first - second)
+    return paired_text(summarise(values))
 
 
 def _read_finished(records: Iterable[ExperimentRecord], runs: Mapping[str, Run]) -> tuple[Metrics, list[Problem]]:
@@ -127,7 +186,9 @@ def _before_after(row: Row, metric: str, metrics: Metrics) -> str:
 
 def _credit(row: Row, metric: str, metrics: Metrics) -> str:
     values = summarise(metrics[run].get(metric, Series()).mean for run in row.finished)
-    return _number(values, 100, 1) if CREDIT[metric].endswith("%") else _number(values, 1, 3 if "aux" in metric else 1)
+    if CREDIT[metric].endswith("%"):
+        return _number(values, 100, 1)
+    return _number(values, 1, 1 if metric == "credit/steps" else 3)
 
 
 def _number(summary: Summary, factor: float, digits: int, *, std: bool = True) -> str:

@@ -32,3 +32,17 @@ def summarise(values: Iterable[float | None]) -> Summary:
     mean = math.fsum(present) / n
     std = math.sqrt(math.fsum((value - mean) ** 2 for value in present) / (n - 1)) if n > 1 else math.nan
     return Summary(mean, std, n)
+
+
+def paired_text(difference: Summary, factor: float = 100, digits: int = 1) -> str:
+    """A paired difference in a terminal: ``+2.1 [−0.4, 4.6]`` in percentage points; – without a pair.
+
+    One pair has no interval.
+    """
+    if difference.n == 0:
+        return "–"
+    text = f"{factor * difference.mean:+.{digits}f}"
+    if difference.n > 1:
+        low, high = difference.interval()
+        text += f" [{factor * low:.{digits}f}, {factor * high:.{digits}f}]"
+    return text.replace("-", "−")

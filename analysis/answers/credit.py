@@ -1,59 +1,103 @@
-"""What the credit was like in the study's runs, and whether its precision goes with a gain."""
+"""Credit and updates of the study's runs, and whether credit's precision goes with a gain."""
 
 import math
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from analysis.naming.names import benchmark
 from analysis.sources.collect import Collected
-from analysis.sources.rows import Row, Section
-from analysis.stats.comparisons import against, distinct, label_of
-from analysis.stats.measures import MEASURES
+from analysis.stats.comparisons import compare
+from analysis.stats.measures import AREA
+from analysis.stats.study_rows import StudyRow, comparable, study_rows
 
 FEWEST_ROWS = 5  # for a rank correlation
-COLUMNS = {
+Columns = Mapping[str, tuple[str, float, int]]  # metric -> label, factor, digits
+CREDIT: Columns = {
     "credit/steps": ("credited steps a failed trajectory", 1, 2),
     "credit/aux_mean": ("auxiliary reward a step", 1, 4),
-    "credit/effective": ("of the credit reaches an advantage, %", 100, 1),
+    "credit/shift_rms": ("rms change of advantages by the credit", 1, 3),
+    "credit/turned_positive": ("credited rows that turn positive, %", 100, 1),
     "credit/exact": ("credited steps equal the reference's, %", 100, 1),
     "credit/precision": ("credited steps that shorten the plan, %", 100, 1),
     "credit/precision_uncredited": ("uncredited ones of the same trajectories, %", 100, 1),
 }
+UPDATES: Columns = {
+    "group/without_win": ("groups without a win, %", 100, 1),
+    "update/skipped": ("updates skipped a step", 1, 2),
+    "anchor/alone": ("rows alone in their anchor group, %", 100, 1),
+    "advantage/outcome_mean": ("outcome term, mean", 1, 3),
+    "advantage/outcome_std": ("its standard deviation", 1, 3),
+    "advantage/step_mean": ("step term, mean", 1, 3),
+    "advantage/step_std": ("its standard deviation", 1, 3),
+}
+UPDATES_NOTE = (
+    "Means over training steps, then over seeds. In a group without a win every group method's "
+    "outcome term is 0. The step term is the part of an advantage that tells the steps of one rollout "
+    "apart; a row that is alone in its anchor group has none in most methods. A mini-batch in which no "
+    "row has an advantage makes no optimizer step."
+)
 
 
 def credit_lines(data: Collected) -> Iterator[str]:
-    """A section of the page: a table of the rows that gave credit, and what it says about precision."""
-    rows = [
-        (part, row) for part in data.sections for row in distinct(part) if data.summary(row, "credit/steps", "mean").n
-    ]
+    """Section of the page: a table of the rows that gave credit, and what it says about precision."""
+    rows = [row for row in study_rows(data) if data.summary(row.row, "credit/steps", "mean").n]
     if not rows:
         return
-    several = len({part.env for part, _ in rows}) > 1
     yield "## How much credit, where, and does its precision predict a gain?\n"
-    yield f"| row | seeds | {' | '.join(label for label, _, _ in COLUMNS.values())} |"
-    yield f"|{' --- |' * (len(COLUMNS) + 2)}"
-    for part, row in rows:
-        apart = re.sub(r" \(the others: [^)]*\)", "", part.apart)
-        place = f"{benchmark(part.env)}{apart}: " if several or apart else ""
-        yield f"| {place}{label_of(row)} | {row.count} | {' | '.join(_cell(data, row, metric) for metric in COLUMNS)} |"
+    yield from _table(data, rows, CREDIT)
     yield ""
-    for part in data.sections:
-        yield from _precision_and_gain(data, part)
+    yield from _precision_and_gain(data, rows)
 
 
-def _cell(data: Collected, row: Row, metric: str) -> str:
-    found, (_, factor, digits) = data.summary(row, metric, "mean"), COLUMNS[metric]
+def update_lines(data: Collected) -> Iterator[str]:
+    """Section of the page: groups without a win, skipped updates, both terms of the advantage."""
+    metrics = [metric for metric in UPDATES if metric != "update/skipped"]
+    rows = [row for row in study_rows(data) if any(data.summary(row.row, metric, "mean").n for metric in metrics)]
+    if not rows:
+        return
+    yield "## What are the updates made of?\n"
+    yield f"{UPDATES_NOTE}\n"
+    yield from _table(data, rows, UPDATES)
+
+
+def _table(data: Collected, rows: list[StudyRow], columns: Columns) -> Iterator[str]:
+    several = len({row.env for row in rows}) > 1
+    yield f"| row | seeds | {' | '.join(label for label, _, _ in columns.values())} |"
+    yield f"|{' --- |' * (len(columns) + 2)}"
+    for row in rows:
+        place = f"{benchmark(row.env)}: " if several else ""
+        cells = [_cell(data, row, metric, columns) for metric in columns]
+        yield f"| {place}{_title(row, rows)} | {row.row.count} | {' | '.join(cells)} |"
+
+
+def _title(row: StudyRow, rows: list[StudyRow]) -> str:
+    """With its experiment where another row of the table has the same title, in another setting."""
+    same = [other for other in rows if (other.env, other.title) == (row.env, row.title)]
+    return f"{row.title} ({row.names[0][0]})" if len(same) > 1 else row.title
+
+
+def _cell(data: Collected, row: StudyRow, metric: str, columns: Columns) -> str:
+    found = data.summary(row.row, metric, "mean")
+    _, factor, digits = columns[metric]
     return f"{factor * found.mean:.{digits}f}" if found.n else "–"
 
 
-def _precision_and_gain(data: Collected, part: Section) -> Iterator[str]:
-    """Over the rows of a section: rank correlation of credit's precision above that of other steps, and the gain."""
-    gains = {one.first.name: one.difference.mean for one in against(data, part, "gigpo", MEASURES["validation_area"])}
-    points = []
-    for row in distinct(part):
-        credited, beside = (data.summary(row, f"credit/precision{kind}", "mean") for kind in ("", "_uncredited"))
-        if row.name in gains and credited.n and beside.n:
-            points.append((credited.mean - beside.mean, gains[row.name]))
+def _precision_and_gain(data: Collected, rows: list[StudyRow]) -> Iterator[str]:
+    """Rank correlation over rows of credit's excess precision with the gain over GiGPO."""
+    hosts = [row for row in study_rows(data) if row.called("gigpo")]
+    for host in hosts:
+        points = []
+        for row in rows:
+            credited = data.summary(row.row, "credit/precision", "mean")
+            uncredited = data.summary(row.row, "credit/precision_uncredited", "mean")
+            if row == host or not credited.n or not uncredited.n or not comparable(data, row, host):
+                continue
+            gain = compare(data, row, host, AREA)[1].difference
+            if gain.n:
+                points.append((credited.mean - uncredited.mean, gain.mean))
+        yield from _correlation(points, benchmark(host.env))
+
+
+def _correlation(points: list[tuple[float, float]], place: str) -> Iterator[str]:
     if len(points) < FEWEST_ROWS:
         return
     from scipy.stats import spearmanr
@@ -61,7 +105,8 @@ def _precision_and_gain(data: Collected, part: Section) -> Iterator[str]:
     found = spearmanr(*zip(*points, strict=True))
     if math.isfinite(found.statistic):
         yield (
-            f"Over the {len(points)} rows with credit, the rank correlation of credit's precision (credited minus "
-            f"uncredited) with the gain over GiGPO is {found.statistic:+.2f} (p = {found.pvalue:.2f}; rows share seeds "
-            "and GiGPO's runs, so this is a description, not a test)."
+            f"Over the {len(points)} rows with credit on {place}, the rank correlation of credit's "
+            "precision (credited minus uncredited) with the gain over GiGPO is "
+            f"{found.statistic:+.2f} (p = {found.pvalue:.2f}; rows share seeds and GiGPO's runs, so this "
+            "is a description, not a test)."
         )

@@ -3,42 +3,45 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from analysis.answers.credit import credit_lines
-from analysis.answers.questions import QUESTIONS, Question, answers, headline, headlined, sentence
+from analysis.answers.credit import credit_lines, update_lines
+from analysis.answers.opening import opening
+from analysis.answers.questions import Answer, answers, effect_text, headlined, sentence
+from analysis.figures import fig_study_rates
 from analysis.sources.collect import Collected
-from analysis.sources.rows import MissingRunsError, Section
-from analysis.stats.comparisons import MAIN, Comparison, effect_text, label_of
+from analysis.sources.rows import MissingRunsError
+from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
+from analysis.stats.comparisons import named_comparisons
+from analysis.stats.study_rows import MAIN
 from analysis.tables import tab_study, tab_study_effects
 from scpo.progress import counted
+from scpo.records import State
 
+RATES = "fig_study_rates"
 FIGURES = {
+    "fig_study_effects": "Every row minus GiGPO and minus SCPO, paired by seed, with its credit",
     "fig_study_curves": "Held-out success over training, and differences paired by seed",
-    "fig_study_effects": "Every row minus GiGPO and minus SCPO, paired by seed, with its credit beside",
+    RATES: "Area under validation by learning rate, for each method",
 }
-UNEQUAL_SEEDS = (
-    "A curve is the mean over its row's own finished seeds, and seeds differ by more than methods do: a row of few "
-    "seeds may lie anywhere. The differences beside it are of equal seeds; a point without a bar is of one. In the "
-    "second figure a point is filled where Holm's correction over all rows of its panel leaves the difference; what "
-    "was named before the runs is corrected among its own few, below, and may be told apart there alone."
-)
-INTRODUCTION = """\
+TITLE = """\
 # The laptop study
 
 *This page is written by `python -m analysis study` from [the archive of its runs](study/); edit the command's texts, \
-not this file.*
-
-Every method, ablation and control on one policy that learns to win ALFWorld games it never saw, with paired seeds: a \
-*choice policy* scores the listed commands by hashed features, after a short imitation start (`scale=study`; settings \
-and where they come from: [REPRODUCTION.md](../REPRODUCTION.md#study-scale)). Judged by the area under the curve of \
-held-out success over training, which is a mean success rate; this measure and the comparisons that count were named \
-in the experiments' files before the runs. They are repeated on WebShop, with five seeds and a section of their own: \
-there the policy chooses among the page's clicks and searches made of the instruction's words."""
+not this file. The [first edition](study/first-edition.md) is withdrawn: an entropy bonus decided its numbers.*"""
+UNEQUAL_SEEDS = (
+    "A curve is the mean over its row's own finished seeds; the differences are of equal seeds. In the "
+    "figure of effects a point is filled where the corrected test resolves a comparison that was named "
+    "before the runs, as the bold text does; a small point was not named and is not tested."
+)
+RATES_TEXT = (
+    "Each trained method was run at each learning rate on tuning seeds that are reported nowhere else. "
+    "The marked rate is the one at which the method trains in every other experiment of this page."
+)
 CONCLUSIONS = """\
 ## What may be concluded about a language model, and what not
 
 - **The same**: environment, rollouts, rewards, groups, step texts, matcher, credit, advantages and loss are the code \
 that trains language models here; only the policy and its size differ. What a rule of credit assigns, to which steps, \
-and how much of it reaches an advantage, depends on none of that but on what the policy does.
+and how far it moves advantages, depends on none of that but on what the policy does.
 - **Exploration differs.** This policy chooses among admissible commands, so no step is invalid and "Nothing happens." \
 hardly occurs. A language model must also learn to write commands; credit may help or harm that, and nothing here \
 says which.
@@ -66,61 +69,99 @@ and figure: `python -m analysis figures --runs-dir docs/study`."""
 
 
 def page(data: Collected, figures: Iterable[str]) -> str:
-    """The page as Markdown; ``figures``: the names of those that lie beside it."""
-    found = {question: answers(data, question) for question in QUESTIONS}
+    """The page as Markdown; ``figures``: names of those in the archive's folder."""
+    drawn = set(figures)
+    comparisons = named_comparisons(data)
     parts = [
-        INTRODUCTION,
-        f"**{headline(headlined(data))}**",
-        "\n".join(_sources(data)),
-        *(_answer(question, of) for question, of in found.items()),
-        "\n".join(credit_lines(data)),
-        *(f"![{FIGURES[name]}](study/{name}.png)" for name in FIGURES if name in set(figures)),
+        TITLE,
+        opening(data, comparisons),
+        *(_answer(answer) for answer in answers(data)),
+        _picture("fig_study_effects", drawn),
         UNEQUAL_SEEDS,
+        _picture("fig_study_curves", drawn),
+        "\n".join(_rates(data, drawn)),
+        "\n".join(update_lines(data)),
+        "\n".join(credit_lines(data)),
         *_tables(data),
+        "\n".join(_sources(data)),
         CONCLUSIONS,
         REBUILD,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _picture(name: str, drawn: set[str]) -> str:
+    return f"![{FIGURES[name]}](study/{name}.png)" if name in drawn else ""
+
+
+def _rates(data: Collected, drawn: set[str]) -> Iterator[str]:
+    """The sweep over learning rates: every mean, the figure and the rate that the study uses."""
+    yield "## Which learning rate for each method?\n"
+    try:
+        table = fig_study_rates.numbers(data)
+    except MissingRunsError as missing:
+        yield f"Not run yet: `{missing.command}`."
+        return
+    yield f"{RATES_TEXT}\n"
+    if RATES in drawn:
+        yield f"{_picture(RATES, drawn)}\n"
+    yield table.md().strip()
+
+
 def _sources(data: Collected) -> Iterator[str]:
     yield "## Runs\n"
-    planned = {run.id for part in data.sections for row in part.rows for run in row.runs}
-    if left := len(planned - set(data.by_id)):
-        missing = f"Not finished: {left} of {len(planned)} planned runs are missing"
+    records = [record for record in data.experiments if record.scale in data.scales]
+    planned = {run.id for record in records for row in record.rows for run in row.runs}
+    runs = [run for run in data.by_id.values() if run.state == State.DONE and run.id in planned]
+    if left := len(planned) - len(runs):
         yield (
-            f"**{missing}**, of the rows named below; each answer says how many of its pairs it rests on. "
-            "`make study` runs them; of an experiment, its command with `machine.archive=docs/study` does.\n"
+            f"**Not finished: {left} of {len(planned)} planned runs are missing**, of the rows named below; each "
+            "comparison names its finished pairs. `make study` runs what is missing.\n"
         )
-    runs = [run for run in data.by_id.values() if run.state == "DONE"]
     hours = sum(sum(data.series(run.id, "timing_s/step").values) for run in runs) / 3600
     yield f"- {len(runs)} finished runs, {hours:.1f} hours of training steps."
     dirty = sum(run.dirty for run in runs)
     changed = f"; {dirty} runs with uncommitted changes" if dirty else ""
     yield f"- Code: {_counted(str(run.commit)[:7] for run in runs)}{changed}."
-    yield f"- Processors: {_counted(str(run.processor or 'not recorded') for run in runs)}."
-    for part in data.sections:
-        yield from _incomplete(part)
+    yield f"- Processors: {_counted(_processor(run) for run in runs)}."
+    for record in records:
+        yield from _incomplete(data, record)
+
+
+def _processor(run: Run) -> str:
+    name = run.processor or "not recorded"
+    return name if run.torch_capability == UNKNOWN else f"{name}, {run.torch_capability}"
 
 
 def _counted(values: Iterable[str]) -> str:
-    return ", ".join(f"{value} ({count} runs)" for value, count in sorted(Counter(values).items()))
+    counts = sorted(Counter(values).items())
+    return ", ".join(f"{value} ({counted(count, 'run')})" for value, count in counts)
 
 
-def _incomplete(part: Section) -> Iterator[str]:
-    rows = [f"{label_of(row)} {row.count}" for row in part.rows if row.missing]
-    if rows:
-        yield f"- Not complete, seeds finished/planned: {', '.join(rows)}. Only pairs of finished seeds are compared."
-        yield from (f"  - `{command}`" for command in part.commands)
+def _incomplete(data: Collected, record: ExperimentRecord) -> Iterator[str]:
+    """Rows of an experiment that lack seeds, and the command that runs these."""
+    counts, missing = [], set()
+    for row in record.rows:
+        lacking = [run.seed for run in row.runs if not _is_done(data, run.id)]
+        if lacking:
+            counts.append(f"{row.label} {len(row.runs) - len(lacking)}/{len(row.runs)}")
+            missing.update(lacking)
+    if counts:
+        yield f"- {record.title}, seeds finished/planned: {', '.join(counts)}."
+        yield f"  - `{record.command(sorted(missing))}`"
 
 
-def _answer(question: Question, found: list[Comparison]) -> str:
-    lines = [f"## {question.text}", ""]
-    if not found:
-        return "\n".join([*lines, f"Not run yet: `{question.command}`."])
-    lines += [f"- {sentence(one)}" for one in found]
-    if missing := len(question.pairs) - len(found):
-        lines.append(f"- {counted(missing, 'more comparison')} not run yet: `{question.command}`.")
+def _is_done(data: Collected, run: str) -> bool:
+    return run in data.by_id and data.by_id[run].state == State.DONE
+
+
+def _answer(answer: Answer) -> str:
+    lines = [f"## {answer.question}", ""]
+    if not answer.finished:
+        return "\n".join([*lines, f"Not run yet: `{answer.command}`."])
+    lines += [f"- {sentence(comparison)}" for comparison in answer.finished]
+    if missing := len(answer.comparisons) - len(answer.finished):
+        lines.append(f"- {counted(missing, 'more comparison')} not run yet: `{answer.command}`.")
     return "\n".join(lines)
 
 
@@ -134,6 +175,7 @@ def _tables(data: Collected) -> Iterator[str]:
 
 
 def summary(data: Collected) -> str:
-    """A line for the terminal."""
-    found = answers(data, QUESTIONS[0])
-    return "; ".join(f"{one.name} {effect_text(one)}" for one in found) or f"no pair of +experiment={MAIN} is finished"
+    """One line for the terminal."""
+    found = headlined(named_comparisons(data))
+    parts = [f"{one.name} {effect_text(one.effect)}" for one in found]
+    return "; ".join(parts) or f"no pair of +experiment={MAIN} is finished"

@@ -1,188 +1,167 @@
-"""What the study is asked, which comparisons answer it, and the sentences that their numbers make."""
+"""The study's questions, the named comparisons that answer them, and their sentences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from analysis.naming.names import benchmark
 from analysis.sources.collect import Collected
 from analysis.stats.comparisons import (
-    ENOUGH,
     HIGHER,
     LOWER,
     NOT_RUN,
-    OPEN,
     Comparison,
-    compare,
-    corrected,
-    effect_text,
-    label_of,
-    primary,
+    Effect,
+    named_comparisons,
 )
-from analysis.stats.measures import MEASURES
+from analysis.stats.study_rows import MAIN, reported
 
-MEASURE = MEASURES["validation_area"]
+QUESTIONS = {
+    MAIN: "Does SCPO help over GiGPO, which it wraps, and GiGPO over GRPO?",
+    "ablation": "Is it the order, the monotonicity, the longest reference?",
+    "credit_placement": "Does SCPO help where its credit is placed otherwise?",
+    "beyond": "Is credit by exact states, which siblings share, worth more?",
+    "graph_controls": "Is it the credit, or the key by which states are told apart?",
+    "controls": "Is matched credit better than credit on other steps, or by the prose's matcher?",
+    "ablation_scorer": "Which scorer?",
+    "singletons": "Does it help to compare steps that are alone in their anchor group with all steps?",
+    "sweep_alpha": "How large may the credit be?",
+    "group_size": "Does it help more where there are few siblings?",
+    "reference_buffer": "Do references from earlier steps help where every sibling fails?",
+    "hosts": "Does it help other hosts?",
+    "search_winner": "Does the best searched setting help, on seeds that the search did not see?",
+    "official_games": "And on the games that ALFWorld released, instead of generated ones?",
+    "webshop_study": "And on WebShop?",
+}
+"""By experiment, in the order of the page. One without a question here is headed by its title."""
 
 
 @dataclass(frozen=True)
-class Question:
-    """A question, the comparisons (each the first row minus the second) that answer it, and what makes their runs."""
+class Answer:
+    """A question with the comparisons that its experiment is the first to name."""
 
-    text: str
-    pairs: tuple[tuple[str, str], ...]
     experiment: str
-    env: str = "alfworld"
+    question: str
+    comparisons: tuple[Comparison, ...]
 
     @property
     def command(self) -> str:
-        """What runs its rows."""
+        """Command that makes its runs."""
         return f"python sweep.py +experiment={self.experiment} scale=study"
 
-
-def _each(rows: Sequence[str], reference: str) -> tuple[tuple[str, str], ...]:
-    return tuple((row, reference) for row in rows)
-
-
-RIVALS = Question(
-    "Is credit by exact states, which siblings share, worth more?",
-    _each(("crbc", "graphgpo", "rewardflow", "gagpo"), "scpo"),
-    "beyond",
-)
-QUESTIONS = (
-    Question(
-        "Does SCPO help over GiGPO, which it wraps, and with which scorer?",
-        _each(("scpo", "scpo_lexical", "scpo_minilm"), "gigpo"),
-        "main_table",
-    ),
-    Question("What does GiGPO add to GRPO?", (("gigpo", "grpo"),), "main_table"),
-    Question(
-        "Is it the order, the monotonicity, the longest reference?",
-        tuple(("scpo", row) for row in ("chronological", "no_monotonicity", "shortest_reference")),
-        "ablation",
-    ),
-    RIVALS,
-    Question(
-        "Is matched credit better than the same amount on random steps, or spread evenly?",
-        tuple(("scpo", row) for row in ("random_match", "uniform_bonus")),
-        "controls",
-    ),
-    Question("Algorithm 2, or the matcher of the paper's prose?", (("scpo", "forward_matcher"),), "controls"),
-    Question(
-        "Does it help to compare steps that are alone in their anchor group with all steps of their group?",
-        (("scpo_group_step", "scpo"), ("gigpo_group_step", "gigpo"), ("scpo_group_step", "gigpo_group_step")),
-        "singletons",
-    ),
-    Question(
-        "How large may the credit be?", _each(("alpha_01", "alpha_025", "alpha_1", "alpha_2"), "scpo"), "sweep_alpha"
-    ),
-    Question(
-        "Does it help more where there are few siblings?",
-        (("scpo_4", "gigpo_4"), ("scpo", "gigpo"), ("scpo_16", "gigpo_16")),
-        "group_size",
-    ),
-    Question(
-        "Do references from earlier training steps help, where every sibling fails?",
-        (("scpo_buffer", "scpo"), ("scpo_buffer_10", "scpo_buffer")),
-        "reference_buffer",
-    ),
-    Question(
-        "Does it help other hosts?",
-        (("scpo_gigpo", "gigpo"), ("scpo_hgpo", "hgpo"), ("scpo_g2po", "g2po")),
-        "hosts",
-    ),
-    Question(
-        "Does the best of 100 searched settings help, on seeds that the search did not see?",
-        (("searched", "gigpo"), ("searched", "scpo"), ("searched_4", "gigpo_4")),
-        "search_winner",
-    ),
-    Question(
-        "And on the games that ALFWorld released, instead of generated ones?",
-        (
-            ("scpo_official", "gigpo_official"),
-            ("searched_official", "gigpo_official"),
-            ("searched_official", "scpo_official"),
-        ),
-        "official_games",
-    ),
-    Question(
-        "And on WebShop?",
-        (
-            *_each(("scpo", "scpo_lexical"), "gigpo"),
-            ("gigpo", "grpo"),
-            *(("scpo", row) for row in ("chronological", "no_monotonicity", "shortest_reference")),
-            *(("scpo", row) for row in ("random_match", "uniform_bonus", "forward_matcher")),
-        ),
-        "webshop_study",
-        "webshop",
-    ),
-)
+    @property
+    def finished(self) -> tuple[Comparison, ...]:
+        """Comparisons with two pairs or more."""
+        return tuple(comparison for comparison in self.comparisons if comparison.finished)
 
 
-def answers(data: Collected, question: Question) -> list[Comparison]:
-    """Its comparisons that have two pairs of seeds or more.
-
-    What an experiment named before its runs keeps the correction of its family; the others are corrected together.
-    """
-    families = reversed(primary(data).values())
-    asked = (one for family in families for one in family if one.part.env == question.env)
-    named = {(one.first.name, one.second.name): one for one in asked}
-    rest = corrected([one for one in _compared(data, question) if (one.first.name, one.second.name) not in named])
-    found = {(one.first.name, one.second.name): one for one in rest} | named
-    return [found[pair] for pair in question.pairs if pair in found and found[pair].reading != NOT_RUN]
-
-
-def _compared(data: Collected, question: Question) -> Iterator[Comparison]:
-    for first, second in question.pairs:
-        for part in data.sections:
-            rows = part.row(first), part.row(second)
-            if part.env == question.env and all(row.finished for row in rows):
-                yield compare(data, part, *rows, MEASURE)
-                break
+def answers(data: Collected) -> list[Answer]:
+    """Every question of the list and of the archive; each comparison once."""
+    titles = {record.experiment: record.title for record in reported(data) if record.primary}
+    by_experiment: dict[str, list[Comparison]] = {name: [] for name in (*QUESTIONS, *titles)}
+    repeated: set[str] = set()
+    for comparison in named_comparisons(data):
+        by_experiment[comparison.experiments[0]].append(comparison)
+        repeated.update(comparison.experiments[1:])
+    found = []
+    for experiment, comparisons in by_experiment.items():
+        if not comparisons and (experiment in repeated or experiment not in QUESTIONS):
+            continue  # its comparisons are all under other questions
+        question = QUESTIONS.get(experiment, titles.get(experiment, experiment))
+        found.append(Answer(experiment, question, tuple(comparisons)))
+    return found
 
 
-def sentence(one: Comparison) -> str:
-    """What a comparison says, by its corrected test."""
-    first, second = label_of(one.first), label_of(one.second)
-    shown = f"{effect_text(one)} {one.measure.difference_unit} of {one.measure.label}, {one.pairs} seeds"
-    if one.reading == HIGHER:
-        return f"**{first} is ahead of {second}**: {shown}."
-    if one.reading == LOWER:
-        return f"**{first} is behind {second}**: {shown}."
-    return f"{first} and {second} are not told apart: {shown}; {_how_far(one)}."
-
-
-def _how_far(one: Comparison) -> str:
-    largest = one.measure.factor * max(map(abs, one.difference.interval()))
-    if one.difference.n < ENOUGH:
-        return f"too few seeds to say more than that it may be as large as {largest:.1f} {one.measure.difference_unit}"
-    if seeds := one.seeds_needed:
-        more = f"{seeds} seeds would find a difference as large as the observed one"
+def sentence(comparison: Comparison) -> str:
+    """A comparison in words: its named measure, then whether the first row is faster and better."""
+    first, second = comparison.first.title, comparison.second.title
+    effect = comparison.effect
+    label = effect.measure.label
+    numbers = f"{effect_text(effect)}, {p_text(effect)}, {comparison.pairs.count} pairs"
+    if effect.verdict == HIGHER:
+        lead = f"**{first} has a larger {label} than {second}**: {numbers}"
+    elif effect.verdict == LOWER:
+        lead = f"**{first} has a smaller {label} than {second}**: {numbers}"
     else:
-        more = "over a thousand seeds would find a difference as small as the observed one"
-    return f"by this interval it is at most {largest:.1f} {one.measure.difference_unit}; {more}"
+        lead = f"{first} and {second}, no difference in {label} is shown: {numbers}{_limits(effect)}"
+    parts = [f"{lead}.", f"Faster: {_faster(comparison.faster)}."]
+    parts.append(f"Better at the end: {_better(comparison.better)}.")
+    if comparison.pairs.remark:
+        parts.append(f"Of the pairs: {comparison.pairs.remark}.")
+    return " ".join(parts)
 
 
-def headlined(data: Collected) -> list[Comparison]:
-    """What the headline is made of: the first question's answers, and what tells a rival and SCPO apart."""
-    resolved = [one for one in answers(data, RIVALS) if one.reading in (HIGHER, LOWER)]
-    return [*answers(data, QUESTIONS[0]), *resolved]
+def effect_text(effect: Effect) -> str:
+    """Difference, unit and 95 % interval, e.g. ``+0.5 points [−0.9, 1.9]``."""
+    measure, difference = effect.measure, effect.difference
+    if difference.n == 0:
+        return "–"
+    text = f"{_number(effect, difference.mean, '+')} {measure.difference_unit}"
+    if difference.n > 1:
+        low, high = difference.interval()
+        text += f" [{_number(effect, low)}, {_number(effect, high)}]"
+    return text
+
+
+def p_text(effect: Effect) -> str:
+    """The corrected p-value, with the correction where interval and verdict differ."""
+    if effect.corrected != effect.corrected:  # NaN: all pairs differ by the same, or one pair
+        return "not tested"
+    value = "p < 0.001" if effect.corrected < 0.001 else f"p = {effect.corrected:.2f}"
+    if effect.resolved and effect.corrected >= 0.001:
+        value = f"p = {effect.corrected:.3f}"
+    if effect.only_alone:
+        return f"the interval alone excludes 0; corrected for {effect.tests} comparisons, {value}"
+    return value
+
+
+def _limits(effect: Effect) -> str:
+    """The smallest difference that the pairs find; nothing where it cannot be computed."""
+    smallest = effect.smallest
+    if not smallest < float("inf"):
+        return ""
+    return f"; they find differences of {_number(effect, smallest)} {effect.measure.difference_unit} or more"
+
+
+def _faster(effect: Effect) -> str:
+    numbers = f"{effect_text(effect)} to 50 %, {p_text(effect)}"
+    if effect.verdict == NOT_RUN:
+        return "not measured"
+    return {1: f"**yes**, {numbers}", -1: f"**no, slower**, {numbers}", 0: f"not shown, {numbers}"}[effect.favours]
+
+
+def _better(effect: Effect) -> str:
+    numbers = f"{effect_text(effect)}, {p_text(effect)}"
+    if effect.verdict == NOT_RUN:
+        return "not measured"
+    return {1: f"**yes**, {numbers}", -1: f"**no, worse**, {numbers}", 0: f"not shown, {numbers}"}[effect.favours]
+
+
+def _number(effect: Effect, value: float, sign: str = "") -> str:
+    shown = f"{effect.measure.factor * value:{sign}.{effect.measure.digits}f}"
+    return shown.replace("-", "−")
+
+
+def headlined(found: Sequence[Comparison]) -> list[Comparison]:
+    """The first comparison of SCPO with GiGPO, and the resolved one with the largest difference."""
+    finished = [comparison for comparison in found if comparison.finished]
+    chosen = [one for one in finished if one.first.called("scpo") and one.second.called("gigpo")][:1]
+    resolved = [one for one in finished if one.effect.resolved and one not in chosen]
+    largest = sorted(resolved, key=lambda one: -abs(one.effect.difference.mean))[:1]
+    return [*chosen, *largest]
 
 
 def headline(found: Sequence[Comparison]) -> str:
-    """The comparisons in a line: what is ahead, or how small the difference must be."""
-    if not found:
-        return "No pair of SCPO and GiGPO has finished yet."
-    ahead = [one for one in found if one.reading == HIGHER]
-    behind = [one for one in found if one.reading == LOWER]
-    parts = [f"{label_of(one.first)} beats {label_of(one.second)} by {_size(one)}" for one in ahead]
-    parts += [f"{label_of(one.second)} beats {label_of(one.first)} by {_size(one)}" for one in behind]
-    parts += [
-        f"{label_of(one.first)} and {label_of(one.second)} are not told apart ({effect_text(one)})"
-        for one in found
-        if one.reading == OPEN
-    ]
-    return "; ".join(parts) + "."
+    """The headlined comparisons in one sentence; ``found``: all of the study."""
+    parts = [_short(comparison) for comparison in headlined(found)]
+    return "; ".join(parts) + "." if parts else "no pair of SCPO and GiGPO has finished yet."
 
 
-def _size(one: Comparison) -> str:
-    low, high = sorted(one.measure.factor * abs(bound) for bound in one.difference.interval())
-    mean = one.measure.factor * abs(one.difference.mean)
-    return f"{mean:.1f} [{low:.1f}, {high:.1f}] {one.measure.difference_unit}"
+def _short(comparison: Comparison) -> str:
+    effect = comparison.effect
+    shown = f"{effect_text(effect)} of {effect.measure.label}"
+    if effect.only_alone:
+        verdict = f"not resolved after correction for {effect.tests} comparisons"
+    else:
+        verdict = "resolved" if effect.resolved else "not resolved"
+    where = "" if comparison.first.env == "alfworld" else f" on {benchmark(comparison.first.env)}"
+    return f"{comparison.name}{where} is {shown} ({verdict})"

@@ -7,6 +7,8 @@ from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import difference
 from analysis.sources.collect import Collected
+from analysis.stats.comparisons import named_comparisons
+from scpo.records import State
 
 BEGIN, END = "<!-- claims: written by `python -m analysis study` -->", "<!-- end of claims -->"
 HEADLINE = "<!-- headline: written by `python -m analysis study` -->", "<!-- end of headline -->"
@@ -36,17 +38,19 @@ def _between(text: str, begin: str, end: str, written: str) -> str:
 
 
 def _headline(data: Collected) -> Iterator[str]:
-    """The headline of the page of the study, with what it rests on."""
-    found = headlined(data)
-    planned = {run.id for part in data.sections for row in part.rows for run in row.runs}
-    done = sum(run.state == "DONE" for name, run in data.by_id.items() if name in planned)
-    yield f"**[The laptop study](docs/study.md): {headline(found)}**"
-    if found:
-        seeds = ", ".join(dict.fromkeys(str(one.pairs) for one in found))
-        unit, measure = found[0].measure.difference_unit, found[0].measure.label
-        yield f"Differences in {unit} of {measure}, with intervals, over {seeds} seeds paired on a small policy."
-    if done < len(planned):
-        yield f"{done} of its {len(planned)} planned runs are finished."
+    """Two sentences: the page's headline, and what it rests on."""
+    comparisons = named_comparisons(data)
+    yield f"**[The laptop study](docs/study.md): {headline(comparisons)}**"
+    records = [record for record in data.experiments if record.scale in data.scales]
+    planned = {run.id for record in records for row in record.rows for run in row.runs}
+    done = sum(data.by_id[run].state == State.DONE for run in planned if run in data.by_id)
+    left = f" of {len(planned)} planned" if done < len(planned) else ""
+    pairs = ", ".join(dict.fromkeys(one.pairs.count for one in headlined(comparisons)))
+    paired = f", {pairs} pairs of seeds" if pairs else ""
+    yield (
+        f"{done}{left} runs of a small policy that chooses among listed commands{paired}: it says nothing about the "
+        "size of effects in language models."
+    )
 
 
 def _line(claim: Claim, data: Collected) -> str:

@@ -1,148 +1,220 @@
-"""The study's curves: held-out success of methods, ablations and controls, and their differences paired by seed."""
+"""The study's curves at column width: held-out success, and differences paired by seed."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from textwrap import wrap
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from textwrap import fill
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from analysis.figures.curves import FEWEST, over_training
 from analysis.naming.line_styles import plot_styles
 from analysis.naming.names import STUDY_TITLE, with_note
-from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
-from analysis.rendering.table import Block, Number, Table, percent
+from analysis.rendering.style import COLUMN_WIDTH, REMARK, Drawing, house_style
+from analysis.rendering.table import Block, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
-from analysis.sources.rows import Family, Row, Section, missing_runs
-from analysis.stats.comparisons import MAIN, REFERENCES, distinct, label_of
-from analysis.stats.measures import MEASURES, by_seed, held_out, success_at
-from analysis.stats.paired import difference
+from analysis.sources.rows import missing_runs
+from analysis.sources.run_records import ExperimentRecord
+from analysis.stats.comparisons import REFERENCES, Effect, compare
+from analysis.stats.measures import AREA, BETTER, FASTER, by_seed, held_out
+from analysis.stats.study_rows import (
+    MAIN,
+    StudyRow,
+    find,
+    reported,
+    rows_of,
+    started,
+    study_rows,
+)
 from scpo.intervals import summarise
 
 SCALE = "study"
-MOST = 4  # lines of panels that fit on a page
-ROW_HEIGHT, MARGIN = 1.95, 0.35  # inches
-SIDE_BY_SIDE = 0.6  # of the steps between two validations
-TITLE = 24  # characters beside a panel
+MOST = 4  # experiments that fit on a page
+FIRST = (MAIN, "beyond", "ablation", "controls")  # drawn before others
+HEIGHT, LINE, MARGIN = 1.2, 0.16, 0.4  # inches: an experiment, each of its rows, the figure
+LABEL = 24  # characters in a line of a row's name
+BANDS = 4  # rows whose bands can be told apart
+TINY = 6.0  # points; the smallest text that is readable in a column
 CAPTION = (
-    "Left: success on the held-out games of all validation panels over training, mean over the finished seeds, band: "
-    "95 % Student interval of the mean (from three seeds on). Right: the same minus that of GiGPO (of SCPO where GiGPO "
-    "is no row), paired by seed, with 95 % intervals (from three pairs on), the rows side by side at each "
-    "validation. One line of panels for "
-    "each experiment that named its comparisons before its runs{left_out}; runs that two of them share are drawn in "
-    "both. Behind each name: seeds (finished/planned). The table holds the mean of each run's area under its curves, "
-    "± standard deviation."
+    "Left: success on the held-out games of all validation panels over training, mean over the finished "
+    "seeds; band, where there are few rows: 95 % Student interval of the mean. Right: area under "
+    "validation (filled) and success at the last step (hollow), minus those of GiGPO (of SCPO where "
+    "GiGPO is no row), paired by seed, with 95 % intervals from three pairs on, each by itself and not "
+    "corrected. One pair of panels for each experiment{left_out}. The table holds the mean of each "
+    "run's area, steps to 50 % and last success, ± standard deviation over seeds."
 )
 
-
-Styles: TypeAlias = dict[str, dict[str, Any]]
+Styles = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one experiment."""
+    """The rows of one experiment on one benchmark, under the study's titles."""
 
-    part: Section
-    family: Family
-    rows: tuple[Row, ...]
+    record: ExperimentRecord
+    rows: tuple[StudyRow, ...]
+
+    @property
+    def reference(self) -> StudyRow:
+        """The row that the others are compared with."""
+        known = (row for name in REFERENCES for row in self.rows if row.row.name == name)
+        return next(known, self.rows[0])
+
+    @property
+    def height(self) -> float:
+        """Inches."""
+        return HEIGHT + LINE * len(self.rows)
 
 
 def build(data: Collected) -> Drawing:
-    """One line of panels for each experiment with named comparisons; MissingRunsError if none has finished runs."""
+    """Two panels for each experiment with named comparisons.
+
+    Raises:
+        MissingRunsError: None of them has finished runs.
+    """
     groups, others = _groups(data)
     if not groups:
-        raise missing_runs("finished runs of the study", data.sections, "main_table")
+        raise missing_runs("finished runs of the study", data.sections, MAIN)
+    heights = [group.height for group in groups]
     with house_style():
-        figure = Figure(figsize=(PAGE_WIDTH, ROW_HEIGHT * len(groups) + MARGIN))
-        axes = figure.subplots(len(groups), 3, squeeze=False, width_ratios=(1, 1.25, 0.72))
-        for group, (left, right, key) in zip(groups, axes, strict=True):
-            styles = plot_styles(group.rows)
-            _draw(data, group, left, styles)
+        figure = Figure(figsize=(COLUMN_WIDTH, sum(heights) + MARGIN))
+        parts = figure.subfigures(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for group, part in zip(groups, parts, strict=True):
+            styles = plot_styles(row.row for row in group.rows)
+            left, right = part.subplots(1, 2, width_ratios=(1.15, 1))
+            part.suptitle(group.record.title, fontsize=7)
+            _draw_curves(data, group, left, styles)
             _draw_differences(data, group, right, styles)
-            left.set_ylabel("\n".join([*wrap(group.family.title, TITLE), "success (%)"]))
-            _key(key, left)
-        figure.suptitle(STUDY_TITLE, fontsize=7, color=REMARK)
+        figure.suptitle(fill(STUDY_TITLE, 45), fontsize=TINY, color=REMARK)
+        figure.legend(
+            handles=[_key("full", "area"), _key("none", "last step")],
+            loc="outside lower right",
+            ncols=2,
+            fontsize=TINY,
+        )
     return Drawing(figure, _numbers(data, groups, others))
 
 
+def _key(fill_style: Any, label: str) -> Line2D:
+    return Line2D([], [], color=REMARK, marker="o", fillstyle=fill_style, markersize=3, linewidth=0, label=label)
+
+
 def _groups(data: Collected) -> tuple[list[Group], list[str]]:
-    """What is drawn, and the titles of the experiments that are not."""
+    """The experiments that are drawn, and the titles of the others that have runs."""
+    merged = study_rows(data)
     groups: list[Group] = []
     others: list[str] = []
-    for part in data.sections:
-        finished = {row.name: row for row in distinct(part) if any(_has_curve(data, run) for run in row.finished)}
-        for family in part.families:
-            rows = tuple(finished[name] for name in family.rows if name in finished)
-            if family.primary and len(rows) > 1 and len(groups) < MOST:
-                groups.append(Group(part, family, rows))
-            elif rows:
-                others.append(family.title)
-    groups.sort(key=lambda group: group.family.experiment != MAIN)
-    return groups, list(dict.fromkeys(others))
+    for record in sorted(reported(data), key=_order):
+        rows = [_titled(data, merged, row) for row in rows_of(data, record) if _has_curve(data, row)]
+        for place in dict.fromkeys((row.env, row.model) for row in rows):
+            here = tuple(row for row in rows if (row.env, row.model) == place)
+            if record.primary and len(here) > 1 and len(groups) < MOST:
+                groups.append(Group(record, here))
+            else:
+                others.append(record.title)
+    drawn = {group.record.title for group in groups}
+    return groups, [title for title in dict.fromkeys(others) if title not in drawn]
 
 
-def _has_curve(data: Collected, run: str) -> bool:
-    return len(held_out(data, run).steps) > 1
+def _order(record: ExperimentRecord) -> int:
+    return FIRST.index(record.experiment) if record.experiment in FIRST else len(FIRST)
 
 
-def _draw(data: Collected, group: Group, axis: Axes, styles: Styles) -> None:
+def _has_curve(data: Collected, row: StudyRow) -> bool:
+    return any(len(held_out(data, run).steps) > 2 for run in row.row.finished)
+
+
+def _titled(data: Collected, merged: Sequence[StudyRow], row: StudyRow) -> StudyRow:
+    """The experiment's own seeds under the title that the row has in the whole study."""
+    run = started(data, row.row)
+    method = run.head.method.name if run else ""
+    title = find(merged, row).title
+    return replace(row, row=replace(row.row, label=title, method=method))
+
+
+def _draw_curves(data: Collected, group: Group, axis: Axes, styles: Styles) -> None:
     for row in group.rows:
-        series = [held_out(data, run) for run in row.finished]
+        style = styles[row.row.name]
+        series = [held_out(data, run) for run in row.row.finished]
         steps = sorted(set.intersection(*(set(one.steps) for one in series)))
         found = [summarise(one.at(step) for one in series) for step in steps]
-        axis.plot(steps, [100 * one.mean for one in found], label=f"{label_of(row)}, {row.count}", **styles[row.name])
-        if len(series) >= FEWEST:
+        axis.plot(steps, [100 * one.mean for one in found], **style)
+        if len(series) >= FEWEST and len(group.rows) <= BANDS:
             band = 100 * np.clip([one.interval() for one in found], 0, 1).T
-            axis.fill_between(steps, *band, color=str(styles[row.name]["color"]), alpha=0.15, linewidth=0)
-    axis.set_title("held-out games")
+            axis.fill_between(steps, *band, color=str(style["color"]), alpha=0.15, linewidth=0)
     over_training(axis)
+    axis.set_ylabel("held-out success (%)", fontsize=TINY + 0.5)
+    axis.tick_params(labelsize=TINY)
+    axis.xaxis.label.set_fontsize(TINY + 0.5)
 
 
 def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles) -> None:
-    reference = next((row for name in REFERENCES for row in group.rows if row.name == name), group.rows[0])
-    others = [row for row in group.rows if row is not reference]
-    steps = held_out(data, reference.finished[0]).steps[1:]  # before training all rows are the same policy
-    wide = SIDE_BY_SIDE * min((after - before for before, after in pairwise((0, *steps))), default=1)
-    axis.axhline(0, color=REMARK, linewidth=0.8)
-    for lane, row in enumerate(others):
-        offset = wide * ((lane + 0.5) / len(others) - 0.5)
-        style = {"color": styles[row.name]["color"], "marker": styles[row.name]["marker"], "markersize": 2.4}
-        for step in steps:
-            found = difference(*(by_seed(data, one, success_at(step)) for one in (row, reference)))
-            axis.plot(step + offset, 100 * found.mean, **style)
-            if found.n >= FEWEST:
-                axis.plot(
-                    [step + offset] * 2, [100 * bound for bound in found.interval()], color=style["color"], lw=0.9
-                )
-    axis.set_title(f"minus {label_of(reference)}, paired (points)")
-    axis.set_xlabel("training step")
-    axis.set_xticks(steps)
+    """One line a row: its name in the colour of its curve, and both differences."""
+    axis.axvline(0, color=REMARK, linewidth=0.8)
+    for place, row in enumerate(group.rows):
+        style = styles[row.row.name]
+        if row == group.reference:
+            axis.plot(0, place, marker=style["marker"], color=style["color"], markersize=3.5)
+            continue
+        for measure, fill_style, lane in ((AREA, "full", -0.15), (BETTER, "none", 0.2)):
+            _, effect = compare(data, row, group.reference, measure)
+            if effect.difference.n:
+                _draw_effect(axis, effect, place + lane, style, fill_style)
+    axis.set_xlabel(f"minus {group.reference.title} (points)", fontsize=TINY + 0.5)
+    axis.set_ylim(len(group.rows) - 0.4, -0.6)
+    axis.yaxis.tick_right()
+    labels = [fill(row.title, LABEL) for row in group.rows]
+    axis.set_yticks(range(len(group.rows)), labels, fontsize=TINY)
+    for text, row in zip(axis.get_yticklabels(), group.rows, strict=True):
+        text.set_color(str(styles[row.row.name]["color"]))
+    axis.tick_params(axis="x", labelsize=TINY)
+    axis.tick_params(axis="y", length=0)
 
 
-def _key(axis: Axes, of: Axes) -> None:
-    axis.set_axis_off()
-    handles, texts = of.get_legend_handles_labels()
-    axis.legend(handles, texts, loc="center left", bbox_to_anchor=(-0.12, 0.5), fontsize=6, handlelength=2.4)
-
-
-def _numbers(data: Collected, groups: Sequence[Group], others: Sequence[str]) -> Table:
-    drawn = {group.family.title for group in groups}
-    rest = [title for title in others if title not in drawn]
-    left_out = f" (not drawn, in the tables: {', '.join(rest)})" if rest else ""
-    scale = groups[0].part.scale
-    return Table(
-        words=("Row", "Seeds"),
-        numbers=("Area under validation (%)", "Area under training (%)"),
-        blocks=tuple(Block(group.family.title, tuple(_areas(data, group))) for group in groups),
-        caption=with_note(CAPTION.format(left_out=left_out), scale),
-        label=f"tab:study-curves-{scale}",
+def _draw_effect(axis: Axes, effect: Effect, place: float, style: Mapping[str, Any], fill_style: Any) -> None:
+    color = style["color"]
+    if effect.difference.n >= FEWEST:
+        low, high = effect.difference.interval()
+        axis.plot([100 * low, 100 * high], [place, place], color=color, linewidth=0.9)
+    axis.plot(
+        100 * effect.difference.mean,
+        place,
+        color=color,
+        marker=style["marker"],
+        fillstyle=fill_style,
+        markersize=3.2,
+        markeredgewidth=0.8,
     )
 
 
-def _areas(data: Collected, group: Group) -> Iterator[tuple[str | Number, ...]]:
+def _numbers(data: Collected, groups: Sequence[Group], others: Sequence[str]) -> Table:
+    left_out = f" (not drawn, in the tables: {', '.join(others)})" if others else ""
+    return Table(
+        words=("Row", "Seeds"),
+        numbers=(
+            "Area under validation (%)",
+            "Steps to 50 %",
+            "Last success (%)",
+            "Area, minus the reference (points)",
+            "Last, minus the reference (points)",
+        ),
+        blocks=tuple(Block(group.record.title, tuple(_lines(data, group))) for group in groups),
+        caption=with_note(CAPTION.format(left_out=left_out), SCALE),
+        label=f"tab:study-curves-{SCALE}",
+    )
+
+
+def _lines(data: Collected, group: Group) -> Iterator[tuple[str | Number, ...]]:
     for row in group.rows:
-        areas = (by_seed(data, row, MEASURES[name]).values() for name in ("validation_area", "training_area"))
-        yield (label_of(row), row.count, *(percent(summarise(values)) for values in areas))
+        area, faster, last = (summarise(by_seed(data, row.row, measure).values()) for measure in (AREA, FASTER, BETTER))
+        differences = [
+            difference(compare(data, row, group.reference, measure)[1].difference)
+            if row != group.reference
+            else Number("–")
+            for measure in (AREA, BETTER)
+        ]
+        cells = (percent(area), number(faster, 1, 1), percent(last), *differences)
+        yield (row.title, row.row.count, *cells)

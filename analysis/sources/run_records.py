@@ -122,6 +122,15 @@ class Run:
         return bool(self.panels) or self.foreign or self.project is not None or self.state == State.DONE
 
 
+def one_processor_type(one: Run, other: Run) -> bool:
+    """Whether two runs had the same processor and, where both recorded it, torch's CPU capability.
+
+    Sums of floats differ between types, so a pair of runs should share one.
+    """
+    capabilities = {one.torch_capability, other.torch_capability} - {UNKNOWN}
+    return one.processor == other.processor and len(capabilities) < 2
+
+
 @dataclass(frozen=True)
 class Problem:
     """Something under the runs folder that was left out, and why."""

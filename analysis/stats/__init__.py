@@ -1,1 +1,1 @@
-"""Statistics of runs over seeds: what a run is judged by, paired differences, comparisons and their corrections."""
+"""Statistics over seeds: measures of a run, paired differences, named comparisons."""

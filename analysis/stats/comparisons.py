@@ -1,146 +1,309 @@
-"""Comparisons of rows: those that an experiment named before its runs, and of every row with a reference.
+"""Comparisons that experiments named before their runs: differences, corrected tests and verdicts.
 
-A family is what one correction is made over (Holm): an experiment's primary comparisons on one benchmark, or all rows
-of a section against one reference.
+The family of the correction is the study. Each distinct comparison counts once, however many
+experiments name it and under whichever row names, and Holm's correction covers all of them. A
+comparison has three questions, each corrected over the study by itself: the named measure (area
+under validation), steps to 50 % (faster) and success at the last step (better).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.sources.collect import Collected
-from analysis.sources.rows import Row, Section
-from analysis.stats.measures import MEASURES, Measure, by_seed
-from analysis.stats.paired import LEVEL, difference, holm, p_value, resolvable, seeds_needed
-from scpo.intervals import Summary
-from scpo.records.manifest import PrimaryComparisons
-from scpo.schema import METHOD_LABELS
+from analysis.sources.differences import same_games
+from analysis.sources.run_records import Run, one_processor_type
+from analysis.stats.measures import BETTER, FASTER, MEASURES, Measure
+from analysis.stats.paired import LEVEL, holm, p_value, resolvable
+from analysis.stats.study_rows import StudyRow, find, reported, rows_of, study_rows
+from scpo.intervals import Summary, summarise
 
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
-FEWEST, ENOUGH = 3, 5  # pairs: for a reading; to estimate from their spread how many it takes
-MAIN = "main_table"  # the experiment that stands first
-REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}  # what every row of the study is compared with
+FEWEST = 3  # pairs for a verdict
+REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}  # every row of the study is shown against these
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """``first`` minus ``second`` by one measure. ``p``: corrected over its family."""
+class Pairs:
+    """Seeds at which both rows have a finished run.
 
-    part: Section
-    first: Row
-    second: Row
+    Attributes:
+        planned: Seeds that the experiments ask for in both rows.
+        used: Seeds that enter differences.
+        crossed: Seeds whose two runs ran on different types of processor. Sums of floats differ
+            between types, so these are left out of ``used`` unless there are no others.
+        other_games: Seeds whose runs were validated on different games; never used.
+    """
+
+    planned: int
+    used: tuple[int, ...]
+    crossed: tuple[int, ...] = ()
+    other_games: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> str:
+        """Used of planned, e.g. ``18/20``."""
+        return f"{len(self.used)}/{self.planned}"
+
+    @property
+    def remark(self) -> str:
+        """What a reader must know about the pairs; empty where there is nothing."""
+        parts = []
+        if self.crossed:
+            fate = "used, for there are no others" if self.crossing else "left out"
+            parts.append(f"seeds {_ranges(self.crossed)} ran on two types of processor, {fate}")
+        if self.other_games:
+            parts.append(f"seeds {_ranges(self.other_games)} played different games, left out")
+        return "; ".join(parts)
+
+    @property
+    def crossing(self) -> bool:
+        """Whether the pairs that are used cross types of processor."""
+        return bool(set(self.crossed) & set(self.used))
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Paired difference by one measure.
+
+    ``p``: of this test by itself; ``corrected``: after the correction over ``tests`` of them.
+    """
+
     measure: Measure
     difference: Summary
     p: float
+    corrected: float
+    tests: int = 1
 
     @property
-    def name(self) -> str:
-        """What is subtracted from what."""
-        second = label_of(self.second)
-        return f"{label_of(self.first)} − {f'({second})' if second.startswith('−') else second}"
-
-    @property
-    def pairs(self) -> str:
-        """Pairs of seeds that are finished, of those that were planned."""
-        planned = {run.seed for run in self.first.runs} & {run.seed for run in self.second.runs}
-        return f"{self.difference.n}/{len(planned)}"
-
-    @property
-    def reading(self) -> str:
-        """Whether the first is higher, the second (``lower``), or neither can be said; by the corrected test."""
+    def verdict(self) -> str:
+        """Whether the first row is HIGHER or LOWER by the corrected test, OPEN, or NOT_RUN."""
         if self.difference.n < 2:
             return NOT_RUN
-        if self.difference.n < FEWEST or not self.p < 1 - LEVEL:
+        if self.difference.n < FEWEST or not self.corrected < 1 - LEVEL:
             return OPEN
         return HIGHER if self.difference.mean > 0 else LOWER
 
     @property
-    def seeds_needed(self) -> int | None:
-        """Seeds that would find a difference as large as the one observed; None: over a thousand, or unknown yet."""
-        if self.difference.n < ENOUGH:
-            return None
-        return seeds_needed(self.difference.mean, self.difference.std)
+    def resolved(self) -> bool:
+        """Whether the corrected test tells the rows apart."""
+        return self.verdict in (HIGHER, LOWER)
 
     @property
-    def resolved(self) -> float:
-        """The least true difference that these pairs find with 80 % probability, in the measure's own unit."""
+    def favours(self) -> int:
+        """1 where the first row is resolved to do better, -1 where the second is, else 0."""
+        if not self.resolved:
+            return 0
+        return self.measure.sign if self.verdict == HIGHER else -self.measure.sign
+
+    @property
+    def only_alone(self) -> bool:
+        """Whether the interval excludes 0 and the corrected test does not resolve it."""
+        low, high = self.difference.interval()
+        return self.verdict == OPEN and (low > 0 or high < 0)
+
+    @property
+    def smallest(self) -> float:
+        """Smallest true difference that these pairs find with 80 % power, not corrected."""
         return resolvable(self.difference.std, self.difference.n)
 
+    def reversed(self) -> "Effect":
+        """The second row minus the first."""
+        difference = replace(self.difference, mean=-self.difference.mean)
+        return replace(self, difference=difference)
 
-def label_of(row: Row) -> str:
-    """A method by its own name: an experiment may call it what it is there, such as “no credit (GiGPO)”."""
-    return METHOD_LABELS.get(row.name, row.label)
 
+@dataclass(frozen=True)
+class Comparison:
+    """``first`` minus ``second``, named by ``experiments`` before their runs.
 
-def primary(data: Collected) -> dict[str, list[Comparison]]:
-    """What was named before the runs and has any, by experiment and benchmark; each family corrected as a whole.
-
-    A family may lie in several sections: rows of 4 and of 8 siblings are never under each other, their comparisons are.
+    ``effect`` is by the measure that they named; ``faster`` and ``better`` are the two other
+    questions.
     """
-    families: dict[tuple[str, str, str], list[Comparison]] = {}
-    first = {family.title for part in data.sections for family in part.families if family.experiment == MAIN}
-    for part in data.sections:
-        for family in part.families:
-            found = families.setdefault((family.title, part.env, part.model), [])
-            if named := family.primary:
-                found += _named(data, part, named, family.seeds)
-    ready = sorted((key for key, found in families.items() if found), key=lambda key: key[0] not in first)
-    return {_family_title(key, ready): corrected(families[key]) for key in ready}
+
+    experiments: tuple[str, ...]
+    first: StudyRow
+    second: StudyRow
+    pairs: Pairs
+    effect: Effect
+    faster: Effect
+    better: Effect
+
+    @property
+    def name(self) -> str:
+        """What is subtracted from what."""
+        return f"{self.first.title} − {self.second.title}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether there are two pairs or more."""
+        return self.effect.verdict != NOT_RUN
 
 
-def _family_title(key: tuple[str, str, str], families: Iterable[tuple[str, str, str]]) -> str:
-    several = len({other[1:] for other in families}) > 1
-    return f"{key[0]} ({key[1]}, {key[2]})" if several else key[0]
+@dataclass(frozen=True)
+class _Named:
+    """A comparison as named: before its differences are computed."""
+
+    experiments: tuple[str, ...]
+    first: StudyRow
+    second: StudyRow
+    measure: str
+    seeds: frozenset[int]
+
+    def same(self, other: "_Named") -> bool:
+        """Whether it is the same comparison, in either direction."""
+        forward = (self.first, self.second) == (other.first, other.second)
+        backward = (self.first, self.second) == (other.second, other.first)
+        return self.measure == other.measure and (forward or backward)
 
 
-def _named(data: Collected, part: Section, named: PrimaryComparisons, seeds: frozenset[int]) -> Iterator[Comparison]:
-    """On the seeds that the experiment planned: another one may have run more of the same rows since."""
-    own = [replace(row, runs=tuple(run for run in row.runs if run.seed in seeds)) for row in part.rows]
-    rows = {row.name: row for row in own if row.runs}
-    for first, second in named.comparisons:
-        if first in rows and second in rows:
-            yield compare(data, part, rows[first], rows[second], MEASURES[named.measure])
+def named_comparisons(data: Collected) -> list[Comparison]:
+    """Every distinct comparison of the study, its p-values corrected over all of them."""
+    found = [_compared(data, comparison) for comparison in _distinct(data)]
+    effects = corrected([comparison.effect for comparison in found])
+    faster = corrected([comparison.faster for comparison in found])
+    better = corrected([comparison.better for comparison in found])
+    return [
+        replace(comparison, effect=effects[place], faster=faster[place], better=better[place])
+        for place, comparison in enumerate(found)
+    ]
 
 
-def compare(data: Collected, part: Section, first: Row, second: Row, measure: Measure) -> Comparison:
-    """One comparison by itself, not corrected."""
-    found = difference(by_seed(data, first, measure), by_seed(data, second, measure))
-    return Comparison(part, first, second, measure, found, p_value(found))
+def corrected(effects: Sequence[Effect]) -> list[Effect]:
+    """The same effects with Holm's correction over those that could be tested."""
+    values = holm([effect.p for effect in effects])
+    tests = sum(not math.isnan(effect.p) for effect in effects)
+    return [
+        replace(effect, corrected=value, tests=tests)
+        for effect, value in zip(effects, values, strict=True)
+    ]
 
 
-def corrected(family: Sequence[Comparison]) -> list[Comparison]:
-    """The same comparisons, their p-values corrected over all of them."""
-    adjusted = holm([p_value(one.difference) for one in family])
-    return [replace(one, p=p) for one, p in zip(family, adjusted, strict=True)]
+def compare(
+    data: Collected,
+    first: StudyRow,
+    second: StudyRow,
+    measure: Measure,
+    seeds: Iterable[int] | None = None,
+) -> tuple[Pairs, Effect]:
+    """``first`` minus ``second``, not corrected, over the pairs of these seeds (None: all)."""
+    pairs = pair_up(data, first, second, seeds)
+    return pairs, effect_of(data, first, second, measure, pairs)
 
 
-def against(data: Collected, part: Section, reference: str, measure: Measure) -> list[Comparison]:
-    """Every other row of a section minus the reference, highest first."""
-    base = part.row(reference)
-    rows = [row for row in distinct(part) if row.finished and row.finished != base.finished and _alike(row)]
-    found = corrected([compare(data, part, row, base, measure) for row in rows if base.finished])
-    return sorted((one for one in found if one.difference.n), key=lambda one: -one.difference.mean)
+def effect_of(
+    data: Collected, first: StudyRow, second: StudyRow, measure: Measure, pairs: Pairs
+) -> Effect:
+    """The difference over given pairs; a pair whose run lacks the measure lowers n."""
+    runs = {seed: _runs_of(data, first, second, seed) for seed in pairs.used}
+    differences: list[float | None] = []
+    for one, other in runs.values():
+        values = (measure.of(data, one.id), measure.of(data, other.id))
+        known = values[0] is not None and values[1] is not None
+        differences.append(values[0] - values[1] if known else None)  # type: ignore[operator]
+    difference = summarise(differences)
+    p = p_value(difference)
+    return Effect(measure, difference, p, p)
 
 
-def _alike(row: Row) -> bool:
-    """Whether a row differs from the section's others in its method, its scorer with it, and in nothing else told."""
-    told = [one for one in row.differs.split("; ") if one and not one.endswith("more settings")]
-    return all(one.startswith("scorer") for one in told)
+def pair_up(
+    data: Collected, first: StudyRow, second: StudyRow, seeds: Iterable[int] | None = None
+) -> Pairs:
+    """Seeds at which both rows have a finished run, sorted by what keeps them from a pair."""
+    planned = {run.seed for run in first.row.runs} & {run.seed for run in second.row.runs}
+    if seeds is not None:
+        planned &= set(seeds)
+    finished = [
+        seed
+        for seed in sorted(planned)
+        if {_run_id(first, seed), _run_id(second, seed)}
+        <= {*first.row.finished, *second.row.finished}
+    ]
+    same, crossed, other_games = [], [], []
+    for seed in finished:
+        one, other = _runs_of(data, first, second, seed)
+        if not same_games(_held_out_games(one), _held_out_games(other)):
+            other_games.append(seed)
+        elif not one_processor_type(one, other):
+            crossed.append(seed)
+        else:
+            same.append(seed)
+    used = same or crossed
+    return Pairs(len(planned), tuple(used), tuple(crossed), tuple(other_games))
 
 
-def distinct(part: Section) -> list[Row]:
-    """The rows of a section, one of those that are the same runs under several names."""
-    found: dict[tuple[str, ...], Row] = {}
-    for row in part.rows:
-        found.setdefault(tuple(run.id for run in row.runs), row)
-    return list(found.values())
+def _distinct(data: Collected) -> list[_Named]:
+    rows = study_rows(data)
+    found: list[_Named] = []
+    for record in reported(data):
+        if record.primary is None:
+            continue
+        own = rows_of(data, record)
+        for pair in record.primary.comparisons:
+            for env, model in dict.fromkeys((row.env, row.model) for row in own):
+                here = [row for row in own if (row.env, row.model) == (env, model)]
+                first, second = (
+                    next((row for row in here if row.called(name)), None) for name in pair
+                )
+                if first is None or second is None:
+                    continue
+                seeds = {run.seed for run in first.row.runs} & {run.seed for run in second.row.runs}
+                merged = (find(rows, first), find(rows, second))
+                if merged[0] == merged[1]:
+                    continue  # the same configuration under two names
+                comparison = _Named(
+                    (record.experiment,), *merged, record.primary.measure, frozenset(seeds)
+                )
+                _add(found, comparison)
+    return found
 
 
-def effect_text(one: Comparison) -> str:
-    """The difference with its interval, e.g. ``+0.5 [−0.9, 1.9]``; of one pair without, of none a dash."""
-    mean, factor, digits = one.difference.mean, one.measure.factor, one.measure.digits
-    if one.difference.n == 0:
-        return "–"
-    text = f"{factor * mean:+.{digits}f}"
-    if one.difference.n > 1:
-        text += f" [{', '.join(f'{factor * bound:.{digits}f}' for bound in one.difference.interval())}]"
-    return text.replace("-", "−")
+def _add(found: list[_Named], comparison: _Named) -> None:
+    """Join a comparison with the one that it repeats: its direction holds, seeds are united."""
+    for place, known in enumerate(found):
+        if known.same(comparison):
+            found[place] = replace(
+                known,
+                experiments=(*known.experiments, *comparison.experiments),
+                seeds=known.seeds | comparison.seeds,
+            )
+            return
+    found.append(comparison)
+
+
+def _compared(data: Collected, named: _Named) -> Comparison:
+    first, second = named.first, named.second
+    pairs, effect = compare(data, first, second, MEASURES[named.measure], named.seeds)
+    return Comparison(
+        experiments=named.experiments,
+        first=first,
+        second=second,
+        pairs=pairs,
+        effect=effect,
+        faster=effect_of(data, first, second, FASTER, pairs),
+        better=effect_of(data, first, second, BETTER, pairs),
+    )
+
+
+def _ranges(seeds: Sequence[int]) -> str:
+    """Seeds in short, e.g. ``0–3, 7``."""
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _run_id(row: StudyRow, seed: int) -> str:
+    return next(run.id for run in row.row.runs if run.seed == seed)
+
+
+def _runs_of(data: Collected, first: StudyRow, second: StudyRow, seed: int) -> tuple[Run, Run]:
+    return data.by_id[_run_id(first, seed)], data.by_id[_run_id(second, seed)]
+
+
+def _held_out_games(run: Run) -> dict[str, object]:
+    # Training panels may differ on purpose (an experiment on the number of games).
+    return {name: panel for name, panel in run.panels.items() if name.startswith(("valid", "test"))}

@@ -1,81 +1,132 @@
-"""The study's rows by every measure: areas under the curves, held-out success at fixed steps, steps to 50 and 80 %."""
+"""The study's rows by every measure: areas, success at fixed steps, steps to 50 and 80 %."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from analysis.naming.names import place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
 from analysis.sources.collect import Collected
-from analysis.sources.rows import Family, Row, Section, missing_runs
-from analysis.stats.comparisons import MAIN, REFERENCES, compare, label_of
-from analysis.stats.measures import LEVELS, MEASURES, Measure, by_seed, held_out, steps_to, success_at
+from analysis.sources.rows import missing_runs
+from analysis.stats.comparisons import REFERENCES, compare
+from analysis.stats.measures import (
+    AREA,
+    BETTER,
+    LEVELS,
+    MEASURES,
+    Measure,
+    by_seed,
+    held_out,
+    how_many_reach,
+    reaches,
+    steps_to,
+    success_at,
+)
+from analysis.stats.study_rows import (
+    MAIN,
+    StudyRow,
+    comparable,
+    find,
+    reported,
+    rows_of,
+    study_rows,
+)
 from scpo.intervals import summarise
 
 SCALE = "study"
-MOST_STEPS = 4  # columns of success at a step
-AREAS = ("validation_area", "training_area")
+MOST_STEPS = 3  # columns of success at a step before the last
 CAPTION = (
-    "Success (%) on held-out games (those of all validation panels together): area under the curve over training, "
-    "which is a mean success rate; success after fixed training steps; training steps until it first reaches 50 and "
-    "80 %, on the straight lines between validations (– where a seed never does). Mean ± standard deviation over the "
-    "finished seeds (seeds: finished/planned). “Minus GiGPO” and “minus SCPO”: difference of the areas under "
-    "validation in points, paired by seed, with the 95 % Student interval, each by itself; the comparisons that were "
-    "named before the runs, corrected for their number, stand in tab_study_effects."
+    "Success (%) on held-out games (those of all validation panels together): area under the curve "
+    "over training, which is a mean success rate; success after fixed training steps and at the "
+    "last one; training steps until it first reaches 50 and 80 %, on the straight lines between "
+    "validations. A seed that never reaches a level counts with its last step (restricted mean); "
+    "“reach” counts the seeds that do, and where none does there is no number. Mean ± standard "
+    "deviation over the finished seeds (seeds: finished/planned). “Minus GiGPO” and “minus SCPO”: "
+    "difference of the areas under validation in points, paired by seed, with the 95 % Student "
+    "interval, each by itself and not corrected; the comparisons that were named before the runs, "
+    "with their corrected tests, are in tab_study_effects."
 )
 
 
 def build(data: Collected) -> Table:
-    """One block for each experiment; MissingRunsError if nothing has finished that was validated while it trained."""
-    found = [(part, family, _rows(data, part, family)) for part in data.sections for family in part.families]
-    ready = [item for item in found if item[2]]
-    if not ready:
+    """One block for each experiment and benchmark.
+
+    Raises:
+        MissingRunsError: No run that was validated while it trained has finished.
+    """
+    rows = study_rows(data)
+    blocks: list[tuple[str, list[StudyRow]]] = []
+    for record in reported(data):
+        own = [row for row in rows_of(data, record) if _has_curve(data, row)]
+        for env, model in dict.fromkeys((row.env, row.model) for row in own):
+            here = [row for row in own if (row.env, row.model) == (env, model)]
+            blocks.append((f"{record.title}: {place(record.scale, env, model)}", here))
+    if not blocks:
         raise missing_runs("finished runs of the study", data.sections, MAIN)
-    ready.sort(key=lambda item: item[1].experiment != MAIN)
-    measures = _measures(data, ready[0][2])
+    measures = _measures(data, [row for _, here in blocks for row in here])
     return Table(
-        words=("Row", "Seeds"),
-        numbers=(*(f"minus {label}" for label in REFERENCES.values()), *(measure.label for measure in measures)),
-        blocks=tuple(
-            Block(_title(part, family), tuple(_line(data, part, row, measures) for row in rows))
-            for part, family, rows in ready
+        words=("Row", "Seeds", "Reach 50 %", "Reach 80 %"),
+        numbers=(
+            *(f"minus {label}" for label in REFERENCES.values()),
+            *(measure.label for measure in measures),
         ),
-        caption=with_note(CAPTION, ready[0][0].scale),
-        label=f"tab:study-{ready[0][0].scale}",
+        blocks=tuple(
+            Block(title, tuple(_line(data, row, here, rows, measures) for row in here)) for title, here in blocks
+        ),
+        caption=with_note(CAPTION, SCALE),
+        label=f"tab:study-{SCALE}",
     )
 
 
-def _rows(data: Collected, part: Section, family: Family) -> list[Row]:
-    of_family = [row for row in part.rows if row.name in family.rows and row.finished]
-    return [row for row in of_family if len(held_out(data, row.finished[0]).steps) > 1]
+def _has_curve(data: Collected, row: StudyRow) -> bool:
+    finished = row.row.finished
+    return bool(finished) and len(held_out(data, finished[0]).steps) > 1
 
 
-def _measures(data: Collected, rows: Sequence[Row]) -> list[Measure]:
-    """The columns: at most ``MOST_STEPS`` validations, the last one among them."""
-    steps = held_out(data, rows[0].finished[0]).steps[1:]
-    every = -(-len(steps) // MOST_STEPS)
+def _measures(data: Collected, rows: Sequence[StudyRow]) -> list[Measure]:
+    """The columns: both areas, some validations and the last one, steps to the levels."""
+    validated = [held_out(data, row.row.finished[0]).steps for row in rows]
+    steps = max(validated, key=len)[1:-1]
+    every = max(1, -(-len(steps) // MOST_STEPS))
     chosen = sorted(steps[::-1][::every])
-    return [*(MEASURES[name] for name in AREAS), *map(success_at, chosen), *map(steps_to, LEVELS)]
+    areas = (AREA, MEASURES["training_area"])
+    return [*areas, *map(success_at, chosen), BETTER, *map(steps_to, LEVELS)]
 
 
-def _title(part: Section, family: Family) -> str:
-    apart = f", with {part.differs}" if part.differs else ""
-    return f"{family.title}: {place(part.scale, part.env, part.model)}{apart}"
+def _line(
+    data: Collected,
+    row: StudyRow,
+    same_experiment: Sequence[StudyRow],
+    rows: Sequence[StudyRow],
+    measures: Sequence[Measure],
+) -> tuple[str | Number, ...]:
+    title = find(rows, row).title
+    reach = (how_many_reach(data, row.row, level) for level in LEVELS)
+    differences = _differences(data, row, [*same_experiment, *rows])
+    return (title, row.row.count, *reach, *differences, *(_cell(data, row, m) for m in measures))
 
 
-def _line(data: Collected, part: Section, row: Row, measures: Sequence[Measure]) -> tuple[str | Number, ...]:
-    return (label_of(row), row.count, *_differences(data, part, row), *(_cell(data, row, one) for one in measures))
-
-
-def _differences(data: Collected, part: Section, row: Row) -> Iterator[Number]:
+def _differences(data: Collected, row: StudyRow, known: Iterable[StudyRow]) -> Iterator[Number]:
+    """Minus each reference: that of the same experiment, or else one with the same setting."""
+    candidates = list(known)
     for name in REFERENCES:
-        reference = part.row(name)
-        if not reference.finished or reference.finished == row.finished:
+        reference = next(
+            (other for other in candidates if other.called(name) and comparable(data, row, other)),
+            None,
+        )
+        if reference is None or reference.configuration == row.configuration:
             yield NONE
         else:
-            yield difference(compare(data, part, row, reference, MEASURES["validation_area"]).difference)
+            yield difference(compare(data, row, reference, AREA)[1].difference)
 
 
-def _cell(data: Collected, row: Row, measure: Measure) -> Number:
-    values = list(by_seed(data, row, measure).values())
+def _cell(data: Collected, row: StudyRow, measure: Measure) -> Number:
+    for level in LEVELS:
+        if measure.label == steps_to(level).label and not _any_reaches(data, row, level):
+            return NONE
+    values = list(by_seed(data, row.row, measure).values())
     if None in values:
         return NONE
     return number(summarise(values), measure.factor, measure.digits)
+
+
+def _any_reaches(data: Collected, row: StudyRow, level: float) -> bool:
+    return any(reaches(data, run, level) for run in row.row.finished)

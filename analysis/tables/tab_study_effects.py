@@ -1,55 +1,98 @@
-"""The comparisons that the experiments named before their runs: difference, interval, corrected test, seeds needed."""
+"""Comparisons named before the runs: differences, intervals, corrected tests, faster and better."""
 
 import math
 
-from analysis.naming.names import with_note
-from analysis.rendering.table import NONE, Block, Number, Table
+from analysis.naming.names import benchmark, with_note
+from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
-from analysis.stats.comparisons import ENOUGH, MAIN, NOT_RUN, OPEN, Comparison, primary
-from analysis.stats.paired import MOST_SEEDS
+from analysis.stats.comparisons import NOT_RUN, Comparison, Effect, named_comparisons
+from analysis.stats.study_rows import MAIN
 
 SCALE = "study"
+YES, NO, OPEN = "yes", "no, the second", "open"
 CAPTION = (
-    "Comparisons named in the experiments' files before their runs, each the first row minus the second by {measure}, "
-    "paired by seed (pairs: finished/planned): mean difference with the 95 % Student interval, p of the paired t-test "
-    "after Holm's correction over the block, and what it says at 5 %: higher, lower, or open. Of an open one: the "
-    "least true difference that these pairs find with 80 % probability, and the seeds that would find one as large as "
-    "the observed one (– if over {most}, or below {enough} pairs)."
+    "Comparisons named in the experiments' files before their runs, each distinct one once, the "
+    "first row minus the second by {measure}, paired by seed (pairs: used/planned): mean difference "
+    "with the 95 % Student interval, p of the paired t-test after Holm's correction over the {tests} "
+    "comparisons of the study, and the verdict at 5 %: higher, lower or open. An open one names the "
+    "smallest true difference that its pairs find with 80 % power. “Faster”: steps to 50 %, fewer "
+    "is faster (a run that never reaches it counts with its last step). “Better”: held-out success "
+    "at the last step. Both are questions of their own, corrected over the same comparisons."
 )
 
 
 def build(data: Collected) -> Table:
-    """One block for each experiment; MissingRunsError if no comparison has two finished pairs."""
-    families = primary(data)
-    if not any(one.reading != NOT_RUN for family in families.values() for one in family):
-        raise missing_runs("two finished seeds of both rows of a named comparison", data.sections, MAIN)
-    measures = dict.fromkeys(one.measure.label for family in families.values() for one in family)
-    scale = data.sections[0].scale
+    """One block for each benchmark; MissingRunsError if no comparison has two finished pairs."""
+    found = [comparison for comparison in named_comparisons(data) if comparison.finished]
+    if not found:
+        needed = "two finished seeds of both rows of a named comparison"
+        raise missing_runs(needed, data.sections, MAIN)
+    measures = dict.fromkeys(comparison.effect.measure.label for comparison in found)
+    caption = CAPTION.format(measure=" or ".join(measures), tests=found[0].effect.tests)
+    envs = dict.fromkeys(comparison.first.env for comparison in found)
+    blocks = []
+    for env in envs:
+        lines = tuple(_line(comparison) for comparison in found if comparison.first.env == env)
+        blocks.append(Block(benchmark(env), lines))
     return Table(
-        words=("Comparison", "Pairs", "Reading", "Seeds to find it"),
-        numbers=("Difference", "95 % from", "to", "p (Holm)", "Resolved"),
-        blocks=tuple(Block(title, tuple(map(_line, family))) for title, family in families.items()),
-        caption=with_note(CAPTION.format(measure=" or ".join(measures), most=MOST_SEEDS, enough=ENOUGH), scale),
-        label=f"tab:study-effects-named-{scale}",
+        words=("Comparison", "Pairs", "Verdict", "Faster", "Better"),
+        numbers=(
+            "Difference (points)",
+            "p (Holm)",
+            "Smallest found",
+            "Steps to 50 %",
+            "p (Holm), faster",
+            "Last step (points)",
+            "p (Holm), better",
+        ),
+        blocks=tuple(blocks),
+        caption=with_note(caption + _remarks(found), SCALE),
+        label=f"tab:study-effects-named-{SCALE}",
     )
 
 
-def _line(one: Comparison) -> tuple[str | Number, ...]:
-    needed = "" if one.reading != OPEN else str(one.seeds_needed or "–")
-    low, high = one.difference.interval()
-    resolved = one.resolved if one.reading == OPEN else math.nan
-    cells = (_points(one, value) for value in (one.difference.mean, low, high))
-    return (one.name, one.pairs, one.reading, needed, *cells, _p(one.p), _points(one, resolved, sign=False))
+def _line(comparison: Comparison) -> tuple[str | Number, ...]:
+    effect = comparison.effect
+    return (
+        comparison.name,
+        comparison.pairs.count,
+        effect.verdict,
+        _answer(comparison.faster),
+        _answer(comparison.better),
+        _difference(effect),
+        _p(effect.corrected),
+        _smallest(effect),
+        _difference(comparison.faster),
+        _p(comparison.faster.corrected),
+        _difference(comparison.better),
+        _p(comparison.better.corrected),
+    )
 
 
-def _points(one: Comparison, value: float, *, sign: bool = True) -> Number:
-    if not math.isfinite(value):
+def _answer(effect: Effect) -> str:
+    if effect.verdict == NOT_RUN:
+        return "–"
+    return {1: YES, -1: NO, 0: OPEN}[effect.favours]
+
+
+def _difference(effect: Effect) -> Number:
+    return difference(effect.difference, effect.measure.factor, effect.measure.digits)
+
+
+def _smallest(effect: Effect) -> Number:
+    if effect.resolved or not math.isfinite(effect.smallest):
         return NONE
-    return Number(f"{one.measure.factor * value:{'+' if sign else ''}.{one.measure.digits}f}".replace("-", "−"))
+    return Number(f"{effect.measure.factor * effect.smallest:.{effect.measure.digits}f}")
 
 
 def _p(value: float) -> Number:
     if not math.isfinite(value):
         return NONE
     return Number("<0.001" if value < 0.001 else f"{value:.3f}")
+
+
+def _remarks(found: list[Comparison]) -> str:
+    """Pairs that were left out, by comparison."""
+    notes = [f" {one.name}: {one.pairs.remark}." for one in found if one.pairs.remark]
+    return "".join(notes)

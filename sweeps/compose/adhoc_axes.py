@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import ListConfig, OmegaConf
 
 from scpo.errors import ConfigError
-from scpo.schema import Experiment, ExperimentRow
+from scpo.schema import METHOD_LABELS, Experiment, ExperimentRow
 from scpo.strict import Scale
 from sweeps.compose.configuration import compose_raw
 from sweeps.compose.overrides import Override, parse, parse_all
@@ -66,19 +66,27 @@ def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
 
 
 def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) -> ExperimentRow:
-    values = [(_short(one.key), one.text.partition("=")[2]) for one in point]
-    told = ", ".join(f"{name} = {value}" for name, value in values)
+    """A row at one point of the axes, named by the values: ``gigpo``, ``theta_0_4``.
+
+    The values alone name the row where the experiment adds nothing of its own.
+    """
     only = len(experiment.rows) == 1 and not row.overrides
+    names = [] if only else [row.name]
+    labels = [] if only else [row.label]
+    for override in point:
+        value = override.text.partition("=")[2]
+        if override.is_choice and not override.is_host:  # the name of a method, a scorer, ...
+            names.append(_slug(value))
+            labels.append(METHOD_LABELS.get(value, value) if override.key == "method" else value)
+        else:
+            key = _short(override.key)
+            names += [_slug(key), _slug(value)]
+            labels.append(f"{key} = {value}")
     return row.model_copy(
         update={
-            "name": "_".join(
-                [
-                    *([] if only else [row.name]),
-                    *(_slug(part) for value in values for part in value),
-                ]
-            ),
-            "label": told if only else f"{row.label}, {told}",
-            "overrides": (*row.overrides, *(one.text for one in point)),
+            "name": "_".join(names),
+            "label": ", ".join(labels),
+            "overrides": (*row.overrides, *(override.text for override in point)),
         }
     )
 

@@ -13,12 +13,15 @@ OVERRIDES = {
     "scpo": ("method=scpo",),
     "gigpo": ("method=gigpo",),
     "grpo": ("method=grpo",),
+    "plain": ("method=plain",),
     "crbc": ("method=crbc",),
     "gagpo": ("method=gagpo",),
     "chronological": ("method=scpo", "method.shaper.order=chronological"),
     "random_match": ("method=scpo", "method.shaper.allocation=random_match"),
+    "scpo_gigpo": ("method=scpo", "method.host=gigpo"),
     "scpo_lexical": ("method=scpo", "scorer=lexical"),
 }
+SAME = {"scpo_gigpo": "scpo"}  # rows with one configuration share their runs
 PRIMARY = {
     "main_table": (("scpo", "gigpo"), ("gigpo", "grpo")),
     "ablation": (("scpo", "chronological"),),
@@ -27,11 +30,12 @@ PRIMARY = {
 }
 
 
-def write_study_run(runs_dir, row, seed, curve, *, state="DONE", credit=None, env="alfworld"):
+def write_study_run(runs_dir, row, seed, curve, *, state="DONE", credit=None, env="alfworld", overrides=()):
     """A run whose held-out success follows ``curve`` (step -> rate, on all panels), and what a record says of it."""
-    made = config("study", "", seed, (*OVERRIDES[row], *([] if env == "alfworld" else [f"env={env}"])))
+    words = [word for word in OVERRIDES[row] if not word.startswith("method.host=")]
+    made = config("study", "", seed, (*words, *overrides, *([] if env == "alfworld" else [f"env={env}"])))
     suffix = hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:8]
-    run = {"id": f"{env}-choice-{row}-s{seed}-{suffix}", "env": env, "model": "choice", "seed": seed}
+    run = {"id": f"{env}-choice-{SAME.get(row, row)}-s{seed}-{suffix}", "env": env, "model": "choice", "seed": seed}
     folder = Path(runs_dir) / run["id"]
     if folder.exists():
         return run
@@ -70,14 +74,19 @@ def rising(end, shift=0.0):
     return {0: 0.0, **{step: end * step / 40 + shift for step in STEPS[1:]}}
 
 
-def write_study(runs_dir, experiments, curves, *, seeds=(0, 1, 2), primary=PRIMARY, credit=None, env="alfworld"):
+def write_study(
+    runs_dir, experiments, curves, *, seeds=(0, 1, 2), primary=PRIMARY, credit=None, env="alfworld", overrides=()
+):
     """``experiments``: name -> rows; ``curves``: row -> function of the seed. Returns run ids by row."""
     ids = {}
     for experiment, rows in experiments.items():
         listed = []
         for row in rows:
             own = (credit or {}).get(row)
-            runs = [write_study_run(runs_dir, row, seed, curves[row](seed), credit=own, env=env) for seed in seeds]
+            runs = [
+                write_study_run(runs_dir, row, seed, curves[row](seed), credit=own, env=env, overrides=overrides)
+                for seed in seeds
+            ]
             ids[row] = [run["id"] for run in runs]
             listed.append({"name": row, "label": row.upper(), "runs": runs})
         named = {"measure": "validation_area", "comparisons": primary.get(experiment, ())}

@@ -12,8 +12,8 @@ def test_every_row_shows_seeds_success_and_credit_in_100_columns(tmp_path):
     write_ablation(tmp_path, rows=("scpo", "chronological", "no_monotonicity", "shortest_reference"))
     text = experiment_table(tmp_path, "ablation_monotonicity")
     assert max(len(line) for line in text.splitlines()) <= 100
-    assert text.count("chronological order") == 3  # success, credit, published
-    for word in ("games trained on", "valid_seen", "valid_unseen", "3/3", "→", "active", "credited steps", "effective"):
+    assert text.count("chronological order") == 4  # success, differences, credit, published
+    for word in ("games trained on", "valid_seen", "valid_unseen", "3/3", "→", "active", "credited steps"):
         assert word in text
 
 
@@ -36,6 +36,55 @@ def test_numbers_are_means_over_finished_seeds(tmp_path):
     assert "1/2" in text
     assert "seed 1" in text
     assert "RUNNING" in text
+
+
+def with_success(tmp_path, row, seed, success):
+    """A finished run with one held-out success at its last step."""
+    run = write_run(tmp_path, row, seed)
+    (tmp_path / run["id"] / "metrics.jsonl").write_text(
+        f'{{"step": 0, "val/valid_seen/success_rate": 0.1}}\n{{"step": 40, "val/valid_seen/success_rate": {success}}}\n'
+    )
+    return run
+
+
+def test_rows_that_share_seeds_end_with_their_paired_differences(tmp_path):
+    # seeds 0, 1: differences 0.1 and 0.3, so 20 points, deviation 14.14, half width 12.706 x 14.14 / sqrt(2) = 127.1
+    rows = {
+        "scpo": [with_success(tmp_path, "scpo", seed, rate) for seed, rate in ((0, 0.2), (1, 0.2), (2, 0.9))],
+        "chronological": [with_success(tmp_path, "chronological", seed, rate) for seed, rate in ((0, 0.3), (1, 0.5))],
+    }
+    write_experiment(tmp_path, rows)
+    text = experiment_table(tmp_path, "ablation_monotonicity")
+    differences = text.partition("Minus SCPO (default), points, paired by seed")[2]
+    line = next(line for line in differences.splitlines() if "chronological" in line)
+    assert line.split() == ["chronological", "order", "2", "+20.0", "[−107.1,", "147.1]"]
+    assert "two types of processor" not in text
+
+
+def test_one_row_or_no_shared_seed_has_no_differences(tmp_path):
+    write_experiment(
+        tmp_path,
+        {
+            "scpo": [with_success(tmp_path, "scpo", 0, 0.5)],
+            "chronological": [with_success(tmp_path, "chronological", 1, 0.5)],
+        },
+    )
+    assert "paired by seed" not in experiment_table(tmp_path, "ablation_monotonicity")
+
+
+def test_a_row_of_the_references_own_runs_is_no_difference(tmp_path):
+    runs = [with_success(tmp_path, "scpo", seed, 0.5) for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": runs, "exact_scorer": runs})
+    assert "paired by seed" not in experiment_table(tmp_path, "ablation_monotonicity")
+
+
+def test_pairs_on_two_types_of_processor_are_counted(tmp_path):
+    rows = {row: [with_success(tmp_path, row, seed, 0.5) for seed in (0, 1)] for row in ("scpo", "chronological")}
+    for place, cpu in (("scpo", "one"), ("chronological", "other")):
+        folder = tmp_path / rows[place][0]["id"]
+        (folder / "provenance.json").write_text(f'{{"attempts": {{"1": {{"cpu": "{cpu}"}}}}}}')
+    write_experiment(tmp_path, rows)
+    assert "note: 1 pair ran on two types of processor" in experiment_table(tmp_path, "ablation_monotonicity")
 
 
 def test_nothing_finished_is_still_a_table(tmp_path):

@@ -1,17 +1,19 @@
-"""The sentences that the study's numbers make, whichever way they fall."""
+"""The sentences that the study's numbers make, whatever the sign of the differences."""
+
+import re
 
 import pytest
 
-from analysis.answers.questions import QUESTIONS, answers, headline, headlined, sentence
+from analysis.answers.opening import opening
+from analysis.answers.questions import QUESTIONS, answers, headline, headlined, p_text, sentence
 from analysis.sources.collect import collect
-from analysis.stats.paired import p_value
+from analysis.stats.comparisons import named_comparisons
 from tests.support.matrices import expanded
 from tests.support.study_runs import rising, write_study
 
 MAIN = {"main_table": ("scpo", "scpo_lexical", "gigpo", "grpo")}
 PRIMARY = {"main_table": (("scpo", "gigpo"), ("scpo_lexical", "gigpo"), ("gigpo", "grpo"))}
 SHOP = {"scpo": 0.9, "gigpo": 0.7, "grpo": 0.6}
-FIRST, HOST, ABLATION = QUESTIONS[:3]
 
 
 def study(tmp_path, scpo, lexical=0.8, seeds=(0, 1, 2, 3)):
@@ -25,40 +27,73 @@ def study(tmp_path, scpo, lexical=0.8, seeds=(0, 1, 2, 3)):
     return collect(tmp_path).at_scale("study")
 
 
-def test_a_method_that_is_ahead_is_said_to_be(tmp_path):
-    found = answers(study(tmp_path, scpo=0.9), FIRST)
-    assert sentence(found[0]).startswith("**SCPO is ahead of GiGPO**: +5.0 [")
-    assert sentence(found[0]).endswith("points of area under validation, 4/4 seeds.")
-    assert headline(found).startswith("SCPO beats GiGPO by 5.0 [")
+def first(data):
+    return named_comparisons(data)[0]
 
 
-def test_a_method_that_is_behind_is_the_headline_too(tmp_path):
-    found = answers(study(tmp_path, scpo=0.7), FIRST)
-    assert sentence(found[0]).startswith("**SCPO is behind GiGPO**: −5.0 [−")
-    assert headline(found).startswith("GiGPO beats SCPO by 5.0 [")
+def test_a_resolved_difference_leads_in_bold_with_both_verdicts(tmp_path):
+    text = sentence(first(study(tmp_path, scpo=0.9)))
+    assert text.startswith("**SCPO has a larger area under validation than GiGPO**: +5.0 points [")
+    assert re.search(r", p = 0\.00\d, 4/4 pairs\. ", text) or ", p < 0.001, 4/4 pairs. " in text
+    assert "Faster: **yes**, −" in text
+    assert "steps [" in text
+    assert "Better at the end: **yes**, +10.0 points [" in text
 
 
-def test_what_is_open_says_how_large_it_can_be_and_what_it_would_take(tmp_path):
-    found = answers(study(tmp_path, scpo=0.8, seeds=range(6)), FIRST)
-    said = sentence(found[0])
-    assert said.startswith("SCPO and GiGPO are not told apart: ")
-    assert "by this interval it is at most" in said
-    assert "are not told apart" in headline(found)
+def test_a_resolved_difference_of_the_other_sign_is_named_too(tmp_path):
+    data = study(tmp_path, scpo=0.7)
+    text = sentence(first(data))
+    assert text.startswith("**SCPO has a smaller area under validation than GiGPO**: −5.0 points [−")
+    assert "Faster: **no, slower**, +" in text
+    assert "Better at the end: **no, worse**, −10.0 points" in text
+    assert headline(named_comparisons(data)).startswith("SCPO − GiGPO is −5.0 points [")
 
 
-def test_named_comparisons_keep_the_correction_of_their_family(tmp_path):
-    data = study(tmp_path, scpo=0.9)
-    (host,) = answers(data, HOST)
-    assert host.p > p_value(host.difference)  # of three that were named
+def test_an_open_comparison_names_the_smallest_difference_that_its_pairs_find(tmp_path):
+    text = sentence(first(study(tmp_path, scpo=0.8, seeds=range(6))))
+    assert text.startswith("SCPO and GiGPO, no difference in area under validation is shown: ")
+    assert re.search(r"6/6 pairs; they find differences of \d+\.\d points or more\.", text)
+    assert "seeds would find" not in text
 
 
-def test_a_question_without_runs_has_no_answer(tmp_path):
-    assert answers(study(tmp_path, scpo=0.9), ABLATION) == []
-    assert answers(study(tmp_path / "one", scpo=0.9, seeds=(0,)), FIRST) == []
-    assert headline([]) == "No pair of SCPO and GiGPO has finished yet."
+def test_where_interval_and_verdict_differ_the_sentence_names_the_correction(tmp_path):
+    # GiGPO's differences from SCPO are 0.35, 0, 0.7, 0.35 points times a factor: t_3 is about 2.4 to 5
+    curves = {
+        "scpo": lambda seed: rising(0.8, 0.01 + 0.004 * seed),
+        "gigpo": lambda seed: rising(0.8),
+        "grpo": lambda seed: rising(0.8, 0.004 * (-1) ** seed),
+        "chronological": lambda seed: rising(0.8, 0.004 * (-1) ** (seed // 2)),
+    }
+    named = {"main_table": (("scpo", "gigpo"), ("gigpo", "grpo")), "ablation": (("scpo", "chronological"),)}
+    experiments = {"main_table": ("scpo", "gigpo", "grpo"), "ablation": ("scpo", "chronological")}
+    write_study(tmp_path, experiments, curves, seeds=(0, 1, 2), primary=named)
+    comparison = first(collect(tmp_path).at_scale("study"))
+    assert comparison.effect.only_alone
+    assert p_text(comparison.effect).startswith("the interval alone excludes 0; corrected for 3 comparisons, p = 0.0")
+    assert sentence(comparison).startswith("SCPO and GiGPO, no difference")
+    assert "(not resolved after correction for 3 comparisons)" in headline([comparison])
 
 
-def test_a_rival_that_is_told_apart_is_in_the_headline_and_an_open_one_is_not(tmp_path):
+def test_a_question_without_runs_is_not_answered(tmp_path):
+    found = {answer.experiment: answer for answer in answers(study(tmp_path, scpo=0.9))}
+    assert found["ablation"].finished == ()
+    assert found["ablation"].command == "python sweep.py +experiment=ablation scale=study"
+    assert len(found["main_table"].finished) == 3
+    one = answers(study(tmp_path / "one", scpo=0.9, seeds=(0,)))
+    assert one[0].finished == ()
+    assert headline([]) == "no pair of SCPO and GiGPO has finished yet."
+
+
+def test_an_experiment_without_a_question_of_its_own_is_headed_by_its_title(tmp_path):
+    curves = {"scpo": lambda seed: rising(0.9), "chronological": lambda seed: rising(0.8, 0.01 * seed)}
+    named = {"brand_new": (("scpo", "chronological"),)}
+    write_study(tmp_path, {"brand_new": ("scpo", "chronological")}, curves, primary=named)
+    found = answers(collect(tmp_path).at_scale("study"))
+    assert (found[-1].experiment, found[-1].question) == ("brand_new", "Brand_new")
+    assert len(found[-1].finished) == 1
+
+
+def test_the_headline_is_scpo_against_gigpo_and_the_largest_resolved_difference(tmp_path):
     curves = {
         "scpo": lambda seed: rising(0.7, 0.004 * (seed % 2)),
         "gigpo": lambda seed: rising(0.7, 0.004 * (seed // 2)),
@@ -67,26 +102,38 @@ def test_a_rival_that_is_told_apart_is_in_the_headline_and_an_open_one_is_not(tm
     }
     named = {"beyond": (("scpo", "gigpo"), ("crbc", "scpo"), ("gagpo", "scpo"))}
     write_study(tmp_path, {"beyond": tuple(curves)}, curves, seeds=(0, 1, 2, 3), primary=named)
-    said = headline(headlined(collect(tmp_path).at_scale("study")))
-    assert "; SCPO and GiGPO are not told apart" in said
-    assert said.startswith("CRBC beats SCPO by 10.")
-    assert "GAGPO" not in said
+    found = named_comparisons(collect(tmp_path).at_scale("study"))
+    assert [one.name for one in headlined(found)] == ["SCPO − GiGPO", "CRBC − SCPO"]
+    assert "; CRBC − SCPO is +10." in headline(found)
 
 
-def test_each_benchmark_s_runs_answer_its_own_question(tmp_path):
+def test_each_benchmark_answers_its_own_question(tmp_path):
     shop = {name: lambda seed, end=end: rising(end, 0.004 * (seed % 2)) for name, end in SHOP.items()}
     write_study(tmp_path, {"webshop_study": tuple(SHOP)}, shop, env="webshop")
-    shop_alone = collect(tmp_path).at_scale("study")
-    assert [answers(shop_alone, question) for question in QUESTIONS[:2]] == [[], []]
-    both = study(tmp_path, scpo=0.7)  # behind GiGPO there, ahead of it in the shop
-    for data in (shop_alone, both):
-        gain, host = answers(data, next(one for one in QUESTIONS if one.env == "webshop"))
-        assert sentence(gain).startswith("**SCPO is ahead of GiGPO**: +10.")
-        assert (gain.part.env, host.part.env) == ("webshop", "webshop")
-    assert sentence(answers(both, FIRST)[0]).startswith("**SCPO is behind GiGPO**")
+    both = study(tmp_path, scpo=0.7)  # below GiGPO there, above it in the shop
+    found = {answer.experiment: answer.comparisons for answer in answers(both)}
+    assert sentence(found["webshop_study"][0]).startswith("**SCPO has a larger area")
+    assert sentence(found["main_table"][0]).startswith("**SCPO has a smaller area")
+    assert {one.first.env for one in found["webshop_study"]} == {"webshop"}
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.experiment)
-def test_a_question_asks_for_rows_that_its_experiment_has(question):
-    rows = {row.name for row in expanded(question.experiment, "scale=study").experiment.rows}
-    assert {name for pair in question.pairs for name in pair} <= rows
+def test_the_page_opens_with_at_most_ten_numbered_lines(tmp_path):
+    data = study(tmp_path, scpo=0.9)
+    lines = opening(data, named_comparisons(data)).splitlines()
+    numbered = [line for line in lines if re.match(r"\d+\. ", line)]
+    assert 8 <= len(numbered) <= 10
+    assert lines[0].startswith("**SCPO − GiGPO is +5.0 points [")
+    text = "\n".join(numbered)
+    assert "Question" in numbered[0]
+    assert "40 training steps of 16 games × 8 rollouts" in text
+    assert "success is measured on 274 held-out games every 10 steps" in text
+    assert "Holm's correction over all 3 named comparisons" in text
+    assert text.count("Not to be concluded") == 2
+    assert re.search(
+        r"Standard deviation over seeds: GiGPO 0\.\d points of area and 0\.\d at the last step \(4 seeds\)", text
+    )
+
+
+@pytest.mark.parametrize("experiment", [name for name in QUESTIONS if name != "credit_placement"])
+def test_every_question_has_an_experiment(experiment):
+    assert expanded(experiment, "scale=study").experiment.rows

@@ -1,11 +1,16 @@
 """The study's figures: which rows are drawn, against what, and what the caption's table holds."""
 
 import pytest
+from matplotlib.text import Text
 
-from analysis.figures import fig_study_curves, fig_study_effects
+from analysis.figures import fig_study_curves, fig_study_effects, fig_study_rates
+from analysis.figures.fig_study_effects import STYLES, UNNAMED
+from analysis.rendering.style import COLUMN_WIDTH
 from analysis.sources.collect import collect
 from analysis.sources.rows import MissingRunsError
-from tests.support.study_runs import rising, write_study
+from analysis.stats.comparisons import HIGHER, LOWER, OPEN, named_comparisons
+from tests.support.run_records import write_json
+from tests.support.study_runs import PRIMARY, rising, write_study, write_study_run
 
 EXPERIMENTS = {
     "ablation": ("scpo", "chronological"),
@@ -19,32 +24,43 @@ CURVES = {
     "chronological": lambda seed: rising(0.9, 0.002 * seed),
     "scpo_lexical": lambda seed: rising(0.7, 0.01 * (seed % 2)),
 }
+PRIMARY_TOO = {"scorers": (("scpo_lexical", "gigpo"),)}
 CREDIT = {"scpo": {"credit/steps": 1.5, "credit/precision": 0.1, "credit/precision_uncredited": 0.2}}
 
 
 @pytest.fixture
 def data(tmp_path):
-    write_study(tmp_path, EXPERIMENTS, CURVES, credit=CREDIT)
+    write_study(tmp_path, EXPERIMENTS, CURVES, credit=CREDIT, primary=PRIMARY | PRIMARY_TOO)
     return collect(tmp_path).at_scale("study")
 
 
-def test_methods_come_first_and_what_is_not_drawn_is_said(data):
+def test_the_main_table_comes_first_and_what_is_not_drawn_is_named(data, monkeypatch):
+    monkeypatch.setattr(fig_study_curves, "MOST", 2)
     made = fig_study_curves.build(data)
     assert [block.title for block in made.numbers.blocks] == ["Main_table", "Ablation"]
     assert "not drawn, in the tables: Scorers" in made.numbers.caption
-    titles = [axis.get_title() for axis in made.figure.axes]
-    assert titles.count("minus GiGPO, paired (points)") == 1
-    assert titles.count("minus SCPO, paired (points)") == 1
-    assert all("3/3" in text.get_text() for axis in made.figure.axes for text in _legend(axis))
+    assert [axis.get_xlabel() for axis in made.figure.axes[1::2]] == [
+        "minus GiGPO (points)",
+        "minus SCPO (points)",
+    ]
 
 
-def _legend(axis):
-    return axis.get_legend().get_texts() if axis.get_legend() else []
+def test_the_curves_figure_is_a_column_wide_with_no_text_below_six_points(data):
+    figure = fig_study_curves.build(data).figure
+    assert figure.get_size_inches()[0] == COLUMN_WIDTH
+    texts = [text for text in figure.findobj(Text) if text.get_text().strip()]
+    assert min(text.get_fontsize() for text in texts) >= fig_study_curves.TINY
+
+
+def test_each_row_is_named_beside_its_difference_in_the_colour_of_its_curve(data):
+    left, right = fig_study_curves.build(data).figure.axes[:2]
+    labels = right.get_yticklabels()
+    assert [label.get_text() for label in labels] == ["SCPO", "GiGPO", "GRPO"]
+    assert [label.get_color() for label in labels] == [line.get_color() for line in left.get_lines()]
 
 
 def test_curves_are_the_mean_over_the_seeds(data):
-    left = fig_study_curves.build(data).figure.axes[0]
-    scpo = next(line for line in left.get_lines() if line.get_label().startswith("SCPO"))
+    scpo = fig_study_curves.build(data).figure.axes[0].get_lines()[0]
     assert list(scpo.get_xdata()) == [0, 10, 20, 30, 40]
     assert scpo.get_ydata()[-1] == pytest.approx((90 + 91 + 90) / 3)
 
@@ -52,16 +68,71 @@ def test_curves_are_the_mean_over_the_seeds(data):
 def test_effects_are_sorted_by_the_difference_to_gigpo(data):
     made = fig_study_effects.build(data)
     rows = [row[0] for row in made.numbers.blocks[0].rows]
-    assert rows == ["SCPO", "CHRONOLOGICAL", "GiGPO", "SCPO_LEXICAL", "GRPO"]
+    assert rows == ["SCPO", "SCPO, CHRONOLOGICAL", "GiGPO", "SCPO_LEXICAL", "GRPO"]
     labels = [label.get_text() for label in made.figure.axes[0].get_yticklabels()]
     assert labels == [f"{row}, 3/3" for row in rows]
 
 
-def test_credit_stands_beside_the_rows_that_gave_any(data):
+def test_only_what_was_named_and_is_resolved_is_filled_and_the_key_says_so(data):
+    made = fig_study_effects.build(data)
+    kinds = {row[0]: row[2:4] for row in made.numbers.blocks[0].rows}
+    assert kinds["SCPO"] == (OPEN, "–")
+    assert kinds["GRPO"] == (LOWER, UNNAMED)  # GiGPO - GRPO is named; SCPO - GRPO is not
+    assert kinds["GiGPO"] == ("–", OPEN)
+    keys = [text.get_text() for text in made.figure.legends[0].get_texts()]
+    assert keys == [style[0] for style in STYLES.values()]
+    named = {one.name: one.effect.verdict for one in named_comparisons(data)}
+    assert named["GiGPO − GRPO"] == HIGHER  # the text bolds what the figure fills
+
+
+def test_a_far_row_is_an_arrow_with_its_value_and_does_not_squeeze_the_others(tmp_path):
+    curves = dict.fromkeys(("gigpo", "grpo", "crbc", "gagpo", "scpo", "chronological"), CURVES["gigpo"])
+    curves |= {"random_match": lambda seed: rising(0.05, 0.001 * seed)}
+    write_study(tmp_path, {"beyond": tuple(curves)}, curves, primary={})
+    axis = fig_study_effects.build(collect(tmp_path).at_scale("study")).figure.axes[0]
+    assert axis.get_xlim()[0] > -30
+    assert "−42" in [text.get_text() for text in axis.texts]
+
+
+def test_a_row_that_is_not_trained_is_left_out(tmp_path):
+    curves = CURVES | {"plain": lambda seed: {0: 0.01, 40: 0.01}}
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo", "plain")}, curves)
+    rows = fig_study_effects.build(collect(tmp_path).at_scale("study")).numbers.blocks[0].rows
+    assert [row[0] for row in rows] == ["SCPO", "GiGPO"]
+
+
+def test_credit_is_shown_of_the_rows_that_gave_any(data):
     rows = {row[0]: row for row in fig_study_effects.build(data).numbers.blocks[0].rows}
-    assert rows["SCPO"][4].text == "1.50 ± 0.00"
-    assert rows["SCPO"][5].text == "10.0 ± 0.0"
-    assert rows["GRPO"][4].text == "–"
+    assert rows["SCPO"][6].text == "1.50 ± 0.00"
+    assert rows["SCPO"][7].text == "10.0 ± 0.0"
+    assert rows["GRPO"][6].text == "–"
+
+
+def test_the_sweep_of_rates_marks_the_rate_of_the_main_table(tmp_path):
+    areas = {"5.0e-4": 0.7, "1.0e-3": 0.9, "2.0e-3": 0.8}
+    listed = []
+    for rate, end in areas.items():
+        words = (f"trainer.optimizer.learning_rate={rate}",)
+        runs = [
+            write_study_run(tmp_path, "gigpo", seed, rising(end, 0.01 * (seed % 2)), overrides=words)
+            for seed in (100, 101)
+        ]
+        name = f"gigpo_lr_{rate[0]}e_{rate[-1]}"
+        listed.append({"name": name, "label": f"GiGPO, {rate}", "runs": runs})
+    record = {"experiment": "learning_rates", "title": "Rates", "scale": "study", "rows": listed}
+    write_json(tmp_path / "experiments" / "learning_rates-study.json", record)
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES)  # at 1e-3
+    made = fig_study_rates.build(collect(tmp_path).at_scale("study"))
+    (row,) = made.numbers.blocks[0].rows
+    assert row[:3] == ("GiGPO", "2", "1e-3")
+    assert made.numbers.numbers == ("Area at 5e-4 (%)", "Area at 1e-3 (%)", "Area at 2e-3 (%)")
+    assert [cell.text for cell in row[3:]] == ["35.4 ± 0.6", "45.4 ± 0.6", "40.4 ± 0.6"]
+    assert [cell.bold for cell in row[3:]] == [False, True, False]
+
+
+def test_without_the_sweep_the_rates_name_their_command(data):
+    with pytest.raises(MissingRunsError, match="experiment=learning_rates scale=study"):
+        fig_study_rates.build(data)
 
 
 def test_nothing_to_pair_names_the_command(tmp_path):

@@ -1,20 +1,32 @@
-"""Comparisons by measures of whole runs: named ones by experiment, all rows against a reference, what is open."""
+"""Named comparisons of the study: each once, corrected over all, of pairs that may be compared."""
 
+import json
 import math
 
 import pytest
 
 from analysis.sources.collect import collect
-from analysis.stats.comparisons import HIGHER, LOWER, NOT_RUN, OPEN, against, distinct, primary
-from analysis.stats.measures import LEVELS, MEASURES, by_seed, held_out, steps_to, success_at
-from analysis.stats.paired import p_value
-from tests.support.run_records import write_run
+from analysis.stats.comparisons import (
+    HIGHER,
+    LOWER,
+    NOT_RUN,
+    OPEN,
+    Effect,
+    compare,
+    corrected,
+    named_comparisons,
+)
+from analysis.stats.measures import AREA, BETTER, FASTER
+from analysis.stats.paired import holm, p_value
+from analysis.stats.study_rows import study_rows
+from scpo.intervals import summarise
 from tests.support.study_runs import rising, write_study, write_study_run
 
 NOISE = (0.0, 0.01, -0.01)
 MAIN = {"main_table": ("scpo", "gigpo", "grpo")}
 CURVES = {
     "scpo": lambda seed: rising(0.9, 0.002 * NOISE[seed % 3]),
+    "scpo_gigpo": lambda seed: rising(0.9, 0.002 * NOISE[seed % 3]),
     "gigpo": lambda seed: rising(0.9, NOISE[seed % 3]),
     "grpo": lambda seed: rising(0.7, NOISE[seed % 3]),
     "chronological": lambda seed: rising(0.95, NOISE[(seed + 1) % 3]),
@@ -26,93 +38,171 @@ def study(tmp_path, experiments=MAIN, **settings):
     return collect(tmp_path).at_scale("study")
 
 
-def row(data, name):
-    return next(row for row in data.sections[0].rows if row.name == name)
+def by_name(data):
+    return {comparison.name: comparison for comparison in named_comparisons(data)}
 
 
-def test_held_out_success_is_over_the_games_of_all_panels(tmp_path):
-    run = write_run(tmp_path, scale="paper", steps=10)["id"]
-    lines = [
-        '{"step": 0, "val/valid_seen/success_rate": 0.5, "val/valid_seen/episodes": 140, '
-        '"val/valid_unseen/success_rate": 0.0, "val/valid_unseen/episodes": 60, "val/train_games/success_rate": 1.0}',
-        '{"step": 5, "val/valid_seen/success_rate": 0.7}',  # the other panel was not played
-        '{"step": 10, "val/valid_seen/success_rate": 0.5, "val/valid_seen/episodes": 140, '
-        '"val/valid_unseen/success_rate": 1.0, "val/valid_unseen/episodes": 60}',
-    ]
-    (tmp_path / run / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    series = held_out(collect(tmp_path), run)
-    assert series.steps == (0, 10)
-    assert series.values == pytest.approx((0.35, 0.65))
+def set_processors(tmp_path, row, processors, capabilities=None):
+    """Write the processor of each seed's run of a row."""
+    for seed, cpu in enumerate(processors):
+        (folder,) = tmp_path.glob(f"alfworld-choice-{row}-s{seed}-*")
+        attempt = {"cpu": cpu, "torch_capability": (capabilities or {}).get(seed)}
+        (folder / "provenance.json").write_text(json.dumps({"attempts": {"1": attempt}}))
 
 
-def test_measures_of_a_run_by_hand(tmp_path):
-    run = write_study_run(tmp_path, "gigpo", 0, {0: 0.0, 10: 0.4, 20: 0.6, 30: 0.8, 40: 0.8})
-    data = collect(tmp_path)
-    values = {name: measure.of(data, run["id"]) for name, measure in MEASURES.items()}
-    assert values["validation_area"] == pytest.approx((2 + 5 + 7 + 8) / 40)
-    assert values["last_success"] == pytest.approx(0.8)
-    assert values["training_area"] == pytest.approx((22 - 0.02) / 39)  # logged from step 1 on
-    assert success_at(20).of(data, run["id"]) == pytest.approx(0.6)
-    assert success_at(25).of(data, run["id"]) is None
-    assert [steps_to(level).of(data, run["id"]) for level in LEVELS] == pytest.approx([15, 30])
-    assert steps_to(0.9).of(data, run["id"]) is None
+def test_a_difference_its_interval_and_its_verdict_by_hand(tmp_path):
+    host = by_name(study(tmp_path))["GiGPO − GRPO"]
+    assert host.pairs.count == "3/3"
+    assert host.effect.difference.mean == pytest.approx(0.2 / 2)  # straight lines to 0.9 and 0.7
+    assert host.effect.verdict == HIGHER
+    # 90 % after 40 steps passes 50 % at step 22.22; 70 % at 28.57
+    assert host.faster.difference.mean == pytest.approx(22.22 - 28.57, abs=0.1)
+    assert host.faster.verdict == LOWER
+    assert host.faster.favours == 1  # fewer steps are better
+    assert host.better.difference.mean == pytest.approx(0.2)
 
 
-def test_named_comparisons_are_read_by_the_corrected_test(tmp_path):
-    found = primary(study(tmp_path))
-    assert list(found) == ["Main_table"]
-    scpo, host = found["Main_table"]
-    assert (scpo.name, scpo.pairs, scpo.reading) == ("SCPO − GiGPO", "3/3", OPEN)
-    assert (host.name, host.pairs, host.reading) == ("GiGPO − GRPO", "3/3", HIGHER)
-    assert host.difference.mean == pytest.approx(0.2 / 2)  # two straight lines, 0.9 and 0.7 at the end
-    assert scpo.p == p_value(scpo.difference)  # the larger of two: Holm multiplies it by one
-    assert scpo.seeds_needed is None
-    assert scpo.resolved > 0
-
-
-def test_each_experiment_is_a_family_of_its_own_the_main_one_first(tmp_path):
+def test_the_correction_is_over_the_study_and_not_over_an_experiment(tmp_path):
     both = {"main_table": ("scpo", "gigpo", "grpo"), "ablation": ("scpo", "chronological")}
-    found = primary(study(tmp_path, both))
-    assert [len(family) for family in found.values()] == [2, 1]
-    (order,) = found["Ablation"]
-    assert order.p == p_value(order.difference)
+    found = named_comparisons(study(tmp_path, both))
+    alone = [p_value(comparison.effect.difference) for comparison in found]
+    assert len(found) == 3
+    assert [comparison.effect.corrected for comparison in found] == holm(alone)
+    assert {comparison.effect.tests for comparison in found} == {3}
 
 
-def test_every_row_against_a_reference_is_sorted_and_corrected(tmp_path):
-    both = {"main_table": ("scpo", "gigpo", "grpo"), "ablation": ("scpo", "chronological")}
-    data = study(tmp_path, both)
-    found = against(data, data.sections[0], "gigpo", MEASURES["validation_area"])
-    assert [one.first.name for one in found] == ["chronological", "scpo", "grpo"]
-    assert found[-1].reading == LOWER
-    assert found[-1].p == pytest.approx(3 * p_value(found[-1].difference))
+def test_a_comparison_that_two_experiments_name_counts_once_on_the_seeds_of_both(tmp_path):
+    write_study(tmp_path, {"ablation": ("scpo", "gigpo")}, CURVES, seeds=(0, 1),
+                primary={"ablation": (("gigpo", "scpo"),)})  # fmt: skip
+    data = study(tmp_path, {"main_table": ("scpo", "gigpo")}, seeds=(1, 2, 3))
+    (comparison,) = named_comparisons(data)
+    assert comparison.name == "SCPO − GiGPO"  # the direction of the main table, which comes first
+    assert comparison.experiments == ("main_table", "ablation")
+    assert comparison.pairs.used == (0, 1, 2, 3)
+    assert comparison.effect.tests == 1
 
 
-def test_rows_that_are_the_same_runs_stand_once(tmp_path):
-    data = study(tmp_path, {"main_table": ("scpo", "gigpo"), "ablation": ("scpo",)})
-    assert [one.name for one in distinct(data.sections[0])] == ["scpo", "gigpo"]
+def test_one_configuration_under_two_names_is_one_row_and_not_compared_with_itself(tmp_path):
+    named = {"main_table": (("scpo", "gigpo"),), "hosts": (("scpo_gigpo", "gigpo"), ("scpo_gigpo", "scpo"))}
+    experiments = {"main_table": ("scpo", "gigpo"), "hosts": ("scpo_gigpo", "scpo", "gigpo")}
+    data = study(tmp_path, experiments, primary=named)
+    assert [row.title for row in study_rows(data)] == ["SCPO", "GiGPO"]
+    assert [comparison.name for comparison in named_comparisons(data)] == ["SCPO − GiGPO"]
+
+
+def test_equal_configurations_are_one_row_also_on_different_seeds(tmp_path):
+    write_study(tmp_path, {"hosts": ("scpo_gigpo",)}, CURVES, seeds=(7, 8), primary={})
+    (row,) = study_rows(study(tmp_path, {"main_table": ("scpo",)}, primary={}))
+    assert [run.seed for run in row.row.runs] == [0, 1, 2, 7, 8]
+
+
+def test_a_row_is_called_by_its_method(tmp_path):
+    data = study(tmp_path, {"ablation": ("scpo", "chronological")})
+    assert [row.title for row in study_rows(data)] == ["SCPO", "SCPO, CHRONOLOGICAL"]
+
+
+def test_tuning_seeds_are_reported_nowhere(tmp_path):
+    experiments = {"main_table": ("scpo", "gigpo"), "learning_rates": ("grpo",)}
+    data = study(tmp_path, experiments)
+    assert [row.title for row in study_rows(data)] == ["SCPO", "GiGPO"]
+
+
+def test_pairs_that_cross_types_of_processor_are_left_out(tmp_path):
+    study(tmp_path)
+    set_processors(tmp_path, "gigpo", ("a processor", "another", "a processor"))
+    comparison = by_name(collect(tmp_path).at_scale("study"))["SCPO − GiGPO"]
+    assert comparison.pairs.used == (0, 2)
+    assert comparison.pairs.crossed == (1,)
+    assert comparison.effect.difference.n == 2
+    assert comparison.pairs.remark == "seeds 1 ran on two types of processor, left out"
+
+
+def test_pairs_that_all_cross_are_used_and_named(tmp_path):
+    study(tmp_path)
+    set_processors(tmp_path, "gigpo", ("another",) * 3)
+    comparison = by_name(collect(tmp_path).at_scale("study"))["SCPO − GiGPO"]
+    assert comparison.pairs.used == (0, 1, 2)
+    assert comparison.pairs.remark == ("seeds 0–2 ran on two types of processor, used, for there are no others")
+
+
+def test_torchs_capability_is_part_of_the_type_where_both_recorded_it(tmp_path):
+    study(tmp_path)
+    set_processors(tmp_path, "gigpo", ("a processor",) * 3, {0: "AVX2", 1: "AVX512"})
+    set_processors(tmp_path, "scpo", ("a processor",) * 3, {0: "AVX512", 1: "AVX512", 2: "AVX2"})
+    comparison = by_name(collect(tmp_path).at_scale("study"))["SCPO − GiGPO"]
+    assert comparison.pairs.crossed == (0,)
+    assert comparison.pairs.used == (1, 2)
+
+
+def test_runs_on_other_held_out_games_make_no_pair(tmp_path):
+    study(tmp_path)
+    (folder,) = tmp_path.glob("alfworld-choice-gigpo-s1-*")
+    panels = json.loads((folder / "panels.json").read_text())
+    panels["valid_seen"]["sha256"] = "0" * 64
+    (folder / "panels.json").write_text(json.dumps(panels))
+    comparison = by_name(collect(tmp_path).at_scale("study"))["SCPO − GiGPO"]
+    assert comparison.pairs.other_games == (1,)
+    assert comparison.pairs.used == (0, 2)
 
 
 def test_a_seed_that_is_not_finished_makes_no_pair_and_is_counted(tmp_path):
     write_study_run(tmp_path, "gigpo", 2, rising(0.1), state="RUNNING")
-    data = study(tmp_path)
-    scpo, _ = primary(data)["Main_table"]
-    assert (scpo.pairs, scpo.difference.n) == ("2/3", 2)
-    assert list(by_seed(data, row(data, "gigpo"), MEASURES["last_success"])) == [0, 1]
+    comparison = by_name(study(tmp_path))["SCPO − GiGPO"]
+    assert comparison.pairs.count == "2/3"
 
 
-def test_a_named_comparison_keeps_to_the_seeds_of_its_experiment(tmp_path):
-    write_study(tmp_path, {"ablation": ("scpo", "gigpo", "chronological")}, CURVES, seeds=(2, 3, 4, 5))
-    data = study(tmp_path)
-    pairs = {title: [one.pairs for one in family] for title, family in primary(data).items()}
-    assert pairs == {"Main_table": ["3/3", "3/3"], "Ablation": ["4/4"]}
-    assert len(row(data, "gigpo").finished) == 6  # all of them are there for the figures
+def test_one_pair_is_no_comparison(tmp_path):
+    comparison = by_name(study(tmp_path, seeds=(0,)))["SCPO − GiGPO"]
+    assert comparison.effect.verdict == NOT_RUN
+    assert not comparison.finished
+    assert math.isnan(comparison.effect.corrected)
 
 
-def test_one_pair_is_not_a_comparison(tmp_path):
-    scpo, _ = primary(study(tmp_path, seeds=(0,)))["Main_table"]
-    assert scpo.reading == NOT_RUN
-    assert math.isnan(scpo.p)
+def test_experiments_without_named_comparisons_have_none(tmp_path):
+    assert named_comparisons(study(tmp_path, primary={})) == []
 
 
-def test_an_experiment_without_named_comparisons_has_no_family(tmp_path):
-    assert primary(study(tmp_path, primary={})) == {}
+def test_rows_of_another_setting_are_found_across_sections(tmp_path):
+    # ablation's rows with a tuned learning rate are in a section of their own, apart from GiGPO's
+    write_study(tmp_path, {"main_table": ("gigpo", "grpo")}, CURVES)
+    slow = ("trainer.optimizer.learning_rate=0.0005",)
+    write_study(tmp_path, {"ablation": ("scpo", "chronological")}, CURVES, overrides=slow)
+    data = collect(tmp_path).at_scale("study")
+    assert len(data.sections) == 2
+    rows = {row.title: row for row in study_rows(data)}
+    pairs, effect = compare(data, rows["SCPO"], rows["GiGPO"], AREA)
+    assert pairs.count == "3/3"
+    assert effect.difference.n == 3
+
+
+def effect(values, tests=1, corrected_p=None, measure=AREA):
+    difference = summarise(values)
+    p = p_value(difference)
+    return Effect(measure, difference, p, p if corrected_p is None else corrected_p, tests)
+
+
+def test_the_interval_alone_may_exclude_0_where_the_correction_does_not_resolve():
+    # mean 2, deviation sqrt(2.5 / 3) = 0.913, error 0.456: interval 2 -+ 3.182 x 0.456 = [0.55, 3.45], t_3 = 4.38
+    values = (1.0, 1.5, 2.5, 3.0)
+    alone = effect(values)
+    assert alone.difference.interval() == pytest.approx((0.55, 3.45), abs=5e-3)
+    assert alone.p == pytest.approx(0.0220, abs=1e-4)
+    assert (alone.verdict, alone.only_alone) == (HIGHER, False)
+    among_three = corrected([alone, effect((0.1, -0.1, 0.2, -0.1)), effect((0.3, -0.4, 0.1, 0.1))])[0]
+    assert among_three.corrected == pytest.approx(3 * alone.p)
+    assert (among_three.verdict, among_three.only_alone) == (OPEN, True)
+    assert among_three.tests == 3
+
+
+def test_a_test_that_could_not_be_made_does_not_count():
+    made = corrected([effect((1.0, 1.0, 1.0)), effect((1.0, 1.5, 2.5, 3.0))])
+    assert math.isnan(made[0].corrected)
+    assert made[1].tests == 1
+    assert made[1].corrected == made[1].p
+
+
+@pytest.mark.parametrize(("measure", "favours"), [(AREA, 1), (BETTER, 1), (FASTER, -1)])
+def test_which_row_a_difference_favours_depends_on_the_measure(measure, favours):
+    assert effect((1.0, 1.1, 0.9, 1.0), measure=measure).favours == favours
+    assert effect((1.0, 1.1, 0.9, 1.0), measure=measure).reversed().favours == -favours
+    assert effect((1.0, -1.1, 0.9, -1.0), measure=measure).favours == 0

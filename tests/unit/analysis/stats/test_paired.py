@@ -1,4 +1,4 @@
-"""Paired differences, Holm's correction and numbers of seeds: tables worked by hand, other packages' values, laws."""
+"""Paired differences, Holm's correction and power: tables worked by hand, other packages' values, laws."""
 
 import math
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.stats.paired import MOST_SEEDS, difference, holm, p_value, paired, power, resolvable, seeds_needed
+from analysis.stats.paired import difference, holm, p_value, paired, power, resolvable
 
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 VALUES = st.dictionaries(st.integers(0, 9), st.floats(-1, 1), min_size=2)
@@ -96,24 +96,16 @@ def test_what_a_seed_adds_to_both_rows_cancels(first, shift):
     ("effect", "seeds"),  # R's power.t.test(type = "paired"), statsmodels' TTestPower: 198.15, 33.37, 14.30, 9.94
     [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)],
 )
-def test_seeds_needed_are_those_of_other_packages(effect, seeds):
-    assert seeds_needed(effect, 1.0) == seeds
-    assert seeds_needed(-3 * effect, 3.0) == seeds
+def test_the_power_is_that_of_other_packages(effect, seeds):
     assert power(effect, 1.0, seeds) >= 0.8 > power(effect, 1.0, seeds - 1)
-
-
-def test_what_nobody_would_run_is_not_counted():
-    assert seeds_needed(0.01, 1.0) is None
-    assert seeds_needed(0.0, 1.0) is None
-    assert seeds_needed(math.nan, 1.0) is None
-    assert seeds_needed(0.09, 1.0) <= MOST_SEEDS
+    assert power(-3 * effect, 3.0, seeds) == pytest.approx(power(effect, 1.0, seeds))
 
 
 @pytest.mark.parametrize("n", [3, 20, 60])
-def test_what_n_seeds_resolve_takes_n_seeds(n):
+def test_the_smallest_difference_that_n_pairs_find_has_the_stated_power(n):
     least = resolvable(2.5, n)
     assert power(least, 2.5, n) == pytest.approx(0.8, abs=1e-4)
-    assert seeds_needed(1.001 * least, 2.5) == n
+    assert power(0.999 * least, 2.5, n) < 0.8
 
 
 def test_the_power_is_the_share_of_simulated_studies_that_find_it():

@@ -37,15 +37,27 @@ def test_areas_fixed_steps_and_steps_to_a_level_by_hand(tmp_path):
     assert scpo["Row"] == "SCPO"
     # seed 0: 0 to 90 % on a straight line; seed 1 a point above it from step 10 on: 45 and 45 + 35/40 %
     assert (scpo["area under validation mean"], scpo["area under validation std"]) == ("45.4", "0.6")
-    assert [scpo[f"held out at step {step} mean"] for step in (10, 20, 30, 40)] == ["23.0", "45.5", "68.0", "90.5"]
+    assert [scpo[f"held out at step {step} mean"] for step in (10, 20, 30)] == ["23.0", "45.5", "68.0"]
+    assert scpo["held-out success at the last step mean"] == "90.5"
+    assert scpo["held-out success at the last step std"] == "0.7"
     assert scpo["steps to 50 % mean"] == "22.0"  # 22.22 and 21.78
     assert scpo["minus SCPO mean"] == ""
 
 
-def test_a_level_that_a_seed_never_reaches_has_no_mean(tmp_path):
+def test_a_level_that_no_seed_reaches_has_no_mean(tmp_path):
     made = {line["Row"]: line for line in lines(tab_study.build(study(tmp_path)))}
     assert made["GRPO"]["steps to 80 % mean"] == ""
+    assert made["GRPO"]["Reach 80 %"] == "0/3"
     assert made["GRPO"]["steps to 50 % mean"] != ""
+    assert made["GRPO"]["Reach 50 %"] == "3/3"
+
+
+def test_a_seed_that_never_reaches_a_level_counts_with_its_last_step(tmp_path):
+    curves = CURVES | {"grpo": lambda seed: rising(0.6 if seed else 0.4)}
+    write_study(tmp_path, EXPERIMENTS, curves)
+    made = {line["Row"]: line for line in lines(tab_study.build(collect(tmp_path).at_scale("study")))}
+    assert made["GRPO"]["Reach 50 %"] == "2/3"
+    assert made["GRPO"]["steps to 50 % mean"] == "35.6"  # 40, 33.33, 33.33
 
 
 def test_differences_stand_beside_each_row_with_their_interval(tmp_path):
@@ -60,15 +72,24 @@ def test_seeds_that_are_not_finished_are_counted(tmp_path):
     assert made["GRPO"]["Seeds"] == "2/3"
 
 
-def test_named_comparisons_stand_in_the_order_of_their_experiments_with_what_is_open(tmp_path):
+def test_named_comparisons_with_their_corrected_tests_and_both_other_questions(tmp_path):
     made = lines(tab_study_effects.build(study(tmp_path)))
-    assert [line["Comparison"] for line in made] == ["SCPO − GiGPO", "GiGPO − GRPO", "SCPO − CHRONOLOGICAL"]
+    names = ["SCPO − GiGPO", "GiGPO − GRPO", "SCPO − SCPO, CHRONOLOGICAL"]
+    assert [line["Comparison"] for line in made] == names
     host = made[1]
-    assert (host["Reading"], host["Difference mean"], host["Seeds to find it"]) == ("higher", "+15.0", "")
+    assert (host["Verdict"], host["Difference (points) mean"]) == ("higher", "+15.0")
+    # all pairs differ by the same 30 points at the last step, which three seeds of coarse rates may: no test
+    assert (host["Faster"], host["Better"], host["p (Holm), better mean"]) == ("yes", "open", "")
+    assert host["Steps to 50 % mean"].startswith("−")
+    assert host["Smallest found mean"] == ""
     order = made[2]
-    assert order["Reading"] == "open"
-    assert order["Seeds to find it"] == "–"  # three pairs are too few to say
-    assert float(order["Resolved mean"]) > 0
+    assert (order["Verdict"], order["Faster"], order["Better"]) == ("open", "open", "open")
+    assert float(order["Smallest found mean"]) > 0
+
+
+def test_the_caption_names_the_family_of_the_correction(tmp_path):
+    caption = tab_study_effects.build(study(tmp_path)).caption
+    assert "Holm's correction over the 3 comparisons of the study" in caption
 
 
 def test_one_seed_compares_nothing(tmp_path):

@@ -37,9 +37,26 @@ def test_its_runs_are_those_that_other_experiments_have():
 def test_choices_and_two_axes_at_once():
     matrix = expand("one", [ONE_SEED, "scorer=exact,lexical", "method.shaper.alpha=0.5,1.0"])
     assert [cell.row.label for cell in matrix.cells] == [
-        "scorer = exact, alpha = 0.5", "scorer = exact, alpha = 1.0",
-        "scorer = lexical, alpha = 0.5", "scorer = lexical, alpha = 1.0",
-    ]  # fmt: skip
+        "exact, alpha = 0.5",
+        "exact, alpha = 1.0",
+        "lexical, alpha = 0.5",
+        "lexical, alpha = 1.0",
+    ]
+
+
+def test_methods_are_called_by_their_names_and_share_the_rows_of_other_experiments():
+    matrix = expand("one", [ONE_SEED, "method=gigpo,scpo"])
+    assert [(cell.row.name, cell.row.label) for cell in matrix.cells] == [
+        ("gigpo", "GiGPO"),
+        ("scpo", "SCPO"),
+    ]
+    assert set(matrix.runs) <= set(expand("main_table", [ONE_SEED, "env=alfworld"]).runs)
+
+
+def test_a_host_keeps_its_key_since_its_name_is_a_method_too():
+    matrix = expand("one", [ONE_SEED, "method.host=gigpo,hgpo"])
+    assert [cell.row.label for cell in matrix.cells] == ["host = gigpo", "host = hgpo"]
+    assert [cell.row.name for cell in matrix.cells] == ["host_gigpo", "host_hgpo"]
 
 
 def test_axes_that_the_experiment_has_take_values_in_the_same_way():

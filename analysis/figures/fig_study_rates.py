@@ -1,0 +1,180 @@
+"""Area under validation of each trained method by learning rate."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.naming.names import STUDY_TITLE, with_note
+from analysis.rendering.style import (
+    ACCENT,
+    PAGE_WIDTH,
+    REMARK,
+    Drawing,
+    house_style,
+)
+from analysis.rendering.table import NONE, Block, Number, Table, percent
+from analysis.sources.collect import Collected
+from analysis.sources.rows import Row, missing_runs
+from analysis.stats.measures import AREA, by_seed
+from analysis.stats.study_rows import TUNING, rows_of, started, study_rows
+from scpo.intervals import Summary, summarise
+from scpo.schema import METHOD_LABELS
+
+SCALE = "study"
+COLUMNS = 4  # panels in a line
+PANEL_HEIGHT, MARGIN = 1.25, 0.55  # inches
+OF_RATE = "_lr_"  # between method and rate in a row's name
+CAPTION = (
+    "Area under validation (mean held-out success over training, %) of each trained method by its "
+    "learning rate: mean ± standard deviation over tuning seeds, which are reported nowhere else; small "
+    "dots: seeds. Filled, and bold in the table: the rate at which the method trains in all other "
+    "experiments of the study. All else is as in the main table."
+)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One method: areas of its tuning seeds by learning rate, and the rate that the study uses."""
+
+    method: str
+    label: str
+    areas: dict[float, list[float]]
+    chosen: float | None
+
+    def at(self, rate: float) -> Summary:
+        """Over seeds."""
+        return summarise(self.areas.get(rate, ()))
+
+
+def build(data: Collected) -> Drawing:
+    """One panel a method; MissingRunsError if no run of the sweep has finished."""
+    found = sweeps(data)
+    rates = _rates(found)
+    lines = -(-len(found) // COLUMNS)
+    with house_style():
+        figure = Figure(figsize=(PAGE_WIDTH, PANEL_HEIGHT * lines + MARGIN))
+        axes = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True, sharey=True)
+        for place, axis in enumerate(axes.flat):
+            if place < len(found):
+                _draw(axis, found[place], rates)
+                if place + COLUMNS >= len(found):  # nothing is below
+                    axis.tick_params(labelbottom=True)
+                    axis.set_xlabel("learning rate")
+            else:
+                axis.set_axis_off()
+        for left in axes[:, 0]:
+            left.set_ylabel("area (%)")
+        figure.suptitle(
+            f"{STUDY_TITLE}; filled: the rate that the study uses, dots: seeds",
+            fontsize=7,
+            color=REMARK,
+        )
+    return Drawing(figure, _table(found))
+
+
+def numbers(data: Collected) -> Table:
+    """The same as a table; MissingRunsError if no run of the sweep has finished."""
+    return _table(sweeps(data))
+
+
+def sweeps(data: Collected) -> list[Sweep]:
+    """Every method of the tuning experiments that has a finished run."""
+    areas: dict[str, dict[float, list[float]]] = {}
+    for record in data.experiments:
+        if record.experiment not in TUNING or record.scale not in data.scales:
+            continue
+        for row in rows_of(data, record):
+            rate = _rate(data, row.row)
+            values = [area for area in by_seed(data, row.row, AREA).values() if area is not None]
+            if rate is not None and values:
+                method = row.row.name.partition(OF_RATE)[0]
+                areas.setdefault(method, {}).setdefault(rate, []).extend(values)
+    if not areas:
+        raise missing_runs("finished runs of the learning rates", data.sections, *TUNING)
+    used = _used_rates(data)
+    return [
+        Sweep(method, METHOD_LABELS.get(method, method), by_rate, used.get(method)) for method, by_rate in areas.items()
+    ]
+
+
+def _rate(data: Collected, row: Row) -> float | None:
+    run = started(data, row)
+    if run is None:
+        return None
+    optimizer = (run.config.get("trainer") or {}).get("optimizer") or {}
+    rate: float | None = optimizer.get("learning_rate")
+    return rate
+
+
+def _used_rates(data: Collected) -> dict[str, float]:
+    """The rate of each method's own row in the reported experiments, as its runs recorded it."""
+    used: dict[str, float] = {}
+    for row in study_rows(data):
+        for _, name in row.names:
+            rate = _rate(data, row.row)
+            if name in METHOD_LABELS and rate is not None:
+                used.setdefault(name, rate)
+    return used
+
+
+def _rates(found: Sequence[Sweep]) -> list[float]:
+    return sorted({rate for sweep in found for rate in sweep.areas})
+
+
+def _draw(axis: Axes, sweep: Sweep, rates: Sequence[float]) -> None:
+    for place, rate in enumerate(rates):
+        values = sweep.areas.get(rate)
+        if not values:
+            continue
+        summary = sweep.at(rate)
+        fill = "full" if rate == sweep.chosen else "none"
+        axis.plot([place] * len(values), [100 * value for value in values], ".", color=REMARK, ms=2)
+        axis.errorbar(
+            place,
+            100 * summary.mean,
+            yerr=100 * summary.std if math.isfinite(summary.std) else None,
+            marker="o",
+            markersize=5,
+            fillstyle=fill,
+            color=ACCENT if rate == sweep.chosen else REMARK,
+            linewidth=1,
+        )
+    known = [place for place, rate in enumerate(rates) if rate in sweep.areas]
+    means = [100 * sweep.at(rates[place]).mean for place in known]
+    axis.plot(known, means, color=REMARK, linewidth=0.7, zorder=1)
+    axis.set_title(sweep.label)
+    axis.set_xticks(range(len(rates)), [rate_text(rate) for rate in rates])
+    axis.set_xlim(-0.5, len(rates) - 0.5)
+
+
+def rate_text(rate: float) -> str:
+    """A rate as papers write it, e.g. ``5e-4``."""
+    mantissa, _, exponent = f"{rate:e}".partition("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def _table(found: Sequence[Sweep]) -> Table:
+    rates = _rates(found)
+    lines: list[tuple[str | Number, ...]] = []
+    for sweep in found:
+        counts = {len(values) for values in sweep.areas.values()}
+        cells = [_cell(sweep, rate) for rate in rates]
+        chosen = "–" if sweep.chosen is None else rate_text(sweep.chosen)
+        lines.append((sweep.label, "/".join(map(str, sorted(counts))), chosen, *cells))
+    return Table(
+        words=("Method", "Seeds", "Used"),
+        numbers=tuple(f"Area at {rate_text(rate)} (%)" for rate in rates),
+        blocks=(Block("Learning rates", tuple(lines)),),
+        caption=with_note(CAPTION, SCALE),
+        label=f"tab:study-rates-{SCALE}",
+    )
+
+
+def _cell(sweep: Sweep, rate: float) -> Number:
+    if rate not in sweep.areas:
+        return NONE
+    shown = percent(sweep.at(rate))
+    return Number(shown.mean, shown.std, bold=rate == sweep.chosen)

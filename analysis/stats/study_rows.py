@@ -1,0 +1,162 @@
+"""Rows of the study: each configuration once per benchmark, with all its runs.
+
+Several experiments ask for the same configuration under different names: ``scpo`` of the main
+table, ``exact_scorer`` of the scorers and ``scpo_gigpo`` of the hosts are one configuration at
+``scale=study``. Statistics must count it once, or one result enters a correction several times and
+a row is compared with itself.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from analysis.sources.collect import Collected
+from analysis.sources.rows import Row, RowRun, benchmarks, record_rows
+from analysis.sources.run_records import ExperimentRecord, Run
+from scpo.records import State
+from scpo.schema import MACHINE_SECTIONS, METHOD_LABELS
+
+MAIN = "main_table"  # its rows and comparisons come first
+TUNING = (
+    "learning_rates",
+)  # experiments on tuning seeds: they choose a setting and are not reported
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """One configuration on one benchmark.
+
+    Attributes:
+        env: Benchmark.
+        model: Policy.
+        row: Its runs of all experiments, one a seed, under its title.
+        names: (experiment, row name) of each experiment that asked for it.
+        configuration: Digest of the configuration without seed and machine; None while no run has
+            started.
+    """
+
+    env: str
+    model: str
+    row: Row
+    names: tuple[tuple[str, str], ...]
+    configuration: str | None
+
+    @property
+    def title(self) -> str:
+        """What the row is called in print."""
+        return self.row.label
+
+    def called(self, name: str) -> bool:
+        """Whether an experiment has it under this row name."""
+        return any(own == name for _, own in self.names)
+
+
+def reported(data: Collected) -> list[ExperimentRecord]:
+    """Experiments of the data's scale without the tuning ones, the main table first."""
+    records = [
+        record
+        for record in data.experiments
+        if record.scale in data.scales and record.experiment not in TUNING
+    ]
+    return sorted(records, key=lambda record: record.experiment != MAIN)
+
+
+def study_rows(data: Collected) -> list[StudyRow]:
+    """The configurations of all reported experiments, each once per benchmark."""
+    found: list[StudyRow] = []
+    for record in reported(data):
+        for row in rows_of(data, record):
+            place = next((k for k, known in enumerate(found) if _same(known, row)), None)
+            if place is None:
+                found.append(row)
+            else:
+                found[place] = _joined(found[place], row)
+    return [replace(row, row=replace(row.row, label=_title(data, row))) for row in found]
+
+
+def rows_of(data: Collected, record: ExperimentRecord) -> list[StudyRow]:
+    """The rows of one experiment with the seeds that it asks for, by themselves."""
+    rows = []
+    for env, model in benchmarks(record):
+        for row in record_rows(record, data.by_id, env, model):
+            if row.runs:
+                names = ((record.experiment, row.name),)
+                rows.append(StudyRow(env, model, row, names, _configuration(data, row)))
+    return rows
+
+
+def find(rows: Iterable[StudyRow], like: StudyRow) -> StudyRow:
+    """The row that a row of one experiment was merged into."""
+    return next(row for row in rows if _same(row, like))
+
+
+def started(data: Collected, row: Row) -> Run | None:
+    """The run with the lowest seed whose configuration is known."""
+    known = (data.by_id.get(run.id) for run in sorted(row.runs, key=lambda run: run.seed))
+    return next((run for run in known if run is not None and run.state != State.DAMAGED), None)
+
+
+def _same(one: StudyRow, other: StudyRow) -> bool:
+    if (one.env, one.model) != (other.env, other.model):
+        return False
+    if one.configuration is not None and one.configuration == other.configuration:
+        return True
+    # A row that has not started has no configuration yet, but the id of each run is a hash of it.
+    return bool({run.id for run in one.row.runs} & {run.id for run in other.row.runs})
+
+
+def _configuration(data: Collected, row: Row) -> str | None:
+    run = started(data, row)
+    if run is None:
+        return None
+    shared = {
+        key: value for key, value in run.config.items() if key not in ("seed", *MACHINE_SECTIONS)
+    }
+    return json.dumps(shared, sort_keys=True, default=str)
+
+
+def _joined(one: StudyRow, other: StudyRow) -> StudyRow:
+    runs: dict[int, RowRun] = {run.seed: run for run in (*other.row.runs, *one.row.runs)}
+    # The name and label of the first experiment hold, and the main table comes first.
+    row = replace(one.row, runs=tuple(runs[seed] for seed in sorted(runs)))
+    configuration = one.configuration or other.configuration
+    return replace(one, row=row, names=(*one.names, *other.names), configuration=configuration)
+
+
+def _title(data: Collected, row: StudyRow) -> str:
+    """The method's label, with what the row changes of it."""
+    if row.row.name in METHOD_LABELS:
+        return METHOD_LABELS[row.row.name]
+    run = started(data, row.row)
+    method = METHOD_LABELS.get(run.head.method.name, "") if run else ""
+    label = row.row.label
+    if not method or method in label:
+        return label
+    return f"{method} {label}" if label.startswith(("with ", "without ")) else f"{method}, {label}"
+
+
+def comparable(data: Collected, first: StudyRow, second: StudyRow) -> bool:
+    """Whether two rows differ in method, scorer and learning rate only.
+
+    A learning rate is tuned for each method, so it belongs to the method. Other differences
+    (siblings, games) are compared only where an experiment names the comparison.
+    """
+    if (first.env, first.model) != (second.env, second.model):
+        return False
+    runs = (started(data, first.row), started(data, second.row))
+    if runs[0] is None or runs[1] is None:
+        return False
+    return _setting(runs[0].config) == _setting(runs[1].config)
+
+
+def _setting(config: Mapping[str, Any]) -> dict[str, Any]:
+    apart = ("seed", "method", "scorer", *MACHINE_SECTIONS)
+    setting = {key: value for key, value in config.items() if key not in apart}
+    trainer = dict(setting.get("trainer") or {})
+    for section, of_the_method in (("optimizer", "learning_rate"), ("loss", "clip_high")):
+        if isinstance(trainer.get(section), dict):
+            trainer[section] = {
+                key: value for key, value in trainer[section].items() if key != of_the_method
+            }
+    return {**setting, "trainer": trainer}
