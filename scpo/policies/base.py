@@ -68,5 +68,7 @@ class ValueModel(torch.nn.Module, ABC):
     """A critic's model; called with prompts and responses."""
 
     @abstractmethod
-    def forward(self, prompts: Sequence[Ids], responses: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        self, prompts: Sequence[Ids], responses: Sequence[Ids]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Values before the response tokens and their mask, both (N, L), L the longest response."""

@@ -1,15 +1,23 @@
-"""Mini-batches for the optimiser and micro-batches for memory; equal rows are computed once."""
+"""Mini-batches for the optimiser, micro-batches for memory, and the optimiser step.
+
+Equal rows are computed once.
+"""
 
 from __future__ import annotations
 
+import logging
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from scpo.generation import Generation, Ids
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,9 @@ class MicroBatch:
     pair_of: list[int]
 
 
-def mini_batches(rows: int, mini_batch_rows: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+def mini_batches(
+    rows: int, mini_batch_rows: int, rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
     """Rows shuffled and cut into equal parts of about ``mini_batch_rows``.
 
     A short last one would take a full optimiser step on little evidence.
@@ -59,7 +69,9 @@ def micro_batches(
         )
 
 
-def _parts(keys: list[tuple[Ids, Ids]], size: int, most_tokens: int | None) -> Iterator[list[tuple[Ids, Ids]]]:
+def _parts(
+    keys: list[tuple[Ids, Ids]], size: int, most_tokens: int | None
+) -> Iterator[list[tuple[Ids, Ids]]]:
     """Runs of ``keys``, each within the token bound once padded to its longest pair."""
     part: list[tuple[Ids, Ids]] = []
     longest = (0, 0)
@@ -84,3 +96,19 @@ def response_mask(generations: Sequence[Generation]) -> NDArray[np.bool_]:
     """True on response tokens, shape (N, L), L the longest response."""
     length_N = np.array([len(generation.response_ids) for generation in generations])
     return np.arange(length_N.max(initial=0)) < length_N[:, None]
+
+
+def descend(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, gradient_clip: float
+) -> float:
+    """Clip the accumulated gradient and take one optimiser step; returns the unclipped norm.
+
+    A gradient that is not finite is dropped, as in verl: a step along it would make every weight
+    NaN.
+    """
+    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), gradient_clip))
+    if math.isfinite(norm):
+        optimizer.step()
+    else:
+        logger.warning("the gradient's norm is %s: this mini-batch changes no weight", norm)
+    return norm

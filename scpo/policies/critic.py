@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from scpo.generation import Generation
 from scpo.policies.base import TrainedPolicy, ValueModel
-from scpo.policies.batches import micro_batches, mini_batches, response_mask, token_pairs
-from scpo.policies.descent import descend
+from scpo.policies.batches import descend, micro_batches, mini_batches, response_mask, token_pairs
 
 if TYPE_CHECKING:
     from scpo.advantages.gae import CriticSettings
@@ -25,7 +24,7 @@ FloatArray = NDArray[np.float32]
 
 @dataclass
 class Critic:
-    """A value model with its optimiser and settings; ``epochs`` None: as many as the policy's."""
+    """Value model with its optimiser and settings; ``epochs`` None: as many as the policy's."""
 
     model: ValueModel
     optimizer: torch.optim.Optimizer
@@ -35,7 +34,7 @@ class Critic:
 
 @dataclass(frozen=True)
 class Targets:
-    """What a critic said before its update and what it should have said, both (N, L), L the longest response."""
+    """Old values and regression targets of the critic, both (N, L), L the longest response."""
 
     value_NL: FloatArray
     return_NL: FloatArray
@@ -44,7 +43,9 @@ class Targets:
 def make_critic(policy: TrainedPolicy, config: CriticSettings, weight_decay: float) -> Critic:
     """A critic that learns at its own constant rate."""
     model = policy.value_model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=weight_decay, fused=True)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=config.learning_rate, weight_decay=weight_decay, fused=True
+    )
     return Critic(model, optimizer, config.value_clip, config.epochs)
 
 
@@ -61,9 +62,16 @@ def values(critic: Critic, generations: Sequence[Generation], batch_rows: int) -
 
 
 def value_loss(
-    value_NL: torch.Tensor, old_NL: torch.Tensor, return_NL: torch.Tensor, mask_NL: torch.Tensor, clip: float
+    value_NL: torch.Tensor,
+    old_NL: torch.Tensor,
+    return_NL: torch.Tensor,
+    mask_NL: torch.Tensor,
+    clip: float,
 ) -> torch.Tensor:
-    """Sum over tokens of 0.5 max((V - R)², (clip(V, V_old ± clip) - R)²) (arXiv 1707.06347's code; verl's factor)."""
+    """Token sum of 0.5 max((V - R)², (clip(V, V_old ± clip) - R)²).
+
+    As in the code of arXiv 1707.06347, with verl's factor.
+    """
     clipped_NL = torch.minimum(torch.maximum(value_NL, old_NL - clip), old_NL + clip)
     loss_NL = torch.maximum((value_NL - return_NL).square(), (clipped_NL - return_NL).square())
     return 0.5 * (loss_NL * mask_NL).sum()
@@ -77,9 +85,12 @@ def update_critic(
     *,
     rng: np.random.Generator,
 ) -> dict[str, float]:
-    """Regress the values to ``targets`` over as many passes as the policy's or its own; means as ``critic/*`` metrics.
+    """Regress the values to ``targets`` and return means as ``critic/*`` metrics.
 
-    ``critic/value`` and ``critic/return`` are means before the update, ``critic/loss`` is one over its mini-batches.
+    It makes as many passes as the policy's update, or its own number.
+
+    ``critic/value`` and ``critic/return`` are means before the update, ``critic/loss`` is one over
+    its mini-batches.
     """
     critic.model.eval()
     sums: dict[str, float] = defaultdict(float)
@@ -88,11 +99,18 @@ def update_critic(
         for rows in mini_batches(len(generations), config.mini_batch_rows, rng):
             critic.optimizer.zero_grad()
             sums["critic/loss"] += _accumulate(critic, generations, rows, targets, config)
-            sums["critic/grad_norm"] += descend(critic.model, critic.optimizer, config.optimizer.gradient_clip)
+            sums["critic/grad_norm"] += descend(
+                critic.model, critic.optimizer, config.optimizer.gradient_clip
+            )
             steps += 1
     mask_NL = response_mask(generations)
-    means = {"critic/value": targets.value_NL[mask_NL].mean(), "critic/return": targets.return_NL[mask_NL].mean()}
-    return {name: float(value) for name, value in means.items()} | {name: value / steps for name, value in sums.items()}
+    means = {
+        "critic/value": targets.value_NL[mask_NL].mean(),
+        "critic/return": targets.return_NL[mask_NL].mean(),
+    }
+    return {name: float(value) for name, value in means.items()} | {
+        name: value / steps for name, value in sums.items()
+    }
 
 
 def _accumulate(

@@ -1,11 +1,17 @@
-"""Conversion between text and token ids, the same for every trainer."""
+"""Conversion between text and token ids, the same for every trainer.
+
+Includes the hindsight prompts with the episode's outcome, for HCAPO's second scoring of a success.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from scpo.envs.projection import CLOSE_TAG
+from scpo.generation import Ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -27,3 +33,38 @@ def decode(tokenizer: PreTrainedTokenizerBase, response_ids: Sequence[int]) -> s
     """Text of a response; the end token is kept where it is the action's closing tag."""
     keep_end = tokenizer.eos_token == CLOSE_TAG
     return str(tokenizer.decode(list(response_ids), skip_special_tokens=not keep_end))
+
+
+Encode = Callable[[Sequence[str]], Sequence[Sequence[int]]]
+
+
+def is_success(episode_return: float, threshold: float) -> bool:
+    """Success as in ``StepBatch.success_N``, compared in float32."""
+    return bool(np.float32(episode_return) > np.float32(threshold))
+
+
+def with_hindsight(
+    encode: Encode,
+    template: str,
+    prompts: Sequence[str],
+    *,
+    final_observation: str,
+    won: bool,
+    max_prompt_tokens: int,
+) -> list[Ids]:
+    """Token ids of an episode's prompts, each preceded by the hindsight.
+
+    The prompt itself stays directly before the response. A prompt that was truncated in the rollout
+    loses the same end here.
+    """
+    text = template.format(final_observation=final_observation, success="yes" if won else "no")
+    head = len(encode([text])[0])
+    encoded = encode([f"{text}\n{prompt}" for prompt in prompts])
+    return [
+        tuple(ids) if len(ids) <= head + max_prompt_tokens else _cut(ids, head, max_prompt_tokens)
+        for ids in encoded
+    ]
+
+
+def _cut(ids: Sequence[int], head: int, most: int) -> Ids:
+    return (*ids[:head], *ids[-most:])

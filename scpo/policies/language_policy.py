@@ -38,7 +38,7 @@ class LocalPolicy:
         batch_tokens: Largest number of tokens of a training micro-batch, with padding; None:
             no bound.
         recomputes: Activations are computed again in the backward pass.
-        autocast_dtype: In which the model computes, whatever its weights are; None: in that of its
+        autocast_dtype: Type in which the model computes, for any type of weights; None: that of its
             weights.
     """
 
@@ -60,7 +60,9 @@ class LocalPolicy:
         self.max_prompt_tokens = max_prompt_tokens
         self.max_response_tokens = max_response_tokens
         self.batch_rows = batch_rows
-        self.pad_id: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        self.pad_id: int = (
+            tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        )
         self.end_id: int = tokenizer.eos_token_id
 
     @property
@@ -92,7 +94,9 @@ class LocalPolicy:
             rows = order[start : start + self.batch_rows]
             sampled = self._sample([cut[row] for row in rows], temperature, uniforms_NL[rows])
             for row, (ids, logprobs) in zip(rows, sampled, strict=True):
-                answers[row] = Generation(self.decode(ids), cut[row], ids, logprobs, len(encoded[row]) > len(cut[row]))
+                answers[row] = Generation(
+                    self.decode(ids), cut[row], ids, logprobs, len(encoded[row]) > len(cut[row])
+                )
         return [answer for answer in answers if answer is not None]
 
     def _sample(
@@ -151,7 +155,9 @@ class LocalPolicy:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Prompts with responses (N, width), attention mask (N, width), response mask (N, L)."""
         length = max(len(response) for response in responses)
-        padded = [list(response) + [self.pad_id] * (length - len(response)) for response in responses]
+        padded = [
+            list(response) + [self.pad_id] * (length - len(response)) for response in responses
+        ]
         response_mask = torch.tensor(
             [[1.0] * len(response) + [0.0] * (length - len(response)) for response in responses],
             device=self.device,
@@ -181,7 +187,9 @@ class LocalPolicy:
 
         The mask may reach back into a cache.
         """
-        with torch.autocast(self.device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None):
+        with torch.autocast(
+            self.device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None
+        ):
             return self.model(
                 input_ids=ids,
                 attention_mask=mask,
@@ -208,7 +216,9 @@ class LanguageValue(ValueModel):
         torch.nn.init.zeros_(self.head.bias)
         self._joined = policy.joined
 
-    def forward(self, prompts: Sequence[Ids], responses: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        self, prompts: Sequence[Ids], responses: Sequence[Ids]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """See :class:`scpo.policies.base.ValueModel`."""
         ids, mask, response_mask = self._joined(prompts, responses)
         output = self.base(input_ids=ids, attention_mask=mask, position_ids=positions(mask))
@@ -221,7 +231,9 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
     return (mask.cumsum(1) - 1).clamp(min=0)
 
 
-def _draw(logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _draw(
+    logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Inverse-CDF sampling: first token whose cumulative probability exceeds the uniform number."""
     logprob_NV = (logits_NV.float() / (temperature or 1.0)).log_softmax(-1)
     if temperature == 0:
@@ -229,12 +241,18 @@ def _draw(logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor) 
     else:
         cumulative_NV = logprob_NV.double().exp().cumsum(-1)
         threshold_N1 = uniform_N[:, None] * cumulative_NV[:, -1:]
-        token_N = torch.searchsorted(cumulative_NV, threshold_N1, right=True)[:, 0].clamp(max=logits_NV.shape[-1] - 1)
+        token_N = torch.searchsorted(cumulative_NV, threshold_N1, right=True)[:, 0].clamp(
+            max=logits_NV.shape[-1] - 1
+        )
     return token_N, logprob_NV.gather(-1, token_N[:, None])[:, 0]
 
 
-def _rows(token_NL: torch.Tensor, logprob_NL: torch.Tensor) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
+def _rows(
+    token_NL: torch.Tensor, logprob_NL: torch.Tensor
+) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
     """Cut each row after its last sampled token; the rest has no log-probability."""
     length_N = (~logprob_NL.isnan()).sum(1)
-    for tokens, logprobs, length in zip(token_NL.tolist(), logprob_NL.tolist(), length_N.tolist(), strict=True):
+    for tokens, logprobs, length in zip(
+        token_NL.tolist(), logprob_NL.tolist(), length_N.tolist(), strict=True
+    ):
         yield tuple(tokens[:length]), tuple(logprobs[:length])

@@ -1,4 +1,4 @@
-"""The policy loss that all methods share: clipped PPO, k3 KL to the reference policy, entropy bonus."""
+"""Policy loss of all methods: clipped PPO, k3 KL to the reference policy, entropy bonus."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 
 NO_ADVANTAGE = 1e-6
-"""Advantages up to this size count as zero. They are of order 1; float32 statistics of equal returns leave 1e-7."""
+"""Largest advantage that counts as zero.
+
+Advantages are of order 1; float32 statistics of equal returns leave 1e-7.
+"""
 
 
 def has_advantage(advantage: NDArray[np.float32]) -> bool:
-    """Whether any advantage, of rows (N,) or tokens (N, L), differs from zero by more than rounding."""
+    """Return True if any advantage, of rows (N,) or tokens (N, L), exceeds rounding errors."""
     return bool((np.abs(advantage) > NO_ADVANTAGE).any())
 
 
@@ -35,15 +38,23 @@ class PolicyLoss:
     entropy: float
 
 
-def token_statistics(logits_NLV: torch.Tensor, token_NL: torch.Tensor, temperature: float) -> TokenStatistics:
-    """Log-probability of each response token and entropy (nats) of its distribution, at the sampling temperature."""
+def token_statistics(
+    logits_NLV: torch.Tensor, token_NL: torch.Tensor, temperature: float
+) -> TokenStatistics:
+    """Log-probability of each response token and entropy (nats) of its distribution.
+
+    Both at the sampling temperature.
+    """
     logprob_NLV = (logits_NLV.float() / temperature).log_softmax(-1)
     logprob_NL = logprob_NLV.gather(-1, token_NL[..., None])[..., 0]
     return TokenStatistics(logprob_NL, -(logprob_NLV.exp() * logprob_NLV).sum(-1))
 
 
 def k3(logprob_NL: torch.Tensor, reference_NL: torch.Tensor) -> torch.Tensor:
-    """k3 estimate of KL(policy || reference): exp(d) - d - 1 with d = log pi_ref - log pi; never negative."""
+    """k3 estimate of KL(policy || reference), never negative.
+
+    exp(d) - d - 1 with d = log pi_ref - log pi.
+    """
     difference = (reference_NL - logprob_NL).clamp(-20, 20)
     return (difference.exp() - difference - 1).clamp(-10, 10)
 
@@ -58,26 +69,31 @@ def policy_loss(
     tokens: float,
     reference_logprob_NL: torch.Tensor | None = None,
 ) -> PolicyLoss:
-    """Sum of the token losses divided by ``tokens`` (the mini-batch's response tokens: token mean over all of it).
+    """Sum of the token losses divided by ``tokens``: the mini-batch's token mean.
 
-    L = max(-A r, -A clip(r, 1 - clip_low, 1 + clip_high)), for A < 0 at most -A dual_clip, plus kl_coefficient * k3
-    minus entropy_coefficient * entropy; r = exp(logprob - old logprob) (arXiv 1707.06347, dual clip: 1912.09729).
+    L = max(-A r, -A clip(r, 1 - clip_low, 1 + clip_high)), for A < 0 at most -A dual_clip, plus
+    kl_coefficient * k3 minus entropy_coefficient * entropy; r = exp(logprob - old logprob) (arXiv
+    1707.06347, dual clip: 1912.09729).
 
     Args:
         statistics: Of the policy in training, with gradient.
         old_logprob_NL: Of the policy that sampled the tokens.
-        advantage: One for each row, shared by its tokens, shape (N,); or one for each token, shape (N, L).
+        advantage: One for each row, shared by its tokens, shape (N,); or one for each token, shape
+            (N, L).
         mask_NL: 1 on response tokens, 0 on padding.
         config: Clip ranges and coefficients.
         tokens: Divisor, so that micro-batches add up to the mini-batch's token mean.
-        reference_logprob_NL: Of the reference policy; needed when ``config.kl_coefficient`` is above 0.
+        reference_logprob_NL: Of the reference policy; needed when ``config.kl_coefficient`` is
+            above 0.
     """
     log_ratio = (statistics.logprob_NL - old_logprob_NL).clamp(-20, 20)
     ratio = log_ratio.exp()
     advantage_NL = advantage if advantage.ndim == 2 else advantage[:, None]
     clipped_ratio = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
     loss_NL = torch.maximum(-advantage_NL * ratio, -advantage_NL * clipped_ratio)
-    loss_NL = torch.where(advantage_NL < 0, torch.minimum(loss_NL, -advantage_NL * config.dual_clip), loss_NL)
+    loss_NL = torch.where(
+        advantage_NL < 0, torch.minimum(loss_NL, -advantage_NL * config.dual_clip), loss_NL
+    )
     loss_NL = loss_NL - config.entropy_coefficient * statistics.entropy_NL
     kl = torch.zeros(())
     if reference_logprob_NL is not None:

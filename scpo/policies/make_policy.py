@@ -1,4 +1,4 @@
-"""The policy that a configuration describes, ready to sample: for training, and for evaluation without training."""
+"""Factory of the configured policy, for training and for evaluation."""
 
 from __future__ import annotations
 
@@ -34,20 +34,32 @@ def make_policy(
     if config.model.kind == "huggingface":
         return _huggingface_policy(config, config.model)
     if config.model.kind == "api":
-        raise ConfigError(f"model={config.model.name} is behind an API: there are no weights of it to load here")
+        raise ConfigError(
+            f"model={config.model.name} is behind an API: there are no weights of it to load here"
+        )
     if config.model.kind == "tiny" and config.env.prompt != "compact":
         raise ConfigError(
-            f"model={config.model.name} reads only env.prompt=compact, got env.prompt={config.env.prompt}: "
-            "its tokenizer and warm start are made for that prompt"
+            f"model={config.model.name} reads only env.prompt=compact, got "
+            f"env.prompt={config.env.prompt}: its tokenizer and warm start are made for that prompt"
         )
-    start = (config.env, _demonstrating(config, environment), Path(config.machine.cache_dir), should_stop)
+    start = (
+        config.env,
+        _demonstrating(config, environment),
+        Path(config.machine.cache_dir),
+        should_stop,
+    )
     if config.model.kind == "choice":
-        return imitating_policy(config.model.started(config.seed), *start).to(pick_device(config.machine.device))
+        return imitating_policy(config.model.started(config.seed), *start).to(
+            pick_device(config.machine.device)
+        )
     return _local_policy(config, *warm_started(config.model, *start))
 
 
 def _huggingface_policy(config: RunConfig, settings: HuggingFaceModel) -> LocalPolicy:
-    """Loaded if an estimate says that it fits: the kernel's killer and CUDA say less."""
+    """Load a Hugging Face model if the estimated memory fits.
+
+    Otherwise the kernel or CUDA would end the process with a less helpful message.
+    """
     device, trained = pick_device(config.machine.device), config.method.kind == "trained"
     if reason := shortage(config, memory_gib(device)):
         raise ConfigError(reason)
@@ -58,9 +70,12 @@ def _huggingface_policy(config: RunConfig, settings: HuggingFaceModel) -> LocalP
     return policy
 
 
-def _local_policy(config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> LocalPolicy:
+def _local_policy(
+    config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> LocalPolicy:
     return LocalPolicy(
-        model.to(pick_device(config.machine.device)),  # type: ignore[arg-type]  # transformers decorates to()
+        # transformers decorates to(), which hides its signature.
+        model.to(pick_device(config.machine.device)),  # type: ignore[arg-type]
         tokenizer,
         max_prompt_tokens=config.trainer.max_prompt_tokens,
         max_response_tokens=config.trainer.max_response_tokens,
@@ -70,5 +85,8 @@ def _local_policy(config: RunConfig, model: PreTrainedModel, tokenizer: PreTrain
 
 def _demonstrating(config: RunConfig, environment: Environment) -> DemonstratingEnvironment:
     if not isinstance(environment, DemonstratingEnvironment):
-        raise ConfigError(f"env={config.env.name} has no demonstrations to warm-start model={config.model.name} on")
+        raise ConfigError(
+            f"env={config.env.name} has no demonstrations to warm-start model={config.model.name} "
+            "on"
+        )
     return environment

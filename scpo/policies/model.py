@@ -25,7 +25,9 @@ def pick_device(name: str) -> torch.device:
         ConfigError: CUDA was requested and is not available.
     """
     if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("machine.device=cuda, but torch sees no CUDA device; use machine.device=auto or cpu")
+        raise ConfigError(
+            "machine.device=cuda, but torch sees no CUDA device; use machine.device=auto or cpu"
+        )
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
@@ -52,7 +54,9 @@ def build_tiny(config: TinyModel, tokenizer: PreTrainedTokenizerBase) -> PreTrai
         return Qwen2ForCausalLM(shape)
 
 
-def load_pretrained(path: str, dtype: str = "float32") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_pretrained(
+    path: str, dtype: str = "float32"
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer from a folder or a hub name.
 
     Raises:
@@ -77,7 +81,10 @@ def load_pretrained(path: str, dtype: str = "float32") -> tuple[PreTrainedModel,
 
 def _has_plain_tokenizer(path: str) -> bool:
     config = Path(path) / "tokenizer_config.json"
-    return config.is_file() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
+    return (
+        config.is_file()
+        and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
+    )
 
 
 def load_huggingface(

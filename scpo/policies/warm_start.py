@@ -1,4 +1,7 @@
-"""Supervised warm start of a tiny policy on demonstrations, cached by what determines it."""
+"""Supervised warm start of a tiny policy on demonstrations, cached for all runs.
+
+Includes the word-level tokenizer, trained on the environment's text.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,22 +17,65 @@ import numpy as np
 import torch
 
 from scpo.envs.base import DemonstratingEnvironment, Demonstration
+from scpo.envs.projection import CLOSE_TAG, OPEN_TAG
 from scpo.policies.kept import made_once, start_key, stop_if_asked
 from scpo.policies.language_policy import LocalPolicy
 from scpo.policies.model import build_tiny, load_pretrained
-from scpo.policies.word_tokenizer import train_tokenizer
 from scpo.progress import progress
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
     from scpo.schema import EnvConfig, TinyModel, WarmStart
 
 logger = logging.getLogger(__name__)
 
-SHOWN = {"name", "games", "catalogue", "generated", "goals", "prompt", "history_length"}  # of env, in demonstrations
-RECIPE = 1  # raise it when the code below, or that of the demonstrations, changes what comes out
-MICRO_ROWS = 32  # activations of more rows leave the cache of a CPU core: 128 took 1.3 times as long a row
+PAD, UNKNOWN = "<pad>", "<unk>"
+WORD = r"</?action>|[a-z]+|\d+|[>|:;]"
+
+
+def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Build a tokenizer with one token per lower-case word, number and mark of ``texts``.
+
+    The closing action tag ends a response.
+    """
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    split = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
+    special = [PAD, CLOSE_TAG, UNKNOWN, OPEN_TAG]
+    words = {word for text in texts for word, _ in split.pre_tokenize_str(text.lower())}
+    # Ids follow the alphabet, not the counts of a particular sample.
+    vocabulary = {
+        word: index for index, word in enumerate(special + sorted(words.difference(special)))
+    }
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = split
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=CLOSE_TAG,
+        unk_token=UNKNOWN,
+        padding_side="left",
+    )
+
+
+# Of env, in demonstrations.
+SHOWN = {
+    "name",
+    "games",
+    "catalogue",
+    "generated",
+    "goals",
+    "prompt",
+    "history_length",
+}
+# Raise it when the code below, or that of the demonstrations, changes what comes out.
+RECIPE = 1
+MICRO_ROWS = (
+    32  # activations of more rows leave the cache of a CPU core: 128 took 1.3 times as long a row
+)
 Row = tuple[list[int], list[int]]
 
 
@@ -40,38 +86,58 @@ def warm_started(
     cache_dir: Path,
     should_stop: Callable[[], bool],
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The warm-started policy, from the cache or made now; concurrent runs wait for the one that makes it.
+    """Return the warm-started policy, from the cache or built now.
+
+    Concurrent runs wait for the one that builds it.
 
     Raises:
-        KeyboardInterrupt: ``should_stop`` said yes before it was there.
+        KeyboardInterrupt: ``should_stop`` returned True before it was built.
     """
 
     def make(folder: Path) -> None:
         _make(model, environment, folder, should_stop)
 
-    folder = made_once(cache_dir / "warm_start" / start_key(RECIPE, model, env, SHOWN, environment), make, should_stop)
+    folder = made_once(
+        cache_dir / "warm_start" / start_key(RECIPE, model, env, SHOWN, environment),
+        make,
+        should_stop,
+    )
     return load_pretrained(str(folder))
 
 
 def _make(
-    model: TinyModel, environment: DemonstratingEnvironment, folder: Path, should_stop: Callable[[], bool]
+    model: TinyModel,
+    environment: DemonstratingEnvironment,
+    folder: Path,
+    should_stop: Callable[[], bool],
 ) -> None:
     started = time.monotonic()
     demonstrations = environment.demonstrations(model.warm_start)
     logger.info("%d demonstrations in %.0f s", len(demonstrations), time.monotonic() - started)
-    texts = [text for demonstration in demonstrations for text in (*demonstration.prompts, *demonstration.responses)]
+    texts = [
+        text
+        for demonstration in demonstrations
+        for text in (*demonstration.prompts, *demonstration.responses)
+    ]
     tokenizer = train_tokenizer([*environment.vocabulary(), *texts])
     policy = build_tiny(model, tokenizer)
     threads = torch.get_num_threads()
-    torch.set_num_threads(os.cpu_count() or 1)  # every run of the sweep waits for this
+    # Every run of the sweep waits for this.
+    torch.set_num_threads(os.cpu_count() or 1)
     try:
         report = imitate(policy, tokenizer, demonstrations, model.warm_start, should_stop)
     finally:
         torch.set_num_threads(threads)
     policy.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    (folder / "warm_start.json").write_text(json.dumps({"seconds": time.monotonic() - started, **report}))
-    logger.info("warm start in %.0f s, response loss %.3f", time.monotonic() - started, report["response_loss"])
+    (folder / "warm_start.json").write_text(
+        json.dumps({"seconds": time.monotonic() - started, **report})
+    )
+    logger.info(
+        "warm start in %.0f s, response loss %.3f",
+        time.monotonic() - started,
+        report["response_loss"],
+    )
 
 
 def imitate(
@@ -81,15 +147,22 @@ def imitate(
     config: WarmStart,
     should_stop: Callable[[], bool],
 ) -> dict[str, float]:
-    """Train ``model`` in place: cross-entropy of response tokens, plus a small weight on the prompt's tokens.
+    """Train ``model`` in place: cross-entropy of response tokens, with a small weight on prompts.
 
     Returns:
-        ``rows`` demonstrated steps, and ``response_loss``: nats per response token over the last 100 updates.
+        ``rows`` demonstrated steps, and ``response_loss``: nats per response token over the last
+        100 updates.
     """
-    policy = LocalPolicy(model, tokenizer, max_prompt_tokens=10**6, max_response_tokens=1, batch_rows=1)
+    policy = LocalPolicy(
+        model, tokenizer, max_prompt_tokens=10**6, max_response_tokens=1, batch_rows=1
+    )
     rows = _encode(policy, demonstrations)
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+        model.parameters(),
+        lr=config.learning_rate,
+        betas=(0.9, 0.98),
+        weight_decay=0.01,
+        fused=True,
     )
     model.train()
     losses = []
@@ -103,7 +176,9 @@ def imitate(
         batch = next(batches)
         tokens = sum(len(response) for _, response in batch)
         response_loss = sum(
-            _add_gradient(policy, batch[start : start + MICRO_ROWS], config.prompt_loss_weight, tokens)
+            _add_gradient(
+                policy, batch[start : start + MICRO_ROWS], config.prompt_loss_weight, tokens
+            )
             for start in range(0, len(batch), MICRO_ROWS)
         )
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -114,30 +189,41 @@ def imitate(
 
 def _encode(policy: LocalPolicy, demonstrations: Sequence[Demonstration]) -> list[Row]:
     prompts = [prompt for demonstration in demonstrations for prompt in demonstration.prompts]
-    responses = [response for demonstration in demonstrations for response in demonstration.responses]
+    responses = [
+        response for demonstration in demonstrations for response in demonstration.responses
+    ]
     answers = policy.tokenizer(responses, add_special_tokens=False)["input_ids"]
     return list(zip(policy.encode(prompts), answers, strict=True))
 
 
 def _batches(rows: list[Row], config: WarmStart) -> Iterator[list[Row]]:
-    """Shuffled batches of rows of similar length, for ever."""
+    """Yield shuffled batches of rows of similar length, without end."""
     rng = np.random.default_rng(config.seed)
     block = 20 * config.batch_size
     while True:
         order = rng.permutation(len(rows))
         for start in range(0, len(order), block):
-            part = sorted((rows[row] for row in order[start : start + block]), key=lambda row: len(row[0]))
-            batches = [part[i : i + config.batch_size] for i in range(0, len(part), config.batch_size)]
+            part = sorted(
+                (rows[row] for row in order[start : start + block]), key=lambda row: len(row[0])
+            )
+            batches = [
+                part[i : i + config.batch_size] for i in range(0, len(part), config.batch_size)
+            ]
             for index in rng.permutation(len(batches)):
                 yield batches[index]
 
 
 def _add_gradient(policy: LocalPolicy, rows: list[Row], prompt_weight: float, tokens: int) -> float:
-    """Backpropagate these rows' part of the batch's loss per response token; returns that of the responses alone."""
+    """Backpropagate these rows' part of the batch's loss per response token.
+
+    Returns the loss of the responses only.
+    """
     ids, mask = policy.left_padded([prompt + response for prompt, response in rows])
     logits = policy.forward(ids, mask).logits[:, :-1]
     target = ids[:, 1:]
-    entropy = torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none")
+    entropy = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), target.flatten(), reduction="none"
+    )
     place = torch.arange(target.shape[1], device=ids.device)[None]
     lengths = torch.tensor([len(response) for _, response in rows], device=ids.device)[:, None]
     is_response = (place >= target.shape[1] - lengths).float()

@@ -11,7 +11,7 @@ import pytest
 
 from scpo.credit.assign import assign
 from scpo.errors import RolloutError, ScorerUnavailable
-from scpo.policies.word_tokenizer import train_tokenizer
+from scpo.policies.warm_start import train_tokenizer
 from scpo.records import JsonLines, Tracker, run_folders
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer

@@ -144,7 +144,9 @@ def _content(things: str, words: tuple[str, ...]) -> tuple[str, int]:
     """Status of a receptacle with these things in it, and how many of them the task names."""
     if things == "closed":
         return "closed", 0
-    return "full" if things else "empty", sum(thing.partition(" ")[0] in words for thing in things.split(", "))
+    return "full" if things else "empty", sum(
+        thing.partition(" ")[0] in words for thing in things.split(", ")
+    )
 
 
 @functools.lru_cache(maxsize=65536)
@@ -161,7 +163,9 @@ def parse_command(text: str) -> Command:
         return Command(text.partition(" ")[0], "", "", "")
     if match["verb"]:
         return Command(match["verb"].partition(" ")[0], "", _kind(match["at"]), match["at"])
-    return Command(match["act"], _kind(match["thing"] or ""), _kind(match["place"] or ""), match["place"] or "")
+    return Command(
+        match["act"], _kind(match["thing"] or ""), _kind(match["place"] or ""), match["place"] or ""
+    )
 
 
 def _kind(name: str) -> str:
@@ -242,7 +246,9 @@ class Reader(PromptReader):
 
     def pair_codes(self, columns: Mapping[str, Hashes]) -> Hashes:
         """See :class:`PromptReader`."""
-        state_C, kinds_C = (joined([columns[name] for name in names]) for names in (_SHARED, _KINDS))
+        state_C, kinds_C = (
+            joined([columns[name] for name in names]) for names in (_SHARED, _KINDS)
+        )
         return joined([state_C, kinds_C, columns["at"]])
 
     def joinable(self, columns: dict[str, Hashes]) -> dict[str, Hashes]:
@@ -284,7 +290,9 @@ def _code(place: Place) -> int:
 def _decoded(at_N: Hashes) -> dict[str, Hashes]:
     """The parts of what ``at`` packs."""
     parts = {"status": (0, 7), "goals": (3, 3), "age": (5, 7), "here": (8, 1), "again": (9, 1)}
-    return {name: at_N >> np.uint64(shift) & np.uint64(mask) for name, (shift, mask) in parts.items()}
+    return {
+        name: at_N >> np.uint64(shift) & np.uint64(mask) for name, (shift, mask) in parts.items()
+    }
 
 
 def _one_of(kind_N: Hashes, columns: Mapping[str, Hashes]) -> Hashes:

@@ -1,4 +1,4 @@
-"""The short supervised start of a choice policy on demonstrations, made once for all runs."""
+"""Supervised start of a choice policy on demonstrations, cached for all runs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SHOWN = {"name", "games", "catalogue", "generated", "goals", "prompt"}  # of env, in demonstrations
-RECIPE = 2  # raise it when the features, the code below, or that of the demonstrations, changes what comes out
+# Of env, in demonstrations.
+SHOWN = {"name", "games", "catalogue", "generated", "goals", "prompt"}
+# Raise it when the features, the code below, or that of the demonstrations, changes what comes out
+RECIPE = 2
 WEIGHTS = "model.safetensors"
 
 
@@ -34,11 +36,11 @@ def imitating_policy(
     cache_dir: Path,
     should_stop: Callable[[], bool],
 ) -> ChoicePolicy:
-    """The policy after its supervised start, from the cache or made now, while other runs wait for it.
+    """Return the policy after its supervised start, from the cache or built now.
 
     Raises:
-        KeyboardInterrupt: ``should_stop`` said yes before it was there.
-        RecordError: What the cache holds is no such policy.
+        KeyboardInterrupt: ``should_stop`` returned True before it was built.
+        RecordError: The cached policy cannot be read.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_model
@@ -47,15 +49,23 @@ def imitating_policy(
         policy = ChoicePolicy(ScoreNet(config), config)
         demonstrations = environment.demonstrations(config.imitation)
         loss = imitate(policy, demonstrations, config.imitation, should_stop)
-        logger.info("imitation of %d demonstrations: loss %.3f nats a command", len(demonstrations), loss)
+        logger.info(
+            "imitation of %d demonstrations: loss %.3f nats a command", len(demonstrations), loss
+        )
         policy.save(folder)
 
-    folder = made_once(cache_dir / "imitation" / start_key(RECIPE, config, env, SHOWN, environment), make, should_stop)
+    folder = made_once(
+        cache_dir / "imitation" / start_key(RECIPE, config, env, SHOWN, environment),
+        make,
+        should_stop,
+    )
     model = ScoreNet(config)
     try:
         load_model(model, folder / WEIGHTS)
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
-        raise RecordError(f"the kept imitation start {folder} cannot be read ({error}); delete that folder") from error
+        raise RecordError(
+            f"the kept imitation start {folder} cannot be read ({error}); delete that folder"
+        ) from error
     return ChoicePolicy(model, config)
 
 
@@ -65,7 +75,9 @@ def imitate(
     config: Imitation,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> float:
-    """Train ``policy`` in place: cross-entropy of the demonstrated commands, ``config.steps`` updates of AdamW.
+    """Train ``policy`` in place: cross-entropy of the demonstrated commands.
+
+    ``config.steps`` updates of AdamW.
 
     Returns:
         Nats a command, mean over the updates.
@@ -79,14 +91,18 @@ def imitate(
         for prompt, response in zip(demonstration.prompts, demonstration.responses, strict=True)
     ]
     prompts = policy.encode([prompt for prompt, _ in rows])
-    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(
+        policy.model.parameters(), lr=config.learning_rate, weight_decay=0.0
+    )
     rng = np.random.default_rng(config.seed)
     losses = []
     policy.model.train()
     for _ in range(config.steps):
         stop_if_asked(should_stop)
         chosen = rng.choice(len(rows), min(config.batch_size, len(rows)), replace=False)
-        statistics, _ = policy.statistics([prompts[row] for row in chosen], [(rows[row][1],) for row in chosen], 1.0)
+        statistics, _ = policy.statistics(
+            [prompts[row] for row in chosen], [(rows[row][1],) for row in chosen], 1.0
+        )
         loss = -statistics.logprob_NL.mean()
         optimizer.zero_grad()
         loss.backward()
@@ -99,5 +115,8 @@ def _choice(prompt: str, response: str) -> int:
     command = response.removesuffix(CLOSE_TAG).strip()
     listed = [line.removeprefix("> ") for line in prompt.split("\n") if line.startswith("> ")]
     if command not in listed:
-        raise ConfigError(f"a demonstration gives the command {command!r}, which its prompt does not list: {listed}")
+        raise ConfigError(
+            f"a demonstration gives the command {command!r}, which its prompt does not list: "
+            f"{listed}"
+        )
     return listed.index(command)

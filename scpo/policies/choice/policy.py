@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 # The score of what a prompt with fewer commands does not list.
 _NO_COMMAND = -1e9
-_MOST_PROMPTS = 20_000  # that are remembered, some 3 kB each: more than a training step and a validation read
+_MOST_PROMPTS = (
+    20_000  # that are remembered, some 3 kB each: more than a training step and a validation read
+)
 
 
 class ScoreNet(torch.nn.Module):
@@ -39,7 +41,10 @@ class ScoreNet(torch.nn.Module):
     def __init__(self, config: ChoiceModel) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(config.init_seed)
-        table = torch.randn(config.table_rows, config.width + 1, generator=generator) * config.init_scale
+        table = (
+            torch.randn(config.table_rows, config.width + 1, generator=generator)
+            * config.init_scale
+        )
         table[0] = 0
         table[:, -1] = 0  # the weights
         self.table = torch.nn.Parameter(table)
@@ -49,7 +54,9 @@ class ScoreNet(torch.nn.Module):
 
     def forward(self, feature_NF: torch.Tensor) -> torch.Tensor:
         """Scores (N,) of rows of features (N, F), 0 where a row has fewer."""
-        summed = torch.nn.functional.embedding_bag(feature_NF, self.table, mode="sum", padding_idx=0)
+        summed = torch.nn.functional.embedding_bag(
+            feature_NF, self.table, mode="sum", padding_idx=0
+        )
         deep = torch.relu(self.hidden(torch.relu(summed[:, :-1] + self.bias)))
         score_N: torch.Tensor = self.out(deep)[:, 0] + summed[:, -1]
         return score_N
@@ -58,7 +65,9 @@ class ScoreNet(torch.nn.Module):
 def _layer(inputs: int, outputs: int, generator: torch.Generator) -> torch.nn.Linear:
     layer = torch.nn.Linear(inputs, outputs)
     with torch.no_grad():
-        layer.weight.copy_((torch.rand(outputs, inputs, generator=generator) * 2 - 1) * inputs**-0.5)
+        layer.weight.copy_(
+            (torch.rand(outputs, inputs, generator=generator) * 2 - 1) * inputs**-0.5
+        )
         layer.bias.zero_()
     return layer
 
@@ -83,7 +92,7 @@ class Library:
         """Parse these prompts, which must be of one environment, and return its reader.
 
         Raises:
-            ConfigError: They are no prompts with a memory, or of several environments.
+            ConfigError: They are not prompts with a memory, or of several environments.
         """
         reader = self._reader = self._reader or self._reader_of(bytes(prompts[0]).decode())
         return reader, [self._read(reader, prompt) for prompt in prompts]
@@ -146,11 +155,15 @@ class ChoicePolicy:
         reader, read_P = self._library(distinct)
         logprob_PA = self._logprobs(reader, read_P, temperature or 1.0)
         count_P = torch.tensor([len(prompt.commands) for prompt in read_P], device=self.device)
-        choice_N = _draw(logprob_PA, count_P, row_N, None if temperature == 0 else uniforms_NL[:, 0])
+        choice_N = _draw(
+            logprob_PA, count_P, row_N, None if temperature == 0 else uniforms_NL[:, 0]
+        )
         logprob_N = logprob_PA[row_N, choice_N].tolist()
         return [
             Generation(respond(read_P[place].commands[choice]), prompt, (choice,), (logprob,))
-            for prompt, place, choice, logprob in zip(ids, row_N.tolist(), choice_N.tolist(), logprob_N, strict=True)
+            for prompt, place, choice, logprob in zip(
+                ids, row_N.tolist(), choice_N.tolist(), logprob_N, strict=True
+            )
         ]
 
     def statistics(
@@ -164,7 +177,9 @@ class ChoicePolicy:
         logprob_PA = self._logprobs(*self._library(distinct), temperature)
         entropy_P = -(logprob_PA.exp() * logprob_PA).sum(-1)
         choice_N = torch.tensor([response[0] for response in responses], device=self.device)
-        statistics = TokenStatistics(logprob_PA[row_N, choice_N][:, None], entropy_P[row_N][:, None])
+        statistics = TokenStatistics(
+            logprob_PA[row_N, choice_N][:, None], entropy_P[row_N][:, None]
+        )
         return statistics, torch.ones(len(prompts), 1, device=self.device)
 
     def value_model(self) -> ValueModel:
@@ -178,7 +193,9 @@ class ChoicePolicy:
         save_model(self.model, str(folder / "model.safetensors"))
         (folder / "choice.json").write_text(json.dumps(self.config.model_dump(mode="json")))
 
-    def _logprobs(self, reader: PromptReader, prompts: Sequence[Prompt], temperature: float) -> torch.Tensor:
+    def _logprobs(
+        self, reader: PromptReader, prompts: Sequence[Prompt], temperature: float
+    ) -> torch.Tensor:
         """Log-probabilities (P, A) of the prompts' commands, A the largest number of commands.
 
         Equal (state, command) pairs are scored once.
@@ -205,7 +222,9 @@ class ChoiceValue(ValueModel):
         torch.nn.init.zeros_(self.net.out.weight)
         self._library = Library(config)
 
-    def forward(self, prompts: Sequence[Ids], responses: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        self, prompts: Sequence[Ids], responses: Sequence[Ids]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """See :class:`scpo.policies.base.ValueModel`."""
         reader, read_N = self._library(prompts)
         device = self.net.table.device
@@ -232,6 +251,8 @@ def _draw(
     if uniform_N is None:
         return logprob_PA.argmax(-1)[row_N]
     cumulative_NA = logprob_PA.double().exp().cumsum(-1)[row_N]
-    threshold_N1 = torch.from_numpy(uniform_N).to(cumulative_NA.device)[:, None] * cumulative_NA[:, -1:]
+    threshold_N1 = (
+        torch.from_numpy(uniform_N).to(cumulative_NA.device)[:, None] * cumulative_NA[:, -1:]
+    )
     choice_N = torch.searchsorted(cumulative_NA, threshold_N1, right=True)[:, 0]
     return torch.minimum(choice_N, count_P[row_N] - 1)

@@ -133,7 +133,9 @@ class PromptReader(ABC):
         """The columns of pairs with all others that their features join."""
         return columns
 
-    def pair_features(self, prompts: Sequence[Prompt]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def pair_features(
+        self, prompts: Sequence[Prompt]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Features of the distinct (state, command) pairs of these prompts.
 
         Returns:
@@ -169,7 +171,9 @@ class PromptReader(ABC):
                 feature_FK.append(np.where(word_K != 0, self._bucket(mine, names, number), 0))
         return np.stack(feature_FK, axis=1)
 
-    def _bucket(self, columns: Mapping[str, Hashes], names: Names, number: int) -> NDArray[np.int64]:
+    def _bucket(
+        self, columns: Mapping[str, Hashes], names: Names, number: int
+    ) -> NDArray[np.int64]:
         """Rows of the table, from 1 on, for feature ``number``, which joins these columns."""
         hash_K, most = (
             joined([columns[name] for name in names], number),
@@ -186,7 +190,11 @@ def _states(prompts: Sequence[Prompt]) -> Hashes:
 @functools.lru_cache(maxsize=65536)
 def text_hash(text: str) -> int:
     """64 bits that follow from the text; 0 for none."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
+    return (
+        int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+        if text
+        else 0
+    )
 
 
 def joined(columns: Sequence[Hashes], start: int = 0) -> Hashes:

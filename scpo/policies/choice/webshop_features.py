@@ -201,7 +201,9 @@ def _above_bound(price: str, bound: float | None) -> int:
 def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[str]) -> ShopState:
     here = noted.seen.get(product)
     others = listed if kind == "results" else [name for name in noted.seen if name != product]
-    best = min((noted.seen[name].fit for name in others if not noted.seen[name].opened), default=NONE)
+    best = min(
+        (noted.seen[name].fit for name in others if not noted.seen[name].opened), default=NONE
+    )
     wanted = {name for name, value in noted.options if noted.wants(name, value)}
     right = {name for name, value in noted.chosen.items() if noted.wants(name, value)}
     return ShopState(
@@ -218,7 +220,9 @@ def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[s
 
 def _ahead(noted: _Notes, listed: Sequence[str]) -> dict[str, int]:
     """Rank of each product of a page among the unopened ones."""
-    ordered = sorted((noted.seen[name].opened, noted.seen[name].fit, place) for place, name in enumerate(listed))
+    ordered = sorted(
+        (noted.seen[name].opened, noted.seen[name].fit, place) for place, name in enumerate(listed)
+    )
     return {listed[place]: min(rank, MOST) for rank, (_, _, place) in enumerate(ordered)}
 
 
@@ -233,7 +237,9 @@ def _action(noted: _Notes, text: str, ahead: dict[str, int]) -> ShopAction:
         seen = noted.seen[argument]
         return ShopAction("open", seen.fit, seen.opened, ahead[argument])
     name = next((name for name, value in reversed(noted.options) if value == argument), "")
-    return ShopAction("option", wanted=noted.wants(name, argument), chosen=_chosen(noted, name, argument))
+    return ShopAction(
+        "option", wanted=noted.wants(name, argument), chosen=_chosen(noted, name, argument)
+    )
 
 
 def _chosen(noted: _Notes, name: str, value: str) -> int:

@@ -16,7 +16,7 @@ from scpo.advantages.estimator import OPTIONAL_FIELDS
 from scpo.generation import Ids
 from scpo.policies.base import TrainedPolicy
 from scpo.policies.batches import micro_batches, token_pairs
-from scpo.policies.hindsight import is_success, with_hindsight
+from scpo.policies.encoding import is_success, with_hindsight
 from scpo.rollout import Trajectory
 from scpo.schema import required
 

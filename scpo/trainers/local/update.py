@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from scpo.generation import Generation, Ids
 from scpo.policies.base import TrainedPolicy
-from scpo.policies.batches import micro_batches, mini_batches, token_pairs
-from scpo.policies.descent import descend
+from scpo.policies.batches import descend, micro_batches, mini_batches, token_pairs
 from scpo.policies.loss import has_advantage, policy_loss
 
 if TYPE_CHECKING:

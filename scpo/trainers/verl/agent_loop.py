@@ -12,8 +12,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from scpo.envs.base import Task
 from scpo.errors import RolloutError
 from scpo.generation import Generation, Ids
-from scpo.policies.encoding import decode, encode
-from scpo.policies.hindsight import is_success, with_hindsight
+from scpo.policies.encoding import decode, encode, is_success, with_hindsight
 from scpo.rollout import Slot
 from scpo.schema import RunConfig, required
 from scpo.trainers.verl.data import PROBE, TRAIN

@@ -5,7 +5,7 @@ import pytest
 import tests.support.webshop_data  # noqa: F401 - skips without the extra
 from scpo.envs import make_environment
 from scpo.errors import PanelError
-from scpo.policies.word_tokenizer import WORD
+from scpo.policies.warm_start import WORD
 from sweeps.compose.configuration import compose_run
 
 

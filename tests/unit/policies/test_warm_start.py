@@ -1,5 +1,5 @@
 from scpo.envs.projection import CLOSE_TAG
-from scpo.policies.word_tokenizer import train_tokenizer
+from scpo.policies.warm_start import train_tokenizer
 
 
 def test_words_numbers_and_tags_are_one_token_each():
