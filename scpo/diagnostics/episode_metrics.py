@@ -86,6 +86,7 @@ def repeat_metrics(tasks: Sequence[str], won: Sequence[bool]) -> dict[str, float
     for task, won_episode in zip(tasks, won, strict=True):
         by_task[task].append(won_episode)
     counts = {len(episodes) for episodes in by_task.values()}
+    # pass@k compares tasks only if each was played equally often.
     if len(counts) != 1 or (k := counts.pop()) == 1:
         return {}
     return {f"pass_at_{k}": float(np.mean([any(episodes) for episodes in by_task.values()]))}

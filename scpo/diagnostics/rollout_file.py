@@ -52,6 +52,7 @@ class Recorded:
 
     def ordered(self, order: Order, ranks: int) -> StepBatch:
         """Batch in a trainer's processing order; unchanged if no lengths are known."""
+        # Without recorded generations all lengths are zero.
         if not self.tokens_N.any():
             return self.batch
         return replace(self.batch, position_N=positions(self.tokens_N, order, ranks))

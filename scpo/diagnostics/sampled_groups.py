@@ -104,6 +104,7 @@ def sampled_groups(
         )
     line = batch.timeline
     active = list(active_groups(line))
+    # A generator of its own, so that sampling changes no other random number.
     drawn = set(generator(seed, "sample", 0).permutation(len(active))[:count].tolist())
     context = _Context(batch, diagnostics, shaped, host_anchor_groups(batch, host))
     return {

@@ -95,6 +95,7 @@ def save_step_texts(
     earlier = [
         path for path in folder.diagnostics.glob(STEP_TEXTS_PATTERN) if int(path.stem[-5:]) < step
     ]
+    # Counted on disk, so that a resumed run samples the same batches.
     if len(earlier) >= TEXT_BATCHES:
         return
     rows = np.flatnonzero(batch.original_N & shaped.surviving_N)
@@ -183,6 +184,7 @@ def dense_probe(
     matches = [match for match in shaped.matches if match.task.reference and match.task.failed]
     if not matches:
         return None
+    # The most credited failure shows the most of the walk.
     match = max(matches, key=lambda match: float(match.credit_l.sum()))
     task, trace = match.task, match.trace
     matched_l = np.full(len(task.failed), -1, dtype=np.int32)

@@ -71,6 +71,7 @@ def credit_precision(
         return None if before is None or after is None else after < before
 
     kinds, metrics = _kinds(batch, credited_N), {}
+    # The share needs no plans, so it covers all steps and not only the sample.
     if kinds["credit/precision_random"].any():
         metrics["credit/share"] = float(
             kinds["credit/precision"].sum() / kinds["credit/precision_random"].sum()
@@ -175,6 +176,7 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
     rows: list[int] = []
     answers: list[bool | None] = []
     for row_T, task in _episodes(batch):
+        # Methods learn from a failure only next to a success of its group.
         if batch.success_N[row_T[0]] or int(batch.group_N[row_T[0]]) not in active:
             continue
         actions = batch.action_N[row_T].tolist()
@@ -322,6 +324,7 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
         raise ConfigError(
             "no group of these rollouts has both a success and a failure: there is nothing to judge"
         )
+    # Counts per group suffice: shares of a resample are ratios of weighted sums.
     draws = np.random.default_rng(seed).multinomial(
         len(counts_G4), np.full(len(counts_G4), 1 / len(counts_G4)), DRAWS
     )
@@ -350,6 +353,7 @@ def _shares(total: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
 
 def _interval(sample: NDArray[np.float64]) -> tuple[float, float]:
     found = sample[np.isfinite(sample)]
+    # Too few resamples contain a step of the kind: an interval would be misleading.
     if len(found) < len(sample) / 2:
         return float("nan"), float("nan")
     low, high = np.percentile(found, [2.5, 97.5])

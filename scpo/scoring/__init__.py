@@ -43,6 +43,7 @@ def find_scorer(config: ScorerConfig) -> None:
     Raises:
         ScorerError: It does not exist; the message names the remedy.
     """
+    # The configuration file is the smallest part of a model and exists for each.
     if isinstance(config, BiEncoderScorer | CrossEncoderScorer):
         load_part(config.path, "AutoConfig")
 

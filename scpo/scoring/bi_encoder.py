@@ -191,6 +191,7 @@ class BiEncoder:
         self._tokenizer, self._model = pretrained(config.path, "AutoModel")
         self._model.to(device).eval()
         self._cache: Bounded[str, NDArray[np.float64]] = Bounded(CACHED_TEXTS)
+        # On a GPU the last bits of an embedding may change from one process to the next.
         self._cache_dir = cache_dir if device == "cpu" else None
 
     @cached_property
@@ -205,6 +206,7 @@ class BiEncoder:
         if not pairs:
             return np.zeros(0, dtype=np.float32)
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+        # A text occurs in many pairs; it is embedded once.
         place = {text: i for i, text in enumerate(texts)}
         embedding = self.embed(texts)
         first, second = np.array([(place[a], place[b]) for a, b in pairs]).T
@@ -217,6 +219,7 @@ class BiEncoder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Normalised embeddings, ``(len(texts), dimensions)``."""
+        # The memory is bounded, so its vectors are collected before new ones may evict them.
         known = {text: vector for text in texts if (vector := self._cache.get(text)) is not None}
         known |= self._encoded([text for text in dict.fromkeys(texts) if text not in known])
         for text, vector in known.items():

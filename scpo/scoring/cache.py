@@ -42,6 +42,7 @@ class PairCache:
             ScorerError: The scorer returned values outside [0, 1]; none of them
                 is cached.
         """
+        # Ordered as asked: the composition of a call may change a score's last bits.
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
         if new:
             self._known.update(zip(new, checked(self.scorer, new), strict=True))

@@ -125,6 +125,7 @@ class CrossEncoder:
         self.counts: Counter[str] = Counter()
         self.device = device
         self._tokenizer = tokenizer
+        # Texts are cut and padded here, the same way for every pair that holds them.
         self._tokenizer.backend_tokenizer.no_truncation()
         self._tokenizer.backend_tokenizer.no_padding()
         self._model = model.eval()
@@ -187,6 +188,7 @@ class CrossEncoder:
                 [pair.type_ids for pair in encoded], 0, self.device
             )
         with torch.inference_mode():
+            # In float32: half precision would round scores near the threshold together.
             score_B = torch.sigmoid(self._model(**inputs).logits[:, 0].float())
         scores: NDArray[np.float32] = score_B[: len(encoded)].cpu().numpy()
         return scores

@@ -307,6 +307,7 @@ class _Child:
     """Process and its pipe."""
 
     def __init__(self, make: MakeScorer, serve: Serve) -> None:
+        # A forked child would inherit the trainer's CUDA context and the locks of its threads.
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
@@ -343,6 +344,7 @@ class _Child:
             timer.cancel()
         if answer.kind is Kind.REFUSED:
             raise ScorerError(answer.payload.decode(errors="replace"))
+        # An answer to an earlier request would assign scores to the wrong pairs.
         if (answer.kind, answer.request) != (due, request):
             raise MessageError(
                 f"{answer.kind.name} {answer.request} instead of {due.name} {request}"

@@ -219,6 +219,7 @@ class ChoiceValue(ValueModel):
     def __init__(self, config: ChoiceModel) -> None:
         super().__init__()
         self.net = ScoreNet(config.model_copy(update={"init_seed": config.init_seed + 1}))
+        # Initial values of 0, so that the first advantages are those without a critic.
         torch.nn.init.zeros_(self.net.out.weight)
         self._library = Library(config)
 
@@ -250,9 +251,11 @@ def _draw(
     """
     if uniform_N is None:
         return logprob_PA.argmax(-1)[row_N]
+    # In double precision: sums of many float32 probabilities drift from 1.
     cumulative_NA = logprob_PA.double().exp().cumsum(-1)[row_N]
     threshold_N1 = (
         torch.from_numpy(uniform_N).to(cumulative_NA.device)[:, None] * cumulative_NA[:, -1:]
     )
     choice_N = torch.searchsorted(cumulative_NA, threshold_N1, right=True)[:, 0]
+    # Rounding may leave the total below the uniform number; padding must not be drawn.
     return torch.minimum(choice_N, count_P[row_N] - 1)

@@ -147,6 +147,7 @@ class PromptReader(ABC):
         row_WC = np.concatenate([state_CW.T, command_CW.T])
         names = (*self.STATE, *self.COMMAND)
         code_C = self.pair_codes(dict(zip(names, row_WC, strict=True)))
+        # Sorted by content, so that the order of sums does not depend on the order of prompts.
         _, first_K, place_C = np.unique(code_C, return_index=True, return_inverse=True)
         columns = self.joinable(dict(zip(names, row_WC[:, first_K], strict=True)))
         return self._hashed(columns, self.PAIR_FEATURES, self.PAIR_WORD_FEATURES), place_C
