@@ -30,8 +30,10 @@ _DTYPES: dict[str, Any] = {
     "group_N": np.int64, "trajectory_N": np.int64, "step_N": np.int32, "task_N": object, "anchor_N": object,
     "action_N": object, "next_observation_N": object, "reward_N": np.float32, "valid_N": np.bool_,
     "episode_return_N": np.float32, "success_N": np.bool_, "won_N": np.bool_, "position_N": np.int64,
-    "is_copy_N": np.bool_, "task_id_N": object, "state_N": object, "next_state_N": object, "entropy_N": np.float32,
-    "hindsight_logprob_N": np.float32,
+    "is_copy_N": np.bool_, "task_id_N": object, "state_N": object, "next_state_N": object, "facts_N": object,
+    "next_facts_N": object, "commands_N": object, "next_commands_N": object, "true_anchor_N": object,
+    "next_true_anchor_N": object, "true_state_N": object, "next_true_state_N": object, "no_op_N": np.bool_,
+    "state_id_N": np.int64, "next_state_id_N": np.int64, "entropy_N": np.float32, "hindsight_logprob_N": np.float32,
 }  # fmt: skip
 
 
@@ -58,6 +60,18 @@ class StepBatch:
         state_N: All that the agent was shown of its state before the action, as one text; None where the environment
             gives none, and estimators that compare states read ``anchor_N`` alone.
         next_state_N: The same after the action.
+        facts_N: Structured facts of the state before the action, in one canonical text; None where there are none.
+        next_facts_N: The same after the action.
+        commands_N: The actions that the environment admits before the action, sorted, in one text; None as above.
+        next_commands_N: The same after the action.
+        true_anchor_N: The observation before the action as it was before any rewording; for studies only.
+        next_true_anchor_N: The same after the action.
+        true_state_N: The state before the action, likewise.
+        next_true_state_N: The same after the action.
+        no_op_N: The environment reports that the answer is a no-op; None: ``StepFilter`` compares texts.
+        state_id_N: The state before the action by number, from an identity of ``scpo.states``; rows of one group with
+            equal numbers share a state. ``scpo.credit.assign`` sets it; None: texts are compared for equality.
+        next_state_id_N: The same after the action.
         entropy_N: Mean token entropy under the old policy, in nats; only where an estimator requires it.
         hindsight_logprob_N: Mean token log-probability given the outcome, NaN for failures; only where required.
 
@@ -82,6 +96,17 @@ class StepBatch:
     task_id_N: StrArray | None = None
     state_N: StrArray | None = None
     next_state_N: StrArray | None = None
+    facts_N: StrArray | None = None
+    next_facts_N: StrArray | None = None
+    commands_N: StrArray | None = None
+    next_commands_N: StrArray | None = None
+    true_anchor_N: StrArray | None = None
+    next_true_anchor_N: StrArray | None = None
+    true_state_N: StrArray | None = None
+    next_true_state_N: StrArray | None = None
+    no_op_N: BoolArray | None = None
+    state_id_N: IntArray | None = None
+    next_state_id_N: IntArray | None = None
     entropy_N: FloatArray | None = None
     hindsight_logprob_N: FloatArray | None = None
 

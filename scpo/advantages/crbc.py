@@ -8,10 +8,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
+from scpo.advantages.anchors import state_ids
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments, text_ids
+from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.state_graph import StateGraph, state_graph
+from scpo.states.visits import key_ids
 from scpo.steps import FloatArray, IntArray, StepBatch
 
 
@@ -38,8 +40,8 @@ def crbc(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
 
 def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: CrbcSettings) -> Float64Array:
     """w_S A_S."""
-    graph = state_graph(batch, config.state_key)
-    action_N = group_ids(graph.source_N, text_ids(batch.action_N))
+    graph = state_graph(batch, config.state_key, state_ids(batch, config))
+    action_N = group_ids(graph.source_N, key_ids(batch.action_N))
     value_N = state_values(batch, graph, config)[graph.source_N]
     gain_N = action_values(batch, graph, action_N, config) - value_N
     deviation_N = np.sqrt(moments(gain_N**2, graph.source_N).mean_G[graph.source_N])

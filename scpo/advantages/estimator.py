@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, model_validator
 
 from scpo.advantages.groups import Float64Array, Normalisation, moments, normalise
-from scpo.errors import StepBatchError
+from scpo.errors import ConfigError, StepBatchError
+from scpo.states.identity import Identity
+from scpo.states.registry import find_identity
+from scpo.states.visits import StateKey
 from scpo.steps import BoolArray, IntArray, StepBatch, refuse
 from scpo.strict import Strict
 
@@ -36,15 +39,33 @@ class GroupSettings(EstimatorSettings):
     std_floor: NonNegativeFloat
 
 
-StateKey = Literal["anchor", "state"]
-"""What two rows must share to start from the same state: the raw observation, or all that the agent was shown of it."""
-
-
 class StateSettings(GroupSettings):
-    """What estimators that compare steps from the same state share. ``anchor`` is what GiGPO groups by."""
+    """What estimators that compare steps from the same state share.
+
+    ``state_key``: the text of a state; ``anchor``, the raw observation, is what GiGPO groups by. ``states``: the
+    identity, of ``scpo.states``, by which two texts are one state; ``states_threshold`` None: the identity's own.
+    Settings at their defaults are left out of a run's identity.
+    """
 
     state_key: StateKey = Field(default="anchor", exclude_if=lambda key: key == "anchor")
+    states: str = Field(default="exact", exclude_if=lambda name: name == "exact")
+    states_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, exclude_if=lambda threshold: threshold is None
+    )
     normalisation: Normalisation
+
+    @model_validator(mode="after")
+    def _states_are_known(self) -> Self:
+        try:
+            find_identity(self.states, self.states_threshold)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def identity(self) -> Identity:
+        """The identity of states."""
+        return find_identity(self.states, self.states_threshold)
 
     def normalised(self, value_N: NDArray[Any], id_N: IntArray) -> Float64Array:
         """Each value by the statistics of its group, as ``scpo.advantages.groups.normalise`` says."""

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat
 
-from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.anchors import state_groups
 from scpo.advantages.estimator import Estimator, StateSettings
 from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
 from scpo.advantages.grpo import episode_advantage
@@ -34,7 +34,7 @@ def g2po(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
 
 def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: G2poSettings) -> Float64Array:
     """ω (A_node + A_edge)."""
-    node_N = anchor_groups(batch, key=config.state_key)
+    node_N = state_groups(batch, config)
     value_N, next_value_N = graph_values(batch, node_N, config)
     group_N = group_ids(batch.group_N)
     step_N = config.normalised(next_value_N + bonus_N, node_N) + config.normalised(next_value_N - value_N, group_N)

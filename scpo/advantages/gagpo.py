@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.anchors import state_groups
 from scpo.advantages.estimator import Estimator, StateSettings
 from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
 from scpo.steps import FloatArray, StepBatch
@@ -40,7 +40,7 @@ def accumulated(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings
 ) -> Float64Array:
     """A_t before it is normalised, in the unit of the rewards; a copy has its original's."""
-    line, state_N = batch.timeline, anchor_groups(batch, key=config.state_key)
+    line, state_N = batch.timeline, state_groups(batch, config)
     value_N = moments(step_return_N, state_N).mean_G[state_N]
     next_N = line.neighbours(1)
     next_value_N = np.where(next_N >= 0, value_N[next_N], 0.0)

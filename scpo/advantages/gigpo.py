@@ -1,14 +1,16 @@
 """GiGPO: group-in-group advantage (arXiv 2505.10978, equations 3, 7 and 8)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, model_validator
 
-from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.anchors import state_groups
 from scpo.advantages.estimator import Estimator, StateSettings
 from scpo.advantages.groups import Float64Array, as_advantage, group_ids
 from scpo.advantages.grpo import episode_advantage
+from scpo.states.identity import Identity
+from scpo.states.registry import find_identity
 from scpo.steps import FloatArray, StepBatch
 
 
@@ -18,6 +20,20 @@ class GigpoSettings(StateSettings):
     anchors: Literal["exact", "similar"]
     anchor_similarity: Annotated[float, Field(gt=0, le=1)]
     singletons: Literal["zero", "group_step"]
+
+    @model_validator(mode="after")
+    def _one_comparison(self) -> Self:
+        if self.anchors == "similar" and self.states != "exact":
+            raise ValueError(
+                f"anchors=similar compares states by difflib, states={self.states} otherwise; use anchors=exact with "
+                f"states={self.states}, or anchors=similar with states=exact"
+            )
+        return self
+
+    @property
+    def identity(self) -> Identity:
+        """The identity of states; ``anchors: similar`` is difflib's with ``anchor_similarity``."""
+        return find_identity("difflib", self.anchor_similarity) if self.anchors == "similar" else super().identity
 
 
 def gigpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GigpoSettings) -> FloatArray:
@@ -41,8 +57,7 @@ def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -
     ``singletons: group_step`` compares a step whose anchor state no other step shares with the rows of its group at the
     same step index instead (ours; the papers leave such steps at 0). A step and its copies count as one.
     """
-    similarity = config.anchor_similarity if config.anchors == "similar" else None
-    anchor_N = anchor_groups(batch, similarity, config.state_key)
+    anchor_N = state_groups(batch, config)
     advantage_N = config.normalised(q_N, anchor_N)
     if config.singletons == "zero":
         return advantage_N

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
+from scpo.advantages.anchors import state_ids
 from scpo.advantages.estimator import Estimator, StateSettings
 from scpo.advantages.groups import Float64Array, as_advantage
 from scpo.advantages.grpo import episode_advantage
@@ -37,7 +38,7 @@ def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GraphgpoSettings
 ) -> Float64Array:
     """ω A_S."""
-    graph = state_graph(batch, config.state_key)
+    graph = state_graph(batch, config.state_key, state_ids(batch, config))
     return config.omega * config.normalised(graph_rewards(graph, config) + bonus_N, graph.source_N)
 
 

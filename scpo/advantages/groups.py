@@ -1,8 +1,6 @@
 """Vectorised group-by: dense group ids from any keys, and group statistics that do not depend on the order of rows."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any, Literal
 
 import numpy as np
@@ -14,12 +12,6 @@ Float64Array = NDArray[np.float64]
 Normalisation = Literal["mean_std_norm", "mean_norm"]
 
 EPSILON = 1e-6
-
-
-def text_ids(texts: Iterable[str]) -> IntArray:
-    """Number texts so that equal texts, and only those, share a number (one hash per row, no sort)."""
-    first: dict[str, int] = {}
-    return np.fromiter(map(first.setdefault, texts, count()), dtype=np.int64)
 
 
 def group_ids(*keys_N: NDArray[Any]) -> IntArray:

@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from scpo.advantages.anchors import anchor_groups
-from scpo.advantages.estimator import Estimator, StateKey, StateSettings
+from scpo.advantages.anchors import state_groups
+from scpo.advantages.estimator import Estimator, StateSettings
 from scpo.advantages.groups import EPSILON, Float64Array, as_advantage, group_ids, moments, normalise
 from scpo.advantages.grpo import episode_advantage
 from scpo.steps import FloatArray, IntArray, StepBatch
@@ -38,7 +38,7 @@ def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     if config.base_group:
         sum_N = episode_advantage(batch, config, config.normalisation)
         weight_N = (sum_N != 0).astype(np.float64)
-    for level, id_N in enumerate(history_groups(batch, config.context, config.state_key)):
+    for level, id_N in enumerate(history_groups(batch, state_groups(batch, config), config.context)):
         rows = np.flatnonzero(id_N >= 0)
         stats = moments(q_N[rows], id_N[rows]).population()
         weight = float(level + (1 if config.weights == "paper" else 2)) ** config.exponent
@@ -48,9 +48,12 @@ def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     return as_advantage(np.divide(sum_N, weight_N + slack, out=np.zeros_like(sum_N), where=weight_N > 0))
 
 
-def history_groups(batch: StepBatch, context: int, key: StateKey = "anchor") -> Iterator[IntArray]:
-    """For k = 0..context the dense id of the rows whose last k+1 anchors coincide, -1 at steps t < k."""
-    anchor_N = id_N = anchor_groups(batch, key=key)
+def history_groups(batch: StepBatch, anchor_N: IntArray, context: int) -> Iterator[IntArray]:
+    """For k = 0..context the dense id of the rows whose last k+1 anchors coincide, -1 at steps t < k.
+
+    ``anchor_N``: dense id of every row's anchor group.
+    """
+    id_N = anchor_N
     previous_N = batch.timeline.neighbours(-1)
     yield id_N
     for _ in range(context):

@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat
 
-from scpo.advantages.anchors import state_texts
+from scpo.advantages.anchors import state_ids
 from scpo.advantages.estimator import Estimator, StateSettings
 from scpo.advantages.groups import Float64Array, as_advantage
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.state_graph import StateGraph, state_graph
+from scpo.states.visits import state_texts
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
 
 LOOKING_ACTIONS, LOOKING_VERB, NO_OP = ("inventory", "look"), "examine", "Nothing happens"
@@ -45,7 +46,7 @@ def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: RewardflowSettings
 ) -> Float64Array:
     """ω A_S."""
-    graph = state_graph(batch, config.state_key)
+    graph = state_graph(batch, config.state_key, state_ids(batch, config))
     return config.omega * config.normalised(flow_rewards(batch, graph, config) + bonus_N, graph.source_N)
 
 
@@ -98,10 +99,19 @@ def _bridged(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) ->
 def _looks_about(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> BoolArray:
     action_N = batch.action_N
     no_op_V = np.zeros(len(graph), dtype=bool)
-    no_op_V[graph.source_N] = [NO_OP in text for text in state_texts(batch, config.state_key)]
+    no_op_V[graph.source_N] = _after_no_op(batch, config)
     looks_N = np.array([action in LOOKING_ACTIONS or LOOKING_VERB in action for action in action_N], dtype=bool)
     idle_N: BoolArray = looks_N | no_op_V[graph.target_N]
     return idle_N
+
+
+def _after_no_op(batch: StepBatch, config: RewardflowSettings) -> BoolArray:
+    """Rows whose state is the answer to a step that changed nothing."""
+    if batch.no_op_N is None:
+        return np.array([NO_OP in text for text in state_texts(batch, config.state_key)], dtype=bool)
+    before_N = batch.timeline.neighbours(-1)
+    after_N: BoolArray = (before_N >= 0) & batch.no_op_N[before_N]
+    return after_N
 
 
 REWARDFLOW = Estimator(

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scpo.advantages.anchors import state_texts
-from scpo.advantages.estimator import StateKey
-from scpo.advantages.groups import Float64Array, group_ids, text_ids
-from scpo.steps import BoolArray, IntArray, StepBatch, StrArray
+from scpo.advantages.groups import Float64Array, group_ids
+from scpo.states.visits import StateIds, StateKey, key_ids, next_state_texts, state_texts
+from scpo.steps import BoolArray, IntArray, StepBatch
 
 
 @dataclass(frozen=True)
@@ -36,24 +35,28 @@ class StateGraph:
         return len(self.group_V)
 
 
-def state_graph(batch: StepBatch, key: StateKey) -> StateGraph:
+def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) -> StateGraph:
     """The graph of all groups of a batch; copies are edges too.
 
     Args:
         batch: The steps.
-        key: What stands for a state.
+        key: Which text of a state is compared.
+        ids: The states by another identity (``anchors.state_ids``); None: equal texts are one state.
 
     Raises:
         StepBatchError: The batch has no states, and ``key`` asks for them.
     """
-    source_text_N, group_N = state_texts(batch, key), group_ids(batch.group_N)
+    group_N = group_ids(batch.group_N)
     next_N = batch.timeline.neighbours(1)
     end_N = next_N < 0
     order = np.lexsort((batch.step_N, batch.trajectory_N))
     failed = order[end_N[order] & ~batch.success_N[order]]
-    text_M = text_ids([*source_text_N[order], *_texts_after(batch, key)[failed]])
+    if ids is None:
+        state_M = key_ids([*state_texts(batch, key)[order], *next_state_texts(batch, key)[failed]])
+    else:
+        state_M = np.concatenate([ids.source_N[order], ids.target_N[failed]])
     succeeded = order[end_N[order] & batch.success_N[order]]
-    place_M = np.concatenate([text_M, np.full(len(succeeded), text_M.max(initial=-1) + 1)])
+    place_M = np.concatenate([state_M, np.full(len(succeeded), state_M.max(initial=-1) + 1)])
     row_M = np.concatenate([order, failed, succeeded])
     node_M = _in_order_of_appearance(group_ids(group_N[row_M], place_M))
     source_N, target_N = np.zeros(len(batch), np.int64), np.zeros(len(batch), np.int64)
@@ -65,10 +68,6 @@ def state_graph(batch: StepBatch, key: StateKey) -> StateGraph:
     group_V[node_M] = group_N[row_M]
     success_V[target_N[succeeded]] = True
     return StateGraph(source_N, target_N, end_N, group_V, success_V)
-
-
-def _texts_after(batch: StepBatch, key: StateKey) -> StrArray:
-    return batch.next_observation_N if key == "anchor" or batch.next_state_N is None else batch.next_state_N
 
 
 def _in_order_of_appearance(id_M: IntArray) -> IntArray:

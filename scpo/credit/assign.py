@@ -15,10 +15,12 @@ from scpo.credit.metrics import (
     buffer_metrics,
     credit_metrics,
     effect_metrics,
+    host_anchor_groups,
     stage_timings,
     term_metrics,
 )
 from scpo.credit.other_steps import on_shortest_ways, without_success
+from scpo.credit.states import identified, named_states, oracle_cosine, state_metrics
 from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Scorer
@@ -47,7 +49,7 @@ def assign(
 
     Args:
         batch: The steps.
-        scorer: Needed by methods with a shaper, ignored by others.
+        scorer: Needed by methods with a shaper and by ``states=scorer``, ignored by others.
         config: The method.
         seed: Run seed and training step, for what is random in the shaper.
         speculate: Score some pairs ahead, for fewer and larger batches; the credit is the same.
@@ -65,6 +67,9 @@ def assign(
     estimator, host = resolve(config), config.estimator
     _check_level(config, estimator, "row")
     _check_fields(batch, estimator)
+    started = time.perf_counter()
+    batch, fell_back = identified(batch, host, scorer)
+    states_s = time.perf_counter() - started
     return_N = step_returns(batch, host.gamma)
     penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
     shaped = _shape(batch, scorer, config, seed, speculate=speculate, buffer=buffer)
@@ -74,6 +79,9 @@ def assign(
     started = time.perf_counter()
     step_N = estimator.step_term(batch, return_N, bonus_N, host) + after_N if estimator.step_term else None
     metrics = credit_metrics(batch, config, shaped, seed) | term_metrics(batch, advantage_N, step_N)
+    metrics |= state_metrics(batch, host, fell_back=fell_back)
+    if step_N is not None:
+        metrics |= oracle_cosine(batch, estimator, host, (return_N, bonus_N), step_N)
     if buffer is not None and config.shaper is not None:
         metrics |= buffer_metrics(batch, shaped, len(buffer))
         remember(buffer, batch, config.shaper, seed)
@@ -82,7 +90,19 @@ def assign(
         unshaped_N = estimator.function(batch, return_N, -penalty_N, host)
         metrics |= effect_metrics(batch, shaped.credit_N, unshaped_N, advantage_N, host)
     seconds = (shaped.seconds if shaped else {}) | {"metrics": time.perf_counter() - started}
-    diagnostics = CreditDiagnostics(metrics, stage_timings(seconds), return_N, bonus_N, shaped, advantage_N, unshaped_N)
+    timings = stage_timings(seconds)
+    if batch.state_id_N is not None:
+        timings["timing_s/scpo/states"] = states_s
+    diagnostics = CreditDiagnostics(
+        metrics,
+        timings,
+        return_N,
+        bonus_N,
+        shaped,
+        advantage_N,
+        unshaped_N,
+        host_anchor_groups(batch, host),
+    )
     return advantage_N, diagnostics
 
 
@@ -112,7 +132,8 @@ def _shape(
             f"method {config.name!r} has a shaper, which needs a scorer: got None, pass scpo.load_scorer('exact')"
         )
     try:
-        shaped = shape(batch, scorer, config.shaper, seed, speculate=speculate, buffer=buffer)
+        named, shaper = named_states(batch, config.shaper)
+        shaped = shape(named, scorer, shaper, seed, speculate=speculate, buffer=buffer)
     except ScorerUnavailable as error:
         _log.error("NO SHAPING in this step (scpo/shaping_skipped = 1): %s", error)
         return None

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.anchors import anchor_groups, state_groups
 from scpo.advantages.estimator import EstimatorSettings, StateSettings
-from scpo.advantages.gigpo import GigpoSettings
 from scpo.advantages.groups import Float64Array
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Pairs
@@ -42,6 +41,7 @@ class CreditDiagnostics:
             one whose scorer is unavailable.
         advantage_N: The advantages; None of a token-level estimator.
         unshaped_advantage_N: The advantages without the credit; None for a method without a shaper.
+        anchor_group_N: Dense id of every row's anchor group, as the host forms them; None of a token-level estimator.
     """
 
     metrics: dict[str, float]
@@ -51,6 +51,7 @@ class CreditDiagnostics:
     shaped: Shaped | None
     advantage_N: FloatArray | None = None
     unshaped_advantage_N: FloatArray | None = None
+    anchor_group_N: IntArray | None = None
 
 
 def stage_timings(seconds: dict[str, float]) -> dict[str, float]:
@@ -205,8 +206,7 @@ def alone_in_anchor_group(batch: StepBatch, host: EstimatorSettings) -> BoolArra
 
 def host_anchor_groups(batch: StepBatch, host: EstimatorSettings) -> IntArray:
     """Dense id of every row's anchor group, as the host estimator forms them."""
-    similarity = host.anchor_similarity if isinstance(host, GigpoSettings) and host.anchors == "similar" else None
-    return anchor_groups(batch, similarity, host.state_key if isinstance(host, StateSettings) else "anchor")
+    return state_groups(batch, host) if isinstance(host, StateSettings) else anchor_groups(batch)
 
 
 def _ratio(name: str, part: float, whole: int) -> dict[str, float]:

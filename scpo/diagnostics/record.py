@@ -105,9 +105,11 @@ class Diagnostics:
     def probe_due(self, step: int) -> bool:
         """Return True if the probe is due: every ``trainer.probe_every`` steps and at the last."""
         trainer = self.config.trainer
-        return self.config.trained.shaper is not None and (
-            step % trainer.probe_every == 0 or step == trainer.steps
-        )
+        shaper = self.config.trained.shaper
+        # A matrix of text similarities is not what matched the steps of an identity of states.
+        if shaper is None or shaper.states is not None:
+            return False
+        return step % trainer.probe_every == 0 or step == trainer.steps
 
     def record_probe(self, step: int, batch: StepBatch) -> None:
         """Store the similarity matrix of the probe's rollouts."""

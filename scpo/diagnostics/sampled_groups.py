@@ -102,11 +102,14 @@ def sampled_groups(
         raise ConfigError(
             f"method {method.name!r} did not shape this batch: there is no credit to sample"
         )
+    anchor_group_N = diagnostics.anchor_group_N
+    if anchor_group_N is None:
+        anchor_group_N = host_anchor_groups(batch, host)
     line = batch.timeline
     active = list(active_groups(line))
     # A generator of its own, so that sampling changes no other random number.
     drawn = set(generator(seed, "sample", 0).permutation(len(active))[:count].tolist())
-    context = _Context(batch, diagnostics, shaped, host_anchor_groups(batch, host))
+    context = _Context(batch, diagnostics, shaped, anchor_group_N)
     return {
         "step": seed[1],
         "groups_in_batch": len(np.unique(batch.group_N)),

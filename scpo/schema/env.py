@@ -100,9 +100,10 @@ class EnvironmentSettings(Strict):
 
 
 class AlfworldConfig(EnvironmentSettings):
-    """``gives_states``: its episodes are ``scpo.envs.base.StatefulEpisode``."""
+    """``gives_states``: its episodes are ``scpo.envs.base.StatefulEpisode``; ``gives_facts``: with structured facts."""
 
     gives_states: ClassVar[bool] = True
+    gives_facts: ClassVar[bool] = True
 
     name: Literal["alfworld"]
     games: Literal["generated", "official"]
@@ -169,6 +170,7 @@ class WebshopConfig(EnvironmentSettings):
     """``settings`` are those that ``setting`` chooses from; the keys that they differ in are read through it."""
 
     gives_states: ClassVar[bool] = True
+    gives_facts: ClassVar[bool] = True
 
     name: Literal["webshop"]
     setting: Literal["stack", "paper"]

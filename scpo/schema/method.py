@@ -9,6 +9,8 @@ from scpo.advantages.registry import ESTIMATORS, HOSTS
 from scpo.schema.agent import AGENT_LABELS, AgentConfig
 from scpo.shaping.shaper import LABEL as SHAPER_LABEL
 from scpo.shaping.shaper import ShaperConfig
+from scpo.states.identity import Identity
+from scpo.states.registry import find_identity
 from scpo.strict import Strict
 
 MethodName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -87,6 +89,21 @@ class TrainedMethod(Strict):
             ),
         }
         return tuple(setting for setting, asked in reads.items() if asked)
+
+    @property
+    def identities(self) -> dict[str, Identity]:
+        """The identities of states that it compares by, by the setting that selects each."""
+        chosen = {}
+        if isinstance(self.estimator, StateSettings):
+            chosen["method.estimator.states"] = self.estimator.identity
+        if self.shaper is not None and self.shaper.states is not None:
+            chosen["method.shaper.states"] = find_identity(self.shaper.states)
+        return chosen
+
+    @property
+    def needs_scorer(self) -> bool:
+        """Whether a trainer must open the run's scorer for it."""
+        return self.shaper is not None or any("scorer" in identity.requires for identity in self.identities.values())
 
     @model_validator(mode="after")
     def _shaper_has_a_host(self) -> Self:

@@ -135,6 +135,8 @@ class RunConfig(Strict):
 
     @model_validator(mode="after")
     def _states_are_given(self) -> Self:
+        if self.method.kind == "trained" and (reason := _no_identity(self)):
+            raise ValueError(reason)
         if self.method.kind == "trained" and self.method.reads_states and (reason := _no_states(self)):
             raise ValueError(reason)
         return self
@@ -198,6 +200,30 @@ def _no_states(config: RunConfig) -> str | None:
         return f"{asked} env={config.env.name} does not give: {instead}"
     if config.trainer.name == "verl_agent" and config.env.name != "alfworld":
         return f"{asked} trainer=verl_agent can read on env=alfworld only, got env={config.env.name}: {instead}"
+    return None
+
+
+def _no_identity(config: RunConfig) -> str | None:
+    """Why the run cannot compare states as its method asks; None: it can."""
+    for setting, identity in config.trained.identities.items():
+        asked = f"{setting}={identity.name}"
+        if "truth" in identity.requires and config.scale != "study":
+            return (
+                f"{asked} reads the simulator's state, which an agent never has: scale=study only, got scale="
+                f"{config.scale}; use states=history or states=entities"
+            )
+        lacks_facts = config.trainer.name == "verl_agent" or not config.env.gives_facts
+        if lacks_facts and identity.requires & {"facts", "truth"}:
+            return (
+                f"{asked} reads what env={config.env.name} with trainer={config.trainer.name} does not give; use "
+                "states=history or states=entities, which read texts and actions"
+            )
+    shaper = config.trained.shaper
+    if shaper is not None and shaper.states is not None and config.scorer.kind != "exact":
+        return (
+            f"method.shaper.states={shaper.states} compares states instead of scoring texts, so scorer="
+            f"{config.scorer.name} would not be read; use scorer=exact"
+        )
     return None
 
 

@@ -210,7 +210,14 @@ class BiEncoder:
         place = {text: i for i, text in enumerate(texts)}
         embedding = self.embed(texts)
         first, second = np.array([(place[a], place[b]) for a, b in pairs]).T
-        cosine = (embedding[first] * embedding[second]).sum(axis=1)
+        return self._rescaled((embedding[first] * embedding[second]).sum(axis=1))
+
+    def similarities(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Similarities of all pairs of texts, ``(texts, texts)``; each text is embedded once."""
+        embedding = self.embed(texts)
+        return self._rescaled(embedding @ embedding.T)
+
+    def _rescaled(self, cosine: NDArray[np.float64]) -> NDArray[np.float32]:
         floor = self._config.cosine_floor
         scores: NDArray[np.float32] = np.clip((cosine - floor) / (1 - floor), 0, 1).astype(
             np.float32

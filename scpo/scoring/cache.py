@@ -48,6 +48,11 @@ class PairCache:
             self._known.update(zip(new, checked(self.scorer, new), strict=True))
         return np.array([self._known[pair] for pair in pairs], dtype=np.float32)
 
+    def similarities(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
+        """Similarities of all pairs of texts; None for a scorer that answers pairs only."""
+        all_pairs = getattr(self.scorer, "similarities", None)
+        return None if all_pairs is None else all_pairs(texts)
+
     def report(self) -> dict[str, float]:
         """Statistics of the scorer since the step began, for the timing log.
 

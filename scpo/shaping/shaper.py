@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from scpo.errors import StepBatchError
+from scpo.errors import ConfigError, StepBatchError
 from scpo.shaping.controls import Allocation, allocate
 from scpo.shaping.drive import MatchTask, Pairs, Scorer, credit_batch
 from scpo.shaping.matcher import AfterFullMatch, Matcher, MatchRule, MatchTrace
@@ -16,6 +16,7 @@ from scpo.shaping.order import Order, Seed, processing_key
 from scpo.shaping.reference import Selection, active_groups, failed_groups, outcomes, select
 from scpo.shaping.reference_buffer import ReferenceBuffer, Remembering
 from scpo.shaping.step_text import StepFilter, StepText, step_texts, surviving
+from scpo.states.registry import find_identity
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, StrArray
 from scpo.strict import Strict
 
@@ -35,9 +36,10 @@ class ShaperConfig(Strict):
     reads: the same credit at the paper's cost. ``amount``: ``distance`` pays a match by the reference positions that it
     advances, of all. ``credited_states``: ``anchor_without_success`` and ``state_without_success`` drop the credit of
     steps whose state a success of the group passed, too, where a host that compares equal states already knows which
-    step is better. ``added_to``: what α * credit is added to, the step returns that the host normalises (the paper) or
-    the advantages that it answers with, where no normalisation changes it (ours). These are left out of a run's
-    identity where they are off.
+    step is better. ``states``: steps match if their actions are equal and lead to one state by this identity of
+    ``scpo.states``, instead of by a similarity of ``step_text``. ``added_to``: what α * credit is added to, the step
+    returns that the host normalises (the paper) or the advantages that it answers with, where no normalisation changes
+    it (ours). These are left out of a run's identity where they are off.
     """
 
     matcher: Matcher
@@ -58,6 +60,10 @@ class ShaperConfig(Strict):
     dense: bool = Field(default=False, exclude_if=lambda value: not value)
     amount: Amount = Field(default="similarity", exclude_if=lambda value: value == "similarity")
     credited_states: CreditedStates = Field(default="all", exclude_if=lambda value: value == "all")
+    states: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    states_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
     added_to: AddedTo = Field(default="returns", exclude_if=lambda value: value == "returns")
 
     @model_validator(mode="after")
@@ -66,6 +72,25 @@ class ShaperConfig(Strict):
             raise ValueError(
                 f"reference_max_age={self.reference_max_age} is only read with reference_buffer=last_success, which is "
                 "off; allowed: null, or switch the buffer on"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _states_are_known(self) -> Self:
+        if self.states is None:
+            if self.states_threshold is not None:
+                raise ValueError(f"states_threshold={self.states_threshold:g} is only read with states; allowed: null")
+            return self
+        try:
+            identity = find_identity(self.states, self.states_threshold)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        if "scorer" in identity.requires:
+            raise ValueError("states=scorer is what the matcher does by itself; use states=null with that scorer")
+        if self.reference_buffer != "off":
+            raise ValueError(
+                f"states={self.states} numbers the states of one batch, so a reference of an earlier one cannot be "
+                f"compared: reference_buffer must be off, got {self.reference_buffer}"
             )
         return self
 

@@ -143,3 +143,13 @@ class EqualityScorer(TableScorer):
     def score(self, pairs):
         self.asked.append(list(pairs))
         return np.array([first == second for first, second in pairs], dtype=np.float32)
+
+
+def given_all(batch):
+    """A batch of ``make_batch`` with all that an environment may give of a state: here the texts are the truth."""
+    told = stated(batch)
+    return take(
+        told, np.arange(len(batch)), is_copy_N=batch.is_copy_N, facts_N=told.state_N, next_facts_N=told.next_state_N,
+        commands_N=told.anchor_N, next_commands_N=told.action_N, true_anchor_N=told.anchor_N,
+        next_true_anchor_N=told.next_observation_N, true_state_N=told.state_N, next_true_state_N=told.next_state_N,
+    )  # fmt: skip

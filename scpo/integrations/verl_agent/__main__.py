@@ -29,7 +29,7 @@ def open_hooks(run_folder: str) -> Hooks:
     """SCPO for one process of a run."""
     folder = RunFolder(run_folder)
     config = folder.read_config()
-    return Hooks(config, folder, open_ray_scorer(config, on_gpu=True) if config.trained.shaper else None)
+    return Hooks(config, folder, open_ray_scorer(config, on_gpu=True) if config.trained.needs_scorer else None)
 
 
 def hooked_runner(task_runner: Any) -> Any:

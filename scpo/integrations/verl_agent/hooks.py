@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from scpo.advantages.estimator import StateSettings
 from scpo.credit.assign import assign
 from scpo.credit.metrics import CreditDiagnostics
 from scpo.diagnostics.record import Diagnostics
@@ -88,7 +89,8 @@ class Hooks:
                 speculate=self.config.machine.scorer.speculate,
             )
             self._record(batch, diagnostics)
-            if estimator.name not in OF_THE_FORK:
+            compares_otherwise = isinstance(estimator, StateSettings) and estimator.states != "exact"
+            if estimator.name not in OF_THE_FORK or compares_otherwise:
                 return _with_advantages(data, advantage_N)
             if diagnostics.shaped is not None and self.config.trained.shaper is not None:
                 _add(data, np.float32(self.config.trained.shaper.alpha) * diagnostics.shaped.credit_N)

@@ -64,7 +64,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.buffer = run.trained.shaper.make_buffer() if run.trained.shaper else None
         self.tracker = Tracker(self.place.folder, run)
         on_gpu = config.trainer.device != "cpu"
-        self.scorer = open_ray_scorer(run, on_gpu=on_gpu) if run.trained.shaper else None
+        self.scorer = open_ray_scorer(run, on_gpu=on_gpu) if run.trained.needs_scorer else None
         # Ray's processes on this node descend from the parent of this one
         self.memory = NodeMemory(os.getppid(), os.environ.get(BEFORE_RAY, "") if on_gpu else None)
         self._saved_step: int | None = None

@@ -4,9 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scpo.advantages.crbc import action_values, crbc, state_values
-from scpo.advantages.groups import group_ids, text_ids
+from scpo.advantages.groups import group_ids
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.state_graph import state_graph
+from scpo.states.visits import key_ids
 from tests.support.step_batches import make_batch, random_batch, settings_of, take
 
 # start: a twice, b once; a: c wins, x does not. Rows: start-a, a-c | start-a, a-x | start-b
@@ -20,7 +21,7 @@ def config(**changes):
 def values(batch, **changes):
     """V of the state that each row leaves, and Q of its action there."""
     graph = state_graph(batch, "anchor")
-    action_N = group_ids(graph.source_N, text_ids(batch.action_N))
+    action_N = group_ids(graph.source_N, key_ids(batch.action_N))
     return (
         state_values(batch, graph, config(**changes))[graph.source_N],
         action_values(batch, graph, action_N, config(**changes)),

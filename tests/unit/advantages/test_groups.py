@@ -2,11 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scpo.advantages.groups import group_ids, moments, normalise, text_ids
-
-
-def test_equal_texts_share_a_number():
-    assert text_ids(["b", "a", "b", "c", "a"]).tolist() == [0, 1, 0, 3, 1]
+from scpo.advantages.groups import group_ids, moments, normalise
 
 
 def test_group_ids_are_dense_and_need_all_keys_to_agree():

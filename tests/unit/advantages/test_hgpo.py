@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.hgpo import hgpo, history_groups
 from scpo.advantages.outcomes import step_returns
 from tests.support.step_batches import (
@@ -30,7 +31,7 @@ def partition(id_N):
 def test_groups_of_deeper_levels_share_more_history():
     batch = make_batch((0, 0, "a b a", 1), (0, 1, "b a b", 0), (1, 2, "a b", 0))
     # anchors: start a b | start b a | start a (another group)
-    levels = list(history_groups(batch, 2))
+    levels = list(history_groups(batch, anchor_groups(batch), 2))
     assert partition(levels[0]) == [[0, 3], [1, 5], [2, 4], [6], [7]]
     assert partition(levels[1]) == [[1], [2], [4], [5], [7]]  # a after start is not a after b; steps 0 have no level 1
     assert partition(levels[2]) == [[2], [5]]
@@ -118,6 +119,8 @@ def test_the_group_by_agrees_with_plain_loops_over_rows(seed, weights, mode):
 
 def test_a_copy_has_its_originals_history():
     doubled = take(BATCH, [0, 1, 1, 2, 3, 4, 5, 6, 7])
-    for level, copied in zip(history_groups(BATCH, 2), history_groups(doubled, 2), strict=True):
+    for level, copied in zip(
+        history_groups(BATCH, anchor_groups(BATCH), 2), history_groups(doubled, anchor_groups(doubled), 2), strict=True
+    ):
         assert np.array_equal(copied[[0, 1, 3, 4, 5, 6, 7, 8]], level)
         assert copied[1] == copied[2]

@@ -27,6 +27,14 @@ def test_settings_of_other_hosts_are_no_part_of_the_identity():
     }  # fmt: skip
 
 
+def test_identities_of_states_are_part_of_it_where_they_are_not_equality():
+    exact, named = (compose_run(["method=gigpo", f"method.estimator.states={name}"]) for name in ("exact", "entities"))
+    assert not {"states", "states_threshold"} & set(identity(exact)["method"]["estimator"])
+    assert identity(named)["method"]["estimator"]["states"] == "entities"
+    assert run_id(exact) == run_id(compose_run(["method=gigpo"])) != run_id(named)
+    assert not {"states", "states_threshold"} & set(identity(compose_run(["method=scpo"]))["method"]["shaper"])
+
+
 def test_the_state_key_is_part_of_it_where_it_is_not_the_raw_observation():
     anchor, state = (compose_run(["method=gigpo", f"method.estimator.state_key={key}"]) for key in ("anchor", "state"))
     assert "state_key" not in identity(anchor)["method"]["estimator"]

@@ -37,6 +37,42 @@ def test_states_are_compared_only_where_the_environment_gives_them(monkeypatch):
     assert compose_run(["method=gigpo", "env=webshop"]).trained.estimator.state_key == "anchor"
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["method.estimator.states=entitys"], "is no identity of states; did you mean entities"),
+        (["method.estimator.states=exact", "method.estimator.states_threshold=0.5"], "is not read by states=exact"),
+        (["method.estimator.states=tfidf", "method.estimator.anchors=similar"], "use anchors=exact with states=tfidf"),
+        (["method.estimator.states=oracle"], "scale=study only, got scale=mini; use states=history"),
+        (["scale=paper", "trainer=verl_agent", "method.estimator.states=facts"], "trainer=verl_agent does not give"),
+    ],
+)
+def test_an_identity_that_the_run_cannot_serve_is_refused(words, message):
+    with pytest.raises(ConfigError, match=message):
+        compose_run(["method=gigpo", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["method.shaper.states=oracle", "scorer=lexical", "scale=study"], "use scorer=exact"),
+        (["method.shaper.states=scorer"], "is what the matcher does by itself"),
+        (["method.shaper.states_threshold=0.5"], "only read with states"),
+        (["method.shaper.states=entities", "method.shaper.reference_buffer=last_success"], "must be off"),
+    ],
+)
+def test_the_matchers_identity_needs_the_exact_scorer_and_one_batch(words, message):
+    with pytest.raises(ConfigError, match=message):
+        compose_run(["method=scpo", *words])
+
+
+def test_a_method_needs_a_scorer_for_its_shaper_or_for_its_states():
+    words = ["method=gigpo", "method.estimator.states=scorer"]
+    assert compose_run(words).trained.needs_scorer
+    assert compose_run(["method=scpo"]).trained.needs_scorer
+    assert not compose_run(["method=gigpo", "method.estimator.states=entities"]).trained.needs_scorer
+
+
 def test_verl_agent_shows_states_on_alfworld_alone():
     by_state = ["scale=paper", "trainer=verl_agent", "method=hgpo", "method.estimator.state_key=state"]
     assert compose_run(by_state).trained.reads_states

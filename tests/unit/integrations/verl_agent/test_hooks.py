@@ -171,6 +171,13 @@ def test_states_are_read_off_what_the_agents_saw_where_the_method_compares_them(
     assert batch.next_state_N[2] == "now c | at:  | holding:  | moved:  | go to desk 1, look, take mug 3 from desk 1"
 
 
+def test_an_identity_of_states_takes_the_place_of_the_forks_own_gigpo(hooked):
+    trainer = hooked("method=gigpo", "method.estimator.states=entities")
+    assert torch.equal(trainer.data.batch["step_rewards"], trainer.before)
+    assert torch.equal(trainer.data.batch["returns"], trainer.data.batch["advantages"])  # the fake fork sets no returns
+    assert trainer.data.batch["advantages"].abs().sum() > 0
+
+
 def test_no_states_are_kept_where_nothing_compares_them(hooked):
     columns = hooked("method=g2po", copies=()).data.non_tensor_batch
     assert STATE not in columns

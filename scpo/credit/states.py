@@ -1,0 +1,125 @@
+"""The states of a batch by the method's identity, and how near they are to the simulator's."""
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from scpo.advantages.anchors import state_groups
+from scpo.advantages.estimator import Estimator, EstimatorSettings, StateSettings
+from scpo.advantages.groups import Float64Array, group_ids
+from scpo.errors import ScorerUnavailable
+from scpo.shaping.shaper import ShaperConfig
+from scpo.states.identity import Similarity
+from scpo.states.registry import find_identity, identify
+from scpo.states.visits import StateKey
+from scpo.steps import FloatArray, IntArray, StepBatch, StrArray
+
+_log = logging.getLogger(__name__)
+
+
+def identified(batch: StepBatch, host: EstimatorSettings, scorer: Similarity | None) -> tuple[StepBatch, bool]:
+    """The batch with the states that the host's identity finds, and whether a missing scorer made them exact.
+
+    Raises:
+        ConfigError: The identity needs a scorer and there is none.
+        StepBatchError: The batch lacks what the identity reads.
+    """
+    if not isinstance(host, StateSettings) or host.identity.name == "exact":
+        return batch, False
+    try:
+        ids, fell_back = identify(batch, host.state_key, host.identity, scorer), False
+    except ScorerUnavailable as error:
+        _log.error("STATES BY EQUAL TEXTS in this step (states/fell_back = 1): %s", error)
+        ids, fell_back = identify(batch, host.state_key, find_identity("exact")), True
+    return replace(batch, state_id_N=ids.source_N, next_state_id_N=ids.target_N), fell_back
+
+
+def named_states(batch: StepBatch, shaper: ShaperConfig) -> tuple[StepBatch, ShaperConfig]:
+    """The batch with numbers of states for their texts, and a shaper that compares actions and these.
+
+    Equal numbers are equal texts, so that a matcher with the exact scorer finds a similarity of 1 in equal states after
+    equal actions, and of 0 elsewhere.
+    """
+    if shaper.states is None:
+        return batch, shaper
+    key: StateKey = "anchor" if batch.state_N is None else "state"
+    ids = identify(batch, key, find_identity(shaper.states, shaper.states_threshold))
+    named = replace(batch, state_N=_names(ids.source_N), next_state_N=_names(ids.target_N))
+    return named, shaper.model_copy(update={"step_text": "action_next_state"})
+
+
+def _names(number_N: IntArray) -> StrArray:
+    name_N = np.empty(len(number_N), dtype=object)
+    name_N[:] = [f"state {number}" for number in number_N]
+    return name_N
+
+
+def state_metrics(batch: StepBatch, host: EstimatorSettings, *, fell_back: bool) -> dict[str, float]:
+    """Agreement of the host's states with the simulator's, over rows without copies; nothing without the latter.
+
+    ``states/precision``: of pairs of rows that the identity joins, the share in one true state; ``states/recall``: of
+    pairs in one true state, the share that it joins; ``states/purity``: share of rows in the most frequent true state
+    of theirs. ``states/fell_back``: the scorer was missing and equal texts were compared instead.
+    """
+    if not isinstance(host, StateSettings):
+        return {}
+    metrics = {"states/fell_back": 1.0} if fell_back else {}
+    truth = _by_oracle(batch, host)
+    rows = np.flatnonzero(batch.original_N)
+    if truth is None or not len(rows):
+        return metrics
+    true_M = state_groups(*truth)[rows]
+    found_M = state_groups(batch, host)[rows]
+    both_M = group_ids(found_M, true_M)
+    joined, same, agreed = _pairs(found_M), _pairs(true_M), _pairs(both_M)
+    largest = np.zeros(int(found_M.max()) + 1)
+    np.maximum.at(largest, found_M, np.bincount(both_M)[both_M])
+    metrics["states/purity"] = float(largest.sum() / len(rows))
+    if joined:
+        metrics["states/precision"] = agreed / joined
+    if same:
+        metrics["states/recall"] = agreed / same
+    return metrics
+
+
+def oracle_cosine(
+    batch: StepBatch,
+    estimator: Estimator,
+    host: EstimatorSettings,
+    returns: tuple[FloatArray, FloatArray],
+    step_N: Float64Array,
+) -> dict[str, float]:
+    """Cosine of the step term with the one of the simulator's states; nothing without the latter.
+
+    Args:
+        batch: The steps.
+        estimator: The host.
+        host: Its settings.
+        returns: Step returns and bonus, as the host reads them.
+        step_N: Its step term.
+    """
+    truth = _by_oracle(batch, host) if isinstance(host, StateSettings) else None
+    if truth is None or estimator.step_term is None:
+        return {}
+    reference_N: Any = estimator.step_term(truth[0], *returns, truth[1])
+    rows = batch.original_N
+    size = float(np.linalg.norm(reference_N[rows]) * np.linalg.norm(step_N[rows]))
+    return {"states/cosine": float(reference_N[rows] @ step_N[rows]) / size} if size else {}
+
+
+def _by_oracle(batch: StepBatch, host: StateSettings) -> tuple[StepBatch, StateSettings] | None:
+    """The batch and the host's settings with the simulator's states; None where the batch does not hold them."""
+    known = batch.true_anchor_N if host.state_key == "anchor" else batch.true_state_N
+    if known is None:
+        return None
+    changes: dict[str, object] = {"states": "oracle", "states_threshold": None}
+    if "anchors" in type(host).model_fields:
+        changes["anchors"] = "exact"
+    return replace(batch, state_id_N=None, next_state_id_N=None), host.model_copy(update=changes)
+
+
+def _pairs(id_M: IntArray) -> int:
+    count = np.bincount(id_M)
+    return int((count * (count - 1) // 2).sum())

@@ -1,0 +1,40 @@
+"""States are equal if difflib's ratio of their texts reaches a threshold (the option of GiGPO's code)."""
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from scpo.states.identity import Comparison, Identity
+from scpo.states.leaders import leader_labels
+from scpo.states.visits import Visits
+from scpo.steps import IntArray
+
+
+def edit_ratio(visits: Visits, comparison: Comparison) -> IntArray:
+    """Leader clusters of ``2 M / T``, with M matching characters of T in both texts."""
+    threshold = comparison.needed_threshold()
+    return leader_labels(visits, lambda texts: _leaders(texts, threshold))
+
+
+def _leaders(texts: Sequence[str], threshold: float) -> list[int]:
+    leaders: list[tuple[int, SequenceMatcher[str]]] = []
+    chosen = []
+    for index, text in enumerate(texts):
+        for leader, matcher in leaders:
+            matcher.set_seq1(text)
+            if _reaches(matcher, threshold):
+                chosen.append(leader)
+                break
+        else:
+            leaders.append((index, SequenceMatcher(None, "", text)))
+            chosen.append(index)
+    return chosen
+
+
+def _reaches(matcher: SequenceMatcher[str], threshold: float) -> bool:
+    """Compare upper bounds first: the two quick ratios bound the true one from above and cost far less."""
+    return (
+        matcher.real_quick_ratio() >= threshold and matcher.quick_ratio() >= threshold and matcher.ratio() >= threshold
+    )
+
+
+DIFFLIB = Identity("difflib", "difflib ratio", edit_ratio, threshold=0.95)  # verl-agent's default, anchor_similarity

@@ -1,0 +1,13 @@
+"""States are equal if their texts are equal (GiGPO and the graph estimators)."""
+
+from scpo.states.identity import Comparison, Identity
+from scpo.states.visits import Visits, key_ids
+from scpo.steps import IntArray
+
+
+def exact(visits: Visits, comparison: Comparison) -> IntArray:
+    """One label for each text."""
+    return key_ids(visits.text_M)
+
+
+EXACT = Identity("exact", "equal texts", exact)

@@ -1,0 +1,19 @@
+"""States are equal if the environment's structured facts and the things named in the observation are equal."""
+
+from scpo.states.entities import names_in
+from scpo.states.identity import Comparison, Identity
+from scpo.states.visits import Visits, key_ids
+from scpo.steps import IntArray
+
+
+def facts(visits: Visits, comparison: Comparison) -> IntArray:
+    """One label for each pair of facts and names.
+
+    Raises:
+        StepBatchError: The environment gives no facts.
+    """
+    fact_M = visits.needed("facts", "facts")
+    return key_ids((fact, names_in(text)) for fact, text in zip(fact_M, visits.observation_M, strict=True))
+
+
+FACTS = Identity("facts", "entities and facts", facts, requires=frozenset({"facts"}))

@@ -1,0 +1,17 @@
+"""States are equal if the simulator's canonical texts are equal: the upper bound of a study, for no other use."""
+
+from scpo.states.identity import Comparison, Identity
+from scpo.states.visits import Visits, key_ids
+from scpo.steps import IntArray
+
+
+def oracle(visits: Visits, comparison: Comparison) -> IntArray:
+    """One label for each canonical text, of the kind that ``key`` selects.
+
+    Raises:
+        StepBatchError: The environment does not give it.
+    """
+    return key_ids(visits.needed("true_anchor" if visits.key == "anchor" else "true_state", "oracle"))
+
+
+ORACLE = Identity("oracle", "oracle", oracle, requires=frozenset({"truth"}))

@@ -1,0 +1,63 @@
+"""All state identities, a line each, and the call that labels a batch."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+
+from scpo.errors import ConfigError
+from scpo.states.closure import CLOSURE
+from scpo.states.edit_ratio import DIFFLIB
+from scpo.states.entities import ENTITIES
+from scpo.states.exact import EXACT
+from scpo.states.facts import FACTS
+from scpo.states.history import HISTORY
+from scpo.states.identity import Comparison, Identity, Similarity
+from scpo.states.oracle import ORACLE
+from scpo.states.scored import SCORER
+from scpo.states.tfidf import TFIDF
+from scpo.states.visits import StateIds, StateKey, Visits
+from scpo.steps import StepBatch
+
+OURS = (EXACT, DIFFLIB, TFIDF, SCORER, ENTITIES, CLOSURE, HISTORY, FACTS, ORACLE)  # in the order of tables
+
+IDENTITIES: dict[str, Identity] = {entry.name: entry for entry in OURS}
+
+
+def find_identity(name: str, threshold: float | None = None) -> Identity:
+    """An identity by its name, with its threshold or the given one.
+
+    Raises:
+        ConfigError: There is no such identity, or it compares no similarities and a threshold is given.
+    """
+    if name not in IDENTITIES:
+        near = difflib.get_close_matches(name, IDENTITIES, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"states={name!r} is no identity of states{meant} Allowed: {', '.join(IDENTITIES)}")
+    entry = IDENTITIES[name]
+    if threshold is None:
+        return entry
+    if entry.threshold is None:
+        with_one = ", ".join(other.name for other in OURS if other.threshold is not None)
+        raise ConfigError(
+            f"states_threshold={threshold:g} is not read by states={name}, which compares no similarities; allowed: "
+            f"null, or one of states={with_one}"
+        )
+    return replace(entry, threshold=threshold)
+
+
+def identify(batch: StepBatch, key: StateKey, identity: Identity, scorer: Similarity | None = None) -> StateIds:
+    """The states that every row's step starts from and leads to.
+
+    Args:
+        batch: The steps; a copy has its original's states.
+        key: Which text of a state is compared.
+        identity: How.
+        scorer: For an identity that requires one.
+
+    Raises:
+        ConfigError: The identity needs a scorer and there is none.
+        StepBatchError: The batch lacks what the identity reads; names the field and what to use instead.
+    """
+    visits = Visits.of(batch, key)
+    return visits.split(identity.function(visits, Comparison(identity.threshold, scorer)))

@@ -1,0 +1,37 @@
+"""States are equal if the run's scorer (exact, lexical, MiniLM, a reranker) puts their texts above a threshold."""
+
+import numpy as np
+
+from scpo.states.identity import Comparison, Identity, Similarity
+from scpo.states.leaders import leader_labels, leaders_in
+from scpo.states.visits import Visits
+from scpo.steps import IntArray
+
+
+def scored(visits: Visits, comparison: Comparison) -> IntArray:
+    """Leader clusters of the scorer's similarity, the leader's text first.
+
+    A scorer with a method ``similarities(texts)``, all pairs at once, is asked that way: sentence encoders embed each
+    text once. Others are asked for the pairs of a text with the leaders so far.
+    """
+    scorer, threshold = comparison.needed_scorer(), comparison.needed_threshold()
+    return leader_labels(visits, lambda texts: _leaders(texts, scorer, threshold))
+
+
+def _leaders(texts: list[str], scorer: Similarity, threshold: float) -> list[int]:
+    all_pairs = getattr(scorer, "similarities", None)
+    matrix = None if all_pairs is None else all_pairs(texts)
+    if matrix is not None:
+        return leaders_in(matrix, threshold)
+    leaders: list[int] = []
+    chosen: list[int] = []
+    for index, text in enumerate(texts):
+        scores = scorer.score([(texts[leader], text) for leader in leaders]) if leaders else np.zeros(0)
+        near = np.flatnonzero(scores >= threshold)
+        chosen.append(leaders[int(near[0])] if len(near) else index)
+        if not len(near):
+            leaders.append(index)
+    return chosen
+
+
+SCORER = Identity("scorer", "scorer", scored, threshold=0.6, requires=frozenset({"scorer"}))  # Table 4's theta

@@ -1,0 +1,137 @@
+"""Each identity on texts whose states are known."""
+
+import numpy as np
+import pytest
+
+from scpo.states.closure import closed
+from scpo.states.entities import names_in
+from scpo.states.history import lasting_verbs, verbs_used
+from scpo.states.registry import IDENTITIES, find_identity, identify
+from scpo.states.visits import Visits, key_ids
+from tests.support.step_batches import TableScorer, make_batch, take
+
+
+def states_of(name, texts, threshold=None, scorer=None, **columns):
+    """Which of these observations of one group are one state; each is seen by a rollout of its own."""
+    batch = make_batch(*[(0, k, "x", 0) for k in range(len(texts))], anchor_N=texts, **columns)
+    ids = identify(batch, "anchor", find_identity(name, threshold), scorer)
+    return key_ids(ids.source_N.tolist()).tolist()
+
+
+def test_entities_join_wordings_and_part_cabinets():
+    texts = ["On the cabinet 1, you see a mug 1.", "Mug 1 lies on cabinet 1", "On the cabinet 2, you see a mug 1."]
+    assert states_of("entities", texts) == [0, 0, 2]
+
+
+def test_entities_count_names_and_do_not_read_what_is_said_of_them():
+    assert states_of("entities", ["mug 1 and mug 1", "mug 1", "a hot mug 1"]) == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("You see a mug 12.", (("mug 12", 1),)),
+        ("B07XYZ1234 costs $12.99", (("$12.99", 1), ("b07xyz1234", 1))),
+        ("nothing", ()),
+    ],
+)
+def test_names_are_words_with_a_number(text, names):
+    assert names_in(text) == names
+
+
+def test_tfidf_ignores_the_order_of_words_but_not_the_words():
+    texts = ["a mug 1 and a pen 2 lie here", "here lie a pen 2 and a mug 1", "the fridge 1 is closed"]
+    assert states_of("tfidf", texts) == [0, 0, 2]
+
+
+def test_a_text_without_words_is_one_state_with_itself_alone():
+    assert states_of("tfidf", ["!", "!", "?"]) == [0, 0, 2]
+
+
+def test_the_first_leader_that_is_near_enough_is_joined():
+    near = {("a", "b"): 0.7, ("b", "c"): 0.9, ("a", "c"): 0.5}
+    assert states_of("scorer", ["a", "b", "c"], scorer=TableScorer(near)) == [0, 0, 2]
+    assert states_of("scorer", ["a", "b", "c"], 0.5, scorer=TableScorer(near)) == [0, 0, 0]
+
+
+class Matrix(TableScorer):
+    """A scorer that knows all pairs at once."""
+
+    def similarities(self, texts):
+        return np.array([[self.table.get((a, b), float(a == b)) for b in texts] for a in texts])
+
+
+def test_all_pairs_at_once_give_the_same_states_and_ask_for_no_pair():
+    near = {("a", "b"): 0.7, ("b", "a"): 0.7, ("b", "c"): 0.9, ("c", "b"): 0.9}
+    scorer = Matrix(near)
+    assert states_of("scorer", ["a", "b", "c"], scorer=scorer) == [0, 0, 2]
+    assert scorer.asked == []
+
+
+def test_facts_part_what_names_join():
+    names = ["mug 1 is hot", "the mug 1 was heated", "mug 1 is cold"]
+    facts = ["hot", "hot", "cold"]
+    assert states_of("entities", names) == [0, 0, 0]
+    assert states_of("facts", names, facts_N=facts, next_facts_N=facts) == [0, 0, 2]
+
+
+def test_closure_joins_what_the_same_actions_lead_to():
+    # two rollouts do the same; their texts never agree
+    batch = make_batch((0, 0, "a b", 1), (0, 1, "a b", 0), anchor_N=["s", "p", "q", "r"])
+    ids = identify(batch, "anchor", IDENTITIES["closure"])
+    assert ids.source_N[0] == ids.source_N[2]  # siblings start in one state
+    assert ids.source_N[1] == ids.source_N[3]
+    other = take(batch, np.arange(4), action_N=["a", "b", "c", "b"])
+    ids = identify(other, "anchor", IDENTITIES["closure"])
+    assert ids.source_N[1] != ids.source_N[3]
+
+
+def test_a_text_that_returns_joins_the_states_before_it_in_closure():
+    batch = make_batch((0, 0, "a b c", 1), (0, 1, "a b c", 0), anchor_N=["s", "t", "s", "s", "u", "v"])
+    visits = Visits.of(batch, "anchor")
+    label_M = closed(visits, key_ids(visits.text_M))
+    # "s" is seen again after a, b: the other rollout's "v" after a, b is that state too
+    assert label_M[0] == label_M[2] == label_M[5]
+    assert label_M[1] == label_M[4] != label_M[0]
+
+
+def test_a_verb_lasts_if_equal_states_agree_in_it_and_others_differ():
+    rollouts = []
+    for k in range(24):
+        looks, heats = k // 2 % 2, k % 2  # looking changes nothing, the texts after it tell whether the mug was heated
+        rollouts.append((0, k, " ".join(["look"] * looks + (["heat"] if heats else ["wave"]) + ["go", "end"]), 0))
+    batch = make_batch(*rollouts)
+    after = []
+    for row in range(len(batch)):
+        episode = batch.timeline.rows_of(int(batch.timeline.slot_N[row]))[: batch.step_N[row] + 1]
+        after.append(f"{batch.action_N[row]} {'hot' if 'heat' in batch.action_N[episode] else 'cold'}")
+    before_N = batch.timeline.neighbours(-1)
+    anchor_N = [after[before] if before >= 0 else "start" for before in before_N]
+    batch = take(batch, np.arange(len(batch)), anchor_N=anchor_N, next_observation_N=after)
+    visits = Visits.of(batch, "anchor")
+    used_MV, verbs = verbs_used(visits)
+    lasting = {verb for verb, lasts in zip(verbs, lasting_verbs(visits, used_MV), strict=True) if lasts}
+    assert "heat" in lasting
+    assert "look" not in lasting
+
+
+def test_history_parts_states_after_different_last_actions_and_joins_wordings():
+    batch = make_batch(
+        (0, 0, "go take", 1), (0, 1, "go take", 0), (0, 2, "fly take", 0),
+        anchor_N=["start", "at desk 1", "begin", "desk 1 is here", "hello", "at desk 1"],
+    )  # fmt: skip
+    ids = identify(batch, "anchor", IDENTITIES["history"])
+    assert ids.source_N[1] == ids.source_N[3] != ids.source_N[5]
+
+
+def test_history_ignores_numbers_that_no_action_speaks_of():
+    texts = ["desk 1, time 12", "desk 1, time 13", "desk 2, time 12"]
+    batch = make_batch(*[(0, k, "x", 0) for k in range(3)], anchor_N=texts, action_N=["go desk 1", "go desk 2", "x"])
+    ids = identify(batch, "anchor", IDENTITIES["history"])
+    assert ids.source_N[0] == ids.source_N[1] != ids.source_N[2]
+
+
+def test_difflib_reads_the_trainers_order():
+    texts = ["aaaa", "aaab", "aabb"]
+    assert states_of("difflib", texts, 0.75) == [0, 0, 2]
+    assert len(set(states_of("difflib", texts, 0.75, position_N=[1, 0, 2]))) == 1
