@@ -1,4 +1,4 @@
-"""Configuration of the policy: a small model built from config, any Hugging Face causal LM, or one behind an API."""
+"""Configuration of the policy: a small model, a causal LM, or a model behind an API."""
 
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -23,13 +23,13 @@ class Imitation(Strict):
 
 
 class WarmStart(Imitation):
-    """The same of a language model, which learns its prompts' words beside the responses."""
+    """Warm start of a language model, which also learns its prompts' words."""
 
     prompt_loss_weight: NonNegativeFloat
 
 
 class TinyModel(Strict):
-    """A Qwen2-architecture causal LM built from config, its word-level tokenizer trained on the environment's text."""
+    """Small Qwen2-architecture causal LM, with a tokenizer for the environment's words."""
 
     kind: Literal["tiny"]
     name: str
@@ -63,14 +63,20 @@ class ChoiceModel(Strict):
     value_model: CriticSettings
 
     def started(self, seed: int) -> "ChoiceModel":
-        """The model with the imitation start of a run with this seed: its own first weights and demonstrations."""
+        """Model with the imitation start of a run with this seed.
+
+        Each start has its own first weights and demonstrations.
+        """
         start = seed % self.starts
         imitation = self.imitation.model_copy(update={"seed": self.imitation.seed + start})
         return self.model_copy(update={"init_seed": self.init_seed + start, "starts": 1, "imitation": imitation})
 
 
 class HuggingFaceModel(Strict):
-    """A causal LM from a local path or a hub name; ``micro_batch_rows`` of it fit on one of the paper's GPUs."""
+    """Causal LM from a local path or the hub.
+
+    ``micro_batch_rows`` of it fit on one of the paper's GPUs.
+    """
 
     kind: Literal["huggingface"]
     name: str
@@ -97,11 +103,12 @@ class Prices(Strict):
 
 
 class ApiModel(Strict):
-    """A model behind an OpenAI-compatible chat completions endpoint; it can be evaluated, not trained.
+    """Model behind an OpenAI-compatible chat completions endpoint; evaluated, not trained.
 
-    ``model`` is what the endpoint calls it. ``key_variable`` names the environment variable that holds the key (None:
-    the endpoint wants none); the key itself never stands in a configuration. ``reasoning_tokens`` are allowed on top of
-    the response, for models that think out of sight. ``send_seed``: whether the endpoint takes a sampling seed.
+    ``model`` is the endpoint's name of it. ``key_variable`` names the environment variable that
+    holds the key (None: the endpoint needs none); the key itself is never part of a configuration.
+    ``reasoning_tokens`` are allowed on top of the response, for models with hidden reasoning.
+    ``send_seed``: the endpoint accepts a sampling seed.
     """
 
     kind: Literal["api"]

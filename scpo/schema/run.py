@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from scpo.benchmarks import BENCHMARKS
 from scpo.errors import ConfigError
 from scpo.schema.env import EnvConfig
 from scpo.schema.method import MethodConfig, TrainedMethod
@@ -198,8 +199,9 @@ def _no_states(config: RunConfig) -> str | None:
     instead = "use method.estimator.state_key=anchor, and the shaper's defaults"
     if not config.env.gives_states:
         return f"{asked} env={config.env.name} does not give: {instead}"
-    if config.trainer.name == "verl_agent" and config.env.name != "alfworld":
-        return f"{asked} trainer=verl_agent can read on env=alfworld only, got env={config.env.name}: {instead}"
+    if config.trainer.name == "verl_agent" and not BENCHMARKS[config.env.benchmark].states_from_text:
+        readable = ", ".join(name for name, benchmark in BENCHMARKS.items() if benchmark.states_from_text)
+        return f"{asked} trainer=verl_agent can read on env={readable} only, got env={config.env.name}: {instead}"
     return None
 
 

@@ -33,11 +33,12 @@ class ValidationConfig(Strict):
 
 
 class TrainerSettings(Strict):
-    """The training protocol, shared by all trainers.
+    """Training protocol, shared by all trainers.
 
-    ``rollout_batch`` rows are sampled at once in one process. With ``skip_updates_without_advantage``, a mini-batch
-    whose advantages are all zero makes no optimizer step: neither an Adam update nor weight decay. Otherwise its
-    gradient is that of the entropy bonus and the KL term alone, which Adam rescales to an update of nearly full size.
+    ``rollout_batch`` rows are sampled at once in one process. With
+    ``skip_updates_without_advantage``, a mini-batch whose advantages are all zero makes no
+    optimizer step: neither an Adam update nor weight decay. Otherwise its gradient is only that of
+    the entropy bonus and the KL term, which Adam rescales to an update of nearly full size.
     """
 
     steps: PositiveInt
@@ -72,16 +73,18 @@ class LocalTrainer(TrainerSettings):
 
 
 class VerlSettings(Strict):
-    """How verl spreads the work over a machine. It is part of what a run is: verl's order of rows depends on it.
+    """Distribution of verl's work over a machine; it is part of a run's identity.
 
-    ``gpus`` are those of a node, data-parallel ranks of the update; ``tensor_parallel`` of them share a rollout
-    engine, which may fill ``engine_memory`` of each and, with ``free_cache``, gives it back during the update.
-    ``engine`` hf is Hugging Face generate, on the CPU and for tests. ``attention`` of the update: flash needs the
-    package flash-attn; sdpa goes without and takes the logits in pieces (verl's fused kernels); auto: flash where it is
-    installed. ``offload_training``: weights and optimizer wait in the host's memory while they are not needed.
-    ``agent_workers`` processes hold the environments. When nothing of a rollout arrives for ``stall_s`` seconds, or
-    the engine does not take new weights for so long, the run stops. ``overrides`` are words of verl's own command line;
-    they come last.
+    verl's order of rows depends on it.
+    ``gpus``: GPUs per node, the data-parallel ranks of the update. ``tensor_parallel`` of them
+    share a rollout engine, which may fill ``engine_memory`` of each and, with ``free_cache``,
+    releases it during the update. ``engine`` hf is Hugging Face generate, on the CPU and for tests.
+    ``attention`` of the update: flash needs the package flash-attn; sdpa does not, and takes the
+    logits in pieces (verl's fused kernels); auto: flash if installed. ``offload_training``: keep
+    weights and optimizer in the host's memory while they are not needed. ``agent_workers``
+    processes hold the environments. When no part of a rollout arrives for ``stall_s`` seconds, or
+    the engine does not accept new weights for that long, the run stops. ``overrides`` are appended
+    to verl's own command line.
     """
 
     gpus: PositiveInt
@@ -93,7 +96,7 @@ class VerlSettings(Strict):
     free_cache: bool
     offload_reference: bool
     gradient_checkpointing: bool
-    attention: Literal["auto", "flash", "sdpa"] = Field(default="auto", exclude_if=lambda one: one == "auto")
+    attention: Literal["auto", "flash", "sdpa"] = Field(default="auto", exclude_if=lambda name: name == "auto")
     offload_training: bool = Field(default=False, exclude_if=lambda one: not one)
     agent_workers: PositiveInt
     stall_s: PositiveInt
@@ -103,7 +106,7 @@ class VerlSettings(Strict):
     def _engines_share_the_gpus_evenly(self) -> Self:
         ranks = self.gpus * self.nodes
         if ranks % self.tensor_parallel or (self.nodes > 1 and self.gpus % self.tensor_parallel):
-            allowed = [one for one in range(1, self.gpus + 1) if self.gpus % one == 0]
+            allowed = [count for count in range(1, self.gpus + 1) if self.gpus % count == 0]
             raise ValueError(
                 f"trainer.verl.tensor_parallel={self.tensor_parallel} does not divide {ranks}, the number of GPUs "
                 f"(trainer.verl.gpus x nodes); allowed: {', '.join(map(str, allowed))}. For one GPU: trainer=verl_1gpu"
