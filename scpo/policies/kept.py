@@ -73,7 +73,7 @@ def _naming_the_cache(folder: Path) -> Iterator[None]:
 
 
 def _make(folder: Path, make: Callable[[Path], None]) -> None:
-    # By killed processes: we hold the lock.
+    # Left by killed processes: the lock is ours.
     for left in folder.parent.glob(f"{folder.name}.tmp-*"):
         shutil.rmtree(left, ignore_errors=True)
     scratch = folder.with_suffix(f".tmp-{os.getpid()}")
@@ -101,12 +101,8 @@ class _Sums(BaseModel):
 def _damage(folder: Path) -> str | None:
     try:
         record = _Sums.model_validate(unsealed(json.loads((folder / SUMS).read_bytes())))
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        AttributeError,
-    ) as error:  # ValidationError is a ValueError
+    # pydantic's ValidationError is a ValueError.
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         return f"{SUMS}: {error}"
     return folder_change(folder, record.files)
 

@@ -88,6 +88,8 @@ class LocalPolicy:
         self.model.eval()
         encoded = self.encode(prompts)
         cut = [tuple(ids[-self.max_prompt_tokens :]) for ids in encoded]
+        # Similar lengths share a pass, which then needs little padding; ties by row, so that the
+        # passes are the same in every process.
         order = sorted(range(len(cut)), key=lambda row: (len(cut[row]), row))
         answers: list[Generation | None] = [None] * len(cut)
         for start in range(0, len(order), self.batch_rows):
@@ -102,6 +104,7 @@ class LocalPolicy:
     def _sample(
         self, prompts: list[tuple[int, ...]], temperature: float, uniforms_NL: NDArray[np.float64]
     ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+        # Siblings begin with the same prompt: its cache is computed once and then copied.
         unique = {prompt: index for index, prompt in enumerate(dict.fromkeys(prompts))}
         owner = torch.tensor([unique[prompt] for prompt in prompts], device=self.device)
         ids, mask = self.left_padded(list(unique))
@@ -114,6 +117,7 @@ class LocalPolicy:
         alive = torch.ones(len(prompts), dtype=torch.bool, device=self.device)
         for step in range(self.max_response_tokens):
             token, logprob = _draw(logits, temperature, uniforms[:, step])
+            # Finished rows go on with padding until the last one ends.
             tokens.append(torch.where(alive, token, self.pad_id))
             logprobs.append(torch.where(alive, logprob, torch.nan))
             alive = alive & (token != self.end_id)
@@ -144,8 +148,7 @@ class LocalPolicy:
         """Logits of the response tokens (N, L, V), the tokens and their mask (N, L)."""
         ids, mask, response_mask = self.joined(prompts, responses)
         length = response_mask.shape[1]
-        # transformers computes activations again only in training mode; dropout was taken out where
-        # that is asked for
+        # transformers recomputes activations only in training mode; dropout is off for such models.
         self.model.train(self.recomputes and torch.is_grad_enabled())
         output = self.forward(ids, mask, logits_to_keep=length + 1)
         return output.logits[:, :-1], ids[:, -length:], response_mask
@@ -174,11 +177,11 @@ class LocalPolicy:
         return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
 
     def value_model(self) -> ValueModel:
-        """A copy of the model's base with a scalar head."""
+        """Copy of the model's base with a scalar head."""
         return LanguageValue(self)
 
     def save(self, folder: Path) -> None:
-        """A Hugging Face model folder."""
+        """Write a Hugging Face model folder."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
@@ -199,13 +202,12 @@ class LocalPolicy:
 
 
 class LanguageValue(ValueModel):
-    """The policy's base, copied, with a scalar head.
+    """Copy of the policy's base with a scalar head.
 
-    The head starts at zero, so that the first values are 0 and nothing about them is random (paper
-    silent).
+    The head starts at zero, so that the first values are 0 and not random (paper silent).
 
     Args:
-        policy: Gives the base, and the padding.
+        policy: Provides the base and the padding.
     """
 
     def __init__(self, policy: LocalPolicy) -> None:
@@ -235,11 +237,13 @@ def _draw(
     logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Inverse-CDF sampling: first token whose cumulative probability exceeds the uniform number."""
+    # In float32 for any type of weights: the update compares these log-probabilities.
     logprob_NV = (logits_NV.float() / (temperature or 1.0)).log_softmax(-1)
     if temperature == 0:
         token_N = logprob_NV.argmax(-1)
     else:
         cumulative_NV = logprob_NV.double().exp().cumsum(-1)
+        # Scaled by the total, which rounding keeps from being exactly 1.
         threshold_N1 = uniform_N[:, None] * cumulative_NV[:, -1:]
         token_N = torch.searchsorted(cumulative_NV, threshold_N1, right=True)[:, 0].clamp(
             max=logits_NV.shape[-1] - 1
