@@ -28,7 +28,7 @@ QUESTIONS = {
     "group_size": "Does it help more where there are few siblings?",
     "reference_buffer": "Do references from earlier steps help where every sibling fails?",
     "hosts": "Does it help other hosts?",
-    "search_winner": "Does the best searched setting help, on seeds that the search did not see?",
+    "further_methods": "Does HGPO lack an outcome term, or a longer context?",
     "official_games": "And on the games that ALFWorld released, instead of generated ones?",
     "webshop_study": "And on WebShop?",
 }

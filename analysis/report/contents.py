@@ -32,7 +32,8 @@ POINTS = (400, 200, 100, 50, 25)  # of a curve; the largest number with which al
 CREDIT_COLUMNS = {
     "credit/steps": ("credited steps", "credited steps a failed trajectory of an active group"),
     "credit/aux_mean": ("auxiliary reward", "mean α·credit over all steps"),
-    "credit/effective": ("effective credit", "share of the credit on steps that share their anchor state"),
+    "credit/shift_rms": ("change of advantages", "root mean square over all rows"),
+    "credit/turned_positive": ("turned positive", "share of credited rows whose advantage turns"),
 }
 SCREEN_DPI = 150  # shows figures one and a half times as large as printed
 PNG_WIDTH = slice(16, 20)  # where a PNG holds its width in pixels

@@ -213,6 +213,8 @@ def _metrics(numbers, scale, steps, every):
                 "credit/steps": 4.0 + step / 50,
                 "credit/aux_mean": 0.03,
                 "credit/effective": 0.4,
+                "credit/shift_rms": 0.2,
+                "credit/turned_positive": 0.1,
             }
         if step % every == 0:
             for panel, games in PANELS[scale].items():

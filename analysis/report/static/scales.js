@@ -20,7 +20,7 @@ function signed(value, digits = 2) {
 }
 
 function isShare(metric) {
-  return /success_rate|credit\/(effective|exact|active_groups|above_theta)|truncated/.test(metric);
+  return /success_rate|credit\/(effective|exact|turned_positive|active_groups|above_theta)|truncated/.test(metric);
 }
 
 function metricText(metric, value) {

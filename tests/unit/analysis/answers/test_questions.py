@@ -134,6 +134,6 @@ def test_the_page_opens_with_at_most_ten_numbered_lines(tmp_path):
     )
 
 
-@pytest.mark.parametrize("experiment", [name for name in QUESTIONS if name != "credit_placement"])
+@pytest.mark.parametrize("experiment", QUESTIONS)
 def test_every_question_has_an_experiment(experiment):
     assert expanded(experiment, "scale=study").experiment.rows

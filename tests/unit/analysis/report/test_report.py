@@ -51,7 +51,7 @@ def test_every_run_has_its_row_its_numbers_and_its_curves(made):
     place, values = data["curves"]["runs"][first["id"]]["val/valid_seen/success_rate"]
     assert data["curves"]["steps"][place] == [0, 3, 6]
     assert first["values"]["val/valid_seen/success_rate"] == values[-1]
-    assert first["values"]["credit/effective"] == 0.4
+    assert first["values"]["credit/shift_rms"] == 0.2
     assert {"train/success_rate", "timing_s/step"} <= data["curves"]["runs"][first["id"]].keys()
 
 
