@@ -33,6 +33,7 @@ class Benchmark:
         tasks: Plural of a task: the settings key of a panel's size, and the noun in messages.
         judged: Panel that decides at each scale.
         mean_prompt_tokens: Mean length of recorded prompts, counted with Qwen2.5's tokenizer.
+        longest_prompt_tokens: The longest of them.
         families: Task families by their column in the result table; empty if results are not split.
         panel_titles: Names of its panels in figures, where they differ from the usual ones.
         paper_hours: Hours of one SCPO run in the paper, at 1.5B and 7B; None without a figure.
@@ -43,6 +44,7 @@ class Benchmark:
     tasks: str
     judged: Mapping[str, str]
     mean_prompt_tokens: int
+    longest_prompt_tokens: int
     families: Mapping[str, Family] = field(default_factory=dict)
     panel_titles: Mapping[str, str] = field(default_factory=dict)
     paper_hours: tuple[float, float] | None = None
@@ -55,6 +57,7 @@ _ALFWORLD = Benchmark(
     # A tiny language model improves on the games it trains on only.
     judged={"mini": "train_games", "study": "valid_seen", "paper": "valid_seen"},
     mean_prompt_tokens=468,
+    longest_prompt_tokens=1034,
     # Columns in the order of the paper's Table 1.
     families={
         "Pick": Family("pick_and_place_simple", "pick and place"),
@@ -72,6 +75,7 @@ _WEBSHOP = Benchmark(
     tasks="goals",
     judged={"mini": "test", "study": "test", "paper": "test"},
     mean_prompt_tokens=736,
+    longest_prompt_tokens=1596,
     panel_titles={"train_games": "goals trained on", "test": "held-out goals"},
     paper_hours=(7.0, 27.0),  # appendix A.2
 )

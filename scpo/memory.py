@@ -5,12 +5,14 @@ refused before Ray, a download or sbatch; a run that only just fits may still be
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from scpo.benchmarks import BENCHMARKS
+from scpo.errors import ConfigError
 from scpo.schema import (
     ApiModel,
     ChoiceModel,
@@ -28,11 +30,19 @@ ROLLOUT_BYTES = 12  # the same without the gradient, which is freed before the r
 BF16 = 2
 LOGIT_BYTES = 7  # of a logit in an update: bfloat16 forward and backward, and the softmax's float32 part by part
 CHECKPOINT_BYTES = 2  # of an activation that gradient checkpointing keeps: the input of each layer
-CONTEXT_GIB = 1.5  # CUDA contexts and NCCL's buffers of the processes that share a GPU
-SCORER_GIB = 3.0  # a reranker of 0.6 billion parameters in float16, its context and a pass of 512 tokens
-BATCH_TOKENS = 8192  # of a micro-batch of trainer=local with a language model: as many rows as have those, at least one
+CONTEXT_GIB = 1.5  # CUDA contexts of the processes that share a GPU
+NCCL_GIB = 1.0  # buffers of NCCL's communicators: FSDP's ranks, the engine's, the weight sync's
+SYNC_GIB = 1.0  # the buckets in which the engine receives the new weights
+SCORER_GIB = 3.0  # a reranker of 0.6 billion parameters in float16, its context and its passes
+BATCH_TOKENS = 8192  # of a micro-batch of trainer=local: as many rows as have those, at least one
 FUSED_GIB = 1.0  # fused kernels take the logits in pieces
+# Of the memory that an update allocates and frees again (gathered weights, activations, logits):
+# PyTorch's allocator keeps blocks that fit no later request.
+FRAGMENT_SHARE = 0.05
 MEAN_RESPONSE = 150  # tokens, as verl-agent's runs have them
+PAPER_GPU_GIB = 79.15  # what an A800 of 80 GB has (appendix A.2), as CUDA reports it
+FULL_SHARE = 0.9  # of a GPU, which a run should stay under: all of these figures are estimates
+CRITIC_SHARE = 0.75  # of engine_memory where a critic is trained beside the policy
 
 
 @dataclass(frozen=True)
@@ -99,7 +109,7 @@ class Part:
 
 
 def gpu_table(config: RunConfig, gpu_gib: float) -> list[Part]:
-    """What lies on the fullest GPU of a run, the one that the scorer shares; empty where nothing tells.
+    """Memory of the fullest GPU of a run, the one that the scorer shares; empty if the size is unknown.
 
     Args:
         config: The run.
@@ -109,17 +119,16 @@ def gpu_table(config: RunConfig, gpu_gib: float) -> list[Part]:
     if size is None:
         return []
     if isinstance(config.trainer, VerlTrainer) and config.method.kind == "trained":
-        parts = list(_verl(config, config.trainer, size, gpu_gib))
-    elif config.method.kind == "trained":
+        rows = micro_batch(config, config.trainer)[0]
+        return _verl_table(config, config.trainer, size, rows=rows, gpu_gib=gpu_gib)
+    if config.method.kind == "trained":
         parts = list(_local(config, size))
     else:
         parts = [
             Part("weights", 0.0, BF16 * size.parameters / GIB),
             Part("keys and values", 0.0, _cache_gib(config, size)),
         ]
-    if isinstance(config.scorer, CrossEncoderScorer) and config.method.kind == "trained" and config.method.shaper:
-        parts.append(Part("scorer", SCORER_GIB, SCORER_GIB))
-    return [*parts, Part("CUDA contexts", CONTEXT_GIB, CONTEXT_GIB)]
+    return [*parts, *_scorer(config), Part("CUDA contexts", CONTEXT_GIB, CONTEXT_GIB)]
 
 
 def needed_gib(parts: list[Part]) -> float:
@@ -144,11 +153,56 @@ def shortage(config: RunConfig, gpu_gib: float) -> str | None:
 def engine_memory(config: RunConfig, trainer: VerlTrainer) -> tuple[float, str]:
     """The share of each GPU that the rollout engine may fill, and where it comes from.
 
-    A critic's weights and optimizer stay beside the policy's: the engine then has two thirds of its share.
+    A critic's weights and optimizer stay on the GPU beside the policy's: the engine then gets three
+    quarters of its share.
     """
+    share = trainer.verl.engine_memory
     if "value" in required(config.method):
-        return round(trainer.verl.engine_memory * 2 / 3, 3), "two thirds of trainer.verl.engine_memory, beside a critic"
-    return trainer.verl.engine_memory, "trainer.verl.engine_memory"
+        return (
+            round(CRITIC_SHARE * share, 3),
+            "three quarters of trainer.verl.engine_memory, beside a critic",
+        )
+    return share, "trainer.verl.engine_memory"
+
+
+def micro_batch(config: RunConfig, trainer: VerlTrainer) -> tuple[int, str]:
+    """Rows of a micro-batch on one GPU, and the source of the number.
+
+    The largest divisor of a rank's share of the mini-batch that ``trainer.micro_batch_rows`` is a
+    multiple of, halved until a micro-batch of the longest rows stays under ``FULL_SHARE`` of one of
+    the paper's GPUs. With verl this changes no result: the loss is the token mean of the mini-batch.
+    verl-agent averages over micro-batches, so its number is left as it is configured.
+
+    Raises:
+        ConfigError: The ranks cannot share a mini-batch evenly.
+    """
+    ranks = trainer.verl.gpus * trainer.verl.nodes
+    share, rest = divmod(trainer.mini_batch_rows, ranks)
+    if rest:
+        raise ConfigError(
+            f"trainer.mini_batch_rows={trainer.mini_batch_rows} cannot be shared by {ranks} GPUs "
+            f"(trainer.verl.gpus x nodes) evenly; allowed: multiples of {ranks}"
+        )
+    rows, source = math.gcd(share, trainer.micro_batch_rows), "trainer.micro_batch_rows"
+    size = shape(config.model)
+    if size is None or trainer.name != "verl":
+        return rows, f"{source}, dividing a rank's share"
+    fitting = rows
+    while fitting % 2 == 0 and _update_gib(config, trainer, size, fitting) > _limit_gib():
+        fitting //= 2
+    if _update_gib(config, trainer, size, fitting) > _limit_gib():
+        return rows, f"{source}, dividing a rank's share"  # fewer rows would not help: shortage() refuses
+    halved = "" if fitting == rows else f", halved from {rows} so that the longest rows fit"
+    return fitting, f"{source}, dividing a rank's share{halved}"
+
+
+def _limit_gib() -> float:
+    return FULL_SHARE * PAPER_GPU_GIB
+
+
+def _update_gib(config: RunConfig, trainer: VerlTrainer, size: Shape, rows: int) -> float:
+    parts = _verl_table(config, trainer, size, rows=rows, gpu_gib=PAPER_GPU_GIB)
+    return sum(part.update_gib for part in parts)
 
 
 def _remedy(config: RunConfig, phase: str) -> str:
@@ -170,21 +224,63 @@ def _of(part: Part, phase: str) -> float:
     return part.update_gib if phase == "update" else part.rollout_gib
 
 
-def _verl(config: RunConfig, trainer: VerlTrainer, size: Shape, gpu_gib: float) -> Iterator[Part]:
+def _verl_table(config: RunConfig, trainer: VerlTrainer, size: Shape, *, rows: int, gpu_gib: float) -> list[Part]:
     verl, ranks = trainer.verl, trainer.verl.gpus * trainer.verl.nodes
-    models = 2 if "value" in required(config.method) else 1  # the critic is trained beside the policy
-    share = models * size.parameters / ranks / GIB
-    played = 0.0 if verl.offload_training else ROLLOUT_BYTES * share
-    yield Part("weights, gradients, optimizer", UPDATE_BYTES * share, played)
-    if trainer.loss.kl_coefficient > 0 and not verl.offload_reference:
-        reference = BF16 * size.parameters / ranks / GIB
-        yield Part("reference", reference, reference)
-    tokens = trainer.micro_batch_rows * _row_tokens(config)
-    yield Part("activations", CHECKPOINT_BYTES * tokens * size.hidden * (size.layers + 17) / GIB, 0.0)
-    logits = LOGIT_BYTES * tokens * size.vocabulary / GIB
-    yield Part("logits", min(logits, FUSED_GIB) if verl.attention == "sdpa" else logits, 0.0)
+    kept = list(_kept_by_verl(config, trainer, size, ranks))
+    freed = list(_freed_after_an_update(config, trainer, size, rows))
+    fragments = FRAGMENT_SHARE * sum(part.update_gib for part in freed)
     engine = engine_memory(config, trainer)[0] * gpu_gib
-    yield Part("rollout engine", 0.0 if verl.free_cache else engine, engine)
+    return [
+        *kept,
+        *freed,
+        Part("fragments", fragments, 0.0),
+        Part("rollout engine", 0.0 if verl.free_cache else engine, engine),
+        Part("weight sync", 0.0, SYNC_GIB),
+        *_scorer(config),
+        Part("CUDA contexts", CONTEXT_GIB, CONTEXT_GIB),
+        *([Part("NCCL", NCCL_GIB, NCCL_GIB)] if ranks > 1 else []),
+    ]
+
+
+def _kept_by_verl(config: RunConfig, trainer: VerlTrainer, size: Shape, ranks: int) -> Iterator[Part]:
+    """States that every rank holds a share of."""
+    verl, share = trainer.verl, size.parameters / ranks / GIB
+    offloaded = verl.offload_training
+    # Policy and critic are updated one after the other, and each frees its gradients at its end.
+    yield Part(
+        "weights, gradients, optimizer",
+        UPDATE_BYTES * share,
+        0.0 if offloaded else ROLLOUT_BYTES * share,
+    )
+    if "value" in required(config.method):
+        waiting = 0.0 if offloaded else ROLLOUT_BYTES * share
+        yield Part("critic's weights, optimizer", waiting, waiting)
+    if trainer.loss.kl_coefficient > 0 and not verl.offload_reference:
+        yield Part("reference", BF16 * share, BF16 * share)
+
+
+def _freed_after_an_update(config: RunConfig, trainer: VerlTrainer, size: Shape, rows: int) -> Iterator[Part]:
+    """Memory of one micro-batch whose rows are all as long as the longest on record."""
+    layer = (size.parameters - size.vocabulary * size.hidden) / size.layers
+    head = size.vocabulary * size.hidden
+    # Two layers at a time in bfloat16, the output layer with its gradient in float32.
+    gathered = BF16 * 2 * layer + (BF16 + 4) * head
+    yield Part("weights gathered by FSDP", gathered / GIB, 0.0)
+    tokens = rows * _longest_row(config)
+    yield Part("activations", _activations_gib(size, tokens), 0.0)
+    logits = LOGIT_BYTES * tokens * size.vocabulary / GIB
+    yield Part("logits", min(logits, FUSED_GIB) if trainer.verl.attention == "sdpa" else logits, 0.0)
+
+
+def _activations_gib(size: Shape, tokens: int) -> float:
+    return CHECKPOINT_BYTES * tokens * size.hidden * (size.layers + 17) / GIB
+
+
+def _scorer(config: RunConfig) -> list[Part]:
+    trained = config.method.kind == "trained"
+    if trained and isinstance(config.scorer, CrossEncoderScorer) and config.trained.shaper:
+        return [Part("scorer", SCORER_GIB, SCORER_GIB)]
+    return []
 
 
 def _local(config: RunConfig, size: Shape) -> Iterator[Part]:
@@ -194,14 +290,22 @@ def _local(config: RunConfig, size: Shape) -> Iterator[Part]:
     if config.trainer.loss.kl_coefficient > 0:
         yield Part("reference", 2 * BF16 * count, 2 * BF16 * count)
     tokens = max(_longest(config), BATCH_TOKENS)
-    yield Part("activations", CHECKPOINT_BYTES * tokens * size.hidden * (size.layers + 17) / GIB, 0.0)
+    yield Part("activations", _activations_gib(size, tokens), 0.0)
     yield Part("logits", LOGIT_BYTES * tokens * size.vocabulary / GIB, 0.0)
     yield Part("keys and values", 0.0, _cache_gib(config, size))
 
 
 def _row_tokens(config: RunConfig) -> int:
+    """Tokens of a mean row."""
     longest = _longest(config)
     return min(longest, BENCHMARKS[config.env.benchmark].mean_prompt_tokens + MEAN_RESPONSE)
+
+
+def _longest_row(config: RunConfig) -> int:
+    """Tokens of the longest prompt on record with a response up to its limit."""
+    recorded = BENCHMARKS[config.env.benchmark].longest_prompt_tokens
+    prompt = min(recorded, config.trainer.max_prompt_tokens)
+    return prompt + config.trainer.max_response_tokens
 
 
 def _longest(config: RunConfig) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import math
+import os
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from scpo.errors import ConfigError
 from scpo.schema import RunConfig, VerlTrainer
 
 CPUS_A_GPU = 3  # verl's placement groups reserve three of Ray's CPUs with each GPU
@@ -18,6 +20,42 @@ CONTROLLER_CPUS = 1
 def cores_needed(trainer: VerlTrainer) -> int:
     """Of a node: with fewer, Ray places TransferQueue or the workers never, and verl waits for ever."""
     return CONTROLLER_CPUS + STORAGE_UNITS + CPUS_A_GPU * trainer.verl.gpus
+
+
+SOCKET_PATH_BYTES = 107
+"""Longest path of a Unix socket (Linux: sun_path holds 108 bytes with the final zero)."""
+# What Ray appends to its temporary folder, the date and a process id of 7 digits included.
+RAY_SOCKET = "/session_2026-11-23_22-16-43_123456_1234567/sockets/plasma_store"
+
+
+def ray_temp_folder(run_folder: Path) -> Path:
+    """Temporary folder of the Ray that a run starts: one for each user and run, with a short path.
+
+    It lies in the node's temporary folder, or in /tmp where that path is too long for Ray's sockets,
+    as the TMPDIR that Slurm sets on some clusters is.
+    """
+    name = hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:8]
+    return temp_root() / f"ray-{os.getuid()}-{name}"
+
+
+def temp_root() -> Path:
+    """The node's temporary folder, or /tmp where sockets below it would have too long a path."""
+    root = Path(tempfile.gettempdir())
+    return root if _sockets_fit(root) else Path("/tmp")  # noqa: S108 (Ray makes a private folder in it)
+
+
+def _sockets_fit(root: Path) -> bool:
+    longest = f"{root}/ray-{os.getuid()}-01234567{RAY_SOCKET}"
+    return len(os.fsencode(longest)) <= SOCKET_PATH_BYTES
+
+
+def engine_seed(seed: int) -> int:
+    """Seed of a run's first rollout engine; verl adds the number of the replica to it.
+
+    A hash keeps the seeds of different runs apart: with ``seed`` itself, the second engine of seed 0
+    would draw as the first of seed 1.
+    """
+    return int.from_bytes(hashlib.sha256(f"rollout engine {seed}".encode()).digest()[:4]) >> 2
 
 
 @dataclass(frozen=True)
@@ -53,21 +91,3 @@ def siblings(config: RunConfig) -> int:
     """Episodes of each task: verl's ``rollout.n``."""
     sampling = config.trained.sampling
     return 1 if sampling is not None and sampling.rule == "independent" else config.trainer.group_size
-
-
-def micro_batch(trainer: VerlTrainer) -> tuple[int, str]:
-    """Rows of a micro-batch on one GPU, and the source: as many as the configuration says that divide a rank's share.
-
-    What is learned does not depend on it.
-
-    Raises:
-        ConfigError: The ranks cannot share a mini-batch evenly.
-    """
-    ranks = trainer.verl.gpus * trainer.verl.nodes
-    share, rest = divmod(trainer.mini_batch_rows, ranks)
-    if rest:
-        raise ConfigError(
-            f"trainer.mini_batch_rows={trainer.mini_batch_rows} cannot be shared by {ranks} GPUs (trainer.verl.gpus x "
-            f"nodes) evenly; allowed: multiples of {ranks}"
-        )
-    return math.gcd(share, trainer.micro_batch_rows), "trainer.micro_batch_rows, dividing a rank's share"

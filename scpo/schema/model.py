@@ -75,7 +75,8 @@ class ChoiceModel(Strict):
 class HuggingFaceModel(Strict):
     """Causal LM from a local path or the hub.
 
-    ``micro_batch_rows`` of it fit on one of the paper's GPUs.
+    ``micro_batch_rows`` of it fit on one of the paper's GPUs. ``engine_memory`` is the default of
+    ``trainer.verl.engine_memory`` for this model, which records the value: it is not dumped here.
     """
 
     kind: Literal["huggingface"]
@@ -83,6 +84,7 @@ class HuggingFaceModel(Strict):
     path: str
     dtype: Literal["float32", "bfloat16"]
     micro_batch_rows: PositiveInt
+    engine_memory: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, exclude=True)
 
 
 def _plain_url(url: str) -> str:

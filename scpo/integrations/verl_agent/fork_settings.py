@@ -12,8 +12,9 @@ from scpo.advantages.gigpo import GigpoSettings
 from scpo.advantages.grpo import GrpoSettings
 from scpo.errors import ConfigError
 from scpo.integrations.verl_agent.hooks import OF_THE_FORK
+from scpo.memory import micro_batch
 from scpo.schema import HuggingFaceModel, RunConfig, VerlTrainer
-from scpo.verl_config import Setting, micro_batch, prompts_per_step, siblings
+from scpo.verl_config import Setting, prompts_per_step, siblings
 
 ENVIRONMENTS = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop"}
 VALIDATION_EPISODES = 128  # verl-agent's script, val_data_size
@@ -98,7 +99,7 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting("actor_rollout_ref.model.enable_gradient_checkpointing", verl.gradient_checkpointing, "trainer.verl")
     yield from _optimizer(actor, trainer)
     yield Setting(f"{actor}.ppo_mini_batch_size", trainer.mini_batch_rows, "trainer.mini_batch_rows; counts rows")
-    yield Setting(f"{actor}.ppo_micro_batch_size_per_gpu", *micro_batch(trainer))
+    yield Setting(f"{actor}.ppo_micro_batch_size_per_gpu", *micro_batch(config, trainer))
     yield Setting(f"{actor}.clip_ratio_low", loss.clip_low, "trainer.loss.clip_low")
     yield Setting(f"{actor}.clip_ratio_high", loss.clip_high, "method.clip_high")
     yield Setting(f"{actor}.clip_ratio_c", loss.dual_clip, "trainer.loss.dual_clip")
@@ -107,11 +108,11 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting(f"{actor}.kl_loss_coef", loss.kl_coefficient, "trainer.loss.kl_coefficient")
     yield Setting(f"{actor}.kl_loss_type", "low_var_kl", "the k3 estimate")
     yield Setting(f"{actor}.entropy_coeff", loss.entropy_coefficient, "trainer.loss.entropy_coefficient")
-    yield Setting("actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu", *micro_batch(trainer))
+    yield Setting("actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
     yield Setting("actor_rollout_ref.ref.fsdp_config.param_offload", verl.offload_reference, "trainer.verl")
     yield Setting(f"{rollout}.name", "vllm", "appendix A.2")
     yield Setting(f"{rollout}.temperature", trainer.temperature, "trainer.temperature")
-    yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(trainer))
+    yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
     yield Setting(f"{rollout}.tensor_model_parallel_size", verl.tensor_parallel, "trainer.verl.tensor_parallel")
     yield Setting(f"{rollout}.gpu_memory_utilization", verl.engine_memory, "trainer.verl.engine_memory")
     yield Setting(f"{rollout}.enable_chunked_prefill", verl.chunked_prefill, "trainer.verl.chunked_prefill")
@@ -165,7 +166,7 @@ def _critic(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting("critic.model.path", config.model.path, "model")
     yield Setting("critic.model.use_remove_padding", True, "verl-agent's script")
     yield Setting("critic.model.enable_gradient_checkpointing", True, "verl-agent's script")
-    yield Setting("critic.ppo_micro_batch_size_per_gpu", *micro_batch(trainer))
+    yield Setting("critic.ppo_micro_batch_size_per_gpu", *micro_batch(config, trainer))
 
 
 def _run(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:

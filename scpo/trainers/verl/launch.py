@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,12 +24,20 @@ from scpo.schema import TinyModel
 from scpo.trainers.verl.checkpoints import newest, verl_folder
 from scpo.trainers.verl.cpu.cpu_settings import cpu_environment, cpu_settings
 from scpo.trainers.verl.data import training_rows, validation_rows, write_parquet
-from scpo.trainers.verl.readiness import attention, check_machine, gpu_settings, ray_settings, trainer_of
+from scpo.trainers.verl.readiness import (
+    attention,
+    check_machine,
+    gpu_settings,
+    own_ray,
+    ray_settings,
+    temp_variables,
+    trainer_of,
+)
 from scpo.trainers.verl.sockets import MODULES, environment
 from scpo.trainers.verl.verl_settings import Files, settings
 from scpo.trainers.verl.versions import check_signatures, check_version
 from scpo.trainers.verl.workplace import Workplace
-from scpo.verl_config import Setting
+from scpo.verl_config import Setting, ray_temp_folder
 
 if TYPE_CHECKING:
     from scpo.schema import RunConfig
@@ -58,6 +67,8 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     with _stop_file(Workplace(config, folder).stop_file, should_stop):
         if verl.nodes == 1 or wait_for_nodes(verl.nodes, verl.gpus, should_stop):
             _run(verl_config)
+    # Kept after an error, for Ray's logs; a run on several nodes joined a Ray that is not its own.
+    shutil.rmtree(ray_temp_folder(folder.path), ignore_errors=True)
 
 
 def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> list[str]:
@@ -73,8 +84,12 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     verl = trainer_of(config).verl
     chosen = settings(config, files, attention=None if on_cpu else attention(config))
     platform = cpu_environment(verl.engine) if on_cpu else {}
-    chosen += cpu_settings(verl.engine, verl.gpus if verl.nodes == 1 else None) if on_cpu else gpu_settings(config)
-    variables = platform | environment(files.run_folder, platform.get(MODULES, ""))
+    if on_cpu:
+        chosen += cpu_settings(verl.engine, verl.gpus if verl.nodes == 1 else None)
+        chosen += own_ray(files.run_folder) if verl.nodes == 1 else ()
+    else:
+        chosen += gpu_settings(config, files.run_folder)
+    variables = platform | temp_variables() | environment(files.run_folder, platform.get(MODULES, ""))
     os.environ.update(variables)
     if not on_cpu or verl.nodes > 1:  # on the CPU a Ray of our own inherits them
         chosen += ray_settings(config, variables)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 from scpo.errors import ConfigError
@@ -12,7 +14,7 @@ from scpo.installed import installed_version
 from scpo.memory import GIB, shortage
 from scpo.policies.model import pick_device
 from scpo.schema import RunConfig, VerlTrainer
-from scpo.verl_config import STORAGE_UNITS, Setting, cores_needed
+from scpo.verl_config import STORAGE_UNITS, Setting, cores_needed, ray_temp_folder, temp_root
 
 Attention = Literal["flash", "sdpa"]
 ENV_VARS = "ray_kwargs.ray_init.runtime_env.env_vars"
@@ -110,13 +112,33 @@ def attention(config: RunConfig) -> Attention:
     return "flash" if installed and wanted != "sdpa" else "sdpa"
 
 
-def gpu_settings(config: RunConfig) -> Iterator[Setting]:
-    """What verl is told of this machine's cores."""
+def gpu_settings(config: RunConfig, run_folder: Path) -> Iterator[Setting]:
+    """Settings that follow this machine: the run's own Ray, with the cores of this process."""
     if trainer_of(config).verl.nodes == 1 and "RAY_ADDRESS" not in os.environ:
-        yield Setting("ray_kwargs.ray_init.num_cpus", cores(), "the cores of this process; Ray would count the node's")
+        source = "the cores of this process; Ray would count the node's"
+        yield Setting("ray_kwargs.ray_init.num_cpus", cores(), source)
+        yield from own_ray(run_folder)
     yield Setting(
         "transfer_queue.backend.SimpleStorage.num_data_storage_units", STORAGE_UNITS, "each holds a CPU of Ray's"
     )
+
+
+def own_ray(run_folder: Path) -> Iterator[Setting]:
+    """Settings with which a run on one node starts a Ray of its own.
+
+    Without an address, Ray joins any cluster that is recorded on the node, another user's included,
+    and refuses ``num_cpus``; without a temporary folder it takes TMPDIR, whatever its length.
+    """
+    init = "ray_kwargs.ray_init"
+    yield Setting(f"{init}.address", "local", "never a Ray that is recorded on this node", added=True)
+    temp = str(ray_temp_folder(run_folder))
+    yield Setting(f"{init}._temp_dir", temp, "short enough for Ray's sockets", added=True)
+
+
+def temp_variables() -> dict[str, str]:
+    """TMPDIR of every process of a run where the present one is too long for vLLM's sockets too."""
+    short = str(temp_root())
+    return {} if short == tempfile.gettempdir() else {"TMPDIR": short}
 
 
 def ray_settings(config: RunConfig, variables: dict[str, str]) -> Iterator[Setting]:

@@ -9,9 +9,9 @@ from typing import Literal
 
 from scpo.advantages.gae import GaeSettings
 from scpo.errors import ConfigError
-from scpo.memory import engine_memory
+from scpo.memory import engine_memory, micro_batch
 from scpo.schema import RunConfig, VerlTrainer, required
-from scpo.verl_config import Setting, micro_batch, prompts_per_step, siblings
+from scpo.verl_config import Setting, engine_seed, prompts_per_step, siblings
 
 MODE = "scpo"
 """Name of our trainer and of our agent loop in verl's registries."""
@@ -86,10 +86,14 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
     yield Setting(f"{model}.enable_gradient_checkpointing", trainer.verl.gradient_checkpointing, "trainer.verl")
     yield Setting(f"{actor}.strategy", "fsdp2", "FSDP2; runs without a GPU too")
     yield Setting(f"{actor}.ppo_mini_batch_size", _mini_batch(config), "trainer.mini_batch_rows / rollout.n")
-    yield Setting(f"{actor}.ppo_micro_batch_size_per_gpu", *micro_batch(trainer))
+    yield Setting(f"{actor}.ppo_micro_batch_size_per_gpu", *micro_batch(config, trainer))
     yield Setting(f"{actor}.ppo_epochs", trainer.epochs, "trainer.epochs")
-    yield Setting(f"{ref}.log_prob_micro_batch_size_per_gpu", *micro_batch(trainer))
+    yield Setting(f"{ref}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
     yield Setting(f"{ref}.fsdp_config.param_offload", trainer.verl.offload_reference, "trainer.verl.offload_reference")
+    for part in (actor, ref):
+        # verl's yaml has false, its dataclass true, with which a rank keeps whole gradients: 28 GiB at 7B.
+        key = f"{part}.fsdp_config.use_no_sync_for_gradient_accumulation"
+        yield Setting(key, False, "gradients are reduced after every micro-batch")
     if trainer.verl.engine != "hf":  # on the CPU all is float32
         yield Setting(f"{ref}.fsdp_config.model_dtype", "bf16", "verl-agent; float32 takes twice the host's memory")
     if trainer.verl.offload_training:
@@ -149,7 +153,10 @@ def _critic(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
     yield Setting("critic.optim.lr", critic.learning_rate, "method.estimator.critic.learning_rate")
     yield Setting("critic.optim.weight_decay", trainer.optimizer.weight_decay, "trainer.optimizer.weight_decay")
     yield Setting("critic.cliprange_value", critic.value_clip, "method.estimator.critic.value_clip")
-    yield Setting("critic.ppo_micro_batch_size_per_gpu", *micro_batch(trainer))
+    yield Setting(
+        "critic.fsdp.use_no_sync_for_gradient_accumulation", False, "gradients are reduced after every micro-batch"
+    )
+    yield Setting("critic.ppo_micro_batch_size_per_gpu", *micro_batch(config, trainer))
 
 
 def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
@@ -165,10 +172,10 @@ def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[
     yield Setting(f"{rollout}.calculate_log_probs", True, "logs how far rollout and update probabilities are apart")
     yield Setting(f"{rollout}.tensor_model_parallel_size", verl.tensor_parallel, "trainer.verl.tensor_parallel")
     yield Setting(f"{rollout}.gpu_memory_utilization", *engine_memory(config, trainer))
-    yield Setting(f"{rollout}.seed", config.seed, "seed; each engine adds its number")
+    yield Setting(f"{rollout}.seed", engine_seed(config.seed), "a hash of seed; each engine adds its number")
     yield Setting(f"{rollout}.enable_chunked_prefill", verl.chunked_prefill, "trainer.verl.chunked_prefill")
     yield Setting(f"{rollout}.free_cache_engine", verl.free_cache, "trainer.verl.free_cache")
-    yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(trainer))
+    yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
     length = trainer.max_prompt_tokens + trainer.max_response_tokens
     yield Setting(f"{rollout}.max_model_len", length, "trainer.max_prompt_tokens + trainer.max_response_tokens")
     yield Setting(f"{rollout}.agent.num_workers", verl.agent_workers, "trainer.verl.agent_workers")

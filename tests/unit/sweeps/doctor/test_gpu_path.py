@@ -16,7 +16,13 @@ def test_a_gpu_too_small_for_the_model(subject, commands):
 def test_the_memory_table_of_a_cluster_that_fits(subject, commands):
     (found,) = gpu_path.check_gpu_memory(subject("scale=paper", "launcher=slurm_a800x4"))
     assert found.level is Level.OK
-    for part in ("weights, gradients, optimizer 5.8/", "logits 19.", "rollout engine 0.0/48.0", "scorer 3.0/3.0"):
+    for part in (
+        "weights, gradients, optimizer 5.8/",
+        "logits 49.",
+        "rollout engine 0.0/48.0",
+        "NCCL 1.0/1.0",
+        "scorer 3.0/3.0",
+    ):
         assert part in found.text
 
 

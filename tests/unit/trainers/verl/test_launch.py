@@ -1,5 +1,7 @@
 """What the launcher refuses before anything is prepared, and how a wish to stop reaches the process that trains."""
 
+import os
+import tempfile
 import threading
 import time
 from importlib import metadata
@@ -7,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from scpo import verl_config
 from scpo.errors import ConfigError
 from scpo.records import RunFolder
 from scpo.trainers.verl import readiness, sockets
@@ -96,17 +99,45 @@ def test_ray_counts_the_jobs_cores_and_another_cluster_its_own(gpus, monkeypatch
     gpus(cores=20)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     variables = sockets.environment(tmp_path)
-    found = told(compose_run(["scale=paper"]), variables)
+    found = told(compose_run(["scale=paper"]), variables, tmp_path)
     assert found["ray_kwargs.ray_init.num_cpus"] == 20
     assert found[f"{readiness.ENV_VARS}.SCPO_SOCKETS"] == variables["SCPO_SOCKETS"]
-    assert "ray_kwargs.ray_init.address" not in found
-    two = told(compose_run(["scale=paper", "trainer.verl.nodes=2"]), variables)
+    two = told(compose_run(["scale=paper", "trainer.verl.nodes=2"]), variables, tmp_path)
     assert two["ray_kwargs.ray_init.address"] == "auto"
     assert "ray_kwargs.ray_init.num_cpus" not in two
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")  # a cluster that the user names
+    named = told(compose_run(["scale=paper"]), variables, tmp_path)
+    assert not [key for key in named if key.startswith("ray_kwargs.ray_init.") and "env_vars" not in key]
 
 
-def told(config, variables):
-    settings = [*readiness.gpu_settings(config), *readiness.ray_settings(config, variables)]
+def test_a_run_on_one_node_never_joins_a_ray_that_is_recorded_there(gpus, monkeypatch, tmp_path):
+    """Without an address Ray joins the cluster of any `ray start` on the node, and refuses num_cpus."""
+    gpus()
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    found = told(compose_run(["scale=paper"]), {}, tmp_path / "run")
+    assert found["ray_kwargs.ray_init.address"] == "local"
+    other = told(compose_run(["scale=paper"]), {}, tmp_path / "other")
+    key = "ray_kwargs.ray_init._temp_dir"
+    assert found[key] != other[key]
+
+
+def test_a_long_tmpdir_is_replaced_by_one_in_which_sockets_fit(monkeypatch, tmp_path):
+    """Slurm sets such a TMPDIR on some clusters; a socket's path has 107 bytes at most."""
+    monkeypatch.setattr(tempfile, "tempdir", "/scratch/" + 71 * "t")
+    assert readiness.temp_variables() == {"TMPDIR": "/tmp"}  # noqa: S108
+    folder = str(verl_config.ray_temp_folder(tmp_path))
+    assert folder.startswith(f"/tmp/ray-{os.getuid()}-")  # noqa: S108
+    assert len(folder + verl_config.RAY_SOCKET) <= 107
+    monkeypatch.setattr(tempfile, "tempdir", "/local")
+    assert readiness.temp_variables() == {}
+    assert str(verl_config.ray_temp_folder(tmp_path)).startswith("/local/ray-")
+
+
+def told(config, variables, run_folder):
+    settings = [
+        *readiness.gpu_settings(config, run_folder),
+        *readiness.ray_settings(config, variables),
+    ]
     return {one.key: one.value for one in settings}
 
 
