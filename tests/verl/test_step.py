@@ -16,7 +16,7 @@ from scpo.records import JsonLines, Tracker, run_folders
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer
 from scpo.scoring.lexical import Exact
-from scpo.trainers.verl.checkpoints import mark_complete, newest, verl_folder
+from scpo.trainers.verl.checkpoints import Sealing, mark_complete, newest, verl_folder
 from scpo.trainers.verl.launch import PLAIN_TEMPLATE
 from scpo.trainers.verl.verl_rows import read_rows
 from scpo.trainers.verl.workplace import open_workplace
@@ -157,6 +157,7 @@ def trainer_of(run, buffer=None):
     trainer.config, trainer.place, trainer.tokenizer = run.config, run.place, run.tokenizer
     trainer.scorer = None if run.place.config.method.shaper is None else _reporting()
     trainer.use_critic, trainer.global_steps, trainer.buffer = False, 1, buffer
+    trainer.sealing = Sealing(run.place.folder, keep=1)
     return trainer
 
 

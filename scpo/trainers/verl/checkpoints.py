@@ -1,10 +1,12 @@
-"""Checkpoints of verl inside the run folder: ``checkpoints/step_<n>/global_step_<n>``, complete once it says so."""
+"""Checkpoints of verl inside the run folder: ``checkpoints/step_<n>/global_step_<n>``, complete once marked."""
 
 from __future__ import annotations
 
 import logging
 import shutil
+import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from scpo.errors import RecordError
@@ -29,6 +31,38 @@ def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, 
     for old in folder.complete_checkpoints()[:-keep]:
         (folder.checkpoint(old) / CHECKPOINT_MARKER).unlink()  # first: what dies here must not look whole
         shutil.rmtree(folder.checkpoint(old))
+
+
+class Sealing:
+    """Computes a checkpoint's checksums in a thread, so that the next rollout need not wait for them.
+
+    At 7B the files of a checkpoint are 91 GB. It counts, and older ones are deleted, only once the
+    checksums are written: a run that is killed before goes on from the checkpoint before.
+    """
+
+    def __init__(self, folder: RunFolder, *, keep: int) -> None:
+        self._folder = folder
+        self._keep = keep
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checksums")
+        self._pending: Future[None] | None = None
+
+    def start(self, step: int, logs: Mapping[str, FileSum]) -> None:
+        """Begin with a checkpoint that is written; ``logs`` as :func:`mark_complete`'s."""
+        self.wait()
+        self._pending = self._thread.submit(mark_complete, self._folder, step, dict(logs), keep=self._keep)
+
+    def wait(self) -> float:
+        """Wait for the checksums under way; returns the seconds that this took.
+
+        Raises:
+            OSError: A file of the checkpoint could not be read, or the marker not be written.
+        """
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return 0.0
+        started = time.perf_counter()
+        pending.result()
+        return time.perf_counter() - started
 
 
 def newest(folder: RunFolder) -> int | None:

@@ -29,13 +29,14 @@ from scpo.rollout import step_batch
 from scpo.schema import required
 from scpo.scoring.ray_scorer import BEFORE_RAY, open_ray_scorer
 from scpo.shaping.reference_buffer import FILE as REFERENCES
-from scpo.trainers.verl.checkpoints import logs_at, mark_complete
+from scpo.trainers.verl.checkpoints import Sealing, logs_at
 from scpo.trainers.verl.data import PROBE
 from scpo.trainers.verl.deadline import WithDeadline
 from scpo.trainers.verl.estimates import Columns, Estimate, estimate
 from scpo.trainers.verl.hindsight_pass import hindsight_logprob
 from scpo.trainers.verl.padding import real_rows, spread
 from scpo.trainers.verl.replay import rollout_actors
+from scpo.trainers.verl.step_times import CHECKSUMS_WAIT, compared
 from scpo.trainers.verl.verl_metrics import (
     DIAGNOSTICS,
     of_panel,
@@ -67,7 +68,9 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.scorer = open_ray_scorer(run, on_gpu=on_gpu) if run.trained.needs_scorer else None
         # Ray's processes on this node descend from the parent of this one
         self.memory = NodeMemory(os.getppid(), os.environ.get(BEFORE_RAY, "") if on_gpu else None)
+        self.sealing = Sealing(self.place.folder, keep=run.trainer.keep_checkpoints)
         self._saved_step: int | None = None
+        self._checksums_wait = 0.0
         self._validation: dict[str, float] = {}
         super().__init__(config)
 
@@ -94,7 +97,10 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         failed = True
         try:
             with self.memory:
-                super().fit(agent_loop_manager)
+                try:
+                    super().fit(agent_loop_manager)
+                finally:
+                    self.sealing.wait()  # the last checkpoint counts, whatever ended the training
             failed = False
         finally:
             self.tracker.close(failed=failed)
@@ -166,6 +172,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
 
     def _save_checkpoint(self) -> None:
+        self._checksums_wait = self.sealing.wait()
         with open_dict(self.config):  # each checkpoint in a folder of its own, so that it can be whole or absent
             self.config.trainer.default_local_dir = str(self.place.folder.checkpoint(self.global_steps))
         super()._save_checkpoint()
@@ -238,11 +245,14 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         return read_rows(fields, [False] * len(fields), episodes=len(self.val_dataset))
 
     def _finished(self, metrics: dict[str, Any], step: int) -> None:
-        """A step is over: record it, then call its checkpoint whole, then stop if asked to."""
+        """Record a finished step, begin with its checkpoint's checksums, and stop if asked to."""
         learned, took = split_metrics(metrics)
-        self.tracker.log(step, learned, without_samples(took) | self.memory.take())
         if self._saved_step == step:
-            mark_complete(self.place.folder, step, self.tracker.sums, keep=self.place.config.trainer.keep_checkpoints)
+            took[CHECKSUMS_WAIT] = self._checksums_wait
+        parts = compared(self.place.config, took)
+        self.tracker.log(step, learned, without_samples(took) | parts | self.memory.take())
+        if self._saved_step == step:
+            self.sealing.start(step, self.tracker.sums)
         if self.place.stop_file.exists():
             self.total_training_steps = step  # verl's loop ends here
 

@@ -1,10 +1,14 @@
 """verl's metrics in our records, and its checkpoints in our run folder."""
 
+import threading
+
 import numpy as np
+import pytest
 
 from scpo.diagnostics.episode_metrics import episode_metrics, validation_metrics
 from scpo.records import RunFolder
-from scpo.trainers.verl.checkpoints import mark_complete, newest, verl_folder
+from scpo.trainers.verl import checkpoints
+from scpo.trainers.verl.checkpoints import Sealing, mark_complete, newest, verl_folder
 from scpo.trainers.verl.verl_metrics import (
     of_panel,
     record_what_is_logged,
@@ -107,6 +111,56 @@ def test_a_checkpoint_that_was_cut_off_is_removed_and_one_with_another_bit_passe
     flip_a_bit(verl_folder(folder, 2) / "actor" / "model.pt", -1)
     assert newest(folder) == 1
     assert not folder.checkpoint(3).exists()
+
+
+def test_checksums_are_computed_while_training_goes_on_and_a_checkpoint_counts_only_with_them(tmp_path, monkeypatch):
+    """Hashed in the loop, a 7B checkpoint held the GPUs for 15 to 90 s."""
+    folder, hashing, go_on = RunFolder(tmp_path), threading.Event(), threading.Event()
+    real = checkpoints.folder_sums
+
+    def slow_sums(path, leave_out):
+        hashing.set()
+        assert go_on.wait(60)
+        return real(path, leave_out=leave_out)
+
+    monkeypatch.setattr(checkpoints, "folder_sums", slow_sums)
+    sealing = Sealing(folder, keep=1)
+    checkpoint(folder, 1)
+    sealing.start(1, {})  # comes back at once: the next rollout begins
+    assert hashing.wait(60)
+    assert folder.complete_checkpoints() == []
+    go_on.set()
+    assert sealing.wait() >= 0
+    assert folder.complete_checkpoints() == [1]
+    assert newest(folder) == 1
+    assert sealing.wait() == 0
+
+
+def test_an_older_checkpoint_stays_until_the_next_one_has_its_checksums(tmp_path, monkeypatch):
+    folder, go_on = RunFolder(tmp_path), threading.Event()
+    real = checkpoints.folder_sums
+    sealing = Sealing(folder, keep=1)
+    checkpoint(folder, 1)
+    sealing.start(1, {})
+    sealing.wait()
+    monkeypatch.setattr(checkpoints, "folder_sums", lambda path, leave_out: go_on.wait(60) and real(path, leave_out))
+    checkpoint(folder, 2)
+    sealing.start(2, {})
+    assert folder.complete_checkpoints() == [1]
+    go_on.set()
+    sealing.wait()
+    assert folder.complete_checkpoints() == [2]
+
+
+def test_checksums_that_cannot_be_computed_stop_the_run_at_the_next_checkpoint(tmp_path, monkeypatch):
+    def unreadable(path, leave_out):
+        raise OSError("Input/output error")
+
+    monkeypatch.setattr(checkpoints, "folder_sums", unreadable)
+    sealing = Sealing(RunFolder(tmp_path), keep=1)
+    sealing.start(1, {})
+    with pytest.raises(OSError, match="Input/output"):
+        sealing.wait()
 
 
 def test_a_run_without_checkpoints_starts_at_the_beginning(tmp_path):

@@ -1,0 +1,103 @@
+"""Seconds of the parts of a training step, next to the estimate for the paper's hardware.
+
+The estimate is arithmetic over sizes and peak speeds; nobody has measured it. Logged with every
+step, it shows which part of the first real run differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scpo.memory import parameters
+from scpo.schema import RunConfig, VerlTrainer
+
+ESTIMATE = "estimate_s/"
+"""Prefix of the estimated seconds in timing.jsonl; the measured ones are ``part_s/``."""
+MEASURED = "part_s/"
+
+TIMERS: dict[str, tuple[str, ...]] = {
+    "rollout": ("gen",),
+    "update": ("old_log_prob", "ref", "values", "hindsight", "update_critic", "update_actor"),
+    "scoring": ("adv",),
+    "validation": ("testing",),
+    "checkpoint": ("save_checkpoint",),
+}
+"""Part -> verl's and our timers; what is left of a step is ``sync and driver``."""
+REST = "sync and driver"
+CHECKSUMS_WAIT = "timing_s/checksums_wait"  # within save_checkpoint: the one before was not hashed yet
+DIAGNOSTICS = "diagnostics"  # inside verl's timer of the advantages, and no part of training
+
+SIZES = (1.5, 7.0)  # billions of parameters
+SECONDS: dict[str, tuple[float, float]] = {
+    "rollout": (60.0, 110.0),
+    "update": (85.0, 380.0),
+    "scoring": (5.0, 6.0),
+    REST: (15.0, 30.0),
+    "validation": (14.0, 28.0),
+    "checkpoint": (5.0, 30.0),
+}
+"""Part -> estimated seconds at each of ``SIZES`` on 4 x A800, as a mean over all steps of a run.
+
+Validation and checkpoints come every five steps (Table 3) and then take five times as long.
+"""
+ESTIMATED_GPUS = 4
+EVERY = 5  # Table 3: steps between validations, and between checkpoints
+
+
+def estimated(config: RunConfig) -> dict[str, float] | None:
+    """Seconds of each part, a mean over the run's steps; None outside of scale=paper.
+
+    Linear in the number of parameters and inverse in the number of GPUs.
+    """
+    billions = (parameters(config.model) or 0.0) / 1e9
+    if config.scale != "paper" or not billions or not isinstance(config.trainer, VerlTrainer):
+        return None
+    small, large = SIZES
+    place = (max(billions, small / 3) - small) / (large - small)
+    gpus = config.trainer.verl.gpus * config.trainer.verl.nodes
+    seconds = {}
+    for part, (low, high) in SECONDS.items():
+        linear = max(low / 3, low + place * (high - low))
+        seconds[part] = linear * ESTIMATED_GPUS / gpus
+    every = {"validation": config.trainer.validation.every, "checkpoint": config.trainer.checkpoint_every}
+    for part, steps in every.items():
+        seconds[part] *= EVERY / steps
+    return seconds
+
+
+def measured(took: Mapping[str, float]) -> dict[str, float]:
+    """Seconds of each part of one step, from verl's timers (``timing_s/*``).
+
+    A part that this step did not have (validation, checkpoint) is left out.
+    """
+    timers = {name.removeprefix("timing_s/"): seconds for name, seconds in took.items()}
+    parts = {}
+    for part, names in TIMERS.items():
+        present = [timers[name] for name in names if name in timers]
+        if present:
+            parts[part] = sum(present)
+    if "scoring" in parts:
+        parts["scoring"] -= timers.get(DIAGNOSTICS, 0.0)
+    if "step" in timers:
+        # Validation runs after verl's timer of the step has stopped.
+        within = sum(seconds for part, seconds in parts.items() if part != "validation")
+        parts[REST] = max(0.0, timers["step"] - within - timers.get(DIAGNOSTICS, 0.0))
+    return parts
+
+
+def compared(config: RunConfig, took: Mapping[str, float]) -> dict[str, float]:
+    """``part_s/<part>`` and ``estimate_s/<part>`` of the parts that one step had.
+
+    The estimate of a validation or a checkpoint is that of a single one.
+    """
+    expected = estimated(config)
+    parts = measured(took)
+    line = {f"{MEASURED}{part}": seconds for part, seconds in parts.items()}
+    if expected is not None:
+        once = {
+            "validation": config.trainer.validation.every,
+            "checkpoint": config.trainer.checkpoint_every,
+        }
+        for part in parts:
+            line[f"{ESTIMATE}{part}"] = expected[part] * once.get(part, 1)
+    return line

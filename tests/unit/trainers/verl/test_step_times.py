@@ -1,0 +1,62 @@
+"""Seconds of a step's parts against the estimates that docs/verl.md prints."""
+
+import pytest
+
+from scpo.trainers.verl import step_times
+from scpo.trainers.verl.step_times import compared, estimated, measured
+from sweeps.compose.configuration import compose_run
+
+TOOK = {
+    "timing_s/gen": 70.0, "timing_s/old_log_prob": 10.0, "timing_s/ref": 10.0,
+    "timing_s/update_actor": 60.0, "timing_s/adv": 9.0, "timing_s/diagnostics": 2.0,
+    "timing_s/save_checkpoint": 30.0, "timing_s/step": 200.0, "timing_s/testing": 55.0,
+    "perf/throughput": 1e4,
+}  # fmt: skip
+
+
+def test_the_parts_of_a_step_add_up_to_the_step_and_its_validation():
+    parts = measured(TOOK)
+    assert parts == {
+        "rollout": 70, "update": 80, "scoring": 7, "checkpoint": 30, "validation": 55,
+        "sync and driver": 200 - 70 - 80 - 7 - 30 - 2,
+    }  # fmt: skip
+    assert sum(parts.values()) == 200 - 2 + 55  # our samples are no part of training
+
+
+TOTALS = {"1.5B": ("qwen2_5_1_5b", 185), "7B": ("qwen2_5_7b", 585)}
+
+
+@pytest.mark.parametrize(("model", "seconds"), TOTALS.values(), ids=TOTALS)
+def test_the_estimates_of_the_papers_node(model, seconds):
+    """As estimated for a mean step; the parameters of 1.5B are 1.544 billion, of 7B 7.6."""
+    named = compose_run(["scale=paper", f"model={model}"])
+    billions = dict(zip(TOTALS, step_times.SIZES, strict=True))[named.model.name]
+    column = [pair[step_times.SIZES.index(billions)] for pair in step_times.SECONDS.values()]
+    assert sum(column) == pytest.approx(seconds, abs=1)
+    assert sum(estimated(named).values()) == pytest.approx(seconds, rel=0.1)
+
+
+def test_fewer_gpus_take_longer_and_rarer_checkpoints_less():
+    four = estimated(compose_run(["scale=paper"]))
+    one = estimated(compose_run(["scale=paper", "trainer=verl_1gpu"]))
+    assert one["update"] == pytest.approx(4 * four["update"])
+    rare = estimated(compose_run(["scale=paper", "trainer.checkpoint_every=25"]))
+    assert rare["checkpoint"] == pytest.approx(four["checkpoint"] / 5)
+
+
+def test_a_step_is_logged_with_the_estimate_of_each_part_that_it_had():
+    config = compose_run(["scale=paper"])
+    line = compared(config, TOOK)
+    assert line["part_s/rollout"] == 70
+    assert line["estimate_s/rollout"] == pytest.approx(60, rel=0.02)
+    # A single validation takes five times its share of a mean step.
+    assert line["estimate_s/validation"] == pytest.approx(5 * 14, rel=0.02)
+    usual = {
+        name: seconds for name, seconds in TOOK.items() if name not in ("timing_s/testing", "timing_s/save_checkpoint")
+    }
+    assert not [name for name in compared(config, usual) if "validation" in name or "checkpoint" in name]
+
+
+def test_other_scales_have_parts_and_no_estimate():
+    line = compared(compose_run(["trainer=verl_cpu"]), TOOK)
+    assert {name.partition("/")[0] for name in line} == {"part_s"}
