@@ -9,7 +9,9 @@ from scpo.errors import ConfigError
 from scpo.findings import Finding, error, ok, warning
 from scpo.schema import SlurmLauncher
 from sweeps.doctor.subject import Subject
-from sweeps.launchers.slurm.cluster_settings import read_site
+from sweeps.launchers.slurm.cluster_settings import Site, read_site
+from sweeps.launchers.slurm.reachable import local_folders
+from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.submission import Request, by_request
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
@@ -27,12 +29,14 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
         yield error("slurm", f"not found: {', '.join(missing)}", "run this on a login node, or launcher=local")
         return
     yield from _accounting()
+    yield from _reachable(subject)
     try:
         site = read_site(launcher.site)
         requests = by_request({str(place): config for place, config in enumerate(subject.configs)}, launcher, site)
     except ConfigError as failure:
         yield error("slurm job", str(failure), "launcher.site=<your copy of slurm/site.yaml>, launcher.time_h=<hours>")
         return
+    yield from _limits(site, launcher)
     for partition in dict.fromkeys(request.partition for request in requests):
         asked = [request for request in requests if request.partition == partition]
         yield from _partition(launcher, partition, asked)
@@ -46,6 +50,28 @@ def _accounting() -> Iterator[Finding]:
     else:
         fix = "the site's administrators: slurmdbd; until then, status cannot say why a job was LOST"
         yield warning("slurm accounting", f"sacct: {output or f'exit status {code}'}", fix)
+
+
+def _reachable(subject: Subject) -> Iterator[Finding]:
+    """Folders that the nodes may not see: a job there would end with one line."""
+    local = list(local_folders(subject.runs_dir))
+    for name, folder, kind in local:
+        text = f"{name} lies in {folder} ({kind}), which is no network file system: do the nodes see it?"
+        yield warning("slurm files", text, "a folder on a file system that the nodes share")
+    if not local:
+        yield ok("slurm files", "run folders and Python environment lie where nodes can read them")
+
+
+def _limits(site: Site, launcher: SlurmLauncher) -> Iterator[Finding]:
+    """Limits that decide how many jobs of an experiment are submitted and run at a time."""
+    limits = Slurm().limits(site.account, site.qos)
+    listed = {
+        "jobs of an array": limits.array_size,
+        "of yours queued and running": limits.submitted,
+        "of yours running": limits.running,
+    }
+    known = ", ".join(f"{count} {what}" for what, count in listed.items() if count is not None)
+    yield ok("slurm limits", f"{known or 'none known'}; launcher.parallelism={launcher.parallelism}")
 
 
 def _partition(launcher: SlurmLauncher, name: str | None, asked: Sequence[Request]) -> Iterator[Finding]:

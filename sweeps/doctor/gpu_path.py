@@ -1,4 +1,4 @@
-"""What stops a run of a language model on GPUs: memory, driver, flash-attn, cores, the sockets of another run."""
+"""Checks of a run on GPUs: memory, hours, driver, flash-attn, cores, Ray, sockets, WebShop's reward."""
 
 import os
 import tempfile
@@ -7,16 +7,19 @@ from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
 from scpo.installed import installed_version
-from scpo.memory import gpu_table, needed_gib, shortage
+from scpo.memory import FULL_SHARE, gpu_table, needed_gib, shortage
+from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig, SlurmLauncher, VerlTrainer, WebshopConfig
 from scpo.records.memory import driver_version, installed_gpus
-from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig, SlurmLauncher, VerlTrainer
-from scpo.verl_config import cores_needed
+from scpo.verl_config import cores_needed, temp_root
+from sweeps.compose.gpu_hours import LEGEND, duration
 from sweeps.compose.resources import resources, trains_in_verl
 from sweeps.doctor.subject import Subject
 
 CUDA_OF_TORCH: dict[tuple[int, ...], str] = {(2, 10): "13", (2, 11): "13", (2, 13): "13"}  # PyPI's default builds
 DRIVER_OF_CUDA = {"12": 525, "13": 580}  # NVIDIA's release notes: the oldest driver of each major version
 SOCKETS = "rl-colocate-zmq-*.sock"
+VERL_SOCKETS = Path("/tmp")  # noqa: S108 (verl's own choice: vllm_rollout.py)
+NOUN_MODEL = "en_core_web_sm"
 
 
 def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
@@ -37,6 +40,9 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
         reason = shortage(config, gib)
         if reason:
             yield error(check, text, reason.rpartition("a GPU has ")[2].partition(". ")[2])
+        elif needed_gib(parts) > FULL_SHARE * gib:
+            fix = "trainer.micro_batch_rows (update) or trainer.verl.engine_memory (rollout) smaller"
+            yield warning(check, f"{text}: over {FULL_SHARE:.0%} of it", fix)
         else:
             yield ok(check, text)
 
@@ -66,11 +72,25 @@ def check_driver(subject: Subject) -> Iterator[Finding]:
     build = torch.partition("+cu")[2]
     cuda = build[:2] if build else CUDA_OF_TORCH.get(release)
     oldest = DRIVER_OF_CUDA.get(cuda or "")
-    if oldest is not None and int(driver.split(".")[0]) < oldest:
-        fix = f"a driver of {oldest} or newer, or torch built for an older CUDA (pytorch.org, --index-url)"
-        yield error("driver", f"{driver}; torch {torch} is built for CUDA {cuda}, which needs {oldest}", fix)
-    else:
+    if oldest is None or int(driver.split(".")[0]) >= oldest:
         yield ok("driver", f"{driver}, torch {torch}")
+        return
+    text = f"{driver}; torch {torch} is built for CUDA {cuda}, which needs {oldest}"
+    if compatible := forward_compatibility():
+        text += f"; {compatible} may stand in for it (CUDA's forward compatibility, data-centre GPUs only)"
+        yield warning("driver", text, "python -c 'import torch; torch.zeros(1).cuda()' shows whether it does")
+    else:
+        fix = f"a driver of {oldest} or newer, CUDA's package cuda-compat-{cuda}-0 on LD_LIBRARY_PATH, "
+        yield error("driver", text, fix + "or torch built for an older CUDA (pytorch.org, --index-url)")
+
+
+def forward_compatibility() -> Path | None:
+    """NVIDIA's libcuda of a newer CUDA on LD_LIBRARY_PATH, with which an older driver serves; None: none."""
+    for name in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
+        library = Path(name) / "libcuda.so.1"
+        if "compat" in Path(name).parts and library.exists():
+            return library
+    return None
 
 
 def check_ray_cores(subject: Subject) -> Iterator[Finding]:
@@ -90,15 +110,69 @@ def check_ray_cores(subject: Subject) -> Iterator[Finding]:
 
 
 def check_sockets(subject: Subject) -> Iterator[Finding]:
-    """Sockets of other runs on this node. Ours have names of their own; another program's verl has not."""
-    if not isinstance(subject.first.launcher, LocalLauncher) or not any(map(trains_in_verl, subject.configs)):
+    """Sockets of other verl runs on this node, in /tmp, where verl makes them whatever TMPDIR is.
+
+    Ours have names of their own; another program's verl has not.
+    """
+    if not _in_verl_here(subject):
         return
-    found = sorted(path.name for path in Path(tempfile.gettempdir()).glob(SOCKETS))
+    found = sorted(path.name for path in VERL_SOCKETS.glob(SOCKETS))
     if found:
-        text = f"{len(found)} in {tempfile.gettempdir()}, for example {found[0]}: of a run under way, or left behind"
+        text = f"{len(found)} in {VERL_SOCKETS}, for example {found[0]}: of a run under way, or left behind"
         yield warning("sockets", text, "nothing if that run is known; names of our runs never meet")
     else:
         yield ok("sockets", "no other verl run on this node")
+    if not os.access(VERL_SOCKETS, os.W_OK):
+        yield error("sockets", f"{VERL_SOCKETS} cannot be written, where verl makes them", "a writable /tmp")
+
+
+def check_ray(subject: Subject) -> Iterator[Finding]:
+    """A Ray that is recorded on the node or named by RAY_ADDRESS, and the length of TMPDIR."""
+    if not _in_verl_here(subject):
+        return
+    address = os.environ.get("RAY_ADDRESS")
+    record = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    if address:
+        fix = "unset RAY_ADDRESS, if the run is not meant to join that cluster"
+        yield warning("ray", f"RAY_ADDRESS={address}: runs join that Ray, with its cores and GPUs", fix)
+    elif record.is_file():
+        yield ok("ray", f"a Ray is recorded in {record}; runs on one node start their own all the same")
+    else:
+        yield ok("ray", "none is recorded on this node")
+    root = temp_root()
+    if str(root) != tempfile.gettempdir():
+        length = len(os.fsencode(tempfile.gettempdir()))
+        yield ok("temporary folder", f"TMPDIR has {length} characters, too many for sockets: runs use {root}")
+    if not os.access(root, os.W_OK):
+        yield error("temporary folder", f"{root} cannot be written", "export TMPDIR=<a short folder of yours>")
+
+
+def check_hours(subject: Subject) -> Iterator[Finding]:
+    """Hours of a run of each kind that needs GPUs, as in the dry run and in docs/verl.md."""
+    for config in subject.configs:
+        known = duration(config)
+        if known is not None and _on_gpus(config):
+            check = f"hours {config.method.name} {config.model.name} {config.env.benchmark}"
+            yield ok(check, f"{known} h a run on {resources(config).all_gpus} GPUs ({LEGEND[known.basis]})")
+
+
+def check_noun_rule(subject: Subject) -> Iterator[Finding]:
+    """WebShop's reward with spaCy's model, in whose place a stop list stands where it is missing."""
+    for config in subject.configs:
+        if not isinstance(config.env, WebshopConfig) or config.env.nouns != "spacy":
+            continue
+        if installed_version("spacy") and installed_version(NOUN_MODEL.replace("_", "-")):
+            yield ok("webshop nouns", f"spaCy's {NOUN_MODEL}")
+            return
+        text = f"env.nouns=spacy, and spaCy's {NOUN_MODEL} is not installed: a stop list would give the rewards"
+        fix = f"pip install spacy && python -m spacy download {NOUN_MODEL}, or env.nouns=stop_list on purpose"
+        yield (error if config.scale == "paper" else warning)("webshop nouns", text, fix)
+        return
+
+
+def _in_verl_here(subject: Subject) -> bool:
+    local = isinstance(subject.first.launcher, LocalLauncher)
+    return local and any(map(trains_in_verl, subject.configs))
 
 
 def _gpu_gib(subject: Subject) -> float | None:

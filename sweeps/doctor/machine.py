@@ -16,10 +16,9 @@ from scpo.records.memory import installed_gpus
 from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig
 from sweeps.doctor.subject import Subject
 from sweeps.launchers.local.slot_pool import refused_here, slots_for
+from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYSTEMS, file_system
 
-CGROUP, MEMINFO, MOUNTS = Path("/sys/fs/cgroup"), Path("/proc/meminfo"), Path("/proc/self/mounts")
-NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "cifs", "ceph", "fuse.sshfs", "9p")
-VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
+CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 MIN_INODES = 10_000
 # What a run needs, estimated from its configuration. Lower bounds: activations come on top.
 PROCESS_GIB = 1.4  # peak of a mini run: 0.95 GiB on ALFWorld, 1.3 GiB on WebShop, measured with scale=mini
@@ -153,17 +152,6 @@ def _width(config: RunConfig) -> int:
     if config.trainer.name == "verl" or not isinstance(config.model, HuggingFaceModel):
         return BYTES["float32"]
     return BYTES[config.model.dtype]
-
-
-def file_system(path: Path) -> str:
-    """The type of the file system that a path lies on, as the kernel names it."""
-    kind, longest = "unknown", -1
-    for line in MOUNTS.read_text().splitlines():
-        _, point, name, *_ = line.split(" ")
-        mounted = point.replace("\\040", " ")
-        if path.resolve().is_relative_to(mounted) and len(mounted) >= longest:
-            kind, longest = name, len(mounted)
-    return kind
 
 
 def _try_out(place: Path) -> None:

@@ -14,6 +14,7 @@ from scpo.schema import RunConfig
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm import observer
 from sweeps.launchers.slurm.job import Supervisor
+from sweeps.launchers.slurm.job_limits import JobLimits
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Seen
 from sweeps.records import attempt as entry
@@ -55,6 +56,7 @@ class FakeSlurm:
     step_waited_s: float = 0.0
     now_s: float = 0.0
     answers: bool = True
+    job_limits: JobLimits = field(default_factory=JobLimits)
     queue: dict[str, FakeJob] = field(default_factory=dict)
     submitted: list[str] = field(default_factory=list)  # run ids, one for each time a job was made for it
     before_submit: Callable[[], None] = lambda: None
@@ -75,6 +77,9 @@ class FakeSlurm:
 
     def jobs(self):
         return {key: Seen(job.name, job.state, "None") for key, job in self.queue.items()} if self.answers else None
+
+    def limits(self, account=None, qos=None):
+        return self.job_limits
 
     def ends(self, job_ids):
         return {}

@@ -26,7 +26,7 @@ RECIPES = {  # docs/verl.md: words, data-parallel ranks, rows of a micro-batch w
     "4 x A800, 1.5B": ([], 4, 32, 8),
     "4 x A800, 7B": (["model=qwen2_5_7b"], 4, 8, 8),
     "4 x A800, WebShop": (["env=webshop"], 4, 16, 8),
-    "4 x A800, PPO": (["method=ppo"], 4, 32, 8),
+    "4 x A800, PPO": (["method=ppo"], 4, 16, 8),
     "4 x A800, HCAPO": (["method=hcapo"], 4, 32, 8),
     "one 80 GB card": (["trainer=verl_1gpu"], 1, 8, 8),
     "one 24 GB card": (["trainer=verl_1gpu", "model=qwen2_5_0_5b", "trainer.micro_batch_rows=4"], 1, 4, 4),
@@ -51,7 +51,7 @@ def resolved(words, folder, attention):
 
     config = compose_run(["scale=paper", *words])
     files = replace(FILES, model=str(folder), tokenizer=str(folder / "tokenizer"))
-    chosen = [*settings(config, files, attention), *gpu_settings(config), *ray_settings(config, environment(folder))]
+    chosen = [*settings(config, files, attention), *gpu_settings(config, folder), *ray_settings(config, environment(folder))]
     return compose_verl([*(one.override for one in chosen), *config.trainer.verl.overrides])
 
 
@@ -81,11 +81,12 @@ def test_every_recipe_composes_through_verls_own_dataclasses(recipe, attention, 
     assert actor.ppo_mini_batch_size * rollout.n % (ranks * rows) == 0
     assert (actor.strategy, rollout.name, rollout.free_cache_engine) == ("fsdp2", "vllm", True)
     assert reference.fsdp_config.model_dtype == "bf16"
+    assert actor.fsdp_config.use_no_sync_for_gradient_accumulation is False
     assert actor.fsdp_config.optimizer_offload == ("trainer.verl.offload_training=true" in words)
     assert model.hf_config._attn_implementation == {"flash": "flash_attention_2", "sdpa": "sdpa"}[attention]
     assert model.use_fused_kernels == (attention == "sdpa")
     assert model.lora_rank == (64 if LORA in words else 0)
-    assert config.ray_kwargs.ray_init.get("address") == ("auto" if ranks == 8 else None)
+    assert config.ray_kwargs.ray_init.get("address") == ("auto" if ranks == 8 else "local")
     assert config.transfer_queue.backend.SimpleStorage.num_data_storage_units == 2
 
 

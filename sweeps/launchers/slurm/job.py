@@ -3,8 +3,10 @@
 import contextlib
 import logging
 import os
+import platform
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +16,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
+from scpo.installed import installed_version
 from scpo.records import RunFolder, State, StopRequest, run_folders
+from scpo.records.memory import driver_version, installed_gpus
 from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
 from sweeps.records.attempt import LOG_FORMAT
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.5
+REPORTED_PACKAGES = ("torch", "transformers", "verl", "vllm", "ray", "flash-attn", "accelerate")
 SIGNAL_EARLY_S = 60  # sbatch's manual: the signal may be sent up to 60 seconds earlier than specified
 LAST_S = 20  # before the time limit: the run is ended by us, so that it can be requeued
 REQUEUE_TRIES, REQUEUE_PAUSE_S = 20, 3.0  # slurmctld may be restarting
@@ -175,6 +180,7 @@ class RunJob:
         logger.info(
             "%s: job %s on %s, process %d", folder.run_id, job.job_id, socket.gethostname(), process.process.pid
         )
+        logger.info("%s", node_report())
         state = supervisor.run()
         if state is State.FAILED:
             raise RuntimeError(f"{folder.run_id} FAILED: {folder.read_status().reason}")
@@ -185,6 +191,18 @@ class RunJob:
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
+
+
+def node_report() -> str:
+    """One line on the node that a job has: Python, driver, GPUs and the versions of the large packages."""
+    gpus = ", ".join(f"{name} {gib:.0f} GiB" for name, gib in installed_gpus()) or "none"
+    versions = ", ".join(
+        f"{name} {version}" for name in REPORTED_PACKAGES if (version := installed_version(name)) is not None
+    )
+    return (
+        f"host {socket.gethostname()}, Python {platform.python_version()} ({sys.executable}), "
+        f"driver {driver_version() or 'none'}, GPUs: {gpus}, {versions}"
+    )
 
 
 def cause_of_warning(job: Job, elapsed_s: float, preempted: bool | None) -> Cause:

@@ -10,8 +10,10 @@ from scpo.records import RunFolder, State
 from scpo.records.provenance import key_variables
 from scpo.schema import RunConfig, SlurmLauncher
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
+from sweeps.launchers.slurm.job_limits import JobLimits, shares, smallest, split
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Observer
+from sweeps.launchers.slurm.reachable import check_reachable
 from sweeps.launchers.slurm.refusal import RefusedError
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.snapshot import freeze, locate
@@ -49,14 +51,23 @@ class Cluster(CountsSignals):
             RefusedError: The scheduler did not take one; it says what of the others was submitted before.
         """
         configs = {run_id: config for run_id, (_, config) in runs.items()}
-        requests = by_request(configs, self.launcher, self.site)
+        limits = self._limits()
+        arrays = self._arrays(configs, limits)
+        check_reachable(self.runs_dir)
         snapshot, ids = freeze(self.runs_dir, key_variables(configs.values())), []
-        for request, names in requests.items():
-            folder = new_folder(self.runs_dir, title)
+        room = self._room(limits)
+        for request, names, running in arrays:
+            fitting = names if room is None else names[: max(0, room - len(ids))]
+            folders = [runs[name][0] for name in fitting]
             try:
-                ids += submit(
-                    self._submission(folder, [runs[name][0] for name in names], request, snapshot), self.sbatch
-                )
+                if folders:
+                    folder = new_folder(self.runs_dir, title)
+                    ids += submit(self._submission(folder, folders, request, snapshot, running), self.sbatch)
+                if len(fitting) < len(names):
+                    raise RefusedError(
+                        f"the account may have {limits.submitted} jobs queued and running (Slurm's MaxSubmitJobs), "
+                        "and they are; give the same command again when some have ended"
+                    )
             except RefusedError as error:
                 rest = f"; submitted before that: {counted(len(ids), 'run')}" if ids else ""
                 raise RefusedError(
@@ -64,15 +75,39 @@ class Cluster(CountsSignals):
                 ) from None
         return ids
 
+    def _limits(self) -> JobLimits:
+        site = self.site
+        return self.scheduler.limits(site.account, site.qos)
+
+    def _arrays(self, configs: Mapping[str, RunConfig], limits: JobLimits) -> list[tuple[Request, list[str], int]]:
+        """Arrays of runs that ask for the same, and how many of each may run at a time."""
+        arrays = [
+            (request, part)
+            for request, names in by_request(configs, self.launcher, self.site).items()
+            for part in split(names, limits.array_size)
+        ]
+        most = smallest([self.launcher.parallelism, limits.running]) or 1
+        given = shares([len(part) for _, part in arrays], max(most, 1))
+        return [(request, part, share) for (request, part), share in zip(arrays, given, strict=True)]
+
+    def _room(self, limits: JobLimits) -> int | None:
+        """How many more jobs the account may have; None: there is no limit."""
+        if limits.submitted is None:
+            return None
+        return max(0, limits.submitted - len(self.scheduler.jobs() or {}))
+
     def planned(self, configs: Mapping[str, RunConfig]) -> Iterator[Submission]:
         """The submissions that these runs would make. Writes nothing: their folders are not there."""
         snapshot = locate(self.runs_dir)
-        for request, names in by_request(configs, self.launcher, self.site).items():
+        for request, names, running in self._arrays(configs, self._limits()):
             folders = [RunFolder(self.runs_dir / name) for name in names]
-            yield self._submission((self.runs_dir / SUBMISSIONS / "to-be-made").absolute(), folders, request, snapshot)
+            place = (self.runs_dir / SUBMISSIONS / "to-be-made").absolute()
+            yield self._submission(place, folders, request, snapshot, running)
 
-    def _submission(self, folder: Path, runs: Sequence[RunFolder], request: Request, snapshot: Path) -> Submission:
-        return Submission(folder, tuple(runs), request, self.launcher, self.site, snapshot)
+    def _submission(
+        self, folder: Path, runs: Sequence[RunFolder], request: Request, snapshot: Path, running: int
+    ) -> Submission:
+        return Submission(folder, tuple(runs), request, self.launcher, self.site, snapshot, running)
 
     @property
     def free(self) -> int:

@@ -1,11 +1,13 @@
 """What is asked of Slurm, through its own commands: which of our jobs live, cancel one, requeue one."""
 
 import os
+import pwd
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scpo.errors import ScpoError
+from sweeps.launchers.slurm.job_limits import JobLimits, array_size_of, number, parse_fields, smallest
 from scpo.records.status import JobState
 
 COMMAND_TIMEOUT_S = 60  # slurmctld may be slow to answer on a busy cluster
@@ -60,6 +62,32 @@ class Slurm:
         """End a running job and queue it again under the same id; SchedulerError if that was not possible."""
         _ask("scontrol", "requeue", job_id)
 
+    def limits(self, account: str | None = None, qos: str | None = None) -> JobLimits:
+        """Limits on arrays and on the user's jobs, by scontrol and, where there is accounting, sacctmgr.
+
+        Args:
+            account: The account that jobs are charged to; None: the limits of all the user's accounts.
+            qos: The quality of service that jobs ask for; None: that of the user's associations.
+        """
+        array_size = array_size_of(_answer("scontrol", "show", "config"))
+        query = ("sacctmgr", "--noheader", "--parsable2", "show")
+        user = pwd.getpwuid(os.getuid()).pw_name
+        columns = ("Account", "MaxJobs", "MaxSubmit", "DefaultQOS")
+        lines = _answer(*query, "associations", f"user={user}", f"format={','.join(columns)}")
+        rows = [row for row in parse_fields(lines, columns) if account in (None, row.get("Account"))]
+        columns = ("Name", "MaxJobsPU", "MaxSubmitPU", "GrpJobs", "GrpSubmit")
+        named = {qos} if qos else {row.get("DefaultQOS") for row in rows} - {"", None}
+        lines = _answer(*query, "qos", f"format={','.join(columns)}") if named else []
+        services = [row for row in parse_fields(lines, columns) if row.get("Name") in named]
+        submitted = [row.get("MaxSubmit") for row in rows]
+        running = [row.get("MaxJobs") for row in rows]
+        for row in services:
+            submitted += [row.get("MaxSubmitPU"), row.get("GrpSubmit")]
+            running += [row.get("MaxJobsPU"), row.get("GrpJobs")]
+        return JobLimits(
+            array_size, smallest([number(text) for text in submitted]), smallest([number(text) for text in running])
+        )
+
     def preempted(self, job_id: str) -> bool | None:
         """Whether a running job has been told to make room for another; None if there is no answer.
 
@@ -71,6 +99,19 @@ class Slurm:
             return None
         times = [field.partition("=")[2] for field in fields if field.startswith("PreemptTime=")]
         return times[0] != "None" if times else None
+
+
+def node_names() -> set[str]:
+    """Short host names of the cluster's nodes; none if Slurm does not answer."""
+    return {line.strip() for line in _answer("sinfo", "--noheader", "--Node", "--format=%n")}
+
+
+def _answer(*command: str) -> list[str]:
+    """The lines of an answer; none from a command that fails, as sacctmgr does without accounting."""
+    try:
+        return _ask(*command)
+    except SchedulerError:
+        return []
 
 
 def _state(word: str) -> JobState:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from submitit import Job as SubmittedJob
 
 SUBMISSIONS = ".submissions"
+NOT_REACHABLE = 78  # exit status of a job whose node cannot read the code or Python (sysexits.h: EX_CONFIG)
 MARGIN = 1.5  # the paper: "wall-clock times vary with cluster load"
 NEEDS_SUBMITIT = "launcher=slurm_a800x4 needs submitit; to get it: pip install 'scpo[slurm]'"
 
@@ -46,7 +47,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Submission:
-    """An array of runs that ask for the same. Its folder is new, private, and named as the scheduler knows its jobs."""
+    """An array of runs that ask for the same.
+
+    Its folder is new, private, and named as the scheduler knows its jobs. ``running``: how many of
+    them may run at a time.
+    """
 
     folder: Path
     runs: tuple[RunFolder, ...]
@@ -54,6 +59,7 @@ class Submission:
     launcher: SlurmLauncher
     site: Site
     snapshot: Path
+    running: int
 
     @property
     def name(self) -> str:
@@ -202,7 +208,7 @@ def _parameters(submission: Submission) -> dict[str, Any]:
         "cpus_per_task": needed.cpus,
         # since Slurm 22.05 srun does not take it from sbatch
         "srun_args": [f"--cpus-per-task={needed.cpus}", *(FIRST_NODE if needed.nodes > 1 else ())],
-        "array_parallelism": launcher.parallelism,
+        "array_parallelism": submission.running,
         "signal_delay_s": launcher.warn_s,
         "partition": request.partition,
         "account": site.account,
@@ -217,12 +223,25 @@ def _parameters(submission: Submission) -> dict[str, Any]:
 
 
 def _guard(submission: Submission) -> list[str]:
-    """Shell lines before Python loads the pickle: note the time; leave if the folder is not ours alone any more."""
+    """Shell lines before Python loads the pickle.
+
+    They note the time, and leave if the folder is not ours alone any more or the node lacks what the job needs.
+    """
     folder = shlex.quote(str(submission.folder))
+    needed = {
+        submission.snapshot / "train.py": "the snapshot of the code",
+        Path(sys.executable): "the Python of the environment",
+    }
+    reachable = [
+        f"if [ ! -r {shlex.quote(str(path))} ]; then echo $(hostname) cannot read {what}: {shlex.quote(str(path))}. "
+        f"It must lie on a file system that the nodes share; exit {NOT_REACHABLE}; fi"
+        for path, what in needed.items()
+    ]
     return [
         f"export {STARTED}=$(date +%s)",
         "umask 077",
         f'if [ ! -O {folder} ] || [ "$(stat -c %a {folder})" != 700 ]; then echo {folder} is not private; exit 77; fi',
+        *reachable,
         f"export PYTHONPATH={shlex.quote(str(submission.snapshot))}${{PYTHONPATH:+:$PYTHONPATH}}",
     ]
 

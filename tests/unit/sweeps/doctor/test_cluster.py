@@ -6,13 +6,14 @@ from scpo.findings import Level
 from scpo.schema import SlurmLauncher
 from sweeps.doctor import cluster as cluster_checks
 from sweeps.doctor.subject import Subject
+from sweeps.launchers.slurm import reachable
 from tests.support.doctor_findings import assert_finds
 
 SITE = "partition: a800\n"
 
 
 @pytest.fixture
-def cluster(subject, tmp_path, commands):
+def cluster(subject, tmp_path, commands, monkeypatch):
     """A subject on Slurm: commands that answer, and a site with the partition `a800`."""
 
     def make(row="a800|up|2-00:00:00|64|gpu:a800:4(S:0-1)", sacct="exit 0", without=(), site=SITE, time_h=24):
@@ -26,6 +27,7 @@ def cluster(subject, tmp_path, commands):
             max_failures=3, site=str(path),
         )  # fmt: skip
         config = subject().first.model_copy(update={"launcher": launcher})
+        monkeypatch.setattr(reachable, "file_system", lambda _: "nfs4")
         return Subject((config,), 1)
 
     return make
@@ -75,3 +77,14 @@ BAD_PARTITIONS = {
 @pytest.mark.parametrize(("row", "level", "text"), BAD_PARTITIONS.values(), ids=BAD_PARTITIONS)
 def test_a_partition_that_does_not_fit(cluster, row, level, text):
     assert_finds(cluster_checks.check_slurm(cluster(row=row)), level, text)
+
+
+def test_a_limit_of_the_account_and_a_folder_that_nodes_may_not_see(cluster, commands, tmp_path, monkeypatch):
+    on_slurm = cluster()
+    commands("scontrol", "echo 'MaxArraySize            = 1001'")
+    monkeypatch.setattr(reachable, "file_system", lambda _: "ext4")
+    found = list(cluster_checks.check_slurm(on_slurm))
+    assert any("1001 jobs of an array" in one.text for one in found)
+    assert_finds(found, "warning", "(ext4), which is no network file system", "file system that the nodes share")
+    monkeypatch.setattr(reachable, "file_system", lambda _: "nfs4")
+    assert {one.level for one in cluster_checks.check_slurm(on_slurm)} == {Level.OK}

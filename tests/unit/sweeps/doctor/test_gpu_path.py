@@ -1,6 +1,10 @@
 """The doctor against planted defects, one test each: it must see it, say the right level, and name the fix."""
 
+import tempfile
+from pathlib import Path
+
 from scpo.findings import Level
+from sweeps.compose.gpu_hours import hours
 from sweeps.doctor import gpu_path
 from tests.support.doctor_findings import assert_finds
 
@@ -45,9 +49,66 @@ def test_too_few_cores_for_ray(subject):
     assert_finds(found, "error", "8; verl on 4 GPUs needs 15", "launcher.cpus=15")
 
 
-def test_the_sockets_of_another_run(subject, tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_path.tempfile, "gettempdir", lambda: str(tmp_path))
+def test_the_sockets_of_another_run_are_looked_for_where_verl_makes_them(subject, tmp_path, monkeypatch):
+    """verl names /tmp itself: with another TMPDIR the check looked in the wrong folder."""
+    assert Path("/tmp") == gpu_path.VERL_SOCKETS  # noqa: S108
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(gpu_path, "VERL_SOCKETS", tmp_path)
     (found,) = gpu_path.check_sockets(subject("scale=paper"))
     assert found.level is Level.OK
     (tmp_path / "rl-colocate-zmq-01000000-replica-0-rank-0.sock").touch()
     assert_finds(gpu_path.check_sockets(subject("scale=paper")), "warning", "rl-colocate-zmq-01000000")
+
+
+def test_a_ray_that_is_recorded_on_the_node(subject, tmp_path, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    record = tmp_path / "ray" / "ray_current_cluster"
+    record.parent.mkdir()
+    record.write_text("10.0.0.1:6379")
+    texts = [found.text for found in gpu_path.check_ray(subject("scale=paper"))]
+    assert f"a Ray is recorded in {record}; runs on one node start their own" in texts[0]
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    found = gpu_path.check_ray(subject("scale=paper"))
+    assert_finds(found, "warning", "RAY_ADDRESS=10.0.0.1:6379: runs join", "unset RAY_ADDRESS")
+
+
+def test_a_tmpdir_that_is_too_long_for_sockets(subject, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/scratch/" + "t" * 71)
+    texts = [found.text for found in gpu_path.check_ray(subject("scale=paper"))]
+    assert any("TMPDIR has 80 characters, too many for sockets: runs use /tmp" in text for text in texts)
+
+
+def test_an_older_driver_with_cudas_forward_compatibility(subject, commands, monkeypatch, tmp_path):
+    commands("nvidia-smi", "echo 550.54.15")
+    monkeypatch.setattr(gpu_path, "installed_version", lambda _: "2.11.0")
+    library = tmp_path / "cuda-13.0" / "compat" / "libcuda.so.1"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/usr/lib:{library.parent}")
+    found = gpu_path.check_driver(subject("scale=paper"))
+    assert_finds(found, "warning", f"{library} may stand in for it", "torch.zeros(1).cuda()")
+
+
+def test_a_run_that_nearly_fills_its_gpu(subject, commands):
+    commands("nvidia-smi", "echo 'Card, 75776'")  # 74 GiB
+    found = gpu_path.check_gpu_memory(subject("scale=paper"))
+    assert_finds(found, "warning", "over 90% of it", "micro_batch_rows")
+
+
+def test_webshops_reward_without_spacy(subject, monkeypatch):
+    """The stop list stood in without a word: its warning lands in the log of a Ray worker."""
+    monkeypatch.setattr(gpu_path, "installed_version", lambda _: None)
+    found = gpu_path.check_noun_rule(subject("scale=paper", "env=webshop"))
+    assert_finds(found, "error", "a stop list would give the rewards", "spacy download en_core_web_sm")
+    assert_finds(gpu_path.check_noun_rule(subject("env=webshop")), "warning", "a stop list")
+    assert list(gpu_path.check_noun_rule(subject("scale=paper", "env=webshop", "env.nouns=stop_list"))) == []
+    monkeypatch.setattr(gpu_path, "installed_version", lambda _: "3.8.0")
+    (found,) = gpu_path.check_noun_rule(subject("scale=paper", "env=webshop"))
+    assert found.level is Level.OK
+
+
+def test_the_hours_of_a_run_are_those_of_the_dry_run(subject):
+    paper = subject("scale=paper")
+    (found,) = gpu_path.check_hours(paper)
+    assert f"{hours(paper.first):.1f} h a run on 4 GPUs" in found.text

@@ -5,6 +5,7 @@ import shutil
 
 from sweeps.doctor import machine
 from sweeps.doctor.subject import read_subject
+from sweeps.records import file_systems
 from tests.support.doctor_findings import assert_finds
 
 
@@ -53,7 +54,7 @@ def test_a_run_folder_that_cannot_be_written():
 
 def mounted(tmp_path, monkeypatch, kind):
     (tmp_path / "mounts").write_text(f"disk / ext4 rw 0 0\nother {tmp_path} {kind} rw 0 0\n")
-    monkeypatch.setattr(machine, "MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr(file_systems, "MOUNTS", tmp_path / "mounts")
 
 
 def test_a_run_folder_that_a_restart_empties(subject, tmp_path, monkeypatch):

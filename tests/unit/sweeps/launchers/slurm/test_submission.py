@@ -32,7 +32,10 @@ def made(folder, runs=("a", "b", "c"), site=SITE, limit_min=90, needed=PAPER, **
     folders = tuple(RunFolder(folder / name) for name in runs)
     settings = launcher().model_copy(update=changes)
     request = submission.Request(limit_min, needed, site.partition_for(needed.gpus))
-    return submission.Submission(folder / "ablation-0a", folders, request, settings, site, folder / "snap shot")
+    snapshot = folder / "snap shot"
+    return submission.Submission(
+        folder / "ablation-0a", folders, request, settings, site, snapshot, settings.parallelism
+    )
 
 
 def flags(text):
@@ -87,6 +90,8 @@ def test_a_submission_folder_is_new_and_private(tmp_path):
 def test_a_job_leaves_before_it_loads_anything_from_a_folder_that_is_open_to_others(tmp_path):
     one = made(tmp_path)
     one.folder.mkdir(mode=0o700)
+    one.snapshot.mkdir()
+    (one.snapshot / "train.py").touch()
     guard = submission.sbatch_text(one).partition("# setup")[2].partition("# command")[0]
 
     def runs():
@@ -95,6 +100,17 @@ def test_a_job_leaves_before_it_loads_anything_from_a_folder_that_is_open_to_oth
     assert "went on" in runs().stdout
     one.folder.chmod(0o755)
     assert (runs().returncode, "is not private" in runs().stdout) == (77, True)
+
+
+def test_a_job_whose_node_lacks_the_code_ends_in_one_line(tmp_path):
+    one = made(tmp_path)
+    one.folder.mkdir(mode=0o700)  # the snapshot lies on a disk that the node does not share
+    guard = submission.sbatch_text(one).partition("# setup")[2].partition("# command")[0]
+    done = subprocess.run(["bash", "-c", guard], capture_output=True, text=True, check=False)
+    assert done.returncode == submission.NOT_REACHABLE
+    (line,) = done.stdout.splitlines()
+    assert "cannot read the snapshot of the code" in line
+    assert "It must lie on a file system that the nodes share" in line
 
 
 def test_each_row_gets_the_time_that_the_papers_run_took_and_a_margin():

@@ -1,0 +1,77 @@
+"""The cluster's limits on arrays and jobs, and how submissions keep within them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scpo.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class JobLimits:
+    """Limits of the cluster and of the user's account; None: there is none, or Slurm does not tell.
+
+    ``array_size``: jobs of one array (slurm.conf's MaxArraySize). ``submitted``: jobs of the user
+    that may be queued or running at a time (MaxSubmitJobs). ``running``: that may run (MaxJobs).
+    """
+
+    array_size: int | None = None
+    submitted: int | None = None
+    running: int | None = None
+
+
+def smallest(limits: Sequence[int | None]) -> int | None:
+    """The limit that binds."""
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def array_size_of(config_lines: Sequence[str]) -> int | None:
+    """MaxArraySize of ``scontrol show config``; 0 there means that arrays are disabled."""
+    for line in config_lines:
+        key, _, value = line.partition("=")
+        if key.strip() == "MaxArraySize" and value.strip().isdigit():
+            return max(1, int(value))
+    return None
+
+
+def split(names: Sequence[str], array_size: int | None) -> list[list[str]]:
+    """Runs in parts of equal size, each small enough for one array."""
+    if array_size is None or len(names) <= array_size:
+        return [list(names)]
+    parts = math.ceil(len(names) / array_size)
+    size = math.ceil(len(names) / parts)
+    return [list(names[start : start + size]) for start in range(0, len(names), size)]
+
+
+def shares(sizes: Sequence[int], running: int) -> list[int]:
+    """How many jobs of each array may run at a time, so that of all arrays at most ``running`` do.
+
+    In proportion to the arrays' sizes, at least one each.
+
+    Raises:
+        ConfigError: There are more arrays than jobs that may run.
+    """
+    if not sizes:
+        return []
+    if len(sizes) > running:
+        raise ConfigError(
+            f"launcher.parallelism={running} jobs may run at a time, and these runs make {len(sizes)} "
+            f"arrays, of which each must run one; allowed: {len(sizes)} and more, or fewer rows in a call"
+        )
+    given = [1] * len(sizes)
+    for _ in range(running - len(sizes)):
+        waiting = [size / share if share < size else 0.0 for size, share in zip(sizes, given, strict=True)]
+        if not any(waiting):
+            break
+        given[waiting.index(max(waiting))] += 1
+    return given
+
+
+def parse_fields(lines: Sequence[str], names: Sequence[str]) -> list[Mapping[str, str]]:
+    """Rows of ``sacctmgr --parsable2`` by the names of their columns."""
+    return [dict(zip(names, line.split("|"), strict=False)) for line in lines]
+
+
+def number(text: str | None) -> int | None:
+    """A limit as sacctmgr prints it: empty where there is none."""
+    return int(text) if text and text.isdigit() else None

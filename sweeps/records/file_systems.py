@@ -1,0 +1,20 @@
+"""File systems of this machine, by the names that the kernel gives them."""
+
+from pathlib import Path
+
+MOUNTS = Path("/proc/self/mounts")
+NETWORK_FILE_SYSTEMS = (
+    "nfs", "nfs4", "lustre", "beegfs", "gpfs", "cifs", "ceph", "fuse.sshfs", "9p", "wekafs", "virtiofs",
+)  # fmt: skip
+VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
+
+
+def file_system(path: Path) -> str:
+    """The type of the file system that a path lies on, as the kernel names it."""
+    kind, longest = "unknown", -1
+    for line in MOUNTS.read_text().splitlines():
+        _, point, name, *_ = line.split(" ")
+        mounted = point.replace("\\040", " ")
+        if path.resolve().is_relative_to(mounted) and len(mounted) >= longest:
+            kind, longest = name, len(mounted)
+    return kind
