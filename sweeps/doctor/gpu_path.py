@@ -8,8 +8,8 @@ from pathlib import Path
 from scpo.findings import Finding, error, ok, warning
 from scpo.installed import installed_version
 from scpo.memory import FULL_SHARE, gpu_table, needed_gib, shortage
-from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig, SlurmLauncher, VerlTrainer, WebshopConfig
 from scpo.records.memory import driver_version, installed_gpus
+from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig, SlurmLauncher, VerlTrainer, WebshopConfig
 from scpo.verl_config import cores_needed, temp_root
 from sweeps.compose.gpu_hours import LEGEND, duration
 from sweeps.compose.resources import resources, trains_in_verl

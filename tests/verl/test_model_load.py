@@ -51,7 +51,11 @@ def resolved(words, folder, attention):
 
     config = compose_run(["scale=paper", *words])
     files = replace(FILES, model=str(folder), tokenizer=str(folder / "tokenizer"))
-    chosen = [*settings(config, files, attention), *gpu_settings(config, folder), *ray_settings(config, environment(folder))]
+    chosen = [
+        *settings(config, files, attention),
+        *gpu_settings(config, folder),
+        *ray_settings(config, environment(folder)),
+    ]
     return compose_verl([*(one.override for one in chosen), *config.trainer.verl.overrides])
 
 

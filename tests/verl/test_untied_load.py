@@ -93,9 +93,7 @@ def test_two_ranks_that_load_an_untied_policy_give_the_whole_models_logits(folde
             process.kill()
     for process, (_, errors) in zip(processes, ends, strict=True):
         assert process.returncode == 0, errors[-3000:]
-    answers = [
-        json.loads(line[2:]) for output, _ in ends for line in output.splitlines() if line.startswith("= ")
-    ]
+    answers = [json.loads(line[2:]) for output, _ in ends for line in output.splitlines() if line.startswith("= ")]
     assert [devices for devices, *_ in answers] == [["cpu"], ["meta"]]  # rank 1 began without weights
     assert all(shards == ["DTensor"] for _, shards, _ in answers)
     with torch.no_grad():

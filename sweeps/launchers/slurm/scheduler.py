@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scpo.errors import ScpoError
-from sweeps.launchers.slurm.job_limits import JobLimits, array_size_of, number, parse_fields, smallest
 from scpo.records.status import JobState
+from sweeps.launchers.slurm.job_limits import JobLimits, array_size_of, number, parse_fields, smallest
 
 COMMAND_TIMEOUT_S = 60  # slurmctld may be slow to answer on a busy cluster
 QUEUED = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")

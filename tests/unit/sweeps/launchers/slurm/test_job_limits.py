@@ -5,7 +5,7 @@ import os
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.tracking import RunFolder
+from scpo.records import RunFolder
 from sweeps.compose.configuration import compose_run
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm.job_limits import JobLimits, array_size_of, shares, split
