@@ -1,102 +1,330 @@
-"""What only a GPU can show, in one go: run it once, send back the file that it writes.
+"""What only a GPU can show, within 30 minutes: run it once, send back the folder that it writes.
 
     python -m bench.gpu_acceptance scale=paper method=scpo                     # 4 x A800, 1.5B
     python -m bench.gpu_acceptance scale=paper method=scpo trainer=verl_1gpu   # one card of 80 GB
-    python -m bench.gpu_acceptance --dry                                       # on a CPU: the same with a small policy
+    python -m bench.gpu_acceptance --dry                                       # on a CPU, small models
+    python -m bench.gpu_acceptance --only scorer scale=paper method=scpo       # one part again
 
-Without the official games: env.games=generated. It trains two steps, samples each GPU's memory meanwhile, scores a
-fixed sample of pairs in float16 and float32, and compares what it finds with what the documents expect or estimate.
+Without the official games: env.games=generated. The parts come in the order of what is most likely
+to fail, each with a time limit of its own. ``gpu_acceptance/report.json`` and ``report.md`` are
+rewritten before and after each part, so that a session that is cut off leaves what it found.
+
+Exit status: 0 every threshold passed, 1 one failed, 3 none failed but some were not run, 2 a wrong
+word, 130 stopped.
 """
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from bench.gpu_thresholds import THRESHOLDS, Verdict, verdicts
 from scpo.errors import ConfigError, first_line
 from scpo.installed import installed_version
 from scpo.memory import gpu_table, needed_gib
-from scpo.preflight import SAMPLE
 from scpo.records.memory import driver_version, installed_gpus, used_gib
 from scpo.records.provenance import REPOSITORY
-from scpo.schema import CrossEncoderScorer, RunConfig
-from scpo.scoring import make_scorer
+from scpo.schema import RunConfig
 from sweeps.compose.configuration import compose_run
+from sweeps.doctor.machine import disk_gib
 
-STEPS = 2
-PACKAGES = ("torch", "vllm", "transformers", "verl", "flash-attn", "ray")
-DRY = ("scale=study", "method=scpo", "trainer.groups=2", "trainer.group_size=2", "env.train_panel.games=4")
-FEW = ("wandb.mode=disabled", f"trainer.steps={STEPS}", "trainer.validation.every=50", "trainer.probe_every=50")
-PANELS = ("valid_seen", "valid_unseen")
-REPORT = "gpu_acceptance.json"
-POLL_S = 1.0
-
-
-def main(words: Sequence[str]) -> int:
-    """Run everything, write the report and print it."""
-    dry = "--dry" in words
-    chosen = [*(DRY if dry else [word for word in words if word != "--dry"]), *FEW]
-    chosen += [f"env.validation_panels.{panel}.games=8" for panel in PANELS if "env=webshop" not in chosen]
-    try:
-        config = compose_run(chosen)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    with tempfile.TemporaryDirectory() as runs:
-        trained = train(chosen, Path(runs))
-    report = {
-        "words": chosen,
-        "machine": machine(),
-        "training": trained,
-        "scorer": _or_why_not(score, config),
-        "estimated_gib": _estimate(config),
-    }
-    Path(REPORT).write_text(json.dumps(report, indent=2) + "\n")
-    for name, found, expected in checks(report):
-        print(f"{name:42} {found!s:24} {expected}")
-    print(f"written: {REPORT}")
-    return int(trained["exit"] != 0)
+TOTAL_S = 30 * 60.0
+FOLDER = Path("gpu_acceptance")
+PACKAGES = ("torch", "vllm", "transformers", "verl", "flash-attn", "ray", "accelerate")
+DRY = ("scale=study", "method=scpo", "scorer=exact", "env.train_panel.games=4", "machine.device=cpu")
+RARELY = ("wandb.mode=disabled", "trainer.validation.every=50", "trainer.probe_every=50", "trainer.checkpoint_every=50")
+SMOKE = (
+    "trainer.groups=2", "trainer.group_size=4", "trainer.mini_batch_rows=16", "env.horizon=10",
+    "trainer.steps=50",
+)  # fmt: skip
+PANEL_SIZE = 2
+POLL_S = 0.2
+MEMORY_POLL_S = 1.0
+DRY_LIMIT_S = 600.0  # of each part of a dry run, whose machine may be busy
+GRACE_S = 30.0  # between SIGTERM and SIGKILL of a part that ran past its limit
+MARK = "SCPO_ACCEPTANCE"
+"""Environment variable by which processes of this script are found again."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def machine() -> dict[str, Any]:
-    """Packages, driver and GPUs."""
-    versions = {name: installed_version(name) for name in PACKAGES}
-    return {"packages": versions, "driver": driver_version(), "gpus": installed_gpus()}
+class NotRunError(Exception):
+    """A part cannot be run here, for the reason given."""
 
 
-def train(words: Sequence[str], runs: Path) -> dict[str, Any]:
-    """Two steps in a process of their own: exit status, last words, metrics, seconds, and each GPU's peak in GiB."""
-    command = [sys.executable, str(REPOSITORY / "train.py"), *words, f"machine.runs_dir={runs}"]
-    started = time.monotonic()
+class StoppedError(BaseException):
+    """The script was told to stop."""
+
+
+@dataclass
+class Session:
+    """One run of the script: its words, its folder, and when it must be over."""
+
+    words: list[str]
+    config: RunConfig
+    folder: Path
+    dry: bool
+    started: float = field(default_factory=time.monotonic)
+    findings: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the whole must be over."""
+        return TOTAL_S - (time.monotonic() - self.started)
+
+    def train_command(self, *words: str, runs: str) -> list[str]:
+        """A training run in the folder ``runs``, without W&B, rarely validated, on few games."""
+        panels = []
+        for name, panel in self.config.env.validation_panels.items():
+            size = "goals" if hasattr(panel, "goals") else "games"
+            panels.append(f"env.validation_panels.{name}.{size}={PANEL_SIZE}")
+        place = f"machine.runs_dir={(self.folder / runs).absolute()}"
+        return [sys.executable, str(REPOSITORY / "train.py"), *self.words, *RARELY, *panels, *words, place]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part; it raises NotRunError where it cannot be run, and else returns what it found.
+
+    ``needs``: parts whose runs or figures it continues.
+    """
+
+    name: str
+    limit_s: float
+    run: Callable[[Session, float], dict[str, Any]]
+    needs: tuple[str, ...] = ()
+
+
+# The parts
+
+
+def doctor(session: Session, limit_s: float) -> dict[str, Any]:
+    """Whatever the doctor finds before anything is started."""
+    ended = stream(session, "doctor", [sys.executable, "-m", "sweeps", "doctor", *session.words], limit_s)
+    errors = [line for line in ended.pop("last_words") if line.startswith("error")]
+    return {**ended, "errors": errors}
+
+
+def smoke(session: Session, limit_s: float) -> dict[str, Any]:
+    """A training step of 2 groups of 4 siblings with a horizon of 10, stopped by SIGTERM after it."""
+    session.findings["before"] = {"gpu_gib": list(used_gib().values())}
+    needed, free = disk_gib(session.config), shutil.disk_usage(session.folder).free / (1 << 30)
+    if needed is not None and needed > free:
+        raise NotRunError(f"checkpoints need {needed:.0f} GiB, {session.folder.absolute()} has {free:.0f}")
+    return _stopped_after(session, "smoke", 1, limit_s)
+
+
+def resume(session: Session, limit_s: float) -> dict[str, Any]:
+    """The same command again: it goes on after the step at which it was stopped."""
+    before = session.findings["smoke"].get("step", 0)
+    if not before:
+        raise NotRunError("the smoke run has no step to go on from")
+    found = _stopped_after(session, "resume", before + 1, limit_s)
+    return {**found, "step_before": before}
+
+
+def left_over(session: Session, limit_s: float) -> dict[str, Any]:
+    """What the stopped runs left behind: memory of the GPUs, processes, sockets."""
+    end = time.monotonic() + limit_s - 1
+    before = session.findings.get("before", {}).get("gpu_gib", [])
+    while True:
+        now = list(used_gib().values())
+        more = max((after - at for after, at in zip(now, before, strict=False)), default=0.0)
+        found = {"gpu_gib_more": more, "processes": _marked_processes(), "seconds_waited": limit_s}
+        if (more < 1.0 and not found["processes"]) or time.monotonic() > end:
+            return found
+        time.sleep(POLL_S)
+
+
+def step(session: Session, limit_s: float) -> dict[str, Any]:
+    """One training step of the real size: seconds, memory, and how far rollout and update are apart."""
+    words = ["trainer.steps=1"]
+    if session.dry:
+        words += ["trainer.groups=2", "trainer.group_size=2", "trainer.mini_batch_rows=16"]
+    return _train(session, "step", session.train_command(*words, runs="step"), limit_s, runs="step")
+
+
+def tensor_parallel(session: Session, limit_s: float) -> dict[str, Any]:
+    """A small step whose engine is spread over two GPUs."""
+    words = [*SMOKE, "trainer.steps=1"]
+    if not session.dry:
+        if len(installed_gpus()) < 2:
+            raise NotRunError("it needs two GPUs")
+        words += ["trainer.verl.gpus=2", "trainer.verl.tensor_parallel=2"]
+    command = session.train_command(*words, runs="tensor_parallel")
+    return _train(session, "tensor_parallel", command, limit_s, runs="tensor_parallel")
+
+
+def probe(name: str) -> Callable[[Session, float], dict[str, Any]]:
+    """A part that is a measurement of ``bench.gpu_probes``."""
+
+    def run(session: Session, limit_s: float) -> dict[str, Any]:
+        answer = session.folder / f"{name}.json"
+        answer.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "bench.gpu_probes", name, str(answer.absolute()), *session.words]
+        ended = stream(session, name, [*command, *(["--dry"] if session.dry else [])], limit_s)
+        found = json.loads(answer.read_text()) if answer.exists() else {}
+        if "not_run" in found:
+            raise NotRunError(found["not_run"])
+        return {**ended, **found}
+
+    return run
+
+
+PARTS = (
+    Part("doctor", 120, doctor),
+    Part("smoke", 420, smoke),
+    Part("resume", 300, resume, needs=("smoke",)),
+    Part("left_over", 30, left_over),
+    Part("sleep", 180, probe("sleep")),
+    Part("attention", 120, probe("attention")),
+    Part("longest", 120, probe("longest")),
+    Part("scorer", 120, probe("scorer")),
+    Part("tensor_parallel", 300, tensor_parallel),
+    Part("step", 600, step),
+)
+
+
+def _stopped_after(session: Session, name: str, last: int, limit_s: float) -> dict[str, Any]:
+    """Train the smoke run until step ``last`` is recorded, then SIGTERM."""
+    command = session.train_command(*SMOKE, runs="smoke")
+
+    def is_recorded() -> bool:
+        lines = _lines(session.folder / "smoke", "metrics")
+        return bool(lines) and lines[-1].get("step", 0) >= last
+
+    return _train(session, name, command, limit_s, runs="smoke", stop_when=is_recorded)
+
+
+def _train(
+    session: Session,
+    name: str,
+    command: list[str],
+    limit_s: float,
+    *,
+    runs: str,
+    stop_when: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
     with peaks() as gib:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
-    found = {"exit": done.returncode, "seconds": time.monotonic() - started, "peak_gib": gib}
-    found |= {"last_words": (done.stdout + done.stderr).splitlines()[-30:]}
-    for name in ("metrics", "timing"):
-        lines = [json.loads(line) for path in runs.glob(f"*/{name}.jsonl") for line in path.read_text().splitlines()]
-        found[name] = lines[-1] if lines else {}
+        ended = stream(session, name, command, limit_s, stop_when)
+    metrics, timing = (_lines(session.folder / runs, kind) for kind in ("metrics", "timing"))
+    found = {**ended, "peak_gib": gib, "steps": [line["step"] for line in metrics]}
+    if metrics:
+        found |= {"step": metrics[-1]["step"], "metrics": metrics[-1], "timing": timing[-1] if timing else {}}
+    first = [line for line in metrics if line["step"] == 1]
+    return {**found, "first_update": first[0] if first else {}}
+
+
+def _lines(runs: Path, kind: str) -> list[dict[str, Any]]:
+    """The records of the one run in a folder; a line that is being written is left out."""
+    found = []
+    for path in runs.glob(f"*/{kind}.jsonl"):
+        for line in path.read_text().splitlines():
+            with suppress(json.JSONDecodeError):
+                found.append(json.loads(line))
+    return found
+
+
+# Processes
+
+
+def stream(
+    session: Session,
+    name: str,
+    command: Sequence[str],
+    limit_s: float,
+    stop_when: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Run a command; its output goes to the screen and to ``<name>.log`` line by line.
+
+    It gets SIGTERM once ``stop_when`` holds or after ``limit_s`` seconds, SIGKILL if it does not end
+    then, and SIGTERM when this process dies.
+    """
+    started, stopped_at, timed_out = time.monotonic(), None, False
+    last: list[str] = []
+    environment = {**os.environ, MARK: str(os.getpid()), "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, env=environment, text=True, errors="replace", start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 (it takes no lock: one system call)
+    )  # fmt: skip
+    copier = threading.Thread(target=_copy, args=(process, session.folder / f"{name}.log", last), daemon=True)
+    copier.start()
+    try:
+        while process.poll() is None:
+            now = time.monotonic()
+            timed_out = timed_out or now - started > limit_s
+            if stopped_at is None and (timed_out or stop_when()):
+                stopped_at = now
+                process.terminate()
+            grace = GRACE_S if timed_out else max(GRACE_S, limit_s - (now - started))
+            if stopped_at is not None and now - stopped_at > grace:
+                _kill_group(process)
+            time.sleep(POLL_S)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
+            _kill_group(process)
+            process.wait()
+        copier.join(timeout=5)
+    seconds = time.monotonic() - started
+    return {"exit": process.returncode, "timed_out": timed_out, "seconds": seconds, "last_words": last[-30:]}
+
+
+def _copy(process: subprocess.Popen[str], path: Path, last: list[str]) -> None:
+    assert process.stdout is not None  # noqa: S101 (it was started with a pipe)
+    with path.open("a") as log:
+        for line in process.stdout:
+            log.write(line)
+            log.flush()
+            print(line, end="", flush=True)
+            last.append(line.rstrip("\n"))
+
+
+def _die_with_parent() -> None:
+    """In the child: SIGTERM when the script is killed, so that nothing goes on holding the GPU (prctl, Linux)."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _marked_processes() -> list[int]:
+    """Processes that were started by this script, directly or not, and still live."""
+    mark, found = f"{MARK}={os.getpid()}".encode(), []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
     return found
 
 
 @contextmanager
 def peaks() -> Iterator[list[float]]:
-    """The most memory of each GPU that was in use while this was open, the scorer's process and the engine included."""
+    """The most memory of each GPU that was in use while this was open, by whichever process."""
     gib: list[float] = []
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(POLL_S):
+        while not over.wait(MEMORY_POLL_S):
             gib[:] = [max(pair) for pair in itertools.zip_longest(gib, used_gib().values(), fillvalue=0.0)]
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -108,61 +336,175 @@ def peaks() -> Iterator[list[float]]:
         thread.join()
 
 
-def score(config: RunConfig) -> dict[str, Any]:
-    """Seconds for a sample of pairs in each precision, their largest difference, how often theta decides otherwise."""
-    pairs = list(itertools.permutations(SAMPLE, 2))
-    precisions = ("float16", "float32") if isinstance(config.scorer, CrossEncoderScorer) else ("as it is",)
-    answers, found = {}, {"pairs": len(pairs)}
-    for precision in precisions:
-        settings = config.scorer
-        if isinstance(settings, CrossEncoderScorer):
-            settings = settings.model_copy(update={"dtype": precision})
-        scorer = make_scorer(settings)
-        scorer.score(pairs[:1])  # warm
-        started = time.perf_counter()
-        answers[precision] = np.asarray(scorer.score(pairs))
-        found[f"{precision}_s"] = time.perf_counter() - started
-    shaper = config.trained.shaper
-    if len(answers) == 2 and shaper is not None:
-        low, high = answers.values()
-        found["largest_difference"] = float(np.abs(low - high).max())
-        found["theta_flips"] = int(np.sum((low >= shaper.theta) != (high >= shaper.theta)))
-    return found
+# The report
 
 
-def _or_why_not(measure: Callable[[RunConfig], dict[str, Any]], config: RunConfig) -> dict[str, Any]:
-    """What it found; what it died of instead, for the rest of the report is worth sending back all the same."""
-    try:
-        return measure(config)
-    except Exception as error:  # noqa: BLE001 (no model, no memory, another driver: whatever it is, it is the finding)
-        return {"failed": f"{type(error).__name__}: {first_line(error)}"}
+def run_parts(session: Session, chosen: Sequence[Part], report: dict[str, Any]) -> None:
+    """Run the parts one after the other; the report is rewritten before and after each."""
+    entries = report["parts"]
+    for part in chosen:
+        entry = entries[part.name]
+        missing = [name for name in part.needs if entries[name]["status"] != "ended"]
+        limit_s = min(part.limit_s, session.left_s) if not session.dry else DRY_LIMIT_S
+        if missing or limit_s <= 0:
+            reason = f"{', '.join(missing)} did not end" if missing else "the 30 minutes are over"
+            entry |= {"status": "not run", "reason": reason}
+            write_report(session, report)
+            continue
+        entry |= {"status": "running", "limit_s": limit_s}
+        write_report(session, report)
+        print(f"== {part.name}: at most {limit_s:.0f} s, {session.left_s / 60:.0f} min are left", flush=True)
+        started = time.monotonic()
+        try:
+            session.findings[part.name] = part.run(session, limit_s)
+            entry |= {"status": "ended", "findings": session.findings[part.name]}
+        except NotRunError as reason:
+            entry |= {"status": "not run", "reason": str(reason)}
+        except StoppedError:
+            entry |= {"status": "stopped", "seconds": time.monotonic() - started}
+            write_report(session, report)
+            raise
+        except Exception as error:  # noqa: BLE001 (one part that breaks is a finding; the others go on)
+            entry |= {"status": "broken", "reason": f"{type(error).__name__}: {first_line(error)}"}
+        entry["seconds"] = time.monotonic() - started
+        write_report(session, report)
 
 
-def _estimate(config: RunConfig) -> float:
+def new_report(session: Session) -> dict[str, Any]:
+    """The report before the first part: the machine and the parts that are to come."""
     gpus = installed_gpus()
-    return needed_gib(gpu_table(config, min((gib for _, gib in gpus), default=80.0)))
+    versions = {name: installed_version(name) for name in PACKAGES}
+    table = gpu_table(session.config, min((gib for _, gib in gpus), default=80.0))
+    return {
+        "words": session.words,
+        "dry": session.dry,
+        "machine": {"packages": versions, "driver": driver_version(), "gpus": gpus},
+        "gpu_gib": min((gib for _, gib in gpus), default=None),
+        "episodes": session.config.trainer.groups * session.config.trainer.group_size,
+        "estimated_gib": needed_gib(table),
+        "parts": {part.name: {"status": "not run", "reason": "not reached"} for part in PARTS},
+    }
 
 
-def checks(report: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    """What was found, and what is expected of it."""
-    training, metrics = report["training"], report["training"]["metrics"]
-    yield "exit status", training["exit"], "0"
-    yield "step reached", metrics.get("step"), str(STEPS)
-    yield (
-        "peak GiB of each GPU",
-        [round(gib, 1) for gib in training["peak_gib"]],
-        f"{report['estimated_gib']:.0f} estimated",
-    )
-    yield "mean |p rollout - p update|", metrics.get("training/rollout_probs_diff_mean"), "below 0.02"
-    yield "their Pearson correlation", metrics.get("training/rollout_actor_probs_pearson_corr"), "above 0.99"
-    yield "descents", metrics.get("credit/descents"), "0 to 3"
-    yield "smallest mini-batch", metrics.get("train/smallest_mini_batch"), "near trainer.mini_batch_rows"
-    for name, seconds in sorted(training["timing"].items()):
-        if name.startswith("timing_s/"):
-            yield f"seconds of {name.removeprefix('timing_s/')}", round(seconds, 1), ""
-    for name, value in report["scorer"].items():
-        yield f"scorer: {name}", value, "0 flips" if name == "theta_flips" else ""
+def write_report(session: Session, report: dict[str, Any]) -> None:
+    """``report.json`` and ``report.md``, each replaced as a whole."""
+    judged = verdicts(report)
+    report["thresholds"] = [
+        {"part": one.part, "name": one.name, "verdict": verdict, "found": found, "expected": one.expected}
+        for one, verdict, found in judged
+    ]
+    _replace(session.folder / "report.json", json.dumps(report, indent=2) + "\n")
+    _replace(session.folder / "report.md", markdown(report))
+
+
+def _replace(path: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(file.name).rename(path)
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The report for people."""
+    counts = {verdict: sum(one["verdict"] == verdict for one in report["thresholds"]) for verdict in Verdict}
+    gpus = ", ".join(f"{name} {gib:.0f} GiB" for name, gib in report["machine"]["gpus"]) or "none"
+    packages = ", ".join(f"{name} {version}" for name, version in report["machine"]["packages"].items() if version)
+    lines = [
+        "# GPU acceptance" + (" (dry run on a CPU: no figure is a GPU's)" if report["dry"] else ""),
+        "",
+        ", ".join(f"{count} {verdict}" for verdict, count in counts.items()),
+        "",
+        f"Words: `{' '.join(report['words'])}`. GPUs: {gpus}; driver {report['machine']['driver']}; {packages}.",
+        "",
+        "| part | threshold | found | expected | |",
+        "|---|---|---|---|---|",
+    ]
+    for one in report["thresholds"]:
+        lines.append(
+            f"| {one['part']} | {one['name']} | {_shown(one['found'])} | {one['expected']} | {one['verdict']} |"
+        )
+    lines += ["", "| part | status | seconds | |", "|---|---|---|---|"]
+    for name, entry in report["parts"].items():
+        reason = entry.get("reason", "") if entry["status"] != "ended" else f"`{name}.log`"
+        lines.append(f"| {name} | {entry['status']} | {entry.get('seconds', 0):.0f} | {reason} |")
+    timing = report["parts"]["step"].get("findings", {}).get("timing", {})
+    parts = sorted(name.removeprefix("part_s/") for name in timing if name.startswith("part_s/"))
+    if parts:
+        lines += ["", "| seconds of a step | measured | estimated |", "|---|---|---|"]
+        for part in parts:
+            estimate = timing.get(f"estimate_s/{part}")
+            lines.append(f"| {part} | {timing[f'part_s/{part}']:.1f} | {_shown(estimate)} |")
+    lines += ["", f"Estimated memory of the fullest GPU: {report['estimated_gib']:.1f} GiB."]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def exit_status(report: dict[str, Any]) -> int:
+    """0: all passed; 1: some failed; 3: none failed, some were not run."""
+    seen = {one["verdict"] for one in report["thresholds"]}
+    if Verdict.FAIL in seen:
+        return 1
+    return 3 if Verdict.NOT_RUN in seen else 0
+
+
+def chosen_parts(only: str | None) -> list[Part]:
+    """All parts, or one with those that it needs.
+
+    Raises:
+        ConfigError: There is no part of that name.
+    """
+    if only is None:
+        return list(PARTS)
+    known = {part.name: part for part in PARTS}
+    if only not in known:
+        raise ConfigError(f"--only {only}: unknown part; allowed: {', '.join(known)}")
+    names = {*known[only].needs, only}
+    return [part for part in PARTS if part.name in names]
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the parts, print the report and return the exit status."""
+    words = list(words)
+    dry = "--dry" in words
+    try:
+        only = words.pop(words.index("--only") + 1) if "--only" in words else None
+        chosen = chosen_parts(only)
+        given = [word for word in words if word not in ("--dry", "--only")]
+        given = [*DRY, *given] if dry else given
+        session = Session(given, compose_run(given), FOLDER, dry)
+    except (ConfigError, IndexError) as error:
+        print(f"error: {error if isinstance(error, ConfigError) else '--only names a part'}", file=sys.stderr)
+        return 2
+    FOLDER.mkdir(exist_ok=True)
+    for runs in ("smoke", "step", "tensor_parallel"):  # of an earlier call: they would be gone on with
+        shutil.rmtree(FOLDER / runs, ignore_errors=True)
+    report = new_report(session)
+
+    def stop(_number: int, _frame: object) -> None:
+        raise StoppedError
+
+    for number in SIGNALS:
+        signal.signal(number, stop)
+    try:
+        run_parts(session, chosen, report)
+    except StoppedError:
+        print("stopped", file=sys.stderr)
+        return 130
+    finally:
+        for runs in ("smoke", "step", "tensor_parallel"):  # 18.5 GB a checkpoint at 1.5B, 91 GB at 7B
+            for checkpoints in FOLDER.glob(f"{runs}/*/checkpoints"):
+                shutil.rmtree(checkpoints, ignore_errors=True)
+        print((FOLDER / "report.md").read_text() if (FOLDER / "report.md").exists() else "")
+    print(f"written: {FOLDER}/report.json, report.md and a log of each part; please send the folder back")
+    return exit_status(report)
 
 
 if __name__ == "__main__":
+    assert THRESHOLDS  # noqa: S101 (imported for the report)
     sys.exit(main(sys.argv[1:]))

@@ -26,6 +26,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 import verl  # our platform for the CPU
 from transformers import AutoConfig
+from verl.workers.config import FSDPEngineConfig
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 
 rank, port, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -34,9 +35,8 @@ config = AutoConfig.from_pretrained(folder)
 assert not config.tie_word_embeddings
 engine = SimpleNamespace(
     device_mesh=init_device_mesh("cpu", (2,), mesh_dim_names=["fsdp"]),
-    engine_config=SimpleNamespace(
-        model_dtype="fp32", forward_only=False, strategy="fsdp2", offload_policy=False,
-        reshard_after_forward=True, wrap_policy={}, mixed_precision=dict(param_dtype="fp32"),
+    engine_config=FSDPEngineConfig(
+        model_dtype="fp32", strategy="fsdp2", mixed_precision=dict(param_dtype="fp32"), use_torch_compile=False
     ),
     model_config=SimpleNamespace(
         hf_config=config, model_type="language_model", local_path=folder, trust_remote_code=False,

@@ -1,46 +1,212 @@
+"""The acceptance script: its dry run, killed in each part, and what it says of each threshold."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
 from bench import gpu_acceptance
+from bench.gpu_acceptance import PARTS, Part, Session, exit_status, new_report, run_parts
+from bench.gpu_thresholds import THRESHOLDS, Verdict
 from sweeps.compose.configuration import compose_run
 
-
-def test_the_report_tells_what_was_found_beside_what_is_expected():
-    metrics = {"step": 2, "training/rollout_probs_diff_mean": 0.005, "credit/descents": 2.0}
-    training = {"exit": 0, "peak_gib": [61.24, 58.0], "metrics": metrics, "timing": {"timing_s/gen": 65.04, "step": 2}}
-    report = {"training": training, "scorer": {"pairs": 132, "theta_flips": 0}, "estimated_gib": 70.2}
-    lines = {name: (found, expected) for name, found, expected in gpu_acceptance.checks(report)}
-    assert lines["peak GiB of each GPU"] == ([61.2, 58.0], "70 estimated")
-    assert lines["mean |p rollout - p update|"] == (0.005, "below 0.02")
-    assert lines["seconds of gen"] == (65.0, "")
-    assert lines["scorer: theta_flips"] == (0, "0 flips")
+ROOT = Path(__file__).parents[3]
+PAPER = ["scale=paper", "method=scpo"]
+NAMES = [part.name for part in PARTS]
 
 
-def test_a_scorer_without_precisions_is_timed_alone():
-    pytest.importorskip("rapidfuzz", reason="needs rapidfuzz: make setup")
-    found = gpu_acceptance.score(compose_run(["scale=study", "method=scpo", "scorer=lexical"]))
-    assert found["pairs"] == 132
-    assert "theta_flips" not in found
+def start(folder, *words):
+    """The script in a folder of its own, as a user starts it."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "bench.gpu_acceptance", *words]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def test_a_scorer_that_cannot_be_loaded_costs_its_own_part_of_the_report(tmp_path):
-    config = compose_run(["scale=paper", "method=scpo", f"scorer.path={tmp_path / 'none'}"])
-    found = gpu_acceptance._or_why_not(gpu_acceptance.score, config)
-    assert found["failed"].startswith("ScorerError: scorer 'bge_reranker_v2_m3'")
+def report_of(folder):
+    path = folder / "gpu_acceptance" / "report.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", NAMES)
+def test_killed_in_a_part_it_leaves_a_report_that_can_be_read(tmp_path, name):
+    pytest.importorskip("torch", reason="needs torch: make setup")
+    process = start(tmp_path, "--dry", "--only", name)
+    try:
+        while report_of(tmp_path).get("parts", {}).get(name, {}).get("status", "not run") == "not run":
+            assert process.poll() is None
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    report = report_of(tmp_path)
+    entry = report["parts"][name]
+    assert entry["status"] in ("running", "ended")  # the second: a part that is over at once
+    told = {one["verdict"] for one in report["thresholds"] if one["part"] == name}
+    assert told == {"NOT RUN"} if entry["status"] == "running" else "NOT RUN" not in told
+    later = NAMES[NAMES.index(name) + 1 :]
+    assert {report["parts"][other]["status"] for other in later} <= {"not run"}
+    page = (tmp_path / "gpu_acceptance" / "report.md").read_text()
+    assert f"| {name} | {entry['status']} |" in page
+    for needed in next(part for part in PARTS if part.name == name).needs:
+        assert report["parts"][needed]["status"] == "ended"
+
+
+@pytest.mark.timeout(1800)
+def test_the_dry_run_goes_through_every_part(tmp_path):
+    pytest.importorskip("torch", reason="needs torch: make setup")
+    status = start(tmp_path, "--dry").wait(timeout=1700)
+    report = report_of(tmp_path)
+    assert {name: entry["status"] for name, entry in report["parts"].items()} == dict.fromkeys(NAMES, "ended")
+    failed = [one for one in report["thresholds"] if one["verdict"] == "FAIL"]
+    assert failed == []
+    assert status == 3  # trainer=local logs none of verl's own figures: those thresholds are not run
+    passed = {one["part"] for one in report["thresholds"] if one["verdict"] == "PASS"}
+    assert passed == set(NAMES)
+    for name in set(NAMES) - {"left_over"}:
+        assert (tmp_path / "gpu_acceptance" / f"{name}.log").stat().st_size
+    assert not list(tmp_path.glob("gpu_acceptance/*/*/checkpoints"))
+
+
+def session(folder, words=PAPER, dry=True):
+    return Session(list(words), compose_run(list(words)), folder, dry)
+
+
+def played(folder, **found):
+    """A report after parts that found this, or raised it."""
+    parts = []
+    for name, value in found.items():
+
+        def run(_session, _limit_s, value=value):
+            if isinstance(value, Exception):
+                raise value
+            return value
+
+        parts.append(Part(name, 60, run))
+    made = session(folder)
+    report = new_report(made)
+    run_parts(made, parts, report)
+    return report
+
+
+GOOD = {"exit": 130, "step": 1, "steps": [0, 1], "first_update": {
+    "actor/ppo_kl": 1e-4, "actor/pg_clipfrac": 0.0, "actor/entropy": 0.5, "actor/grad_norm": 1.5,
+    "actor/lr": 1e-6, "train/invalid_rate": 0.4, "response_length/mean": 90.0,
+    "response_length/clip_ratio": 0.01, "training/rollout_probs_diff_mean": 0.005,
+    "training/rollout_actor_probs_pearson_corr": 0.998,
+}}  # fmt: skip
+
+
+def verdicts_of(report, part):
+    return {one["name"]: one["verdict"] for one in report["thresholds"] if one["part"] == part}
+
+
+def test_a_healthy_first_update_passes_every_threshold(tmp_path):
+    assert set(verdicts_of(played(tmp_path, smoke=GOOD), "smoke").values()) == {"PASS"}
+
+
+BAD = {
+    "a rollout that the update does not recognise": ("training/rollout_probs_diff_mean", 0.2),
+    "a gradient that is no number": ("actor/grad_norm", float("nan")),
+    "a rate of zero": ("actor/lr", 0.0),
+    "responses that never end": ("response_length/clip_ratio", 0.9),
+}
+
+
+@pytest.mark.parametrize(("metric", "value"), BAD.values(), ids=BAD)
+def test_one_bad_figure_fails_its_threshold_and_the_exit_status(tmp_path, metric, value):
+    report = played(tmp_path, smoke={**GOOD, "first_update": {**GOOD["first_update"], metric: value}})
+    assert list(verdicts_of(report, "smoke").values()).count("FAIL") == 1
+    assert exit_status(report) == 1
+
+
+def test_a_figure_that_is_not_logged_is_not_run_and_one_of_a_run_that_died_has_failed(tmp_path):
+    silent = played(tmp_path, smoke={**GOOD, "first_update": {}})
+    assert verdicts_of(silent, "smoke")["entropy"] == "NOT RUN"
+    assert exit_status(silent) == 3
+    dead = played(tmp_path, smoke={"exit": 1, "first_update": {}})
+    assert verdicts_of(dead, "smoke")["entropy"] == "FAIL"
+    assert exit_status(dead) == 1
+
+
+def test_a_part_that_breaks_or_cannot_run_does_not_cost_the_others(tmp_path):
+    report = played(
+        tmp_path, sleep=RuntimeError("CUDA error"), attention=gpu_acceptance.NotRunError("no flash-attn"),
+        scorer={"share_of_flips": 0.0},
+    )  # fmt: skip
+    assert set(verdicts_of(report, "sleep").values()) == {"FAIL"}
+    assert set(verdicts_of(report, "attention").values()) == {"NOT RUN"}
+    assert set(verdicts_of(report, "scorer").values()) == {"PASS"}
+    assert report["parts"]["sleep"]["reason"] == "RuntimeError: CUDA error"
+
+
+def test_what_needs_a_part_that_did_not_end_and_what_comes_after_30_minutes_is_not_run(tmp_path):
+    made = session(tmp_path, dry=False)
+    report = new_report(made)
+    parts = [
+        Part("resume", 60, lambda *_: {}, needs=("smoke",)),
+        Part("scorer", 60, lambda *_: {"share_of_flips": 0.0}),
+    ]
+    run_parts(made, parts[:1], report)
+    assert report["parts"]["resume"]["reason"] == "smoke did not end"
+    made.started -= gpu_acceptance.TOTAL_S
+    run_parts(made, parts[1:], report)
+    assert report["parts"]["scorer"]["reason"] == "the 30 minutes are over"
+
+
+def test_a_command_that_hangs_is_ended_at_its_limit_and_its_output_is_there(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(gpu_acceptance, "GRACE_S", 0.5)
+    hangs = "import signal, time; signal.signal(15, signal.SIG_IGN); print('begun', flush=True); time.sleep(600)"
+    seen = threading.Event()
+    ended = gpu_acceptance.stream(session(tmp_path), "smoke", [sys.executable, "-c", hangs], 3.0, seen.is_set)
+    assert (ended["timed_out"], ended["exit"]) == (True, -signal.SIGKILL)
+    assert ended["last_words"] == ["begun"]
+    assert (tmp_path / "smoke.log").read_text() == "begun\n"
+    assert "begun" in capfd.readouterr().out
+
+
+def test_no_more_than_30_minutes_are_planned_and_every_threshold_has_its_part():
+    """With two GPUs; on one, tensor_parallel takes no time."""
+    assert sum(part.limit_s for part in PARTS if part.name != "tensor_parallel") <= 2010
+    assert {one.part for one in THRESHOLDS} == set(NAMES)
+    assert set(Verdict) == {"PASS", "FAIL", "NOT RUN"}
+
+
+WORDS = {
+    "the paper's": PAPER,
+    "one card": [*PAPER, "trainer=verl_1gpu"],
+    "WebShop": [*PAPER, "env=webshop"],
+    "7B": [*PAPER, "model=qwen2_5_7b"],
+}
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_every_word_that_it_adds_is_one_of_the_configuration(tmp_path, words):
+    """And WebShop does not play its 500 goals at each validation."""
+    made = session(tmp_path, words, dry=False)
+    for runs, more in (("smoke", gpu_acceptance.SMOKE), ("step", ("trainer.steps=1",))):
+        config = compose_run(made.train_command(*more, runs=runs)[2:])
+        sizes = [
+            getattr(panel, "games", None) or getattr(panel, "goals", None)
+            for panel in config.env.validation_panels.values()
+        ]
+        assert sizes == [gpu_acceptance.PANEL_SIZE] * len(sizes)
+        assert config.machine.runs_dir == str(tmp_path / runs)
 
 
 def test_a_wrong_word_is_one_line_and_nothing_is_started(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert gpu_acceptance.main(["scale=paper", "trainer=verl_1gpu", "trainer.verl.tensor_parallel=2"]) == 2
     assert capsys.readouterr().err.startswith("error: trainer: trainer.verl.tensor_parallel=2 does not divide")
+    assert gpu_acceptance.main(["--dry", "--only", "smok"]) == 2
+    assert "unknown part; allowed: doctor, smoke" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-def test_every_word_that_it_adds_is_one_of_the_configuration():
-    for words in (gpu_acceptance.DRY, ("scale=paper", "method=scpo", "trainer=verl_1gpu")):
-        panels = [f"env.validation_panels.{panel}.games=8" for panel in gpu_acceptance.PANELS]
-        assert compose_run([*words, *gpu_acceptance.FEW, *panels]).trainer.steps == gpu_acceptance.STEPS
 
 
 def test_the_peak_of_each_gpu_is_kept(monkeypatch):
@@ -54,7 +220,7 @@ def test_the_peak_of_each_gpu_is_kept(monkeypatch):
         return {0: 0.0, 1: 0.0}
 
     monkeypatch.setattr(gpu_acceptance, "used_gib", look)
-    monkeypatch.setattr(gpu_acceptance, "POLL_S", 0.001)
+    monkeypatch.setattr(gpu_acceptance, "MEMORY_POLL_S", 0.001)
     with gpu_acceptance.peaks() as gib:
         assert seen.wait(10)
     assert gib == [3.0, 5.0]
