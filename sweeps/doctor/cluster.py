@@ -54,11 +54,11 @@ def _accounting() -> Iterator[Finding]:
 
 def _reachable(subject: Subject) -> Iterator[Finding]:
     """Folders that the nodes may not see: a job there would end with one line."""
-    local = list(local_folders(subject.runs_dir))
-    for name, folder, kind in local:
-        text = f"{name} lies in {folder} ({kind}), which is no network file system: do the nodes see it?"
+    local = [f"{name} lies in {folder} ({kind})" for name, folder, kind in local_folders(subject.runs_dir)]
+    if local:
+        text = f"{', '.join(local)}: no network file system, do the nodes see it?"
         yield warning("slurm files", text, "a folder on a file system that the nodes share")
-    if not local:
+    else:
         yield ok("slurm files", "run folders and Python environment lie where nodes can read them")
 
 

@@ -85,6 +85,6 @@ def test_a_limit_of_the_account_and_a_folder_that_nodes_may_not_see(cluster, com
     monkeypatch.setattr(reachable, "file_system", lambda _: "ext4")
     found = list(cluster_checks.check_slurm(on_slurm))
     assert any("1001 jobs of an array" in one.text for one in found)
-    assert_finds(found, "warning", "(ext4), which is no network file system", "file system that the nodes share")
+    assert_finds(found, "warning", "(ext4): no network file system", "file system that the nodes share")
     monkeypatch.setattr(reachable, "file_system", lambda _: "nfs4")
     assert {one.level for one in cluster_checks.check_slurm(on_slurm)} == {Level.OK}
