@@ -45,12 +45,13 @@ EVERY = 5  # Table 3: steps between validations, and between checkpoints
 
 
 def estimated(config: RunConfig) -> dict[str, float] | None:
-    """Seconds of each part, a mean over the run's steps; None outside of scale=paper.
+    """Seconds of each part, a mean over the run's steps; None outside of scale=paper on ALFWorld.
 
     Linear in the number of parameters and inverse in the number of GPUs.
     """
     billions = (parameters(config.model) or 0.0) / 1e9
-    if config.scale != "paper" or not billions or not isinstance(config.trainer, VerlTrainer):
+    of_the_paper = config.scale == "paper" and config.env.name == "alfworld"
+    if not of_the_paper or not billions or not isinstance(config.trainer, VerlTrainer):
         return None
     small, large = SIZES
     place = (max(billions, small / 3) - small) / (large - small)

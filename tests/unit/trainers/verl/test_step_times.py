@@ -1,10 +1,15 @@
 """Seconds of a step's parts against the estimates that docs/verl.md prints."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from scpo.memory import PAPER_GPU_GIB, engine_memory, gpu_table, micro_batch, needed_gib
 from scpo.trainers.verl import step_times
 from scpo.trainers.verl.step_times import compared, estimated, measured
 from sweeps.compose.configuration import compose_run
+from sweeps.compose.gpu_hours import duration
 
 TOOK = {
     "timing_s/gen": 70.0, "timing_s/old_log_prob": 10.0, "timing_s/ref": 10.0,
@@ -59,4 +64,47 @@ def test_a_step_is_logged_with_the_estimate_of_each_part_that_it_had():
 
 def test_other_scales_have_parts_and_no_estimate():
     line = compared(compose_run(["trainer=verl_cpu"]), TOOK)
+    assert estimated(compose_run(["scale=paper", "env=webshop"])) is None  # shorter episodes
     assert {name.partition("/")[0] for name in line} == {"part_s"}
+
+
+PAGE = (Path(__file__).parents[4] / "docs" / "verl.md").read_text()
+
+
+def cells(first):
+    """The rows of the page's table whose header begins so, as lists of cells."""
+    lines = PAGE[PAGE.index(f"| {first} |") :].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_pages_estimates_are_those_that_are_logged():
+    table = {part: (float(small), float(large)) for part, small, large, *_ in cells("part | estimate 1.5B")}
+    total = table.pop("step")
+    assert table == step_times.SECONDS
+    assert total == tuple(sum(pair[place] for pair in step_times.SECONDS.values()) for place in range(2))
+    measured_cells = [row[-2:] for row in cells("part | estimate 1.5B")]
+    assert measured_cells == [["", ""]] * 7  # nobody has measured yet
+
+
+def test_the_pages_hours_are_those_of_the_dry_run():
+    rows = cells("hardware | command | h a run")
+    assert len(rows) == 6
+    for _, command, hours in rows:
+        assert str(duration(compose_run([*command.strip("`").split(), "method=scpo"]))) == hours
+
+
+def test_the_pages_memory_is_that_of_the_table():
+    models = {"1.5B": "qwen2_5_1_5b", "7B": "qwen2_5_7b"}
+    methods = {"SCPO": "scpo", "GiGPO and others": "gigpo", "PPO": "ppo"}
+    for model, method, rows, engine, *gib, fullest in cells("model | method | rows of a micro-batch"):
+        words = ["scale=paper", f"model={models[model]}", f"method={methods[method]}"]
+        runs = [compose_run([*words, f"env={env}"]) for env in ("alfworld", "webshop")]
+        tables = [gpu_table(run, PAPER_GPU_GIB) for run in runs]
+        assert rows == ", ".join(str(micro_batch(run, run.trainer)[0]) for run in runs)
+        assert float(engine) == engine_memory(runs[0], runs[0].trainer)[0]
+        assert gib == [
+            f"{sum(part.update_gib for part in table):.1f} / {sum(part.rollout_gib for part in table):.1f}"
+            for table in tables
+        ]
+        share = max(needed_gib(table) for table in tables) / PAPER_GPU_GIB
+        assert int(re.match(r"\d+", fullest)[0]) == round(100 * share)
