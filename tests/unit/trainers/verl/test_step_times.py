@@ -73,7 +73,7 @@ PAGE = (Path(__file__).parents[4] / "docs" / "verl.md").read_text()
 
 def cells(first):
     """The rows of the page's table whose header begins so, as lists of cells."""
-    lines = PAGE[PAGE.index(f"| {first} |") :].split("\n\n")[0].splitlines()[2:]
+    lines = PAGE[PAGE.index(f"| {first}") :].split("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
