@@ -54,7 +54,8 @@ class Cluster(CountsSignals):
         limits = self._limits()
         arrays = self._arrays(configs, limits)
         check_reachable(self.runs_dir)
-        snapshot, ids = freeze(self.runs_dir, key_variables(configs.values())), []
+        snapshot = freeze(self.runs_dir, key_variables(configs.values()))
+        ids: list[str] = []
         room = self._room(limits)
         for request, names, running in arrays:
             fitting = names if room is None else names[: max(0, room - len(ids))]

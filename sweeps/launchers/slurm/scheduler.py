@@ -75,10 +75,10 @@ class Slurm:
         columns = ("Account", "MaxJobs", "MaxSubmit", "DefaultQOS")
         lines = _answer(*query, "associations", f"user={user}", f"format={','.join(columns)}")
         rows = [row for row in parse_fields(lines, columns) if account in (None, row.get("Account"))]
-        columns = ("Name", "MaxJobsPU", "MaxSubmitPU", "GrpJobs", "GrpSubmit")
+        of_qos = ("Name", "MaxJobsPU", "MaxSubmitPU", "GrpJobs", "GrpSubmit")
         named = {qos} if qos else {row.get("DefaultQOS") for row in rows} - {"", None}
-        lines = _answer(*query, "qos", f"format={','.join(columns)}") if named else []
-        services = [row for row in parse_fields(lines, columns) if row.get("Name") in named]
+        lines = _answer(*query, "qos", f"format={','.join(of_qos)}") if named else []
+        services = [row for row in parse_fields(lines, of_qos) if row.get("Name") in named]
         submitted = [row.get("MaxSubmit") for row in rows]
         running = [row.get("MaxJobs") for row in rows]
         for row in services:
