@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from bench.recorded import recorded
-from scpo.memory import GIB, LONGEST_PROMPT, gpu_table, micro_batch
+from scpo.benchmarks import BENCHMARKS
+from scpo.memory import GIB, gpu_table, micro_batch
 from scpo.schema import CrossEncoderScorer, HuggingFaceModel, RunConfig, VerlTrainer
 from scpo.scoring import make_scorer
 from scpo.shaping.step_text import step_texts
@@ -176,7 +177,8 @@ def _as_verl_computes_them(logits: Any, targets: Any, dry: bool) -> tuple[Any, A
 
 def _longest_rows(config: RunConfig) -> tuple[int, int]:
     assert isinstance(config.trainer, VerlTrainer)  # noqa: S101 (bench.gpu_acceptance chose it)
-    prompt = min(LONGEST_PROMPT[config.env.name], config.trainer.max_prompt_tokens)
+    recorded = BENCHMARKS[config.env.benchmark].longest_prompt_tokens
+    prompt = min(recorded, config.trainer.max_prompt_tokens)
     return micro_batch(config, config.trainer)[0], prompt + config.trainer.max_response_tokens
 
 
