@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from scpo.diagnostics.episode_metrics import ended_metrics
-from scpo.diagnostics.validation_episodes import Ended, Played, Turn, told
+from scpo.diagnostics.validation_episodes import Ended, Played, Turn, ended_metrics, told
 from scpo.errors import RecordError
 from scpo.records import JsonLines, RunFolder
 from scpo.records.files import write_bytes

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from scpo.agents import make_agent
 from scpo.agents.base import Agent, ReflectingAgent
-from scpo.diagnostics.episode_metrics import panel_records
-from scpo.diagnostics.validation_episodes import Played, save_validation
+from scpo.diagnostics.validation_episodes import Played, panel_records, save_validation
 from scpo.envs import open_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError

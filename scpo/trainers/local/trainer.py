@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from scpo.credit.assign import assign, assign_tokens, resolve
 from scpo.credit.metrics import CreditDiagnostics
-from scpo.diagnostics.episode_metrics import episode_metrics, panel_records, validation_metrics
 from scpo.diagnostics.record import Diagnostics
+from scpo.diagnostics.validation_episodes import episode_metrics, panel_records, validation_metrics
 from scpo.envs.base import Environment, Task
 from scpo.errors import ScorerError
 from scpo.generation import Generation

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from scpo.diagnostics.episode_metrics import panel_records
+from scpo.diagnostics.validation_episodes import panel_records
 from scpo.envs.base import DemonstratingEnvironment
 from scpo.errors import ConfigError, first_line
 from scpo.policies.kept import made_once

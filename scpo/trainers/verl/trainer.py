@@ -20,8 +20,8 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
-from scpo.diagnostics.episode_metrics import validation_metrics
 from scpo.diagnostics.record import Diagnostics
+from scpo.diagnostics.validation_episodes import validation_metrics
 from scpo.records import Tracker
 from scpo.records.files import write_bytes
 from scpo.records.memory import NodeMemory

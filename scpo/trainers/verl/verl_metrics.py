@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scpo.diagnostics.episode_metrics import episode_metrics
+from scpo.diagnostics.validation_episodes import episode_metrics
 from scpo.rollout import Trajectory
 from scpo.trainers.verl.verl_rows import Rows, StepRow
 

@@ -1,4 +1,4 @@
-from scpo.diagnostics.episode_metrics import episode_metrics, repeat_metrics
+from scpo.diagnostics.validation_episodes import episode_metrics, repeat_metrics
 from scpo.envs.base import StepResult, Task
 from scpo.rollout import Slot, Trajectory
 

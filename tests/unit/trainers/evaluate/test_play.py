@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from scpo.agents import make_agent
-from scpo.diagnostics.episode_metrics import episode_metrics
+from scpo.diagnostics.validation_episodes import episode_metrics
 from scpo.errors import EnvironmentFailure
 from scpo.generation import Generation
 from scpo.rollout import group_slots, rollout

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from scpo.diagnostics.episode_metrics import episode_metrics, validation_metrics
+from scpo.diagnostics.validation_episodes import episode_metrics, validation_metrics
 from scpo.records import RunFolder
 from scpo.trainers.verl import checkpoints
 from scpo.trainers.verl.checkpoints import Sealing, mark_complete, newest, verl_folder
