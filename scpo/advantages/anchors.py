@@ -1,4 +1,4 @@
-"""Anchor groups: steps of one rollout group that start from the same state (GiGPO, arXiv 2505.10978, equation 6)."""
+"""Anchor groups: steps of a rollout group from the same state (GiGPO, arXiv 2505.10978, eq. 6)."""
 
 from scpo.advantages.estimator import StateSettings
 from scpo.advantages.groups import group_ids
@@ -7,13 +7,16 @@ from scpo.states.visits import StateIds, StateKey, key_ids, state_texts
 from scpo.steps import IntArray, StepBatch
 
 
-def anchor_groups(batch: StepBatch, similarity: float | None = None, key: StateKey = "anchor") -> IntArray:
+def anchor_groups(
+    batch: StepBatch, similarity: float | None = None, key: StateKey = "anchor"
+) -> IntArray:
     """Dense id of every row's anchor group.
 
     Args:
         batch: The steps.
-        similarity: None groups equal anchor observations. A ratio in (0, 1] groups observations whose difflib ratio
-            with the group's first member reaches it: greedily, in the order of ``position_N``, first fit.
+        similarity: None groups equal anchor observations. A ratio in (0, 1] groups observations
+            whose difflib ratio with the group's first member reaches it: greedily, in the order of
+            ``position_N``, first fit.
         key: Which text of a state is compared, its anchor observation or its state.
 
     Returns:
@@ -26,15 +29,20 @@ def anchor_groups(batch: StepBatch, similarity: float | None = None, key: StateK
 
 
 def state_groups(batch: StepBatch, config: StateSettings) -> IntArray:
-    """Dense id of every row's state inside its group, as the estimator's settings compare states."""
+    """Dense id of each row's state within its group, under the estimator's state identity."""
     ids = state_ids(batch, config)
-    return anchor_groups(batch, key=config.state_key) if ids is None else group_ids(batch.group_N, ids.source_N)
+    return (
+        anchor_groups(batch, key=config.state_key)
+        if ids is None
+        else group_ids(batch.group_N, ids.source_N)
+    )
 
 
 def state_ids(batch: StepBatch, config: StateSettings) -> StateIds | None:
     """The states of every row as the estimator's settings compare them; None: by equality of texts.
 
-    Those that the batch brings (``scpo.credit.assign``, which has the scorer) are taken as they are.
+    Those that the batch brings (``scpo.credit.assign``, which has the scorer) are taken as they
+    are.
 
     Raises:
         ConfigError: The identity needs a scorer, and the batch does not bring its states.

@@ -1,6 +1,7 @@
 """CRBC, cross-rollout Bellman closure: exact values of the states that a group visits.
 
-No code was published; the equations are its paper's ("Cross-Rollout Bellman Closure"), known at second hand.
+No code was published; the equations are its paper's ("Cross-Rollout Bellman Closure"), known at
+second hand.
 """
 
 from typing import Annotated, Literal
@@ -18,7 +19,10 @@ from scpo.steps import FloatArray, IntArray, StepBatch
 
 
 class CrbcSettings(StateSettings):
-    """``depth``: how often values are backed up across rollouts, 0 (each rollout's own outcome) to ``closure``."""
+    """``depth``: number of backups of values across rollouts, 0 to ``closure``.
+
+    At depth 0 a value is the rollout's own outcome.
+    """
 
     name: Literal["crbc"]
     omega_episode: NonNegativeFloat
@@ -28,33 +32,45 @@ class CrbcSettings(StateSettings):
     depth: NonNegativeInt | Literal["closure"]
 
 
-def crbc(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: CrbcSettings) -> FloatArray:
+def crbc(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: CrbcSettings
+) -> FloatArray:
     """A = w_G A_E + w_S A_S, A_S = [at least two actions at s] (Q(s, a) - V(s)) / max(σ(s), 0.1).
 
-    V and Q as in ``state_values`` and ``action_values``; σ(s)² = Σ_a μ(a|s) (Q(s, a) - V(s))². Only the outcome term
-    reads the penalty of an invalid action (silent). Step returns and bonus are not read.
+    V and Q as in ``state_values`` and ``action_values``; σ(s)² = Σ_a μ(a|s) (Q(s, a) - V(s))². Only
+    the outcome term reads the penalty of an invalid action (silent). Step returns and bonus are not
+    read.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
-    return as_advantage(config.omega_episode * episode_N + step_term(batch, step_return_N, bonus_N, config))
+    return as_advantage(
+        config.omega_episode * episode_N + step_term(batch, step_return_N, bonus_N, config)
+    )
 
 
-def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: CrbcSettings) -> Float64Array:
+def step_term(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: CrbcSettings
+) -> Float64Array:
     """w_S A_S."""
     graph = state_graph(batch, config.state_key, state_ids(batch, config))
     action_N = group_ids(graph.source_N, key_ids(batch.action_N))
     value_N = state_values(batch, graph, config)[graph.source_N]
     gain_N = action_values(batch, graph, action_N, config) - value_N
     deviation_N = np.sqrt(moments(gain_N**2, graph.source_N).mean_G[graph.source_N])
-    step_N = np.where(_choices(graph, action_N) >= 2, gain_N / np.maximum(deviation_N, config.deviation_floor), 0.0)
+    step_N = np.where(
+        _choices(graph, action_N) >= 2,
+        gain_N / np.maximum(deviation_N, config.deviation_floor),
+        0.0,
+    )
     return config.omega * step_N
 
 
 def state_values(batch: StepBatch, graph: StateGraph, config: CrbcSettings) -> Float64Array:
     """V of every node: the chance of success, discounted by β a step.
 
-    With depth K: V_0(s) = mean of β^(T-t) [success] over the visits of s (t from 0), V_K = b + β M V_(K-1), where
-    M(s, s') is the share of the steps from s that led to s' and b = β times the share that led to success; a failure's
-    end, a time-out too, is worth 0. ``closure`` is their limit: V solves (I - β M) V = b.
+    With depth K: V_0(s) = mean of β^(T-t) [success] over the visits of s (t from 0), V_K = b + β M
+    V_(K-1), where M(s, s') is the share of the steps from s that led to s' and b = β times the
+    share that led to success; a failure's end, a time-out too, is worth 0. ``closure`` is their
+    limit: V solves (I - β M) V = b.
     """
     outcome_N = _outcomes(batch, config)
     value_V = _mean_at(outcome_N, graph.source_N, len(graph))
@@ -65,26 +81,37 @@ def state_values(batch: StepBatch, graph: StateGraph, config: CrbcSettings) -> F
     return value_V
 
 
-def action_values(batch: StepBatch, graph: StateGraph, action_N: IntArray, config: CrbcSettings) -> Float64Array:
-    """Q of every row's state and action: β times the mean value of what the action led to; ``action_N`` dense ids.
+def action_values(
+    batch: StepBatch, graph: StateGraph, action_N: IntArray, config: CrbcSettings
+) -> Float64Array:
+    """Q of each row's state and action: β times the mean value of the states it led to.
 
-    At depth K that value is V_(K-1), so that V_K is the mean of Q_K; at depth 0 Q is the mean of the outcomes.
+    ``action_N`` holds dense ids. At depth K that value is V_(K-1), so that V_K is the mean of Q_K;
+    at depth 0 Q is the mean of the outcomes.
     """
     if config.depth == 0:
         next_value_N = _outcomes(batch, config)
     else:
-        before = config if config.depth == "closure" else config.model_copy(update={"depth": config.depth - 1})
+        before = (
+            config
+            if config.depth == "closure"
+            else config.model_copy(update={"depth": config.depth - 1})
+        )
         next_value_N = _backed_up(batch, graph, state_values(batch, graph, before), config)
     return moments(next_value_N, action_N).mean_G[action_N]
 
 
 def _outcomes(batch: StepBatch, config: CrbcSettings) -> Float64Array:
     line = batch.timeline
-    outcome_N: Float64Array = config.beta ** (line.length_N - line.step_N).astype(np.float64) * batch.success_N
+    outcome_N: Float64Array = (
+        config.beta ** (line.length_N - line.step_N).astype(np.float64) * batch.success_N
+    )
     return outcome_N
 
 
-def _backed_up(batch: StepBatch, graph: StateGraph, value_V: Float64Array, config: CrbcSettings) -> Float64Array:
+def _backed_up(
+    batch: StepBatch, graph: StateGraph, value_V: Float64Array, config: CrbcSettings
+) -> Float64Array:
     """β times the value of what each row led to; the ends are 1 and 0."""
     next_N: Float64Array = np.where(graph.end_N, batch.success_N, value_V[graph.target_N])
     return config.beta * next_N
@@ -108,7 +135,9 @@ def _closed(graph: StateGraph, batch: StepBatch, config: CrbcSettings) -> Float6
         inner_M = ~graph.end_N[members]
         count, visits = len(nodes), np.bincount(source_M)
         target_M = np.searchsorted(nodes, graph.target_N[members[inner_M]])
-        moves = np.bincount(source_M[inner_M] * count + target_M, minlength=count * count).reshape(count, count)
+        moves = np.bincount(source_M[inner_M] * count + target_M, minlength=count * count).reshape(
+            count, count
+        )
         wins = np.bincount(source_M, weights=~inner_M & batch.success_N[members])
         value_V[nodes] = np.linalg.solve(
             np.eye(count) - config.beta * moves / visits[:, None], config.beta * wins / visits
@@ -123,4 +152,6 @@ def _choices(graph: StateGraph, action_N: IntArray) -> IntArray:
     return choices
 
 
-CRBC = Estimator(CrbcSettings, crbc, requires=frozenset(), labels={"crbc": "CRBC"}, step_term=step_term)
+CRBC = Estimator(
+    CrbcSettings, crbc, requires=frozenset(), labels={"crbc": "CRBC"}, step_term=step_term
+)

@@ -19,7 +19,9 @@ class EmpgSettings(GroupSettings):
     zeta: NonNegativeFloat
 
 
-def empg(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: EmpgSettings) -> FloatArray:
+def empg(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: EmpgSettings
+) -> FloatArray:
     """A = A_GRPO g + ζ f(next step) minus its mean over the batch.
 
     g = exp(-k H) / mean over the batch of exp(-k H) scales a step's update by its confidence; f =
@@ -36,7 +38,9 @@ def empg(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     scale_N = confidence_N / _mean(confidence_N)
     next_N = batch.timeline.neighbours(1)
     clarity_N = np.where(next_N >= 0, np.exp(-config.k_future * entropy_N[next_N]), 0.0)
-    advantage_N = episode_advantage(batch, config, config.normalisation) * scale_N + config.zeta * clarity_N
+    advantage_N = (
+        episode_advantage(batch, config, config.normalisation) * scale_N + config.zeta * clarity_N
+    )
     return as_advantage(advantage_N - _mean(advantage_N))
 
 

@@ -1,4 +1,4 @@
-"""What every estimator declares: its settings, what it requires of a trainer, its function, and its names in tables."""
+"""Estimator interface: settings, requirements, function, and labels in tables."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,13 +18,14 @@ from scpo.strict import Strict
 
 Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value"]
 OPTIONAL_FIELDS = {"entropy": "entropy_N", "hindsight_logprob": "hindsight_logprob_N"}
-"""The column of ``StepBatch`` behind each requirement that is one."""
+"""Column of ``StepBatch`` of each requirement that is a column."""
 
 
 class EstimatorSettings(Strict):
-    """What every estimator shares: the discount, and the penalty of an invalid action in the row's score.
+    """Settings of all estimators: discount, and penalty of an invalid action in the row's score.
 
-    s = episode return - penalty * [invalid]; q = step return + bonus. ``name`` is a ``Literal`` in every estimator's.
+    s = episode return - penalty * [invalid]; q = step return + bonus. Each subclass declares
+    ``name`` as a ``Literal``.
     """
 
     name: str
@@ -33,18 +34,19 @@ class EstimatorSettings(Strict):
 
 
 class GroupSettings(EstimatorSettings):
-    """What estimators that compare siblings share."""
+    """Settings of estimators that compare siblings."""
 
     statistics: Literal["rows", "trajectories"]
     std_floor: NonNegativeFloat
 
 
 class StateSettings(GroupSettings):
-    """What estimators that compare steps from the same state share.
+    """Settings of estimators that compare steps from the same state.
 
-    ``state_key``: the text of a state; ``anchor``, the raw observation, is what GiGPO groups by. ``states``: the
-    identity, of ``scpo.states``, by which two texts are one state; ``states_threshold`` None: the identity's own.
-    Settings at their defaults are left out of a run's identity.
+    ``state_key``: the text of a state; ``anchor``, the raw observation, is what GiGPO groups by.
+    ``states``: the identity, of ``scpo.states``, by which two texts are one state;
+    ``states_threshold`` None: the identity's own. Settings at their defaults are left out of a
+    run's identity.
     """
 
     state_key: StateKey = Field(default="anchor", exclude_if=lambda key: key == "anchor")
@@ -68,7 +70,7 @@ class StateSettings(GroupSettings):
         return find_identity(self.states, self.states_threshold)
 
     def normalised(self, value_N: NDArray[Any], id_N: IntArray) -> Float64Array:
-        """Each value by the statistics of its group, as ``scpo.advantages.groups.normalise`` says."""
+        """Normalise each value within its group; see ``scpo.advantages.groups.normalise``."""
         return normalise(value_N, id_N, moments(value_N, id_N), self.normalisation, self.std_floor)
 
 
@@ -78,14 +80,19 @@ class Estimator:
 
     Attributes:
         settings: Its settings; their ``name`` is the estimator's.
-        function: Row level: ``f(batch, step_return_N, bonus_N, settings) -> advantage_N``, float32, one per row. Token
-            level: ``f(token_reward_NL, value_NL, mask_NL, settings) -> (advantage_NL, return_NL)``, float32.
-        requires: What it reads beyond the plain batch. ``step_bonus``: the bonus, so it can host SCPO; ``entropy``,
-            ``hindsight_logprob``: the batch's optional columns; ``value``: a critic.
-        labels: What tables and figures call the methods that it trains, by their names in ``conf/method``.
-        step_term: Row level, same arguments: the part of the advantage that tells the steps of one trajectory apart,
-            float64, its weight included; None where every step gets its trajectory's outcome.
-        level: ``row`` (called by ``scpo.credit.assign.assign``) or ``token`` (``scpo.credit.assign.assign_tokens``).
+        function: Row level: ``f(batch, step_return_N, bonus_N, settings) -> advantage_N``, float32,
+            one per row. Token level: ``f(token_reward_NL, value_NL, mask_NL, settings) ->
+            (advantage_NL, return_NL)``, float32.
+        requires: Inputs beyond the plain batch. ``step_bonus``: the bonus, so it can host
+            SCPO; ``entropy``, ``hindsight_logprob``: the batch's optional columns; ``value``: a
+            critic.
+        labels: Labels in tables and figures of the methods that it trains, by their names in
+            ``conf/method``.
+        step_term: Row level, same arguments: the part of the advantage that separates the steps of
+            one trajectory, float64, its weight included; None if every step gets its trajectory's
+            outcome.
+        level: ``row`` (called by ``scpo.credit.assign.assign``) or ``token``
+            (``scpo.credit.assign.assign_tokens``).
     """
 
     settings: type[EstimatorSettings]
@@ -102,7 +109,10 @@ class Estimator:
 
 
 def measured(
-    batch: StepBatch, name: Literal["entropy_N", "hindsight_logprob_N"], needed_N: BoolArray, why: str
+    batch: StepBatch,
+    name: Literal["entropy_N", "hindsight_logprob_N"],
+    needed_N: BoolArray,
+    why: str,
 ) -> NDArray[np.float64]:
     """An optional column in float64, checked where it is needed.
 

@@ -20,39 +20,55 @@ class G2poSettings(StateSettings):
     success_value: PositiveFloat
 
 
-def g2po(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: G2poSettings) -> FloatArray:
+def g2po(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: G2poSettings
+) -> FloatArray:
     """A = A_E + ω (A_node + A_edge).
 
-    A node is an anchor state inside a group. A_E is GRPO's outcome term; A_node normalises V(next) + bonus among the
-    rows that leave the same node, 0 for one row; A_edge normalises V(next) - V(node) among all rows of the group. All
-    three terms share ``normalisation`` (the paper's z-scores: ``mean_std_norm``). Copies take part in all statistics.
-    Step returns are not read.
+    A node is an anchor state inside a group. A_E is GRPO's outcome term; A_node normalises V(next)
+    + bonus among the rows that leave the same node, 0 for one row; A_edge normalises V(next) -
+    V(node) among all rows of the group. All three terms share ``normalisation`` (the paper's
+    z-scores: ``mean_std_norm``). Copies take part in all statistics. Step returns are not read.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
     return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
 
 
-def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: G2poSettings) -> Float64Array:
+def step_term(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: G2poSettings
+) -> Float64Array:
     """ω (A_node + A_edge)."""
     node_N = state_groups(batch, config)
     value_N, next_value_N = graph_values(batch, node_N, config)
     group_N = group_ids(batch.group_N)
-    step_N = config.normalised(next_value_N + bonus_N, node_N) + config.normalised(next_value_N - value_N, group_N)
+    step_N = config.normalised(next_value_N + bonus_N, node_N) + config.normalised(
+        next_value_N - value_N, group_N
+    )
     return config.omega * step_N
 
 
-def graph_values(batch: StepBatch, node_N: IntArray, config: G2poSettings) -> tuple[Float64Array, Float64Array]:
+def graph_values(
+    batch: StepBatch, node_N: IntArray, config: G2poSettings
+) -> tuple[Float64Array, Float64Array]:
     """V of each row's node and of the state that its step leads to, in the unit of the rewards.
 
-    V(node) = mean over its rows of γ^(T-t) * episode return (t from 0, T steps: the last step is one away from the
-    end); the end of a trajectory is worth ``success_value`` or 0.
+    V(node) = mean over its rows of γ^(T-t) * episode return (t from 0, T steps: the last step is
+    one away from the end); the end of a trajectory is worth ``success_value`` or 0.
     """
     line = batch.timeline
-    discounted_N = config.gamma ** (line.length_N - line.step_N) * batch.episode_return_N.astype(np.float64)
+    discounted_N = config.gamma ** (line.length_N - line.step_N) * batch.episode_return_N.astype(
+        np.float64
+    )
     value_N = moments(discounted_N, node_N).mean_G[node_N]
     next_N = line.neighbours(1)
     end_N = np.where(batch.success_N, config.success_value, 0.0)
     return value_N, np.where(next_N >= 0, value_N[next_N], end_N)
 
 
-G2PO = Estimator(G2poSettings, g2po, requires=frozenset({"step_bonus"}), labels={"g2po": "G2PO"}, step_term=step_term)
+G2PO = Estimator(
+    G2poSettings,
+    g2po,
+    requires=frozenset({"step_bonus"}),
+    labels={"g2po": "G2PO"},
+    step_term=step_term,
+)

@@ -68,7 +68,9 @@ def gae(
     for token in range(valid_NL.shape[1] - 1, -1, -1):
         delta_N = reward_NL[:, token] + config.gamma * next_value_N - critic_NL[:, token]
         valid_N = valid_NL[:, token]
-        advantage_N = np.where(valid_N, delta_N + config.gamma * config.gae_lambda * advantage_N, advantage_N)
+        advantage_N = np.where(
+            valid_N, delta_N + config.gamma * config.gae_lambda * advantage_N, advantage_N
+        )
         next_value_N = np.where(valid_N, critic_NL[:, token], next_value_N)
         advantage_NL[:, token] = np.where(valid_N, advantage_N, 0.0)
     return_NL = (advantage_NL + critic_NL).astype(np.float32)
@@ -93,7 +95,8 @@ def _checked(name: str, value_NL: NDArray[Any], valid_NL: BoolArray) -> Float64A
     array_NL = np.asarray(value_NL, dtype=np.float64)
     if array_NL.shape != valid_NL.shape or array_NL.ndim != 2:
         raise StepBatchError(
-            f"{name} has shape {array_NL.shape} and mask_NL {valid_NL.shape}: expected the same (rows, tokens)"
+            f"{name} has shape {array_NL.shape} and mask_NL {valid_NL.shape}: expected the same "
+            "(rows, tokens)"
         )
     bad = np.flatnonzero((valid_NL & ~np.isfinite(array_NL)).any(axis=1))
     if len(bad):
@@ -105,8 +108,12 @@ def _whitened(value_NL: Float64Array, valid_NL: BoolArray) -> FloatArray:
     valid = value_NL[valid_NL]
     stats = moments(valid, np.zeros(len(valid), dtype=np.int64))
     white_NL = np.zeros(value_NL.shape)
-    white_NL[valid_NL] = (valid - stats.mean_G.sum()) / np.sqrt(np.square(stats.std_G).sum() + VARIANCE_EPSILON)
+    white_NL[valid_NL] = (valid - stats.mean_G.sum()) / np.sqrt(
+        np.square(stats.std_G).sum() + VARIANCE_EPSILON
+    )
     return white_NL.astype(np.float32)
 
 
-GAE = Estimator(GaeSettings, gae, requires=frozenset({"value"}), labels={"ppo": "PPO"}, level="token")
+GAE = Estimator(
+    GaeSettings, gae, requires=frozenset({"value"}), labels={"ppo": "PPO"}, level="token"
+)

@@ -21,19 +21,25 @@ class GagpoSettings(StateSettings):
     gae_lambda: Annotated[float, Field(ge=0, le=1)]
 
 
-def gagpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings) -> FloatArray:
+def gagpo(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings
+) -> FloatArray:
     """A_t = δ_t + γλ A_{t+1}, normalised over the rows of the group; no outcome term.
 
-    δ_t = r_t + bonus + γ V(s_{t+1}) - V(s_t), where V(s) is the mean discounted return of the group's visits of s and 0
-    after a trajectory's end. The bonus, with the penalty of an invalid action in it, is part of the step's reward: it
-    also reaches the steps before.
+    δ_t = r_t + bonus + γ V(s_{t+1}) - V(s_t), where V(s) is the mean discounted return of the
+    group's visits of s and 0 after a trajectory's end. The bonus, with the penalty of an invalid
+    action in it, is part of the step's reward: it also reaches the steps before.
     """
     return as_advantage(step_term(batch, step_return_N, bonus_N, config))
 
 
-def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings) -> Float64Array:
-    """All of the advantage."""
-    return config.normalised(accumulated(batch, step_return_N, bonus_N, config), group_ids(batch.group_N))
+def step_term(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings
+) -> Float64Array:
+    """Return the whole advantage: all of it varies between steps."""
+    return config.normalised(
+        accumulated(batch, step_return_N, bonus_N, config), group_ids(batch.group_N)
+    )
 
 
 def accumulated(
@@ -53,5 +59,9 @@ def accumulated(
 
 
 GAGPO = Estimator(
-    GagpoSettings, gagpo, requires=frozenset({"step_bonus"}), labels={"gagpo": "GAGPO"}, step_term=step_term
+    GagpoSettings,
+    gagpo,
+    requires=frozenset({"step_bonus"}),
+    labels={"gagpo": "GAGPO"},
+    step_term=step_term,
 )

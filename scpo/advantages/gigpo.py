@@ -25,28 +25,37 @@ class GigpoSettings(StateSettings):
     def _one_comparison(self) -> Self:
         if self.anchors == "similar" and self.states != "exact":
             raise ValueError(
-                f"anchors=similar compares states by difflib, states={self.states} otherwise; use anchors=exact with "
-                f"states={self.states}, or anchors=similar with states=exact"
+                f"anchors=similar compares states by difflib, states={self.states} otherwise; use "
+                f"anchors=exact with states={self.states}, or anchors=similar with states=exact"
             )
         return self
 
     @property
     def identity(self) -> Identity:
         """The identity of states; ``anchors: similar`` is difflib's with ``anchor_similarity``."""
-        return find_identity("difflib", self.anchor_similarity) if self.anchors == "similar" else super().identity
+        return (
+            find_identity("difflib", self.anchor_similarity)
+            if self.anchors == "similar"
+            else super().identity
+        )
 
 
-def gigpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GigpoSettings) -> FloatArray:
+def gigpo(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GigpoSettings
+) -> FloatArray:
     """A = A_E + ω A_S, both with the same normalisation.
 
-    A_E is GRPO's advantage of the unshaped outcome. A_S normalises q = R + bonus (R the discounted step return) among
-    the rows that share an anchor state; a group of one row gets 0. Copies take part in all statistics, as in the stack.
+    A_E is GRPO's advantage of the unshaped outcome. A_S normalises q = R + bonus (R the discounted
+    step return) among the rows that share an anchor state; a group of one row gets 0. Copies take
+    part in all statistics, as in the stack.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
     return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
 
 
-def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GigpoSettings) -> Float64Array:
+def step_term(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GigpoSettings
+) -> Float64Array:
     """ω A_S."""
     return config.omega * step_advantage(batch, step_return_N.astype(np.float64) + bonus_N, config)
 
@@ -54,18 +63,26 @@ def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, 
 def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -> Float64Array:
     """A_S: q normalised inside its anchor group, always over rows.
 
-    ``singletons: group_step`` compares a step whose anchor state no other step shares with the rows of its group at the
-    same step index instead (ours; the papers leave such steps at 0). A step and its copies count as one.
+    ``singletons: group_step`` compares a step whose anchor state no other step shares with the rows
+    of its group at the same step index instead (ours; the papers leave such steps at 0). A step and
+    its copies count as one.
     """
     anchor_N = state_groups(batch, config)
     advantage_N = config.normalised(q_N, anchor_N)
     if config.singletons == "zero":
         return advantage_N
-    alone_N = np.bincount(anchor_N[batch.original_N], minlength=anchor_N.max(initial=-1) + 1)[anchor_N] == 1
+    alone_N = (
+        np.bincount(anchor_N[batch.original_N], minlength=anchor_N.max(initial=-1) + 1)[anchor_N]
+        == 1
+    )
     step_id_N = group_ids(batch.group_N, batch.step_N)
     return np.where(alone_N, config.normalised(q_N, step_id_N), advantage_N)
 
 
 GIGPO = Estimator(
-    GigpoSettings, gigpo, requires=frozenset({"step_bonus"}), labels={"gigpo": "GiGPO"}, step_term=step_term
+    GigpoSettings,
+    gigpo,
+    requires=frozenset({"step_bonus"}),
+    labels={"gigpo": "GiGPO"},
+    step_term=step_term,
 )

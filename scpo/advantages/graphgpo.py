@@ -1,4 +1,4 @@
-"""GraphGPO: steps are worth how near they lead to success in the graph of a group's states (arXiv 2605.26684)."""
+"""GraphGPO: steps are rewarded by their distance to success in a state graph (arXiv 2605.26684)."""
 
 from typing import Annotated, Literal
 
@@ -22,13 +22,16 @@ class GraphgpoSettings(StateSettings):
     normalize_distance: bool
 
 
-def graphgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GraphgpoSettings) -> FloatArray:
+def graphgpo(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GraphgpoSettings
+) -> FloatArray:
     """A = A_E + ω A_S (equations 4 to 8; what they leave open as the authors' code has it).
 
-    A_S normalises r + bonus among the rows of a group that leave the same state, r = 10 w^d(s') with d the steps to
-    success by the shortest way known to the group (``graph.distances``), or r = 10 w^(d(s') - d(s) + 1) with
-    ``normalize_distance``. The bonus holds the penalty of an invalid action. In a group without success all r are
-    equal, so that nothing but the bonus tells its rows apart. Step returns are not read.
+    A_S normalises r + bonus among the rows of a group that leave the same state, r = 10 w^d(s')
+    with d the steps to success by the shortest way known to the group (``graph.distances``), or r =
+    10 w^(d(s') - d(s) + 1) with ``normalize_distance``. The bonus holds the penalty of an invalid
+    action. In a group without success all r are equal, so that only the bonus separates its
+    rows. Step returns are not read.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
     return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))

@@ -1,4 +1,4 @@
-"""Vectorised group-by: dense group ids from any keys, and group statistics that do not depend on the order of rows."""
+"""Vectorised group-by: dense group ids and order-independent group statistics."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -15,7 +15,10 @@ EPSILON = 1e-6
 
 
 def group_ids(*keys_N: NDArray[Any]) -> IntArray:
-    """Dense ids ``0..G-1`` of the rows that agree in all integer keys; ids ascend with the keys, first key first."""
+    """Dense ids ``0..G-1`` of rows that agree in all integer keys.
+
+    Ids ascend with the keys, first key first.
+    """
     id_N = np.zeros(len(keys_N[0]), dtype=np.int64)
     for key_N in keys_N:
         value_K, code_N = np.unique(key_N, return_inverse=True)
@@ -25,26 +28,28 @@ def group_ids(*keys_N: NDArray[Any]) -> IntArray:
 
 @dataclass(frozen=True)
 class Moments:
-    """Size, mean and standard deviation of each group. The deviation is Bessel-corrected; of one value it is 0."""
+    """Size, mean and Bessel-corrected standard deviation of each group; 0 for a single value."""
 
     count_G: IntArray
     mean_G: Float64Array
     std_G: Float64Array
 
     def flat(self, std_floor: float) -> BoolArray:
-        """Groups whose deviation is 0 or below ``std_floor``: their differences are rounding, not signal."""
+        """Groups whose deviation is 0 or below ``std_floor``: their differences are rounding."""
         return np.less(self.std_G, std_floor) | np.equal(self.std_G, 0)
 
     def population(self) -> "Moments":
-        """The same with the deviation of a whole population, without Bessel's correction."""
-        return replace(self, std_G=self.std_G * np.sqrt((self.count_G - 1) / np.maximum(self.count_G, 1)))
+        """Moments with the population's standard deviation, without Bessel's correction."""
+        return replace(
+            self, std_G=self.std_G * np.sqrt((self.count_G - 1) / np.maximum(self.count_G, 1))
+        )
 
 
 def moments(value_N: NDArray[Any], id_N: IntArray) -> Moments:
     """Group statistics in float64, for dense ids.
 
-    Values are taken relative to the least of their group and summed in ascending order, so that equal values have a
-    standard deviation of exactly 0, and permuting the rows changes no bit.
+    Values are taken relative to the least of their group and summed in ascending order, so that
+    equal values have a standard deviation of exactly 0, and permuting the rows changes no bit.
     """
     order = np.lexsort((value_N, id_N))
     count_G = np.bincount(id_N)
@@ -60,15 +65,21 @@ def moments(value_N: NDArray[Any], id_N: IntArray) -> Moments:
 
 
 def normalise(
-    value_N: NDArray[Any], id_N: IntArray, stats: Moments, normalisation: Normalisation, std_floor: float
+    value_N: NDArray[Any],
+    id_N: IntArray,
+    stats: Moments,
+    normalisation: Normalisation,
+    std_floor: float,
 ) -> Float64Array:
     """Normalise each value by the statistics of its group.
 
-    ``mean_std_norm``: (x - mean) / (std + 1e-6); ``mean_norm``: x - mean. A flat group (``Moments.flat``) gets
-    exactly 0 in both. Groups of one value have std 0, hence 0.
+    ``mean_std_norm``: (x - mean) / (std + 1e-6); ``mean_norm``: x - mean. A flat group
+    (``Moments.flat``) gets exactly 0 in both. Groups of one value have std 0, hence 0.
     """
     deviation_N = np.asarray(value_N, np.float64) - stats.mean_G[id_N]
-    scale_G = stats.std_G + EPSILON if normalisation == "mean_std_norm" else np.ones_like(stats.std_G)
+    scale_G = (
+        stats.std_G + EPSILON if normalisation == "mean_std_norm" else np.ones_like(stats.std_G)
+    )
     return np.where(stats.flat(std_floor)[id_N], 0.0, deviation_N / scale_G[id_N])
 
 

@@ -22,7 +22,9 @@ class GrpoSettings(GroupSettings):
     normalisation: Normalisation
 
 
-def grpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GrpoSettings) -> FloatArray:
+def grpo(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GrpoSettings
+) -> FloatArray:
     """A = (s - mean(s)) / (std(s) + 1e-6) over the group; ``mean_norm`` leaves the division out.
 
     s = episode return - penalty * [invalid] is the row's score. Step returns and bonus are not
@@ -31,7 +33,9 @@ def grpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     return as_advantage(episode_advantage(batch, config, config.normalisation))
 
 
-def episode_advantage(batch: StepBatch, config: GroupSettings, normalisation: Normalisation) -> Float64Array:
+def episode_advantage(
+    batch: StepBatch, config: GroupSettings, normalisation: Normalisation
+) -> Float64Array:
     """The outcome term A_E that most group-based estimators share.
 
     A group of one value has mean 0 and deviation 1, so its advantage is the score itself (up to the
@@ -42,7 +46,9 @@ def episode_advantage(batch: StepBatch, config: GroupSettings, normalisation: No
     stats = score_moments(batch, score_N, id_N, config)
     single_N = stats.count_G[id_N] == 1
     scale = 1 + EPSILON if normalisation == "mean_std_norm" else 1.0
-    return np.where(single_N, score_N / scale, normalise(score_N, id_N, stats, normalisation, config.std_floor))
+    return np.where(
+        single_N, score_N / scale, normalise(score_N, id_N, stats, normalisation, config.std_floor)
+    )
 
 
 GRPO = Estimator(GrpoSettings, grpo, requires=frozenset(), labels={"grpo": "GRPO", "dapo": "DAPO"})

@@ -27,7 +27,9 @@ class HcapoSettings(GroupSettings):
     hindsight_prompt: Annotated[str, Field(pattern=r"\{final_observation\}(.|\n)*\{success\}")]
 
 
-def hcapo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HcapoSettings) -> FloatArray:
+def hcapo(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HcapoSettings
+) -> FloatArray:
     """A = z(s) + ω z(Q), where a success's negative second term is 0.
 
     z(s) compares the row's score with the returns of the group's trajectories (``statistics:
@@ -65,11 +67,15 @@ def hindsight_ratios(batch: StepBatch, config: HcapoSettings) -> Float64Array:
     p = exp(hindsight log-prob / temperature). The log-probability is the mean over the response's
     tokens, in nats. ρ is 1 in failures, which are not scored again.
     """
-    logprob_N = measured(batch, "hindsight_logprob_N", batch.success_N, "estimator 'hcapo' in a success")
+    logprob_N = measured(
+        batch, "hindsight_logprob_N", batch.success_N, "estimator 'hcapo' in a success"
+    )
     p_N = np.exp(np.where(batch.success_N, logprob_N, 0.0) / config.temperature)
     rows, slot_N = np.flatnonzero(batch.original_N), batch.timeline.slot_N
     mean_N = moments(p_N[rows], slot_N[rows]).mean_G[slot_N]
     return np.clip(p_N / mean_N, config.ratio_low, config.ratio_high)
 
 
-HCAPO = Estimator(HcapoSettings, hcapo, requires=frozenset({"hindsight_logprob"}), labels={"hcapo": "HCAPO"})
+HCAPO = Estimator(
+    HcapoSettings, hcapo, requires=frozenset({"hindsight_logprob"}), labels={"hcapo": "HCAPO"}
+)

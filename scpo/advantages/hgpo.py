@@ -1,4 +1,4 @@
-"""HGPO: step advantages over a hierarchy of groups that share more and more history (arXiv 2602.22817)."""
+"""HGPO: step advantages over groups that share more and more history (arXiv 2602.22817)."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -8,7 +8,14 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from scpo.advantages.anchors import state_groups
 from scpo.advantages.estimator import Estimator, StateSettings
-from scpo.advantages.groups import EPSILON, Float64Array, as_advantage, group_ids, moments, normalise
+from scpo.advantages.groups import (
+    EPSILON,
+    Float64Array,
+    as_advantage,
+    group_ids,
+    moments,
+    normalise,
+)
 from scpo.advantages.grpo import episode_advantage
 from scpo.steps import FloatArray, IntArray, StepBatch
 
@@ -23,14 +30,17 @@ class HgpoSettings(StateSettings):
     base_group: bool
 
 
-def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HgpoSettings) -> FloatArray:
+def hgpo(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HgpoSettings
+) -> FloatArray:
     """A = Σ_k w_k A_k / Σ_k w_k over the levels k = 0..K that count, 0 where none does.
 
-    A_k = (q - mean) / (population std + 1e-6), or q - mean, among the rows of a group whose last k+1 anchor states
-    coincide; q = R + bonus. A level counts for a row if that set has at least two rows and its deviation is neither 0
-    nor below ``std_floor``. w_k = (k+1)^a (``weights: paper``), or (k+2)^a over the sum plus 1e-6 (``code``: the
-    authors' recipe in verl-agent). ``base_group`` adds GRPO's outcome term with weight 1 where it is not 0, as that
-    recipe can; the paper has no such term. Copies take part in all statistics with their original's history (the recipe
+    A_k = (q - mean) / (population std + 1e-6), or q - mean, among the rows of a group whose last
+    k+1 anchor states coincide; q = R + bonus. A level counts for a row if that set has at least two
+    rows and its deviation is neither 0 nor below ``std_floor``. w_k = (k+1)^a (``weights: paper``),
+    or (k+2)^a over the sum plus 1e-6 (``code``: the authors' recipe in verl-agent). ``base_group``
+    adds GRPO's outcome term with weight 1 where it is not 0, as that recipe can; the paper has no
+    such term. Copies take part in all statistics with their original's history (the recipe
     estimates before rows are copied).
     """
     q_N = step_return_N.astype(np.float64) + bonus_N
@@ -38,20 +48,26 @@ def hgpo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, confi
     if config.base_group:
         sum_N = episode_advantage(batch, config, config.normalisation)
         weight_N = (sum_N != 0).astype(np.float64)
-    for level, id_N in enumerate(history_groups(batch, state_groups(batch, config), config.context)):
+    for level, id_N in enumerate(
+        history_groups(batch, state_groups(batch, config), config.context)
+    ):
         rows = np.flatnonzero(id_N >= 0)
         stats = moments(q_N[rows], id_N[rows]).population()
         weight = float(level + (1 if config.weights == "paper" else 2)) ** config.exponent
-        sum_N[rows] += weight * normalise(q_N[rows], id_N[rows], stats, config.normalisation, config.std_floor)
+        sum_N[rows] += weight * normalise(
+            q_N[rows], id_N[rows], stats, config.normalisation, config.std_floor
+        )
         weight_N[rows] += weight * ~stats.flat(config.std_floor)[id_N[rows]]
     slack = EPSILON if config.weights == "code" else 0.0
-    return as_advantage(np.divide(sum_N, weight_N + slack, out=np.zeros_like(sum_N), where=weight_N > 0))
+    return as_advantage(
+        np.divide(sum_N, weight_N + slack, out=np.zeros_like(sum_N), where=weight_N > 0)
+    )
 
 
 def history_groups(batch: StepBatch, anchor_N: IntArray, context: int) -> Iterator[IntArray]:
-    """For k = 0..context the dense id of the rows whose last k+1 anchors coincide, -1 at steps t < k.
+    """Dense ids of rows with equal last k+1 anchors, k = 0..context; -1 at steps t < k.
 
-    ``anchor_N``: dense id of every row's anchor group.
+    ``anchor_N``: dense id of each row's anchor group.
     """
     id_N = anchor_N
     previous_N = batch.timeline.neighbours(-1)
@@ -64,10 +80,18 @@ def history_groups(batch: StepBatch, anchor_N: IntArray, context: int) -> Iterat
         yield id_N
 
 
-def step_term(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HgpoSettings) -> Float64Array:
-    """All of the advantage but the outcome of ``base_group``."""
+def step_term(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HgpoSettings
+) -> Float64Array:
+    """Advantage without the outcome of ``base_group``."""
     without_outcome = config.model_copy(update={"base_group": False})
     return hgpo(batch, step_return_N, bonus_N, without_outcome).astype(np.float64)
 
 
-HGPO = Estimator(HgpoSettings, hgpo, requires=frozenset({"step_bonus"}), labels={"hgpo": "HGPO"}, step_term=step_term)
+HGPO = Estimator(
+    HgpoSettings,
+    hgpo,
+    requires=frozenset({"step_bonus"}),
+    labels={"hgpo": "HGPO"},
+    step_term=step_term,
+)

@@ -34,7 +34,9 @@ def row_scores(batch: StepBatch, config: EstimatorSettings) -> Float64Array:
     return batch.episode_return_N - config.invalid_penalty * ~batch.valid_N
 
 
-def score_moments(batch: StepBatch, score_N: Float64Array, id_N: IntArray, config: GroupSettings) -> Moments:
+def score_moments(
+    batch: StepBatch, score_N: Float64Array, id_N: IntArray, config: GroupSettings
+) -> Moments:
     """Statistics over step rows (verl-agent) or over trajectories (the papers).
 
     Over rows, long trajectories weigh more. A trajectory's value is the mean score of its own rows

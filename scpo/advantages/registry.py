@@ -45,9 +45,13 @@ def _installed() -> Iterator[Estimator]:
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         estimator = point.load()
         if not isinstance(estimator, Estimator):
-            raise ConfigError(f"{_place(point)} is {estimator!r}; allowed: a scpo.advantages.estimator.Estimator")
+            raise ConfigError(
+                f"{_place(point)} is {estimator!r}; allowed: a scpo.advantages.estimator.Estimator"
+            )
         if estimator.name in taken:
-            raise ConfigError(f"{_place(point)}: the name {estimator.name!r} is taken; give it another")
+            raise ConfigError(
+                f"{_place(point)}: the name {estimator.name!r} is taken; give it another"
+            )
         taken.add(estimator.name)
         yield estimator
 

@@ -1,4 +1,4 @@
-"""RewardFlow: success flows back through a group's states, and a step earns the rise (arXiv 2603.18859)."""
+"""RewardFlow: success is propagated back through a state graph (arXiv 2603.18859)."""
 
 from typing import Annotated, Literal
 
@@ -18,7 +18,7 @@ LOOKING_ACTIONS, LOOKING_VERB, NO_OP = ("inventory", "look"), "examine", "Nothin
 
 
 class RewardflowSettings(StateSettings):
-    """``gamma`` is the discount of the propagation. ``bridge`` skips ALFWorld's steps that change nothing."""
+    """``gamma``: discount of the propagation. ``bridge``: skip ALFWorld's steps without effect."""
 
     name: Literal["rewardflow"]
     omega: NonNegativeFloat
@@ -32,11 +32,12 @@ def rewardflow(
 ) -> FloatArray:
     """A = A_E + ω A_S (what the paper leaves open as the authors' code has it).
 
-    A_S normalises the step's reward + bonus among the rows of a group that leave the same state. The step's reward is
-    V(s') - V(s) with V as in ``propagated``. A success's end is worth the reward that it brought; the last step of a
-    failure gets the environment's reward (``failed_end: reward``, as in the code when time is up) or that less V(s)
-    (``value``, as in the code when an episode is lost before). The bonus holds the penalty of an invalid action. Step
-    returns are not read.
+    A_S normalises the step's reward + bonus among the rows of a group that leave the same state.
+    The step's reward is V(s') - V(s) with V as in ``propagated``. A success's end is worth the
+    reward that it brought; the last step of a failure gets the environment's reward (``failed_end:
+    reward``, as in the code when time is up) or that less V(s) (``value``, as in the code when an
+    episode is lost before). The bonus holds the penalty of an invalid action. Step returns are not
+    read.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
     return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
@@ -47,7 +48,9 @@ def step_term(
 ) -> Float64Array:
     """ω A_S."""
     graph = state_graph(batch, config.state_key, state_ids(batch, config))
-    return config.omega * config.normalised(flow_rewards(batch, graph, config) + bonus_N, graph.source_N)
+    return config.omega * config.normalised(
+        flow_rewards(batch, graph, config) + bonus_N, graph.source_N
+    )
 
 
 def flow_rewards(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> Float64Array:
@@ -61,16 +64,19 @@ def flow_rewards(batch: StepBatch, graph: StateGraph, config: RewardflowSettings
 
 
 def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> Float64Array:
-    """V(s) = max(reward of arriving at s, γ max over the states that steps from s led to of V), of every node.
+    """Value of each node: V(s) = max(reward of arriving at s, γ max over its successors of V).
 
-    With ``bridge``, steps that look about, that change nothing or that return to their state are left out: the next
-    one that leads elsewhere starts where they did. A state that only such steps touch is worth 0.
+    With ``bridge``, steps that look around, that change nothing or that return to their state are
+    left out: the next one that leads elsewhere starts where they did. A state that only such steps
+    touch is worth 0.
     """
     value_V, reward_N = np.zeros(len(graph)), batch.reward_N.astype(np.float64)
     inner = np.flatnonzero(~graph.end_N)
     np.maximum.at(value_V, graph.target_N[inner], reward_N[inner])
     source_N, used_N = (
-        _bridged(batch, graph, config) if config.bridge else (graph.source_N, np.ones(len(batch), dtype=bool))
+        _bridged(batch, graph, config)
+        if config.bridge
+        else (graph.source_N, np.ones(len(batch), dtype=bool))
     )
     ends = np.flatnonzero(graph.end_N & used_N & (batch.success_N | (config.failed_end == "value")))
     np.maximum.at(value_V, source_N[ends], config.gamma * reward_N[ends])
@@ -83,8 +89,10 @@ def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) 
         value_V = higher_V
 
 
-def _bridged(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> tuple[IntArray, BoolArray]:
-    """Where each step starts once those that change nothing are left out, and which are left in; step by step."""
+def _bridged(
+    batch: StepBatch, graph: StateGraph, config: RewardflowSettings
+) -> tuple[IntArray, BoolArray]:
+    """Source of each step once the steps without effect are left out, and the remaining steps."""
     line, target_N = batch.timeline, graph.target_N
     idle_KT = line.table(_looks_about(batch, graph, config)).astype(bool)
     source_KT, target_KT = line.table(graph.source_N), line.table(target_N)
@@ -100,7 +108,9 @@ def _looks_about(batch: StepBatch, graph: StateGraph, config: RewardflowSettings
     action_N = batch.action_N
     no_op_V = np.zeros(len(graph), dtype=bool)
     no_op_V[graph.source_N] = _after_no_op(batch, config)
-    looks_N = np.array([action in LOOKING_ACTIONS or LOOKING_VERB in action for action in action_N], dtype=bool)
+    looks_N = np.array(
+        [action in LOOKING_ACTIONS or LOOKING_VERB in action for action in action_N], dtype=bool
+    )
     idle_N: BoolArray = looks_N | no_op_V[graph.target_N]
     return idle_N
 
@@ -108,7 +118,9 @@ def _looks_about(batch: StepBatch, graph: StateGraph, config: RewardflowSettings
 def _after_no_op(batch: StepBatch, config: RewardflowSettings) -> BoolArray:
     """Rows whose state is the answer to a step that changed nothing."""
     if batch.no_op_N is None:
-        return np.array([NO_OP in text for text in state_texts(batch, config.state_key)], dtype=bool)
+        return np.array(
+            [NO_OP in text for text in state_texts(batch, config.state_key)], dtype=bool
+        )
     before_N = batch.timeline.neighbours(-1)
     after_N: BoolArray = (before_N >= 0) & batch.no_op_N[before_N]
     return after_N

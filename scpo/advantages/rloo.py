@@ -15,17 +15,21 @@ class RlooSettings(GroupSettings):
     name: Literal["rloo"]
 
 
-def rloo(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: RlooSettings) -> FloatArray:
-    """A_i = s_i - (Σ_{j≠i} s_j) / (n - 1) = n / (n - 1) * (s_i - mean(s)) over the group's n values.
+def rloo(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: RlooSettings
+) -> FloatArray:
+    """A_i = s_i - (Σ_{j≠i} s_j) / (n - 1) = n / (n - 1) * (s_i - mean(s)) over a group's n values.
 
     s = episode return - penalty * [invalid], in the unit of the rewards. The paper has one response
-    a prompt sample and leaves out that one; verl-agent takes the n *step rows* of the group, so
+    per prompt sample and excludes that one; verl-agent takes the n *step rows* of the group, so
     that a row is also compared with the other rows of its own trajectory (``statistics: rows``). A
     group of one value keeps its score. Step returns and bonus are not read.
     """
     id_N = group_ids(batch.group_N)
     count_N = score_moments(batch, row_scores(batch, config), id_N, config).count_G[id_N]
-    return as_advantage(episode_advantage(batch, config, "mean_norm") * (count_N / np.maximum(count_N - 1, 1)))
+    return as_advantage(
+        episode_advantage(batch, config, "mean_norm") * (count_N / np.maximum(count_N - 1, 1))
+    )
 
 
 RLOO = Estimator(RlooSettings, rloo, requires=frozenset(), labels={"rloo": "RLOO"})

@@ -1,4 +1,4 @@
-"""The states that a group of rollouts visits, as a graph: what the graph-credit estimators share."""
+"""State graph of a group's rollouts, shared by the graph-credit estimators."""
 
 from dataclasses import dataclass
 
@@ -11,15 +11,17 @@ from scpo.steps import BoolArray, IntArray, StepBatch
 
 @dataclass(frozen=True)
 class StateGraph:
-    """Every row as an edge between nodes; a node is a state inside a group. ``_V``: nodes, of all groups.
+    """Graph whose edges are the rows and whose nodes are states of a group.
 
-    Nodes are numbered by the first step that has them, in the order of trajectory and time: the same numbers, and so
-    the same bits of what is computed with them, whatever the order of the rows.
+    ``_V``: nodes of all groups. Nodes are numbered by the first step that has them, in the order of
+    trajectory and time: the numbers, and so the bits of what is computed with them, do not depend
+    on the order of the rows.
 
     Attributes:
         source_N: Node that the step was taken from.
-        target_N: Node that it led to. The last step of a success leads to its group's node ``success``, which nothing
-            leaves; that of a failure to the state that it ended in, which other rollouts may have gone on from.
+        target_N: Node that it led to. The last step of a success leads to its group's node
+            ``success``, which nothing leaves; that of a failure to the state that it ended in,
+            which other rollouts may have gone on from.
         end_N: Rows that are the last step of their trajectory.
         group_V: Dense id of each node's group.
         success_V: The nodes ``success``.
@@ -36,12 +38,13 @@ class StateGraph:
 
 
 def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) -> StateGraph:
-    """The graph of all groups of a batch; copies are edges too.
+    """Build the graph of all groups of a batch; copies are edges, too.
 
     Args:
         batch: The steps.
         key: Which text of a state is compared.
-        ids: The states by another identity (``anchors.state_ids``); None: equal texts are one state.
+        ids: The states by another identity (``anchors.state_ids``); None: equal texts are one
+            state.
 
     Raises:
         StepBatchError: The batch has no states, and ``key`` asks for them.
@@ -78,8 +81,8 @@ def _in_order_of_appearance(id_M: IntArray) -> IntArray:
 def distances(graph: StateGraph) -> Float64Array:
     """Steps from each node to its group's success by the shortest way that the rollouts know of.
 
-    A node without a way is one step farther than the farthest that has one; in a group without a success, where
-    nothing has one, all nodes are 1 away.
+    A node without a way is one step farther than the farthest that has one; in a group without a
+    success, where nothing has one, all nodes are 1 away.
     """
     distance_V = np.where(graph.success_V, 0.0, np.inf)
     while True:

@@ -13,10 +13,12 @@ from scpo.shaping.order import Seed, generator
 from scpo.steps import FloatArray
 
 Allocation = Literal["matched", "random_match", "uniform_bonus", "graph"]
-"""``graph`` moves credit within the whole group along its state graph: ``scpo.credit.other_steps``."""
+"""``graph`` moves credit within the group along its state graph: ``scpo.credit.other_steps``."""
 
 
-def allocate(matched_l: FloatArray, allocation: Allocation, seed: Seed, trajectory: int) -> FloatArray:
+def allocate(
+    matched_l: FloatArray, allocation: Allocation, seed: Seed, trajectory: int
+) -> FloatArray:
     """Credit of one failed trajectory's surviving steps, whose sum is that of the matcher's.
 
     ``matched``: as the matcher gave it. ``random_match``: the same values, each on a step of its

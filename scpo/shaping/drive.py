@@ -51,17 +51,23 @@ class MatchTask:
 
     def texts(self, cell: Cell) -> TextPair:
         """Ordered text pair of a cell: the reference step first, in M* the earlier step."""
-        return self.reference[cell.u], (self.failed if cell.matrix == "failed" else self.reference)[cell.v]
+        return self.reference[cell.u], (self.failed if cell.matrix == "failed" else self.reference)[
+            cell.v
+        ]
 
     def cells(self, matrix: str) -> Iterator[Cell]:
         """All cells of M, or those of M* above its diagonal."""
         if matrix == "failed":
-            return (Cell("failed", u, v) for u in range(len(self.reference)) for v in range(len(self.failed)))
+            return (
+                Cell("failed", u, v)
+                for u in range(len(self.reference))
+                for v in range(len(self.failed))
+            )
         return (Cell("self", u, v) for v in range(len(self.reference)) for u in range(v))
 
 
 class Pairs(NamedTuple):
-    """Counts of scored pairs.
+    """Numbers of scored pairs.
 
     ``dense``: cells of all M, and of one M* per group above its diagonal (none for the forward
     matcher); ``asked``: cells that the walks read; ``scored``: distinct text pairs behind them;
@@ -99,8 +105,8 @@ def credit_batch(
         scorer: Answers text pairs with similarities in [0, 1].
         rule: θ, λ, the matcher and its variants.
         dense: Score every cell before the walks start, as in the paper.
-        speculate: Score in advance what a walk is likely to read: fewer, larger batches, a few pairs
-            for nothing.
+        speculate: Score in advance what a walk is likely to read: fewer, larger batches, a few
+            pairs for nothing.
 
     Returns:
         A trace per task, the pairs it took, and the seconds spent in ``scoring`` (failed against
@@ -114,9 +120,20 @@ def credit_batch(
     book = _ScoreBook(scorer)
     kinds = ("failed", "self") if rule.matcher == "kmp" else ("failed",)
     if dense:
-        book.learn([(cell.matrix, task.texts(cell)) for kind in kinds for task in tasks for cell in task.cells(kind)])
-    traces, asked = _run_in_lockstep(tasks, rule, book, speculate=speculate and rule.matcher == "kmp")
-    scores = np.array([score for pair, score in book.known.items() if pair not in book.unread], dtype=np.float32)
+        book.learn(
+            [
+                (cell.matrix, task.texts(cell))
+                for kind in kinds
+                for task in tasks
+                for cell in task.cells(kind)
+            ]
+        )
+    traces, asked = _run_in_lockstep(
+        tasks, rule, book, speculate=speculate and rule.matcher == "kmp"
+    )
+    scores = np.array(
+        [score for pair, score in book.known.items() if pair not in book.unread], dtype=np.float32
+    )
     above_theta = int((scores >= rule.theta).sum())
     pairs = Pairs(_dense_cells(tasks, kinds), asked, len(scores), above_theta, len(book.unread))
     matching = time.perf_counter() - started - sum(book.seconds.values())
@@ -208,7 +225,9 @@ class _ScoreBook:
         self.unread.discard(texts)
         return self.known.get(texts)
 
-    def learn(self, questions: Sequence[tuple[str, TextPair]], ahead: Sequence[TextPair] = ()) -> None:
+    def learn(
+        self, questions: Sequence[tuple[str, TextPair]], ahead: Sequence[TextPair] = ()
+    ) -> None:
         """Score the unknown pairs in one call; its time is split by the kinds' shares of the pairs.
 
         Speculative pairs are appended to those that a walk waits for.
@@ -247,6 +266,7 @@ def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
     bad = np.flatnonzero(~((scores >= 0) & (scores <= 1)))
     if len(bad):
         raise ScorerError(
-            f"scorer {scorer.name!r} gave {answers[bad[0]]} to the pair {pairs[bad[0]]!r}: expected a number in [0, 1]"
+            f"scorer {scorer.name!r} gave {answers[bad[0]]} to the pair {pairs[bad[0]]!r}: "
+            "expected a number in [0, 1]"
         )
     return scores

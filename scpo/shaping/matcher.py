@@ -102,10 +102,13 @@ class MatchRule:
     def __post_init__(self) -> None:
         if not 0 < np.float32(self.theta) <= 1 or not 0 <= np.float32(self.soft_base) < 1:
             raise ConfigError(
-                f"theta = {self.theta}, soft_base = {self.soft_base}: allowed are 0 < theta <= 1 and 0 <= soft_base < 1"
+                f"theta = {self.theta}, soft_base = {self.soft_base}: allowed are 0 < theta <= 1 "
+                "and 0 <= soft_base < 1"
             )
         if self.matcher not in MATCHERS:
-            raise ConfigError(f"matcher {self.matcher!r} is unknown; allowed: {', '.join(MATCHERS)}")
+            raise ConfigError(
+                f"matcher {self.matcher!r} is unknown; allowed: {', '.join(MATCHERS)}"
+            )
         object.__setattr__(self, "theta", np.float32(self.theta))
         object.__setattr__(self, "soft_base", np.float32(self.soft_base))
 

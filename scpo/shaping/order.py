@@ -42,7 +42,9 @@ def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) 
         raise ConfigError(f"ranks = {ranks}: the batch is balanced over at least one rank")
     rows = np.arange(len(lengths))
     if order == "balanced" and ranks > 1:
-        rows = np.concatenate([np.sort(part) for part in balanced_partition(lengths.tolist(), ranks)])
+        rows = np.concatenate(
+            [np.sort(part) for part in balanced_partition(lengths.tolist(), ranks)]
+        )
     elif order == "length":
         rows = np.argsort(-lengths, kind="stable")
     position_N = np.empty(len(rows), dtype=np.int64)
@@ -72,7 +74,9 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
     Returns:
         Row indices of each part, the part with the largest total first.
     """
-    padded = sorted((length, row) for row, length in enumerate(lengths + [0] * (-len(lengths) % ranks)))
+    padded = sorted(
+        (length, row) for row, length in enumerate(lengths + [0] * (-len(lengths) % ranks))
+    )
     heap: list[tuple[tuple[int, int, int, int], list[_Part]]] = []
     for start in range(0, len(padded), ranks):
         parts = [_Part(length, 1, (row,)) for length, row in padded[start : start + ranks]]
@@ -110,7 +114,10 @@ def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
         return line.step_N
     if order == "random":
         length = line.row_KT.shape[1]
-        keys = [generator(seed, "order", id_).integers(1 << 62, size=length) for id_ in line.id_K.tolist()]
+        keys = [
+            generator(seed, "order", id_).integers(1 << 62, size=length)
+            for id_ in line.id_K.tolist()
+        ]
         return line.column(np.array(keys, dtype=np.int64).reshape(line.row_KT.shape))
     return line.position_N
 
@@ -135,4 +142,6 @@ def generator(seed: Seed, purpose: Purpose, index: int) -> np.random.Generator:
 
     Independent of all others and of the batch.
     """
-    return np.random.default_rng(np.random.SeedSequence((*seed, index), spawn_key=(_PURPOSES[purpose],)))
+    return np.random.default_rng(
+        np.random.SeedSequence((*seed, index), spawn_key=(_PURPOSES[purpose],))
+    )

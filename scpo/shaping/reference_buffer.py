@@ -76,7 +76,9 @@ class ReferenceBuffer:
         """
         try:
             found = json.loads(gzip.decompress(content)).items()
-            self._kept = {str(task): Remembered(int(step), tuple(texts)) for task, (step, texts) in found}
+            self._kept = {
+                str(task): Remembered(int(step), tuple(texts)) for task, (step, texts) in found
+            }
         except (OSError, EOFError, ValueError, TypeError, AttributeError, zlib.error) as error:
             raise RecordError(
                 f"{FILE} of the checkpoint holds no references ({error}); remove the checkpoint's "

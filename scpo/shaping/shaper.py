@@ -1,4 +1,4 @@
-"""SCPO's shaper: credit for the steps of failed trajectories that follow a successful sibling (paper, algorithm 1)."""
+"""SCPO's shaper: credit for steps of failures that follow a success (paper, algorithm 1)."""
 
 import time
 from collections.abc import Iterator
@@ -31,15 +31,17 @@ LABEL = "SCPO"
 class ShaperConfig(Strict):
     """SCPO's shaper (paper section 3, table 4). ``allocation`` is where the matcher's credit lands.
 
-    ``reference_buffer``: what groups without a success are matched with; ``reference_max_age`` in training steps, None
-    for any. ``dense``: all pairs are scored before the walks start, as in the paper, instead of those that a walk
-    reads: the same credit at the paper's cost. ``amount``: ``distance`` pays a match by the reference positions that it
-    advances, of all. ``credited_states``: ``anchor_without_success`` and ``state_without_success`` drop the credit of
-    steps whose state a success of the group passed, too, where a host that compares equal states already knows which
-    step is better. ``states``: steps match if their actions are equal and lead to one state by this identity of
-    ``scpo.states``, instead of by a similarity of ``step_text``. ``added_to``: what α * credit is added to, the step
-    returns that the host normalises (the paper) or the advantages that it answers with, where no normalisation changes
-    it (ours). These are left out of a run's identity where they are off.
+    ``reference_buffer``: what groups without a success are matched with; ``reference_max_age`` in
+    training steps, None for any. ``dense``: all pairs are scored before the walks start, as in the
+    paper, instead of those that a walk reads: the same credit at the paper's cost. ``amount``:
+    ``distance`` pays a match by the reference positions that it advances, of all.
+    ``credited_states``: ``anchor_without_success`` and ``state_without_success`` drop the credit of
+    steps whose state a success of the group passed, too, where a host that compares equal states
+    already knows which step is better. ``states``: steps match if their actions are equal and lead
+    to one state by this identity of ``scpo.states``, instead of by a similarity of ``step_text``.
+    ``added_to``: what α * credit is added to, the step returns that the host normalises (the paper)
+    or the advantages that it answers with, where no normalisation changes it (ours). These are left
+    out of a run's identity where they are off.
     """
 
     matcher: Matcher
@@ -56,7 +58,9 @@ class ShaperConfig(Strict):
     step_filter: StepFilter
     allocation: Allocation
     reference_buffer: Remembering = Field(default="off", exclude_if=lambda value: value == "off")
-    reference_max_age: PositiveInt | None = Field(default=None, exclude_if=lambda value: value is None)
+    reference_max_age: PositiveInt | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
     dense: bool = Field(default=False, exclude_if=lambda value: not value)
     amount: Amount = Field(default="similarity", exclude_if=lambda value: value == "similarity")
     credited_states: CreditedStates = Field(default="all", exclude_if=lambda value: value == "all")
@@ -70,8 +74,9 @@ class ShaperConfig(Strict):
     def _an_age_needs_a_buffer(self) -> Self:
         if self.reference_max_age is not None and self.reference_buffer == "off":
             raise ValueError(
-                f"reference_max_age={self.reference_max_age} is only read with reference_buffer=last_success, which is "
-                "off; allowed: null, or switch the buffer on"
+                f"reference_max_age={self.reference_max_age} is only read with "
+                "reference_buffer=last_success, which is off; allowed: null, or switch the buffer "
+                "on"
             )
         return self
 
@@ -79,18 +84,24 @@ class ShaperConfig(Strict):
     def _states_are_known(self) -> Self:
         if self.states is None:
             if self.states_threshold is not None:
-                raise ValueError(f"states_threshold={self.states_threshold:g} is only read with states; allowed: null")
+                raise ValueError(
+                    f"states_threshold={self.states_threshold:g} is only read with states; "
+                    "allowed: null"
+                )
             return self
         try:
             identity = find_identity(self.states, self.states_threshold)
         except ConfigError as error:
             raise ValueError(str(error)) from error
         if "scorer" in identity.requires:
-            raise ValueError("states=scorer is what the matcher does by itself; use states=null with that scorer")
+            raise ValueError(
+                "states=scorer is what the matcher does by itself; use states=null with that scorer"
+            )
         if self.reference_buffer != "off":
             raise ValueError(
-                f"states={self.states} numbers the states of one batch, so a reference of an earlier one cannot be "
-                f"compared: reference_buffer must be off, got {self.reference_buffer}"
+                f"states={self.states} numbers the states of one batch, so a reference of an "
+                "earlier one cannot be compared: reference_buffer must be off, got "
+                f"{self.reference_buffer}"
             )
         return self
 
@@ -101,14 +112,17 @@ class ShaperConfig(Strict):
 
 @dataclass(frozen=True)
 class FailedMatch:
-    """One failed trajectory and what the matcher made of it: of an active group, or of one with a remembered reference.
+    """Match of one failed trajectory, of an active group or one with a stored reference.
 
     Attributes:
-        task: Filtered texts of reference (m) and failed steps (l), and the processing order of the latter.
-        reference_row_m: Rows of the reference steps in the batch, in reference order; none of a remembered reference.
+        task: Filtered texts of reference (m) and failed steps (l), and the processing order of the
+            latter.
+        reference_row_m: Rows of the reference steps in the batch, in reference order; none of a
+            remembered reference.
         failed_row_l: Rows of the failed steps in the batch, in time order.
         trace: The walk and the cells that the matcher credited.
-        credit_l: Credit of the failed steps, in time order; a control has moved it away from the matched steps.
+        credit_l: Credit of the failed steps, in time order; a control has moved it away from the
+            matched steps.
         age: Training steps since the remembered reference was played; None for a sibling.
     """
 
@@ -122,16 +136,16 @@ class FailedMatch:
 
 @dataclass(frozen=True)
 class Shaped:
-    """What the shaper answers.
+    """Result of the shaper.
 
     Attributes:
-        credit_N: Credit of every row in [0, 1]; 0 outside failed trajectories of active groups and, with a reference
-            buffer, of groups without a success. A copy has its original's.
+        credit_N: Credit of every row in [0, 1]; 0 outside failed trajectories of active groups and,
+            with a reference buffer, of groups without a success. A copy has its original's.
         text_N: Step text of every row.
-        surviving_N: Rows that the step filter left in.
-        matches: One record per failed trajectory of an active group, by group and trajectory id; then the same of the
-            groups with a remembered reference.
-        pairs: What the scoring took.
+        surviving_N: Rows that passed the step filter.
+        matches: One record per failed trajectory of an active group, by group and trajectory id;
+            then the same of the groups with a remembered reference.
+        pairs: Counts of scored pairs.
         seconds: Seconds per stage: text, scoring, self_similarity, matching, accumulation.
     """
 
@@ -152,30 +166,34 @@ def shape(
     speculate: bool = False,
     buffer: ReferenceBuffer | None = None,
 ) -> Shaped:
-    """Credit of every step (paper, algorithm 1 up to the addition, which is ``scpo.credit.assign``'s).
+    """Credit of each step (algorithm 1 without the addition, which is ``scpo.credit.assign``'s).
 
-    Groups without a success, or without a failure, are left alone. A reference with no surviving step credits nobody.
-    With a ``buffer``, a group without a success is matched with the success that is remembered of its task, if there is
-    one; what is remembered does not change here (:func:`remember`).
+    Groups without a success, or without a failure, are skipped. A reference with no surviving step
+    gives no credit. With a ``buffer``, a group without a success is matched with the stored success
+    of its task, if there is one; the buffer does not change here (see :func:`remember`).
 
     Args:
         batch: The steps; copies are not read.
         scorer: Answers text pairs with similarities in [0, 1].
         config: The shaper's settings.
         seed: Run seed and training step; read only where something is random.
-        speculate: Score some pairs ahead, for fewer and larger batches; the credit is the same.
+        speculate: Score some pairs in advance, for fewer, larger batches; the credit is the same.
         buffer: Successes of earlier training steps.
 
     Raises:
         ScorerError: The scorer gave something else than similarities in [0, 1].
-        StepBatchError: There is a buffer, and the batch does not say which task a row is of.
+        StepBatchError: There is a buffer, and the batch has no task ids.
     """
     started = time.perf_counter()
     text_N, surviving_N = step_texts(batch, config.step_text), surviving(batch, config.step_filter)
     plans = list(_plans(batch, text_N, surviving_N, config, seed, buffer=buffer))
     planned = time.perf_counter()
-    rule = MatchRule(config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match)
-    matched = credit_batch([plan.task for plan in plans], scorer, rule, dense=config.dense, speculate=speculate)
+    rule = MatchRule(
+        config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match
+    )
+    matched = credit_batch(
+        [plan.task for plan in plans], scorer, rule, dense=config.dense, speculate=speculate
+    )
     driven = time.perf_counter()
     matches = tuple(
         FailedMatch(
@@ -189,17 +207,21 @@ def shape(
         for plan, trace in zip(plans, matched.traces, strict=True)
     )
     credit_N = _accumulate(batch, matches)
-    seconds = {"text": planned - started, **matched.seconds, "accumulation": time.perf_counter() - driven}
+    seconds = {
+        "text": planned - started,
+        **matched.seconds,
+        "accumulation": time.perf_counter() - driven,
+    }
     return Shaped(credit_N, text_N, surviving_N, matches, matched.pairs, seconds)
 
 
 def remember(buffer: ReferenceBuffer, batch: StepBatch, config: ShaperConfig, seed: Seed) -> None:
-    """Keep the reference of every group with a success, as :func:`shape` would choose it, for later training steps.
+    """Store the reference of every group with a success, as :func:`shape` would choose it.
 
-    A success of which the step filter leaves nothing is no reference.
+    A success without surviving steps is no reference.
 
     Raises:
-        StepBatchError: The batch does not say which task a row is of.
+        StepBatchError: The batch has no task ids.
     """
     text_N, surviving_N = step_texts(batch, config.step_text), surviving(batch, config.step_filter)
     task_N, line = _task_ids(batch), batch.timeline
@@ -212,7 +234,10 @@ def remember(buffer: ReferenceBuffer, batch: StepBatch, config: ShaperConfig, se
 
 
 class _Plan(NamedTuple):
-    """What is to be matched for one failed trajectory, and the rows it stands for; ``age`` as in ``FailedMatch``."""
+    """Match to be made for one failed trajectory, with the rows it is made of.
+
+    ``age`` as in ``FailedMatch``.
+    """
 
     task: MatchTask
     reference_row_m: IntArray
@@ -231,16 +256,26 @@ def _plans(
 ) -> Iterator[_Plan]:
     """The failed trajectories of the active groups, against their siblings.
 
-    With a buffer also those of the groups without a success, against what is remembered of their task.
+    With a buffer also those of the groups without a success, against what is remembered of their
+    task.
     """
     line, key_N = batch.timeline, processing_key(batch, config.order, seed)
 
     def plan(
-        k: int, group: int, reference: tuple[str, ...], reference_row_m: IntArray, age: int | None = None
+        k: int,
+        group: int,
+        reference: tuple[str, ...],
+        reference_row_m: IntArray,
+        age: int | None = None,
     ) -> _Plan:
         row_l = _filtered(line.rows_of(k), surviving_N)
         order = np.argsort(key_N[row_l], kind="stable").tolist()
-        return _Plan(MatchTask(group, reference, tuple(text_N[row_l]), tuple(order)), reference_row_m, row_l, age)
+        return _Plan(
+            MatchTask(group, reference, tuple(text_N[row_l]), tuple(order)),
+            reference_row_m,
+            row_l,
+            age,
+        )
 
     for group, successful, failed in active_groups(line):
         reference_row_m = _reference_rows(batch, successful, surviving_N, config, seed)
@@ -252,7 +287,10 @@ def _plans(
     for group, failed in failed_groups(line):
         found = buffer.find(task_N[line.rows_of(failed[0])[0]], seed[1])
         if found is not None:
-            yield from (plan(k, group, found.texts, np.empty(0, np.int64), seed[1] - found.step) for k in failed)
+            yield from (
+                plan(k, group, found.texts, np.empty(0, np.int64), seed[1] - found.step)
+                for k in failed
+            )
 
 
 def _reference_rows(
@@ -260,14 +298,18 @@ def _reference_rows(
 ) -> IntArray:
     line = batch.timeline
     row_m = _filtered(line.rows_of(select(line, successful, config.reference, seed)), surviving_N)
-    return row_m[np.argsort(line.position_N[row_m], kind="stable")] if config.reference_order == "batch" else row_m
+    return (
+        row_m[np.argsort(line.position_N[row_m], kind="stable")]
+        if config.reference_order == "batch"
+        else row_m
+    )
 
 
 def _task_ids(batch: StepBatch) -> StrArray:
     if batch.task_id_N is None:
         raise StepBatchError(
-            "a reference buffer needs task_id_N, which this batch lacks: the trainer provides it, or set "
-            "method.shaper.reference_buffer=off"
+            "a reference buffer needs task_id_N, which this batch lacks: the trainer provides it, "
+            "or set method.shaper.reference_buffer=off"
         )
     return batch.task_id_N
 
@@ -276,12 +318,20 @@ def _filtered(rows: IntArray, surviving_N: BoolArray) -> IntArray:
     return rows[surviving_N[rows]]
 
 
-def _credit(batch: StepBatch, plan: _Plan, trace: MatchTrace, config: ShaperConfig, seed: Seed) -> FloatArray:
+def _credit(
+    batch: StepBatch, plan: _Plan, trace: MatchTrace, config: ShaperConfig, seed: Seed
+) -> FloatArray:
     length, m = len(plan.failed_row_l), len(plan.task.reference)
-    matched_l = trace.credit_l(length) if config.amount == "similarity" else trace.distance_credit_l(length, m)
+    matched_l = (
+        trace.credit_l(length)
+        if config.amount == "similarity"
+        else trace.distance_credit_l(length, m)
+    )
     if not len(matched_l):
         return matched_l
-    return allocate(matched_l, config.allocation, seed, int(batch.trajectory_N[plan.failed_row_l[0]]))
+    return allocate(
+        matched_l, config.allocation, seed, int(batch.trajectory_N[plan.failed_row_l[0]])
+    )
 
 
 def _accumulate(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> FloatArray:

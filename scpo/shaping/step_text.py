@@ -42,7 +42,9 @@ def step_texts(batch: StepBatch, form: StepText) -> StrArray:
         stated_N: StrArray = batch.action_N + SEPARATOR + batch.next_state_N
         return stated_N
     first_N, second_N = (
-        (batch.anchor_N, batch.action_N) if form == "observation_action" else (batch.action_N, batch.next_observation_N)
+        (batch.anchor_N, batch.action_N)
+        if form == "observation_action"
+        else (batch.action_N, batch.next_observation_N)
     )
     text_N: StrArray = first_N + SEPARATOR + second_N
     return text_N
