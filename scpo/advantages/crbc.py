@@ -56,6 +56,7 @@ def step_term(
     value_N = state_values(batch, graph, config)[graph.source_N]
     gain_N = action_values(batch, graph, action_N, config) - value_N
     deviation_N = np.sqrt(moments(gain_N**2, graph.source_N).mean_G[graph.source_N])
+    # With a single action in a state there is nothing to compare.
     step_N = np.where(
         _choices(graph, action_N) >= 2,
         gain_N / np.maximum(deviation_N, config.deviation_floor),
@@ -139,6 +140,7 @@ def _closed(graph: StateGraph, batch: StepBatch, config: CrbcSettings) -> Float6
             count, count
         )
         wins = np.bincount(source_M, weights=~inner_M & batch.success_N[members])
+        # Fixpoint of V = β (moves V + wins) / visits; β < 1 makes the system regular.
         value_V[nodes] = np.linalg.solve(
             np.eye(count) - config.beta * moves / visits[:, None], config.beta * wins / visits
         )

@@ -49,6 +49,7 @@ def graph_rewards(graph: StateGraph, config: GraphgpoSettings) -> Float64Array:
     """The reward of every row, in the unit of ``success_value``."""
     distance_V = distances(graph)
     exponent_N = distance_V[graph.target_N]
+    # The change of the distance instead of the distance: 0 for a step along a shortest way.
     if config.normalize_distance:
         exponent_N = exponent_N - distance_V[graph.source_N] + 1
     reward_N: Float64Array = config.success_value * config.decay**exponent_N

@@ -51,12 +51,14 @@ def moments(value_N: NDArray[Any], id_N: IntArray) -> Moments:
     Values are taken relative to the least of their group and summed in ascending order, so that
     equal values have a standard deviation of exactly 0, and permuting the rows changes no bit.
     """
+    # Sorted by value too: float sums must not depend on the order of the batch.
     order = np.lexsort((value_N, id_N))
     count_G = np.bincount(id_N)
     starts = np.cumsum(count_G) - count_G
     if not len(order):
         return Moments(count_G, np.zeros(0), np.zeros(0))
     sorted_N, sorted_id_N = np.asarray(value_N, np.float64)[order], id_N[order]
+    # Excess over the least value: equal values then have a deviation of exactly 0.
     least_G = sorted_N[starts]
     excess_N = sorted_N - least_G[sorted_id_N]
     mean_excess_G = np.add.reduceat(excess_N, starts) / count_G

@@ -57,6 +57,7 @@ def hgpo(
         sum_N[rows] += weight * normalise(
             q_N[rows], id_N[rows], stats, config.normalisation, config.std_floor
         )
+        # Groups without differences give no advantage, so they must not dilute the mean either.
         weight_N[rows] += weight * ~stats.flat(config.std_floor)[id_N[rows]]
     slack = EPSILON if config.weights == "code" else 0.0
     return as_advantage(

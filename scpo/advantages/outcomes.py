@@ -45,5 +45,6 @@ def score_moments(
     """
     if config.statistics == "rows":
         return moments(score_N, id_N)
+    # Copies would count a trajectory's value more than once.
     rows, line = np.flatnonzero(batch.original_N), batch.timeline
     return moments(moments(score_N[rows], line.slot_N[rows]).mean_G, id_N[line.row_KT[:, 0]])

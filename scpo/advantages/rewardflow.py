@@ -81,6 +81,7 @@ def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) 
     ends = np.flatnonzero(graph.end_N & used_N & (batch.success_N | (config.failed_end == "value")))
     np.maximum.at(value_V, source_N[ends], config.gamma * reward_N[ends])
     edges = np.flatnonzero(~graph.end_N & used_N)
+    # Ends after finitely many rounds: γ < 1 makes going around a cycle worthless.
     while True:
         higher_V = value_V.copy()
         np.maximum.at(higher_V, source_N[edges], config.gamma * value_V[graph.target_N[edges]])
@@ -98,6 +99,7 @@ def _bridged(
     source_KT, target_KT = line.table(graph.source_N), line.table(target_N)
     used_KT = np.zeros_like(idle_KT)
     for t in range(source_KT.shape[1]):
+        # A step after an idle one starts where the idle one did.
         if t:
             source_KT[:, t] = np.where(used_KT[:, t - 1], source_KT[:, t], source_KT[:, t - 1])
         used_KT[:, t] = ~(idle_KT[:, t] | (source_KT[:, t] == target_KT[:, t]))

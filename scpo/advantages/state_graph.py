@@ -52,6 +52,7 @@ def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) ->
     group_N = group_ids(batch.group_N)
     next_N = batch.timeline.neighbours(1)
     end_N = next_N < 0
+    # Order of trajectory and time, so that node numbers do not depend on the order of rows.
     order = np.lexsort((batch.step_N, batch.trajectory_N))
     failed = order[end_N[order] & ~batch.success_N[order]]
     if ids is None:
@@ -85,12 +86,14 @@ def distances(graph: StateGraph) -> Float64Array:
     success, where nothing has one, all nodes are 1 away.
     """
     distance_V = np.where(graph.success_V, 0.0, np.inf)
+    # Bellman-Ford: one round per step of the longest shortest way.
     while True:
         shorter_V = distance_V.copy()
         np.minimum.at(shorter_V, graph.source_N, distance_V[graph.target_N] + 1)
         if np.array_equal(shorter_V, distance_V):
             break
         distance_V = shorter_V
+    # States without a way to success count as one step farther than the farthest known one.
     farthest_G = np.zeros(int(graph.group_V.max(initial=-1)) + 1)
     known = np.isfinite(distance_V)
     np.maximum.at(farthest_G, graph.group_V[known], distance_V[known])

@@ -148,6 +148,7 @@ def credit_batch(
 def _dense_cells(tasks: Sequence[MatchTask], kinds: tuple[str, ...]) -> int:
     cells = sum(len(task.reference) * len(task.failed) for task in tasks)
     if "self" in kinds:
+        # Failures of a group share one reference, and so one M*.
         length_of = {task.group: len(task.reference) for task in tasks}
         cells += sum(m * (m - 1) // 2 for m in length_of.values())
     return cells
@@ -160,6 +161,8 @@ def _run_in_lockstep(
     walks = {i: match(rule, len(task.reference), task.order) for i, task in enumerate(tasks)}
     waiting: dict[int, Cell | None] = dict.fromkeys(walks)
     asked = 0
+    # One round per iteration: every walk goes as far as known scores carry it, then all unknown
+    # pairs are scored in one call.
     while waiting:
         for i, cell in list(waiting.items()):
             advanced = _advance(walks[i], tasks[i], cell, book)
@@ -181,6 +184,7 @@ def _ahead(task: MatchTask, cell: Cell) -> Iterator[TextPair]:
     The walk reads them one after the other until one matches, and most steps match nothing. Further
     positions are not worth guessing, nor is anything of the forward match (docs/scoring.md).
     """
+    # Before the first match the walk stays at reference step 0.
     if cell.matrix == "failed" and cell.u == 0:
         for v in task.order[task.order.index(cell.v) + 1 :]:
             yield task.texts(Cell("failed", 0, v))
@@ -236,6 +240,7 @@ class _ScoreBook:
         for matrix, texts in questions:
             if texts not in self.known:
                 unknown.setdefault(texts, matrix)
+        # Speculative pairs only fill up a call that is needed anyway.
         if not unknown:
             return
         for texts in ahead:

@@ -144,6 +144,7 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     walk, credited = [], []
     for v in order:
         score = yield Cell("failed", j + 1, v)
+        # Mismatch: fall back to shorter prefixes until one continues with this step.
         while j >= 0 and score < rule.theta:
             j = yield from _fall_back(table, j, rule)
             score = yield Cell("failed", j + 1, v)
@@ -153,6 +154,7 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
                 credited.append(Credited(j, v, float(score), float(rule.credit(score))))
             frontier = max(frontier, j)
         walk.append((v, j))
+        # A full match; what follows is silent in the paper.
         if j == m - 1:
             if rule.stops:
                 break

@@ -47,6 +47,7 @@ def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) 
         )
     elif order == "length":
         rows = np.argsort(-lengths, kind="stable")
+    # Inverse permutation: from the rows in their new order to each row's position.
     position_N = np.empty(len(rows), dtype=np.int64)
     position_N[rows.astype(np.int64)] = np.arange(len(rows))
     return position_N
@@ -118,6 +119,7 @@ def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
             generator(seed, "order", id_).integers(1 << 62, size=length)
             for id_ in line.id_K.tolist()
         ]
+        # One key per step from a generator of its own, so that other trajectories change nothing.
         return line.column(np.array(keys, dtype=np.int64).reshape(line.row_KT.shape))
     return line.position_N
 
