@@ -19,7 +19,7 @@ import numpy as np
 
 from analysis.build import build_from
 from analysis.sources.collect import collect
-from scpo.records.files import write_yaml
+from scpo.records.files import write_json, write_yaml
 from scpo.schema import FAMILIES
 from sweeps.compose.configuration import compose_run
 
@@ -88,8 +88,7 @@ def write_study(runs_dir: Path, runs: int, steps: int, metrics: int) -> None:
     write_step_texts(runs_dir / rows["scpo"][0]["id"])
     listed = [{"name": name, "label": name, "runs": made} for name, made in rows.items()]
     record = {"experiment": "main_table", "title": "bench", "scale": "paper", "rows": listed}
-    (runs_dir / "experiments").mkdir()
-    (runs_dir / "experiments" / "main_table.json").write_text(json.dumps(record))
+    write_json(runs_dir / "experiments" / "main_table.json", record)
 
 
 def config(method: str, *, seed: int, steps: int) -> dict[str, Any]:
@@ -103,8 +102,8 @@ def write_run(folder: Path, made: dict[str, Any], steps: int, metrics: int) -> N
     (folder / "diagnostics").mkdir(parents=True)
     write_yaml(folder / "config.yaml", made, checked=True)
     status = {"state": "DONE", "step": steps, "steps": steps, "commit": "0" * 40}
-    (folder / "status.json").write_text(json.dumps(status))
-    (folder / "panels.json").write_text("{}")
+    write_json(folder / "status.json", status)
+    write_json(folder / "panels.json", {})
     noise = np.random.default_rng(made["seed"])
     with (folder / "metrics.jsonl").open("w") as file:
         for step in range(steps + 1):

@@ -41,7 +41,9 @@ class ArchiveIndex(BaseModel):
 
 def is_archive(folder: Path) -> bool:
     """Whether a folder is one; a folder of built tables has no index."""
-    return (folder / INDEX).is_file() and any((folder / f"{RUNS}{end}").is_file() for end in ("", STAGED))
+    return (folder / INDEX).is_file() and any(
+        (folder / f"{RUNS}{end}").is_file() for end in ("", STAGED)
+    )
 
 
 def read_index(folder: Path) -> tuple[ArchiveIndex, str | None]:

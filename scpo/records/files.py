@@ -1,12 +1,18 @@
-"""Atomic, checksummed files: either the old version or the new one, and damage is detected when they are read."""
+"""Atomic, checksummed files and the locks on them.
+
+A file is either its old version or the new one, whatever dies in between. JSON and YAML records
+carry a checksum of their content, so that damage is detected when they are read.
+"""
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import json
 import os
 import pickle
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,28 +20,78 @@ from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from scpo.errors import RecordError, RecordWriteError, first_line
 
+SEAL = "checksum"  # the key of a JSON record that holds the checksum of all other keys
+SEAL_LENGTH = 16  # hexadecimal digits of a sha256: 64 bits detect any accident
+# YAML's own end-of-document mark: without it a file cut inside its last number would read as valid.
+YAML_END = "...\n"
+YAML_SUM = "# checksum: "  # of all lines above; the last line before the end mark
+YAML_VALUES = 100_000  # a configuration has some 300; aliases of aliases expand to billions
+RUN_AGAIN = "Delete the run folder to start that run again"
+# The C parser is ten times faster, where it was built.
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_BLOCK = 1 << 20
+# hashlib releases the interpreter's lock. One core hashes about 1.5 GB/s, which many disks exceed.
+_READERS = 4
+
+Model = TypeVar("Model", bound=BaseModel)
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]  # every JSON reader represents these exactly
+
+
+class Record(BaseModel):
+    """Base of the records that a run writes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class FileSum(BaseModel):
+    """SHA-256 of the first ``bytes`` bytes of a file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bytes: NonNegativeInt
+    sha256: str
+
+
+class RunningSum:
+    """Checksum of an append-only file, updated without reading the file again."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._bytes = 0
+
+    @classmethod
+    def of(cls, data: bytes) -> Self:
+        """Start from the bytes that are in the file already."""
+        made = cls()
+        made.add(data)
+        return made
+
+    def add(self, data: bytes) -> None:
+        """Add appended bytes."""
+        self._hash.update(data)
+        self._bytes += len(data)
+
+    def now(self) -> FileSum:
+        """The checksum of all bytes so far."""
+        return FileSum(bytes=self._bytes, sha256=self._hash.hexdigest())
+
 
 def replace_file(path: Path, data: bytes, *, readable: bool = False, durable: bool = True) -> None:
-    """Replace ``path`` by ``data``: a temporary file beside it, flushed to disk, takes its name.
+    """Replace ``path`` by ``data`` atomically: temporary file, fsync, rename.
 
     Args:
-        path: Its folder is made if need be.
+        path: The file; missing parent folders are created.
         data: The whole content.
-        readable: By others than its owner, too.
-        durable: Survives a power cut; not needed for what is checked when it is read, and made again if it is torn.
+        readable: Give other users read permission.
+        durable: Survive a power cut. Caches do without: they verify what they read and rebuild it.
 
     Raises:
-        OSError: It cannot be written; ``path`` is what it was.
+        OSError: It cannot be written; ``path`` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
@@ -45,7 +101,7 @@ def replace_file(path: Path, data: bytes, *, readable: bool = False, durable: bo
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        if readable:  # mkstemp's files are not
+        if readable:  # mkstemp creates private files
             os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
@@ -57,7 +113,7 @@ def replace_file(path: Path, data: bytes, *, readable: bool = False, durable: bo
 
 
 def sync(path: Path) -> None:
-    """Make a file's bytes, or the names in a folder (a rename, a new file), survive a power cut."""
+    """Flush a file's bytes, or the names in a folder (after a rename), to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -65,53 +121,57 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-SEAL = "checksum"  # the key of a JSON record that speaks of all its others
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Hold an exclusive lock for the ``with`` block; False if another process holds it.
+
+    The kernel releases a flock when its holder dies, however it dies: there are no stale locks.
+
+    Args:
+        path: The lock file; created if missing.
+        wait: Block until the other process releases it.
+
+    Raises:
+        RecordWriteError: The lock file cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise RecordWriteError(
+            error.errno or 0, f"cannot open the lock {path}: {error.strerror}"
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
 
 
-SEAL_LENGTH = 16  # hexadecimal digits of a sha256: 64 bits find any accident
-
-
-_BLOCK = 1 << 20
-
-
-_READERS = 4  # hashlib lets go of the interpreter: one core does some 1.5 GB/s, a disk often more
-
-
-class FileSum(BaseModel):
-    """The first ``bytes`` of a file have this ``sha256``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    bytes: NonNegativeInt
-    sha256: str
-
-
-class RunningSum:
-    """The sum of a file that only grows, without reading it again."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self._bytes = 0
-
-    @classmethod
-    def of(cls, data: bytes) -> Self:
-        """Begin with what is there."""
-        made = cls()
-        made.add(data)
-        return made
-
-    def add(self, data: bytes) -> None:
-        """It grew by these bytes."""
-        self._hash.update(data)
-        self._bytes += len(data)
-
-    def now(self) -> FileSum:
-        """The sum so far."""
-        return FileSum(bytes=self._bytes, sha256=self._hash.hexdigest())
+def is_locked(path: Path) -> bool:
+    """Whether a process holds this lock (on another host: if the file system forwards locks)."""
+    try:
+        # Read-only, so that an observer changes nothing, also on a read-only mount. Without
+        # O_NONBLOCK a pipe of this name would hang every command.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # no permission to look: rather assume this than start a second process
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def file_sum(path: Path, first: int | None = None) -> FileSum:
-    """The sum of a file's ``first`` bytes, or of all; of a shorter file that of all it has.
+    """The checksum of a file's ``first`` bytes, or of all of it; a shorter file is read to its end.
 
     Raises:
         OSError: It cannot be read.
@@ -126,25 +186,33 @@ def file_sum(path: Path, first: int | None = None) -> FileSum:
 
 
 def change(path: Path, known: FileSum, *, whole: bool) -> str | None:
-    """How a file differs from what is known of it, in a few words; None: it does not.
+    """Describe how a file differs from its recorded checksum; None if it does not.
 
     Args:
         path: The file.
-        known: What its writer noted of it.
-        whole: It may not have grown since.
+        known: The checksum that its writer recorded.
+        whole: The file may not have grown since.
     """
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return "is not a regular file"
+        size = status.st_size
         if size < known.bytes or (whole and size > known.bytes):
             return f"holds {size} bytes, not the {known.bytes} that were written"
-        return None if file_sum(path, known.bytes) == known else "does not hold what was written (sha256)"
+        if file_sum(path, known.bytes) == known:
+            return None
+        return "does not hold what was written (sha256)"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
 
 
 def folder_sums(folder: Path, leave_out: Iterable[str] = ()) -> dict[str, FileSum]:
-    """The sums of all files below a folder, by their paths in it; big files at the same time."""
-    paths = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Checksums of all files below a folder, by relative path; several files are read at once."""
+    paths = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            paths[str(path.relative_to(folder))] = path
     for name in leave_out:
         paths.pop(name, None)
     with ThreadPoolExecutor(_READERS) as readers:
@@ -152,10 +220,13 @@ def folder_sums(folder: Path, leave_out: Iterable[str] = ()) -> dict[str, FileSu
 
 
 def folder_change(folder: Path, known: Mapping[str, FileSum]) -> str | None:
-    """The first file of a folder that is not what its writer noted, and how; None: all are."""
+    """Describe how the first damaged file of a folder differs from its checksum; None: all fit."""
     with ThreadPoolExecutor(_READERS) as readers:
         changes = readers.map(lambda name: change(folder / name, known[name], whole=True), known)
-        return next((f"{name} {what}" for name, what in zip(known, changes, strict=True) if what), None)
+        for name, what in zip(known, changes, strict=True):
+            if what:
+                return f"{name} {what}"
+    return None
 
 
 def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,16 +236,16 @@ def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(record: Any) -> dict[str, Any]:
-    """The record without its checksum; one that never had any, as those of older versions, is taken as it is.
+    """Verify a JSON record's checksum and return the record without it.
 
     Raises:
-        ValueError: The checksum is another one.
-        TypeError: It is no object.
+        ValueError: There is no checksum, or it is not that of the content.
+        TypeError: The record is not a JSON object.
     """
     if not isinstance(record, dict):
         raise TypeError(f"a JSON object was expected, got {type(record).__name__}")
     if SEAL not in record:
-        return record
+        raise ValueError(f"it has no {SEAL!r}: it was edited, or another program wrote it")
     rest = {key: value for key, value in record.items() if key != SEAL}
     if record[SEAL] != _digest(rest):
         raise ValueError("its checksum is not that of its content: it was edited or damaged")
@@ -182,32 +253,18 @@ def unsealed(record: Any) -> dict[str, Any]:
 
 
 def text_sum(data: bytes) -> str:
-    """The checksum of a text, as records hold it."""
+    """The checksum of a text, as long as records hold it."""
     return hashlib.sha256(data).hexdigest()[:SEAL_LENGTH]
 
 
 def _digest(record: Mapping[str, Any]) -> str:
-    return text_sum(json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode())
-
-
-YAML_END = "...\n"  # YAML's own end-of-document mark: without it a file cut inside its last number would read as valid
-
-
-YAML_SUM = "# checksum: "  # of all lines above; the last line before the end mark
-
-
-RUN_AGAIN = "Delete the run folder to start that run again"
-
-
-Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is ten times faster, where it was built
-
-
-Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return text_sum(text.encode())
 
 
 @contextlib.contextmanager
 def naming_write_errors(path: Path, size: int) -> Iterator[None]:
-    """Turn an OSError while writing ``path`` into a RecordWriteError that says what was needed and what is intact."""
+    """Turn an OSError into a RecordWriteError with the space needed and what is still intact."""
     try:
         yield
     except OSError as error:
@@ -215,7 +272,8 @@ def naming_write_errors(path: Path, size: int) -> Iterator[None]:
         raise RecordWriteError(
             error.errno or 0,
             f"cannot write {path} ({size} bytes needed, {_free_bytes(path)} free): {reason}. "
-            "What it held before is intact; make room (or fix the permissions) and start the same command again",
+            "What it held before is intact; make room (or fix the permissions) and start the same "
+            "command again",
         ) from error
 
 
@@ -227,18 +285,22 @@ def _free_bytes(path: Path) -> str:
 
 
 def write_bytes(path: Path, data: bytes, *, readable: bool = False) -> None:
-    """Replace ``path`` by ``data`` atomically; ``readable``: by others than who ran this, too.
+    """Replace ``path`` by ``data`` atomically; ``readable``: by other users too.
 
     Raises:
-        RecordWriteError: It cannot be written; what was there is intact.
+        RecordWriteError: It cannot be written; the old content is intact.
     """
     with naming_write_errors(path, len(data)):
         replace_file(path, data, readable=readable)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON record atomically, its checksum last; keys keep their order, floats their repr, NaN is refused."""
-    write_bytes(path, (json.dumps(sealed(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    """Write a JSON record atomically, its checksum last.
+
+    Keys keep their order and floats their repr; NaN raises ValueError.
+    """
+    text = json.dumps(sealed(value), indent=1, ensure_ascii=False, allow_nan=False)
+    write_bytes(path, (text + "\n").encode())
 
 
 def write_yaml(path: Path, value: Any, *, checked: bool = False) -> None:
@@ -246,8 +308,8 @@ def write_yaml(path: Path, value: Any, *, checked: bool = False) -> None:
 
     Args:
         path: The record.
-        value: What YAML knows.
-        checked: Its checksum stands in it: nobody is meant to edit it.
+        value: Mappings, sequences and scalars.
+        checked: Add a checksum, for a file that nobody should edit.
     """
     text = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120).encode()
     mark = f"{YAML_SUM}{text_sum(text)}\n" if checked else ""
@@ -255,11 +317,14 @@ def write_yaml(path: Path, value: Any, *, checked: bool = False) -> None:
 
 
 def read_json(path: Path, remedy: str = RUN_AGAIN) -> dict[str, Any]:
-    """Read a JSON record without its checksum; one that is missing, cut or damaged is a RecordError that names it.
+    """Read a JSON record and verify its checksum.
 
     Args:
         path: The record.
-        remedy: What to do about a damaged one.
+        remedy: How to recover from a damaged one, for the message.
+
+    Raises:
+        RecordError: It is missing, cut or damaged.
     """
     try:
         return unsealed(json.loads(read_bytes(path)))
@@ -268,60 +333,87 @@ def read_json(path: Path, remedy: str = RUN_AGAIN) -> dict[str, Any]:
 
 
 def read_yaml(path: Path) -> Any:
-    """Read a YAML record that ``write_yaml`` wrote; a missing, cut or damaged file is a RecordError that names it."""
+    """Read a YAML record of ``write_yaml`` and verify its end mark and, if present, its checksum.
+
+    Raises:
+        RecordError: It is missing, cut or damaged.
+    """
     data = read_bytes(path)
-    if not data.endswith(b"\n" + YAML_END.encode()):
-        raise RecordError(f"{path} is cut short: it does not end with the line {YAML_END.strip()!r}. {RUN_AGAIN}")
-    text, line_break, last = data.removesuffix(b"\n" + YAML_END.encode()).rpartition(b"\n")
-    if b"checksum: " in last and last.decode(errors="replace") != YAML_SUM + text_sum(text + line_break):
+    end = b"\n" + YAML_END.encode()
+    if not data.endswith(end):
         raise RecordError(
-            f"{path} was edited or damaged: its checksum is not that of its content. Restore it, or "
-            f"{RUN_AGAIN[0].lower()}{RUN_AGAIN[1:]}"
+            f"{path} is cut short: it does not end with the line {YAML_END.strip()!r}. {RUN_AGAIN}"
+        )
+    text, line_break, last = data.removesuffix(end).rpartition(b"\n")
+    expected = YAML_SUM + text_sum(text + line_break)
+    if b"checksum: " in last and last.decode(errors="replace") != expected:
+        raise RecordError(
+            f"{path} was edited or damaged: its checksum is not that of its content. Restore it, "
+            f"or {RUN_AGAIN[0].lower()}{RUN_AGAIN[1:]}"
         )
     try:
-        return pickle.loads(_parsed(data))  # noqa: S301 (written below, in this process)
+        return pickle.loads(_parsed(data))  # noqa: S301 (pickled below, in this process)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise RecordError(f"{path} is damaged: {first_line(error)}. {RUN_AGAIN}") from error
 
 
 @functools.lru_cache(maxsize=256)
 def _parsed(data: bytes) -> bytes:
-    """Pickled: the same record is read again and again, by each who looks at a run, and may be written to."""
-    return pickle.dumps(yaml.load(data, Loader=Loader))  # noqa: S506 (a safe loader, chosen above)
+    """Parse YAML, pickled: several readers read the same record, and each may modify its copy."""
+    value = yaml.load(data, Loader=Loader)  # noqa: S506 (a safe loader, chosen above)
+    _count_values(value, 0)
+    return pickle.dumps(value)
+
+
+def _count_values(value: Any, before: int) -> int:
+    """Count the values of a parsed document, aliases expanded; ValueError above YAML_VALUES."""
+    count = before + 1
+    if count > YAML_VALUES:
+        raise ValueError(f"it expands to more than {YAML_VALUES} values, which no record has")
+    if isinstance(value, dict):
+        children: Iterable[Any] = value.values()
+    else:
+        children = value if isinstance(value, list) else ()
+    for child in children:
+        count = _count_values(child, count)
+    return count
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a record whole; a missing or unreadable file is a RecordError that names it."""
+    """Read a record whole.
+
+    Raises:
+        RecordError: It is missing, unreadable or not a regular file.
+    """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait for ever
+            raise RecordError(f"cannot read record {path}: it is not a regular file")
         return path.read_bytes()
     except OSError as error:
         raise RecordError(f"cannot read record {path}: {error.strerror}") from error
 
 
-Model = TypeVar("Model", bound=BaseModel)
-
-
-Count = Annotated[int, Field(ge=0, lt=1 << 53)]  # what every JSON reader takes for a whole number
-
-
-class Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
 def read_record(path: Path, model: type[Model], what: str, remedy: str = RUN_AGAIN) -> Model:
-    """Read a JSON record.
+    """Read a JSON record and validate it.
+
+    Args:
+        path: The record.
+        model: Its schema.
+        what: Its name, for the message.
+        remedy: How to recover from a damaged one, for the message.
 
     Raises:
-        RecordError: It is missing, cut, damaged or of another form; ``what`` says what it should be.
+        RecordError: It is missing, cut, damaged or does not fit ``model``.
     """
     try:
         return model.model_validate(read_json(path, remedy))
     except ValidationError as error:
-        raise RecordError(f"{path} is no valid {what}: {first_complaint(error)}. {remedy}") from error
+        complaint = first_complaint(error)
+        raise RecordError(f"{path} is no valid {what}: {complaint}. {remedy}") from error
 
 
 def first_complaint(error: ValidationError) -> str:
-    """The first thing that is wrong, and where."""
+    """The first error of a validation, with the path of its key."""
     detail = error.errors()[0]
     place = ".".join(map(str, detail["loc"]))
     return f"{place}: {detail['msg']}" if place else str(detail["msg"])

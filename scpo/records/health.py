@@ -1,4 +1,4 @@
-"""Rules that say when a run needs a look: functions of what it has logged, so they can be replayed on any run."""
+"""Health rules of conf/health.yaml: functions of a run's log, which can be replayed on any run."""
 
 import fnmatch
 import functools
@@ -11,19 +11,24 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+)
 
 from scpo.errors import ConfigError, first_line
 from scpo.strict import Strict
 
 RULES = Path(__file__).resolve().parents[2] / "conf" / "health.yaml"
-
-
 Level = Literal["warn", "stop"]
 
 
 class _OfMetric(Strict, ABC):
-    """A rule about one metric; it speaks once it has held for ``steps`` logged values in a row."""
+    """A rule about one metric; it fires after ``steps`` bad values in a row."""
 
     metric: str
     steps: PositiveInt
@@ -43,9 +48,12 @@ class Outside(_OfMetric):
 
     def broken(self, values: Sequence[float]) -> Iterator[str]:
         for value in values:
-            under, over = self.low is not None and value < self.low, self.high is not None and value > self.high
-            bound = f"under {self.low:g}" if under else f"over {self.high:g}" if over else ""
-            yield f"{value:.3g}, {bound}" if bound else ""
+            if self.low is not None and value < self.low:
+                yield f"{value:.3g}, under {self.low:g}"
+            elif self.high is not None and value > self.high:
+                yield f"{value:.3g}, over {self.high:g}"
+            else:
+                yield ""
 
 
 class Sinks(_OfMetric):
@@ -56,7 +64,8 @@ class Sinks(_OfMetric):
 
     def broken(self, values: Sequence[float]) -> Iterator[str]:
         for value in values:
-            yield f"{value:.3g}, at the start {values[0]:.3g}" if value < self.share * values[0] else ""
+            sunk = value < self.share * values[0]
+            yield f"{value:.3g}, at the start {values[0]:.3g}" if sunk else ""
 
 
 class Rises(_OfMetric):
@@ -81,11 +90,15 @@ class Spikes(_OfMetric):
     least: NonNegativeFloat = 0.0
 
     def broken(self, values: Sequence[float]) -> Iterator[str]:
-        for at, value in enumerate(values):
-            before = values[max(0, at - self.window) : at]
-            usual = statistics.median(before) if len(before) == self.window else None
-            high = usual is not None and usual > 0 and value > max(self.times * usual, self.least)
-            yield f"{value:.3g}, usually {usual:.3g}" if high else ""
+        for index, value in enumerate(values):
+            before = values[max(0, index - self.window) : index]
+            if len(before) < self.window:
+                yield ""
+                continue
+            usual = statistics.median(before)
+            # A median of 0 gives no scale: after it, every value would be a spike.
+            spike = usual > 0 and value > max(self.times * usual, self.least)
+            yield f"{value:.3g}, usually {usual:.3g}" if spike else ""
 
 
 class Lost(_OfMetric):
@@ -98,13 +111,14 @@ class Lost(_OfMetric):
     def broken(self, values: Sequence[float]) -> Iterator[str]:
         best = -float("inf")
         for value in values:
-            start, best = values[0], max(best, value)
+            start = values[0]
+            best = max(best, value)
             lost = best >= start + self.gain and value <= start + self.margin
             yield f"{value:.3g}, it was up to {best:.3g} from {start:.3g}" if lost else ""
 
 
 class Stalled(Strict):
-    """No line for ``times`` the mean time between lines, and ``least_s`` seconds; asked of runs that are live."""
+    """No line for ``times`` the mean time between lines, and ``least_s`` seconds; for live runs."""
 
     kind: Literal["stalled"]
     times: PositiveFloat
@@ -117,7 +131,7 @@ Rule = Annotated[Outside | Sinks | Rises | Spikes | Lost | Stalled, Field(discri
 
 @dataclass(frozen=True)
 class Remark:
-    """What a rule says of a run, and from which step on it held."""
+    """A rule that fired, and at which step."""
 
     rule: str
     level: Level
@@ -130,7 +144,11 @@ class Remark:
 
 @functools.cache
 def read_rules(path: Path = RULES) -> Mapping[str, Any]:
-    """The rules by name; ConfigError that names the file and what is wrong in it."""
+    """The rules by name.
+
+    Raises:
+        ConfigError: The file is no YAML, or a rule is invalid.
+    """
     try:
         return TypeAdapter(dict[str, Rule]).validate_python(yaml.safe_load(path.read_text()))
     except ValidationError as error:
@@ -141,38 +159,51 @@ def read_rules(path: Path = RULES) -> Mapping[str, Any]:
         raise ConfigError(f"{path} is no YAML: {first_line(error)}") from None
 
 
-def examine(records: Sequence[Mapping[str, Any]], rules: Mapping[str, Any] | None = None) -> list[Remark]:
-    """What the rules say of the lines of a metrics.jsonl: of each rule and metric, when it first held."""
+def examine(
+    records: Sequence[Mapping[str, Any]], rules: Mapping[str, Any] | None = None
+) -> list[Remark]:
+    """Apply the rules to the lines of a metrics.jsonl.
+
+    Returns:
+        For each rule and metric the step at which it first fired, by step. Values that are no
+        numbers are skipped.
+    """
     remarks = []
     for name, rule in (read_rules() if rules is None else rules).items():
         if isinstance(rule, Stalled):
             continue
         for metric in _metrics(records, rule.metric):
-            logged = [one for one in records if one.get(metric) is not None]
-            row = 0  # it holds once it has held for as long as it must
-            for one, text in zip(logged, rule.broken([float(one[metric]) for one in logged]), strict=True):
-                row = row + 1 if text else 0
-                if row == rule.steps:
-                    remarks.append(Remark(name, rule.level, int(one["step"]), f"{metric} is {text}"))
+            logged = [line for line in records if isinstance(line.get(metric), int | float)]
+            values = [float(line[metric]) for line in logged]
+            in_a_row = 0
+            for line, text in zip(logged, rule.broken(values), strict=True):
+                in_a_row = in_a_row + 1 if text else 0
+                if in_a_row == rule.steps:
+                    step = int(line["step"])
+                    remarks.append(Remark(name, rule.level, step, f"{metric} is {text}"))
                     break
     return sorted(remarks, key=lambda remark: remark.step)
 
 
-def stalled(times: Sequence[Mapping[str, Any]], now: datetime, rules: Mapping[str, Any] | None = None) -> list[Remark]:
-    """Whether a live run has been silent for too long, by the lines of its timing.jsonl."""
-    at = [datetime.fromisoformat(line["at"]) for line in times if "at" in line]
-    if len(at) < 3:
+def stalled(
+    times: Sequence[Mapping[str, Any]], now: datetime, rules: Mapping[str, Any] | None = None
+) -> list[Remark]:
+    """Remarks on a live run that has logged nothing for too long, from its timing.jsonl."""
+    logged = [datetime.fromisoformat(line["at"]) for line in times if "at" in line]
+    if len(logged) < 3:  # two intervals: the first step compiles and fills caches
         return []
-    silent, usual = (now - at[-1]).total_seconds(), (at[-1] - at[0]).total_seconds() / (len(at) - 1)
-    return [
-        Remark(name, rule.level, int(times[-1]["step"]), f"silent for {silent:.0f} s, a step takes {usual:.0f} s")
-        for name, rule in (read_rules() if rules is None else rules).items()
-        if isinstance(rule, Stalled) and silent > max(rule.least_s, rule.times * usual)
-    ]
+    silent = (now - logged[-1]).total_seconds()
+    usual = (logged[-1] - logged[0]).total_seconds() / (len(logged) - 1)
+    remarks = []
+    for name, rule in (read_rules() if rules is None else rules).items():
+        if isinstance(rule, Stalled) and silent > max(rule.least_s, rule.times * usual):
+            text = f"silent for {silent:.0f} s, a step takes {usual:.0f} s"
+            remarks.append(Remark(name, rule.level, int(times[-1]["step"]), text))
+    return remarks
 
 
 def _metrics(records: Sequence[Mapping[str, Any]], pattern: str) -> list[str]:
-    """The logged metrics that it names; * stands for one part."""
+    """The logged metrics that match a pattern, in which * stands for one part of a name."""
     if "*" not in pattern:
         return [pattern]
     known = sorted({key for record in records for key in record})

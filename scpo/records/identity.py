@@ -37,7 +37,9 @@ def identity(config: RunConfig) -> dict[str, Any]:
 
 def digest(value: Any) -> str:
     """The sha256 of a value's canonical JSON: sorted keys, no spaces, ASCII."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -54,11 +56,10 @@ def run_id(config: RunConfig) -> str:
 
 
 def settings_digest(config: RunConfig) -> str:
-    """The hash of a configuration apart from its seed.
-
-    Runs that share it are repetitions of one another.
-    """
-    return digest({key: value for key, value in identity(config).items() if key != "seed"})[:HASH_LENGTH]
+    """The hash of a configuration without its seed: equal for repetitions of one setting."""
+    settings = identity(config)
+    del settings["seed"]
+    return digest(settings)[:HASH_LENGTH]
 
 
 def _choices(method: MethodConfig) -> list[str]:
@@ -66,14 +67,13 @@ def _choices(method: MethodConfig) -> list[str]:
         return []
     values = method.shaper.model_dump(mode="json")
     host = [] if method.estimator.name == PAPERS_HOST else [f"on_{method.estimator.name}"]
-    return host + [
-        word.format(values[name]) for name, paper, word in SHAPER_CHOICES if values.get(name, paper) != paper
-    ]
+    choices = []
+    for name, paper, word in SHAPER_CHOICES:
+        if values.get(name, paper) != paper:
+            choices.append(word.format(values[name]))
+    return host + choices
 
 
 def _slug(word: str) -> str:
-    """Letters, digits, dot and underscore.
-
-    Safe in a path and in a shell, whatever a model is called.
-    """
+    """Letters, digits, dot and underscore only: safe in a path and in a shell."""
     return re.sub(r"[^a-z0-9._]+", "_", word.lower()).strip("._") or "x"

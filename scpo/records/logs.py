@@ -1,4 +1,8 @@
-"""Append-only logs of JSON lines (metrics.jsonl, timing.jsonl), and a reader that verifies that they are complete."""
+"""Append-only logs of JSON lines (metrics.jsonl, timing.jsonl): writer, reader, verification.
+
+Each line is on disk before ``append`` returns. A line counts once its line break is written: a torn
+last line, which a killed writer leaves, is skipped by readers and cut off by the next writer.
+"""
 
 import contextlib
 import json
@@ -11,23 +15,31 @@ from pathlib import Path
 from typing import Any
 
 from scpo.errors import RecordError
-from scpo.records.files import RUN_AGAIN, RunningSum, naming_write_errors, read_bytes, write_bytes
+from scpo.records.files import (
+    RUN_AGAIN,
+    RunningSum,
+    naming_write_errors,
+    read_bytes,
+    write_bytes,
+)
 from scpo.records.run_folders import RunFolder
 from scpo.records.status import State, Status
 
+SUCCESS = "success_rate"
 TAIL_BYTES = 1 << 16  # more than any line: one read finds the last one
-
-
-LARGEST = 1 << 53  # of whole numbers that every reader takes for what they are
+LARGEST = 1 << 53  # integers above it are rounded by readers that use doubles
+RESTORE = f"Restore the file, or d{RUN_AGAIN[1:]}"
 
 
 def to_line(record: Mapping[str, Any]) -> bytes:
-    """One line: ``step`` first, the other keys sorted, floats by repr, so that equal values are equal bytes.
+    """One line: ``step`` first, the other keys sorted, floats by repr; equal values, equal bytes.
 
-    Mini-batches without a failed sibling and the like give means over nothing: NaN and the infinities become null.
+    NaN and the infinities become null: a mean over nothing, such as over the failed siblings of a
+    mini-batch that has none, is no number.
     """
     keys = sorted(record, key=lambda key: (key != "step", key))
-    return json.dumps({key: _plain(record[key]) for key in keys}, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    plain = {key: _plain(record[key]) for key in keys}
+    return json.dumps(plain, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 def _plain(value: Any) -> Any:
@@ -37,18 +49,20 @@ def _plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, Real):
         return float(value) if math.isfinite(value) else None
-    raise TypeError(f"a log line holds numbers, strings and null, not {type(value).__name__} ({value!r})")
+    raise TypeError(
+        f"a log line holds numbers, strings and null, not {type(value).__name__} ({value!r})"
+    )
 
 
 class JsonLines:
-    """The log at ``path``. A line counts once its line break is written: a torn last line is skipped, then cut off."""
+    """The log at ``path``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor: int | None = None
 
     def append(self, record: Mapping[str, Any]) -> bytes:
-        """Add one line, wait until it is on disk and return it; one that does not fit on the disk leaves no trace."""
+        """Append one line, flush it to disk and return it; a failed write leaves no trace."""
         line = to_line(record)
         with naming_write_errors(self.path, len(line)):
             descriptor = self._open()
@@ -63,21 +77,23 @@ class JsonLines:
         return line
 
     def records(self) -> list[dict[str, Any]]:
-        """All whole lines; a line that is no JSON object raises RecordError with its number."""
+        """All complete lines; a damaged one raises RecordError with its number."""
         return self.parse(self.whole_lines())
 
     def whole_lines(self) -> bytes:
-        """The bytes up to the last line break; none where there is no file."""
+        """The bytes up to the last line break; empty where there is no file."""
         data = read_bytes(self.path) if self.path.exists() else b""
         return data[: data.rfind(b"\n") + 1]
 
     def parse(self, data: bytes) -> list[dict[str, Any]]:
-        """The lines in what was read of this log; RecordError for one that is damaged."""
-        lines = data.split(b"\n")[:-1]
-        return [self._object(line, f"line {number}") for number, line in enumerate(lines, start=1)]
+        """Parse bytes of this log; a damaged line raises RecordError with its number."""
+        records = []
+        for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+            records.append(self._object(line, f"line {number}"))
+        return records
 
     def up_to(self, step: int) -> bytes:
-        """The lines up to and including ``step``, as they are on disk; whatever stands behind them is not looked at."""
+        """The lines up to and including ``step``, as on disk; later lines are not parsed."""
         kept = []
         for number, line in enumerate(self.whole_lines().split(b"\n")[:-1], start=1):
             if self._object(line, f"line {number}")["step"] > step:
@@ -86,7 +102,7 @@ class JsonLines:
         return b"".join(kept)
 
     def last(self) -> dict[str, Any] | None:
-        """The last whole line, without reading the file's beginning."""
+        """The last complete line, read from the end of the file; None if there is none."""
         if not self.path.exists():
             return None
         with self.path.open("rb") as file:
@@ -98,7 +114,7 @@ class JsonLines:
         return self._object(lines[-1], "the last line") if lines else None
 
     def replace(self, lines: bytes) -> None:
-        """Put these lines in the place of all (atomically), as a run that resumes from an earlier step needs."""
+        """Replace the content atomically, as a run that resumes from an earlier step needs."""
         self.close()
         if self.path.exists():
             write_bytes(self.path, lines)
@@ -118,17 +134,19 @@ class JsonLines:
         return self._descriptor
 
     def _object(self, line: bytes, where: str) -> dict[str, Any]:
+        damaged = f"{self.path}, {where} is damaged"
         try:
             record = json.loads(line, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
-            raise RecordError(f"{self.path}, {where} is damaged: {error}. {RUN_AGAIN}") from error
+            raise RecordError(f"{damaged}: {error}. {RUN_AGAIN}") from error
         if not isinstance(record, dict) or type(record.get("step")) is not int:
-            raise RecordError(f"{self.path}, {where} is damaged: not a JSON object with an integer `step`. {RUN_AGAIN}")
+            raise RecordError(f"{damaged}: not a JSON object with an integer `step`. {RUN_AGAIN}")
         odd = next((key for key, value in record.items() if not _is_plain(value)), None)
-        if odd is not None or record["step"] < 0:
-            key = "step" if odd is None else odd
+        if odd is None and record["step"] < 0:
+            odd = "step"
+        if odd is not None:
             raise RecordError(
-                f"{self.path}, {where} is damaged: {key} is {str(record[key])[:40]!r}, which nothing logs. {RUN_AGAIN}"
+                f"{damaged}: {odd} is {str(record[odd])[:40]!r}, which nothing logs. {RUN_AGAIN}"
             )
         return record
 
@@ -140,11 +158,13 @@ def _refuse(constant: str) -> None:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, int):
         return abs(value) <= LARGEST
-    return value is None or isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, str)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
-    """os.write may stop short without an error, as it does on a disk that fills up."""
+    """Write all bytes: os.write may stop short without an error, as on a disk that fills up."""
     while data:
         data = data[os.write(descriptor, data) :]
 
@@ -167,16 +187,17 @@ def _cut(descriptor: int) -> None:
 
 
 def read_whole(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
-    """The lines of ``metrics.jsonl`` or ``timing.jsonl``; a last line that a kill has torn is left out.
+    """Read metrics.jsonl or timing.jsonl and verify that it is what the run has written.
 
-    A run that goes on rewrites status and logs one after the other, so what does not fit is looked at once more.
+    A torn last line is left out.
 
     Raises:
-        RecordError: Lines are damaged, lost or not those that the run wrote: none of its numbers can be believed.
+        RecordError: Lines are damaged, lost or changed: none of the run's numbers can be trusted.
     """
     try:
         return _read_once(folder, path)
     except RecordError:
+        # A live run writes log and status one after the other, and we may have read between them.
         return _read_once(folder, path)
 
 
@@ -186,10 +207,12 @@ def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
     whole = data[: data.rfind(b"\n") + 1]
     known = status.sums.get(path.name)
     if known is not None and RunningSum.of(whole).now() == known:
-        # As they were written: there is nothing to look for.
-        lines: list[dict[str, Any]] = json.loads(b"[" + whole[:-1].replace(b"\n", b",") + b"]")
+        # The bytes are those that were written, so each line is valid: parse them all at once.
+        joined = b"[" + whole[:-1].replace(b"\n", b",") + b"]"
+        lines: list[dict[str, Any]] = json.loads(joined)
     else:
-        lines = JsonLines(path).parse(whole)  # first what says most: a line, a step, a sum
+        # Line by line, whose message is more precise than that of the checksum below.
+        lines = JsonLines(path).parse(whole)
     if path == folder.metrics:
         _check_steps(folder, status, [line["step"] for line in lines])
     _check_sum(status, path, data)
@@ -199,17 +222,17 @@ def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
 def _check_sum(status: Status, path: Path, data: bytes) -> None:
     known = status.sums.get(path.name)
     if known is None:
-        return  # of an older version, or nothing is logged yet
+        return  # nothing was logged yet
     done = status.state is State.DONE
     if len(data) < known.bytes or (done and len(data) > known.bytes):
         raise RecordError(
-            f"{path} holds {len(data)} bytes, the run has written {known.bytes}: lines were lost or added. "
-            f"Restore the file, or d{RUN_AGAIN[1:]}"
+            f"{path} holds {len(data)} bytes, the run has written {known.bytes}: lines were lost "
+            f"or added. {RESTORE}"
         )
     if RunningSum.of(data[: known.bytes]).now() != known:
         raise RecordError(
             f"{path} does not hold what the run has written (sha256): it was edited or damaged. "
-            f"Restore the file, or d{RUN_AGAIN[1:]}"
+            f"{RESTORE}"
         )
 
 
@@ -219,27 +242,29 @@ def _check_steps(folder: RunFolder, status: Status, steps: list[int]) -> None:
     last = steps[-1] if steps else 0
     if status.state is State.DONE and last != status.steps:
         raise RecordError(
-            f"{folder.status} says DONE, but {folder.metrics} ends at step {last} of {status.steps}. {RUN_AGAIN}"
+            f"{folder.status} says DONE, but {folder.metrics} ends at step {last} of "
+            f"{status.steps}. {RUN_AGAIN}"
         )
     if status.state is not State.DONE and last < status.step:
         raise RecordError(
-            f"{folder.metrics} ends at step {last}, and {folder.status} says {status.step}: lines were lost. "
-            f"Restore the file, or d{RUN_AGAIN[1:]}"
+            f"{folder.metrics} ends at step {last}, and {folder.status} says {status.step}: lines "
+            f"were lost. {RESTORE}"
         )
 
 
-SUCCESS = "success_rate"
-
-
 def panels(record: Mapping[str, Any]) -> dict[str, float]:
-    """Validation panel -> its success rate, of a line of metrics.jsonl that has any."""
-    keys = [key.split("/") for key in record]
-    names = [key[1] for key in keys if len(key) == 3 and key[0] == "val" and key[2] == SUCCESS]
-    return {name: record[f"val/{name}/{SUCCESS}"] for name in names if record[f"val/{name}/{SUCCESS}"] is not None}
+    """Validation panel -> success rate in a line of metrics.jsonl; empty if it has none."""
+    rates = {}
+    for key, value in record.items():
+        parts = key.split("/")  # val/<panel>/success_rate; four parts are a panel's task family
+        is_panel = len(parts) == 3 and parts[0] == "val" and parts[2] == SUCCESS
+        if is_panel and value is not None:
+            rates[parts[1]] = value
+    return rates
 
 
 def before_after(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each validation panel: ``valid_seen: 3.3 % -> 51.7 % of 60 episodes (step 0 -> step 25)``."""
+    """A line per panel: ``valid_seen: 3.3 % -> 51.7 % of 60 episodes (step 0 -> step 25)``."""
     measured = [record for record in records if panels(record)]
     if not measured:
         return []
@@ -253,5 +278,6 @@ def before_after(records: Sequence[Mapping[str, Any]]) -> list[str]:
             lines.append(f"{panel}: success {100 * rate:.1f} %{of}")
         else:
             steps = f"step {first['step']} -> step {last['step']}"
-            lines.append(f"{panel}: success {100 * start:.1f} % -> {100 * rate:.1f} %{of} ({steps})")
+            change = f"{100 * start:.1f} % -> {100 * rate:.1f} %"
+            lines.append(f"{panel}: success {change}{of} ({steps})")
     return lines

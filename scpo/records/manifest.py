@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-)
+from pydantic import BaseModel, ConfigDict, Field
 
 from scpo.errors import ConfigError, RecordError
 from scpo.records.files import read_record, write_json
-from scpo.records.run_folders import EXPERIMENTS, RunFolder, list_runs
+from scpo.records.run_folders import RunFolder, list_runs
 from scpo.schema import Scale
+
+EXPERIMENTS = "experiments"  # folder of the manifests, among the run folders
+SWEEP_AGAIN = (
+    "Delete it: the same sweep writes it again (runs stay; repeat what was swept with other seeds)"
+)
 
 
 class PlannedRun(BaseModel):
@@ -26,7 +27,7 @@ class PlannedRun(BaseModel):
     env: str
     model: str
     seed: int
-    settings: str | None = None  # of its configuration apart from the seed
+    settings: str | None = None  # hash of its configuration without the seed
 
 
 class PlannedRow(BaseModel):
@@ -40,7 +41,10 @@ class PlannedRow(BaseModel):
 
 
 class PrimaryComparisons(BaseModel):
-    """What the experiment was run for: pairs of rows, each the first minus the second, and the measure."""
+    """The comparisons an experiment is run for.
+
+    Pairs of rows, each the first minus the second, and the measure.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -49,7 +53,7 @@ class PrimaryComparisons(BaseModel):
 
 
 class Manifest(BaseModel):
-    """``runs/experiments/<name>-<scale>.json``: which run is which row."""
+    """The record of which run is which row; its fields are in the order of the file."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -62,16 +66,30 @@ class Manifest(BaseModel):
 
 
 def manifest_path(runs_dir: Path, experiment: str, scale: str) -> Path:
-    """Where an experiment's manifest lies: one for each scale, so that neither replaces the other."""
+    """The path of a manifest: one per scale, so that no scale replaces another."""
     return runs_dir / EXPERIMENTS / f"{experiment}-{scale}.json"
+
+
+def manifest_paths(runs_dir: Path) -> list[Path]:
+    """All manifests among the runs of a folder, by name."""
+    return sorted((runs_dir / EXPERIMENTS).glob("*.json"))
+
+
+def read(path: Path) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        RecordError: It is missing or damaged.
+    """
+    return read_record(path, Manifest, "manifest of an experiment", SWEEP_AGAIN)
 
 
 def update(runs_dir: Path, planned: Manifest) -> None:
     """Write a manifest, joined with the runs of earlier calls with other axes.
 
-    An earlier entry is kept if it belongs to the same table: same overrides, a run folder that still
-    exists, and, where ``planned`` has the same row, environment and model, the same settings apart
-    from the seed.
+    An earlier entry is kept if it belongs to the same table: same overrides, a run folder that
+    still exists, and, where ``planned`` has the same row, environment and model, the same settings
+    apart from the seed.
     """
     path = manifest_path(runs_dir, planned.experiment, planned.scale)
     rows = planned.rows
@@ -99,42 +117,40 @@ def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:
     return row.model_copy(update={"runs": tuple(runs)})
 
 
-def read(path: Path) -> Manifest:
-    """One experiment's manifest; RecordError if it is damaged."""
-    remedy = "Delete it: the same sweep writes it again (runs stay; repeat what was swept with other seeds)"
-    return read_record(path, Manifest, "manifest of an experiment", remedy)
-
-
 def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
-    """The run folders that match any of the patterns (shell wildcards), by name; ConfigError for one without a match.
+    """The run folders that match any of the patterns (shell wildcards), by name.
 
-    A pattern is held against a run's id and against the names of the experiments that it belongs to.
+    A pattern is matched with run ids and with the names of experiments, whose runs it selects.
+
+    Raises:
+        ConfigError: A pattern matches nothing.
     """
     folders = {folder.run_id: folder for folder in list_runs(runs_dir)}
     members, damaged = experiment_members(runs_dir)
     chosen: set[str] = set()
     for pattern in patterns:
-        found = set(fnmatch.filter(folders, pattern))
+        matches = set(fnmatch.filter(folders, pattern))
         for name in fnmatch.filter(members, pattern):
-            found |= members[name] & folders.keys()
-        if not found and pattern != "*":
+            matches |= members[name] & folders.keys()
+        if not matches and pattern != "*":
             known = ", ".join(members) or "none"
-            raise ConfigError(
-                "; ".join([f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}", *damaged])
-            )
-        chosen |= found
+            complaint = f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}"
+            raise ConfigError("; ".join([complaint, *damaged]))
+        chosen |= matches
     return [folders[name] for name in sorted(chosen)]
 
 
 def experiment_members(runs_dir: Path) -> tuple[dict[str, set[str]], list[str]]:
-    """Experiment -> ids of its runs, over all scales; and what is wrong with manifests that cannot be read."""
+    """Ids of each experiment's runs over all scales, and the errors of unreadable manifests."""
     members: dict[str, set[str]] = {}
     damaged = []
-    for path in sorted((runs_dir / EXPERIMENTS).glob("*.json")):
+    for path in manifest_paths(runs_dir):
         try:
             manifest = read(path)
         except RecordError as error:
             damaged.append(str(error))
             continue
-        members.setdefault(manifest.experiment, set()).update(run.id for row in manifest.rows for run in row.runs)
+        runs = members.setdefault(manifest.experiment, set())
+        for row in manifest.rows:
+            runs.update(run.id for run in row.runs)
     return members, damaged

@@ -1,4 +1,8 @@
-"""Memory in use on this machine: peak of a run's process tree, and of its GPUs."""
+"""Memory in use: peak of a run's processes and of its GPUs, and the GPUs that the driver lists.
+
+torch's count of allocated memory covers one process. The paper's 33.5 GB without and 35.2 GB with
+the scorer, which runs in a process of its own, compare with the memory of all processes.
+"""
 
 from __future__ import annotations
 
@@ -11,111 +15,138 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-TIMEOUT_S = 20
+from scpo.memory import GIB
 
-
-def installed_gpus() -> list[tuple[str, float]]:
-    """Name and total memory (GiB) of each GPU."""
-    rows = [line.rsplit(",", 1) for line in ask("name,memory.total") if "," in line]
-    return [(name.strip(), float(mib) / 1024) for name, mib in rows]
-
-
-def driver_version() -> str | None:
-    """For example 580.65.06; None: there is no driver."""
-    lines = ask("driver_version")
-    return lines[0].strip() if lines else None
-
-
-def ask(fields: str) -> list[str]:
-    """A line for each GPU; none where there is no driver, or where it does not answer."""
-    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.splitlines() if done.returncode == 0 else []
-
-
-GIB = 1 << 30
-
-
-POLL_S = 2.0  # allocators keep what they have taken, so that a peak is there to be seen
-
-
+POLL_S = 2.0  # allocators keep what they have taken, so a peak lasts
 HOST, GPU = "perf/node_memory_gib", "perf/node_gpu_gib"
-
-
-QUERY = "index,uuid,memory.used"
+DRIVER_TIMEOUT_S = 20
+MEMORY_QUERY = "index,uuid,memory.used"
 
 
 class NodeMemory:
-    """Samples in a thread of its own while it is open.
+    """Samples memory in a thread while it is open.
 
-    ``perf/node_memory_gib``: resident memory of process ``root`` and all that descend from it, less files and shared
-    memory, which several of them would count. ``perf/node_gpu_gib``: memory in use on the fullest of the ``gpus``
-    (as CUDA_VISIBLE_DEVICES names them; empty: all; None: the run uses none), by whomever. Neither where the system
-    does not tell.
+    ``perf/node_memory_gib``: resident memory of process ``root`` and its descendants, without files
+    and shared memory, which would count several times. ``perf/node_gpu_gib``: memory in use on the
+    fullest GPU, by any process. A measure is left out where the system does not provide it.
+
+    Args:
+        root: The process; None: this one.
+        gpus: The GPUs to look at, as CUDA_VISIBLE_DEVICES names them; empty: all; None: none.
+        poll_s: Seconds between two samples.
     """
 
-    def __init__(self, root: int | None = None, gpus: str | None = None, poll_s: float = POLL_S) -> None:
-        self._root, self._gpus, self._poll_s = root or os.getpid(), gpus, poll_s
+    def __init__(
+        self, root: int | None = None, gpus: str | None = None, poll_s: float = POLL_S
+    ) -> None:
+        self._root = root or os.getpid()
+        self._gpus = gpus
+        self._poll_s = poll_s
         self._peaks: dict[str, float] = {}
-        self._over, self._lock = threading.Event(), threading.Lock()
+        self._over = threading.Event()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._watch, name="node-memory", daemon=True)
 
     def take(self) -> dict[str, float]:
-        """The peaks since the last call, by their names in the logs, the present moment included."""
-        self._look()
+        """The peaks since the last call, by metric name, this moment included."""
+        self._sample()
         with self._lock:
             taken, self._peaks = self._peaks, {}
         return taken
 
     def _watch(self) -> None:
         while not self._over.wait(self._poll_s):
-            self._look()
+            self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         gpus = {} if self._gpus is None else used_gib(self._gpus)
-        found = {HOST: tree_gib(self._root), GPU: max(gpus.values(), default=0.0)}
+        sample = {HOST: tree_gib(self._root), GPU: max(gpus.values(), default=0.0)}
         with self._lock:
-            self._peaks |= {name: max(gib, self._peaks.get(name, 0.0)) for name, gib in found.items() if gib}
+            for name, gib in sample.items():
+                if gib:
+                    self._peaks[name] = max(gib, self._peaks.get(name, 0.0))
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._over.set()
         self._thread.join()
 
 
-def used_gib(visible: str = "", ask: Callable[[str], list[str]] = ask) -> dict[str, float]:
-    """GiB in use on each GPU, by its number; of those that ``visible`` names. Empty where there is no driver."""
-    chosen = [one.strip() for one in visible.split(",") if one.strip()]
+def tree_gib(root: int, proc: Path = Path("/proc")) -> float:
+    """Resident memory in GiB of a process and its descendants; 0 where there is no /proc."""
+    children = defaultdict(list)
+    pages = {}
+    for folder in proc.glob("[0-9]*"):
+        try:
+            # A process name may contain spaces and parentheses: fields start after the last one.
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            _, resident, shared, *_ = map(int, (folder / "statm").read_text().split())
+        except (OSError, ValueError):  # the process has ended meanwhile
+            continue
+        process = int(folder.name)
+        children[parent].append(process)
+        pages[process] = resident - shared
+    waiting, total = [root], 0
+    while waiting:
+        process = waiting.pop()
+        total += pages.get(process, 0)
+        waiting += children[process]
+    return total * os.sysconf("SC_PAGE_SIZE") / GIB
+
+
+def query_driver(fields: str) -> list[str]:
+    """Answer of nvidia-smi, a line per GPU; empty without a driver, or if it does not answer."""
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=DRIVER_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
+def used_gib(visible: str = "", ask: Callable[[str], list[str]] = query_driver) -> dict[str, float]:
+    """GiB in use on each GPU by its index; only those that ``visible`` names, empty: all."""
+    chosen = [name.strip() for name in visible.split(",") if name.strip()]
     used = {}
-    for line in ask(QUERY):
-        number, uuid, mib = (part.strip() for part in line.split(","))
-        if not chosen or any(one == number or (len(one) > 3 and uuid.startswith(one)) for one in chosen):
-            used[number] = float(mib) / 1024
+    for line in ask(MEMORY_QUERY):
+        index, uuid, mib = (part.strip() for part in line.split(","))
+        # CUDA accepts indices and beginnings of UUIDs; up to three letters could be an index.
+        named = any(name == index or (len(name) > 3 and uuid.startswith(name)) for name in chosen)
+        if named or not chosen:
+            used[index] = float(mib) / 1024
     return used
 
 
-def tree_gib(root: int, proc: Path = Path("/proc")) -> float:
-    """GiB of a process and its descendants; 0 where there is no /proc."""
-    children, pages = defaultdict(list), {}
-    for folder in proc.glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            _, resident, shared, *_ = map(int, (folder / "statm").read_text().split())
-        except (OSError, ValueError):  # it has ended meanwhile
-            continue
-        children[parent].append(int(folder.name))
-        pages[int(folder.name)] = resident - shared
-    waiting, total = [root], 0
-    while waiting:
-        one = waiting.pop()
-        total += pages.get(one, 0)
-        waiting += children[one]
-    return total * os.sysconf("SC_PAGE_SIZE") / GIB
+def installed_gpus() -> list[tuple[str, float]]:
+    """Name and total memory (GiB) of each GPU."""
+    gpus = []
+    for line in query_driver("name,memory.total"):
+        name, comma, mib = line.rpartition(",")
+        if comma:
+            gpus.append((name.strip(), float(mib) / 1024))
+    return gpus
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that a child process may use, as CUDA_VISIBLE_DEVICES names them."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return [str(index) for index in range(len(installed_gpus()))]
+    names = [name.strip() for name in chosen.split(",")]
+    return [name for name in names if name not in ("", "-1", "NoDevFiles")]
+
+
+def driver_version() -> str | None:
+    """For example 580.65.06; None without a driver."""
+    lines = query_driver("driver_version")
+    return lines[0].strip() if lines else None

@@ -18,7 +18,9 @@ SECRET_NAME = re.compile(
 )
 
 
-WITH_PASSWORD = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s/@'\"{}$]+@")  # in an address
+WITH_PASSWORD = re.compile(
+    r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s/@'\"{}$]+@"
+)  # in an address
 
 
 SHAPES = {  # what keys look like, by their issuers' prefixes
@@ -47,7 +49,9 @@ class Leak:
     what: str
 
 
-def leaks(text: str, environment: Mapping[str, str] = os.environ, names: Collection[str] = ()) -> list[Leak]:
+def leaks(
+    text: str, environment: Mapping[str, str] = os.environ, names: Collection[str] = ()
+) -> list[Leak]:
     """The secrets in a text: values of this process's secret variables, and what has the shape of a key.
 
     Args:
@@ -59,14 +63,18 @@ def leaks(text: str, environment: Mapping[str, str] = os.environ, names: Collect
     return [Leak(text.count("\n", 0, match.start()) + 1, what) for what, match in found]
 
 
-def redact(text: str, environment: Mapping[str, str] = os.environ, names: Collection[str] = ()) -> str:
+def redact(
+    text: str, environment: Mapping[str, str] = os.environ, names: Collection[str] = ()
+) -> str:
     """The text with every secret replaced."""
     for _, match in list(_matches(text, environment, names)):
         text = text.replace(match.group(), REDACTED)
     return text
 
 
-def _matches(text: str, environment: Mapping[str, str], names: Collection[str]) -> Iterator[tuple[str, re.Match[str]]]:
+def _matches(
+    text: str, environment: Mapping[str, str], names: Collection[str]
+) -> Iterator[tuple[str, re.Match[str]]]:
     for name, value in environment.items():
         if name in names or SECRET_NAME.search(name.upper()) or WITH_PASSWORD.search(value):
             for form in _forms(value):
@@ -80,5 +88,9 @@ def _matches(text: str, environment: Mapping[str, str], names: Collection[str]) 
 def _forms(value: str) -> set[str]:
     """How a value may stand in a text: line by line, as JSON writes it, as an address does."""
     lines = {line.strip() for line in value.splitlines()}
-    forms = lines | {json.dumps(line)[1:-1] for line in lines} | {quote(line, safe="") for line in lines}
+    forms = (
+        lines
+        | {json.dumps(line)[1:-1] for line in lines}
+        | {quote(line, safe="") for line in lines}
+    )
     return {form for form in forms if len(form) >= SHORTEST}

@@ -4,19 +4,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PositiveInt,
-)
+from pydantic import AfterValidator, Field, PositiveInt
 
 from scpo.records.files import Count, FileSum, Record
 
 
 class State(StrEnum):
-    """How a run stands. The first seven are what status.json says; the others only an observer can tell.
+    """The state of a run. The first seven are recorded; the others are an observer's conclusions.
 
-    Every state but DAMAGED is one of ``settled``, ``live`` and ``startable``.
+    Every state but DAMAGED is exactly one of ``settled``, ``live`` and ``startable``.
     """
 
     PENDING = "PENDING"
@@ -24,56 +20,70 @@ class State(StrEnum):
     DONE = "DONE"
     FAILED = "FAILED"
     INTERRUPTED = "INTERRUPTED"
-    CANCELLED = "CANCELLED"  # by a person: left alone until `retry`
+    CANCELLED = "CANCELLED"  # by a person: not started again until `retry`
     PRUNED = "PRUNED"  # by a search: final
 
-    NEW = "NEW"  # it has no folder yet
+    NEW = "NEW"  # no folder yet
     QUEUED = "QUEUED"  # its job waits
     UNKNOWN = "UNKNOWN"  # it has a job, and the scheduler does not answer
-    LOST = "LOST"  # its process or its job is gone without a word
+    LOST = "LOST"  # its process or job ended without recording how
     DAMAGED = "DAMAGED"  # its records cannot be read
 
     @property
     def recorded(self) -> bool:
-        """Whether status.json may say so."""
+        """Whether status.json may hold this state."""
         return self not in (State.NEW, State.QUEUED, State.UNKNOWN, State.LOST, State.DAMAGED)
 
     @property
     def settled(self) -> bool:
-        """No sweep starts it by itself."""
+        """Whether a sweep leaves the run alone."""
         return self in (State.DONE, State.PRUNED, State.CANCELLED)
 
     @property
     def live(self) -> bool:
-        """Something runs it, will run it, or may be running it."""
+        """Whether a process runs it, will run it, or may be running it."""
         return self in (State.RUNNING, State.QUEUED, State.UNKNOWN)
 
     @property
     def startable(self) -> bool:
-        """Nobody runs it, and it may be started or resumed."""
-        return self in (State.NEW, State.PENDING, State.INTERRUPTED, State.FAILED, State.LOST)
+        """Whether no process runs it, and it may be started or resumed."""
+        return self in (
+            State.NEW,
+            State.PENDING,
+            State.INTERRUPTED,
+            State.FAILED,
+            State.LOST,
+        )
 
 
 class JobState(StrEnum):
-    """What a scheduler says of the job that was submitted for a run.
-
-    ORPHANED: it has the job, but the run's record lacks the id, because the driver died in between. UNKNOWN: it does
-    not answer. ENDED: over, or never there.
-    """
+    """A scheduler's answer about the job that was submitted for a run."""
 
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"
-    ORPHANED = "ORPHANED"
-    UNKNOWN = "UNKNOWN"
-    ENDED = "ENDED"
+    ORPHANED = "ORPHANED"  # the run's record lacks the id: the driver died after it submitted
+    UNKNOWN = "UNKNOWN"  # the scheduler does not answer
+    ENDED = "ENDED"  # over, or never there
+
+
+_STATE_OF_JOB = {
+    JobState.QUEUED: State.QUEUED,
+    JobState.ORPHANED: State.QUEUED,
+    JobState.RUNNING: State.RUNNING,
+    JobState.UNKNOWN: State.UNKNOWN,
+}
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A run as it is found.
+    """What an observer finds of a run.
 
-    ``recorded``: what its status says, NEW without a folder. ``alive``: some process holds it now. ``job`` None: no job
-    was ever submitted for it. ``stop``: what it was asked to end as. ``failures``: how often it has failed.
+    Attributes:
+        recorded: The state in status.json; NEW without a folder.
+        alive: A process holds the run's lock now.
+        job: The scheduler's answer; None if no job was ever submitted.
+        stop: The state that it was asked to end in.
+        failures: How often it has failed.
     """
 
     recorded: State
@@ -84,23 +94,19 @@ class Observed:
 
     @property
     def state(self) -> State:
-        """How it stands: a RUNNING run that nobody runs is LOST, one that was told to stop has stopped."""
+        """The state as observed: RUNNING without a process is LOST, a stop request is obeyed."""
         if self.recorded is State.NEW or self.recorded.settled or self.alive:
             return self.recorded
-        if self.job in _WITH_JOB:
-            return _WITH_JOB[self.job]
+        if self.job in _STATE_OF_JOB:
+            return _STATE_OF_JOB[self.job]
         if self.stop is not None and self.stop.settled:
             return self.stop
-        died = self.recorded is State.RUNNING or (self.recorded is State.PENDING and self.job is JobState.ENDED)
-        return State.LOST if died else self.recorded
-
-
-_WITH_JOB = {
-    JobState.QUEUED: State.QUEUED,
-    JobState.ORPHANED: State.QUEUED,
-    JobState.RUNNING: State.RUNNING,
-    JobState.UNKNOWN: State.UNKNOWN,
-}
+        if self.recorded is State.RUNNING:
+            return State.LOST
+        # A job that ended before the run wrote its first status died in the queue or at the start.
+        if self.recorded is State.PENDING and self.job is JobState.ENDED:
+            return State.LOST
+        return self.recorded
 
 
 def _recorded(state: State) -> State:
@@ -110,11 +116,14 @@ def _recorded(state: State) -> State:
 
 
 class Status(Record):
-    """status.json: how far a run has come, and which process is or was on it.
+    """status.json: progress of a run, and the process that runs or ran it.
 
-    ``failures`` counts the attempts that ended FAILED since the run was made or retried by a person. ``boot`` is the
-    kernel that the process ran under: a container that comes back under another name is on it still. ``sums`` are of
-    the run's files as they were when this was written; the logs may have grown since, until the run is DONE.
+    Attributes:
+        failures: Attempts that ended FAILED since the run was created, or retried by a person.
+        boot: Kernel boot id of the process. A container that returns under another host name is
+            still on the same boot.
+        sums: Checksums of the run's files at the time of writing. Logs may have grown since, until
+            the run is DONE.
     """
 
     state: Annotated[State, AfterValidator(_recorded)]
@@ -123,6 +132,7 @@ class Status(Record):
     steps: Count
     failures: Count = 0
     reason: str | None = None
+    # os.kill takes 0 and negative numbers for groups of processes.
     pid: Annotated[PositiveInt, Field(lt=1 << 31)] | None = None
     host: str | None = None
     boot: str | None = None
@@ -133,7 +143,10 @@ class Status(Record):
 
 
 class StopRequest(Record):
-    """stop.json: what a run shall end as at its next step. INTERRUPTED holds for one attempt, the others for all."""
+    """stop.json: the state in which a run shall end at its next step.
+
+    INTERRUPTED holds for one attempt, the others for all.
+    """
 
     state: Literal[State.INTERRUPTED, State.CANCELLED, State.PRUNED]
     reason: str

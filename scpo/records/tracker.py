@@ -1,18 +1,18 @@
-"""Tracker: what a trainer calls after each step; it writes the logs, the checksums and the W&B mirror."""
+"""Tracker: what a trainer calls after each step. It writes logs, checksums and the W&B mirror."""
 
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from scpo.errors import RecordError
 from scpo.progress import about
-from scpo.records.files import RUN_AGAIN, FileSum, RunningSum
-from scpo.records.health import examine
-from scpo.records.logs import SUCCESS, JsonLines, panels
+from scpo.records.files import FileSum, RunningSum
+from scpo.records.health import Remark, examine
+from scpo.records.logs import RESTORE, SUCCESS, JsonLines, panels
 from scpo.records.run_folders import RunFolder, now
 from scpo.records.status import State, StopRequest
 from scpo.records.wandb_mirror import WandbMirror
@@ -22,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class Tracker:
-    """Logs of one attempt; use it as a context manager, so that the W&B mirror is told how the attempt ended.
+    """Logs of one attempt; a context manager, so that W&B learns how the attempt ended.
 
-    ``metrics.jsonl`` gets one line a step (step 0: validation before training) with deterministic values only; what
-    depends on the clock or the machine belongs into ``timing``.
+    ``metrics.jsonl`` gets one line a step (step 0: validation before training) with deterministic
+    values only; what depends on the clock or the machine belongs into ``timing.jsonl``.
     """
 
     def __init__(self, folder: RunFolder, config: RunConfig) -> None:
@@ -33,29 +33,38 @@ class Tracker:
         self._metrics = JsonLines(folder.metrics)
         self._timing = JsonLines(folder.timing)
         self._mirror = WandbMirror(folder, config)
-        self._lines = StepLines(config.trainer.steps) if config.method.kind == "trained" else None
+        trained = config.method.kind == "trained"
+        self._lines = StepLines(config.trainer.steps) if trained else None
         self._read()
-        self._sums = {log: RunningSum.of(log.whole_lines()) for log in (self._metrics, self._timing)}
+        self._sums = {}
+        for log in (self._metrics, self._timing):
+            self._sums[log] = RunningSum.of(log.whole_lines())
 
     @property
     def sums(self) -> dict[str, FileSum]:
-        """The logs as they are now: a checkpoint keeps them, so that a resumed run knows its own lines again."""
+        """Checksums of the logs; checkpoints keep them, so that a resumed run can verify them."""
         return {log.path.name: seen.now() for log, seen in self._sums.items()}
 
     def log(self, step: int, metrics: Mapping[str, float], timing: Mapping[str, float]) -> None:
-        """Record a finished step. On return it is on disk; W&B gets it when it can."""
+        """Record a finished step. On return it is on disk; W&B gets it when it can.
+
+        Raises:
+            RecordError: ``step`` is not above the last one.
+        """
         last = self._records[-1]["step"] if self._records else -1
         if step <= last:
             raise RecordError(
                 f"{self.folder.metrics}: step {step} after step {last}; "
                 "steps ascend, and a resumed run calls resume_at(step of its checkpoint) first"
             )
-        self._append(self._timing, {"step": step, "at": now(), "host": socket.gethostname(), **timing})
+        # The timing first: a step counts once its metrics are there, and then it has both lines.
+        host = socket.gethostname()
+        self._append(self._timing, {"step": step, "at": now(), "host": host, **timing})
         self._append(self._metrics, {"step": step, **metrics})
         self.folder.note_sums(self.sums, step=step)
         self._mirror.log(step, {**metrics, **timing})
         self._records.append({"step": step, **metrics})
-        self._look_at_health()
+        self._check_health()
         if self._lines:
             logger.info("%s", self._lines.line(step, metrics))
 
@@ -63,54 +72,61 @@ class Tracker:
         self._sums[log].add(log.append(record))
 
     def resume_at(self, step: int, known: Mapping[str, FileSum] | None = None) -> None:
-        """Forget what was logged after ``step``, the step of the checkpoint that training goes on from (-1: all).
+        """Drop what was logged after ``step``, the step of the checkpoint (-1: drop all).
 
         Args:
-            step: The last one to keep.
-            known: The logs as they were when the checkpoint was written, where it says so.
+            step: The last step to keep.
+            known: Checksums of the logs in the checkpoint.
 
         Raises:
-            RecordError: What was logged up to ``step`` is not all there: the run would end with other numbers.
+            RecordError: Lines up to ``step`` are missing or changed: the run would end with other
+                numbers.
         """
         kept = {log: log.up_to(step) for log in self._sums}
-        seen = {log: RunningSum.of(lines) for log, lines in kept.items()}
+        sums = {log: RunningSum.of(lines) for log, lines in kept.items()}
         self._check_lines(step, kept[self._metrics])
-        for log, one in seen.items():
-            if known is not None and known.get(log.path.name, one.now()) != one.now():
+        for log, running in sums.items():
+            present = running.now()
+            if known is not None and known.get(log.path.name, present) != present:
                 raise RecordError(
-                    f"{log.path}: the lines up to step {step} are not those that were there when the checkpoint of "
-                    f"that step was written. Restore the file, or d{RUN_AGAIN[1:]}"
+                    f"{log.path}: the lines up to step {step} are not those that were there when "
+                    f"the checkpoint of that step was written. {RESTORE}"
                 )
-        self._sums = seen
-        self.folder.note_sums(self.sums, step=max(step, 0))  # first: they hold for the longer logs too
+        self._sums = sums
+        # Before the logs are cut: the checksums of the first lines hold for the longer logs too, so
+        # a kill in between leaves a folder that verifies.
+        self.folder.note_sums(self.sums, step=max(step, 0))
         for log, lines in kept.items():
             log.replace(lines)
         self._read()
 
     def _check_lines(self, step: int, lines: bytes) -> None:
         steps = [record["step"] for record in self._metrics.parse(lines)]
-        if step >= 0 and (not steps or steps[-1] != step or steps != sorted(set(steps))):
+        if step < 0:
+            return
+        if not steps or steps[-1] != step or steps != sorted(set(steps)):
             end = steps[-1] if steps else "nothing"
             raise RecordError(
-                f"{self._metrics.path} ends with {end}, the checkpoint to go on from is of step {step}: lines were "
-                f"lost. Restore the file, or d{RUN_AGAIN[1:]}"
+                f"{self._metrics.path} ends with {end}, the checkpoint to go on from is of step "
+                f"{step}: lines were lost. {RESTORE}"
             )
 
     def _read(self) -> None:
-        """What the rules of health look at, and what they have said of it before."""
+        """Read the earlier lines, and the health remarks that were reported with them."""
         self._records: list[Mapping[str, Any]] = list(self._metrics.records())
-        self._said = {(remark.rule, remark.text.partition(" ")[0]) for remark in examine(self._records)}
+        self._reported = {_key(remark) for remark in examine(self._records)}
 
-    def _look_at_health(self) -> None:
-        """Say what the rules of conf/health.yaml find, each once; a rule with ``level: stop`` ends the run."""
+    def _check_health(self) -> None:
+        """Report each remark of conf/health.yaml once; ``level: stop`` ends the run."""
         for remark in examine(self._records):
-            if (remark.rule, remark.text.partition(" ")[0]) in self._said:
+            if _key(remark) in self._reported:
                 continue
-            self._said.add((remark.rule, remark.text.partition(" ")[0]))
+            self._reported.add(_key(remark))
             logger.warning("health: %s", remark)
             self._mirror.alert(f"{self.folder.run_id}: {remark.rule}", str(remark))
             if remark.level == "stop":
-                self.folder.request_stop(StopRequest(state=State.CANCELLED, reason=f"health rule {remark}"))
+                request = StopRequest(state=State.CANCELLED, reason=f"health rule {remark}")
+                self.folder.request_stop(request)
 
     def close(self, failed: bool = False) -> None:
         """Close the logs and let W&B finish, within its time limit."""
@@ -121,16 +137,26 @@ class Tracker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _: TracebackType | None,
+    ) -> None:
         self.close(failed=kind is not None)
+
+
+def _key(remark: Remark) -> tuple[str, str]:
+    """Rule and metric of a remark, without its values."""
+    return remark.rule, remark.text.partition(" ")[0]
 
 
 @dataclass
 class StepLines:
-    """A line for each step: ``step 3 of 20: success 41 %, credit on 2.3 steps a failure, 3.1 s, about 50 s left``.
+    """Log line of a step: ``step 3 of 20: success 41 %, credit on 2.3 steps a failure, 3 s``.
 
-    ``steps``: of the whole run; the time left is from the mean time a step of this attempt, validation
-    included; its first line has none.
+    The time left is estimated from the mean time of a step in this attempt, validation included;
+    the first line has no estimate.
     """
 
     steps: int
@@ -143,21 +169,26 @@ class StepLines:
 
     def line(self, step: int, metrics: Mapping[str, float]) -> str:
         """The line of a step that has just ended."""
-        now = self.clock()
-        parts = [*_told(metrics), f"{now - self._last:.1f} s"]
+        present = self.clock()
+        parts = [*_summary(metrics), f"{present - self._last:.1f} s"]
         if self._first is None:
-            self._first = now, step
+            self._first = present, step
         elif step < self.steps:
-            started, before = self._first
-            parts.append(f"{about((now - started) / (step - before) * (self.steps - step))} left")
-        self._last = now
+            started, first_step = self._first
+            per_step = (present - started) / (step - first_step)
+            parts.append(f"{about(per_step * (self.steps - step))} left")
+        self._last = present
         return f"step {step} of {self.steps}: {', '.join(parts)}"
 
 
-def _told(metrics: Mapping[str, float]) -> Iterator[str]:
-    if (success := metrics.get(f"train/{SUCCESS}")) is not None:
-        yield f"success {100 * success:.0f} %"
-    if credited := metrics.get("credit/steps"):
-        yield f"credit on {credited:.1f} steps a failure"
+def _summary(metrics: Mapping[str, float]) -> list[str]:
+    parts = []
+    success = metrics.get(f"train/{SUCCESS}")
+    if success is not None:
+        parts.append(f"success {100 * success:.0f} %")
+    credited = metrics.get("credit/steps")
+    if credited:
+        parts.append(f"credit on {credited:.1f} steps a failure")
     for panel, rate in panels(metrics).items():
-        yield f"{panel} {100 * rate:.1f} %"
+        parts.append(f"{panel} {100 * rate:.1f} %")
+    return parts

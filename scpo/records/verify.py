@@ -2,36 +2,51 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from scpo.errors import RecordError, ScpoError
-from scpo.records import run_folders
 from scpo.records.files import RUN_AGAIN, change, read_record
 from scpo.records.logs import read_whole
-from scpo.records.run_folders import CHECKPOINT_MARKER, CheckpointMarker, RunFolder
+from scpo.records.manifest import experiment_members
+from scpo.records.provenance import read_code
+from scpo.records.run_folders import CHECKPOINT_MARKER, CheckpointMarker, RunFolder, check
 from scpo.schema import RunConfig
+
+DELETE_CHECKPOINT = "Delete it: a run that goes on takes the one before"
 
 
 def problems(folder: RunFolder) -> list[str]:
-    """What is wrong with a run's records, each as one sentence; empty if nothing is."""
+    """Everything that is wrong with a run's records, a sentence each; empty if nothing is."""
     found: list[str] = []
     config: RunConfig | None = None
     try:
-        config = run_folders.check(folder)
+        config = check(folder)
     except ScpoError as error:
         found.append(str(error))
-    every = config is not None and config.trainer.name == "local" and config.method.kind != "prompted"
-    logs: Callable[[RunFolder], Any] = partial(_logs, every=every)
-    for check in (logs, _checkpoints, _samples, RunFolder.read_stop, RunFolder.read_panels, RunFolder.read_attempts):
+    # verl may log every few steps, and prompted methods log once.
+    every_step = (
+        config is not None and config.trainer.name == "local" and config.method.kind != "prompted"
+    )
+    checks: tuple[Callable[[RunFolder], Any], ...] = (
+        partial(_logs, every_step=every_step),
+        _checkpoints,
+        _samples,
+        RunFolder.read_stop,
+        RunFolder.read_panels,
+        RunFolder.read_attempts,
+        _code,
+    )
+    for check_records in checks:
         try:
-            check(folder)
+            check_records(folder)
         except ScpoError as error:
             found.append(str(error))
-    return list(dict.fromkeys(found))  # a status that cannot be read is missed by several
+    return list(dict.fromkeys(found))  # several checks report an unreadable status
 
 
 def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
-    """Runs of one environment that were validated on different panels of one name: they may not share a table."""
+    """Runs with equal environment settings but different panels: they may not share a table."""
     first: dict[tuple[str, str], tuple[str, str]] = {}
     found = []
     for folder in folders:
@@ -39,47 +54,73 @@ def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
             settings = folder.read_config().env.model_dump_json()
             panels = folder.read_panels()
         except ScpoError:
-            continue  # told by `problems`
+            continue  # reported by `problems`
         for name, panel in panels.items():
             run_id, sha256 = first.setdefault((settings, name), (folder.run_id, panel["sha256"]))
             if sha256 != panel["sha256"]:
-                found.append(f"{folder.run_id}: panel {name} is not the one of {run_id}, whose settings are the same")
+                found.append(
+                    f"{folder.run_id}: panel {name} is not the one of {run_id}, whose settings are "
+                    "the same"
+                )
     return found
 
 
-def _logs(folder: RunFolder, *, every: bool) -> None:
-    """Lines that were lost, added or changed; and of a trainer that logs ``every`` step, gaps between them."""
+def without_experiment(runs_dir: Path, folders: Iterable[RunFolder]) -> list[str]:
+    """Ids of the runs that no manifest names: single runs, or a manifest was deleted."""
+    members, _ = experiment_members(runs_dir)
+    named: set[str] = set().union(*members.values())
+    return [folder.run_id for folder in folders if folder.run_id not in named]
+
+
+def _logs(folder: RunFolder, *, every_step: bool) -> None:
+    """Lines that were lost, added or changed; with ``every_step`` also missing steps."""
     steps = [record["step"] for record in read_whole(folder, folder.metrics)]
     read_whole(folder, folder.timing)
-    kept = folder.complete_checkpoints()
+    checkpoints = folder.complete_checkpoints()
     last = steps[-1] if steps else 0
-    if kept and kept[-1] > last:
-        raise RecordError(f"{folder.metrics} ends at step {last}, before checkpoint {kept[-1]}: lines were lost")
-    if every and steps != list(range(len(steps))):
-        missing = next(step for step, found in enumerate(steps) if step != found)
+    if checkpoints and checkpoints[-1] > last:
         raise RecordError(
-            f"{folder.metrics} has no line of step {missing}, and later ones: lines were lost. {RUN_AGAIN}"
+            f"{folder.metrics} ends at step {last}, before checkpoint {checkpoints[-1]}: lines "
+            "were lost"
+        )
+    if every_step and steps != list(range(len(steps))):
+        missing = next(step for step, logged in enumerate(steps) if step != logged)
+        raise RecordError(
+            f"{folder.metrics} has no line of step {missing}, and later ones: lines were lost. "
+            f"{RUN_AGAIN}"
         )
 
 
 def _checkpoints(folder: RunFolder) -> None:
-    """Of the newest: files that are not there or not whole. What is in them is checked when a run goes on from it."""
+    """Missing or cut files of the newest checkpoint; a resuming run verifies their content."""
     for step in folder.complete_checkpoints()[-1:]:
         place = folder.checkpoint(step)
-        marker = read_record(place / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint", _PASSED_OVER)
+        marker = read_record(
+            place / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint", DELETE_CHECKPOINT
+        )
         for name, known in marker.files.items():
-            size = (place / name).stat().st_size if (place / name).is_file() else None
+            path = place / name
+            size = path.stat().st_size if path.is_file() else None
             if size != known.bytes or marker.step != step:
                 held = "is missing" if size is None else f"holds {size} bytes of {known.bytes}"
-                raise RecordError(f"{place / name} {held}: this checkpoint is damaged. {_PASSED_OVER}")
+                raise RecordError(f"{path} {held}: this checkpoint is damaged. {DELETE_CHECKPOINT}")
 
 
 def _samples(folder: RunFolder) -> None:
-    """Panels and files of diagnostics that were written and are not there, or are others."""
-    logs = (folder.metrics.name, folder.timing.name)  # which may grow
+    """Panels and diagnostics that are missing or differ from their checksums."""
+    logs = (folder.metrics.name, folder.timing.name)  # these may grow; `_logs` verifies them
     for name, known in folder.read_status().sums.items():
-        if name not in logs and (changed := change(folder.path / name, known, whole=True)):
+        if name in logs:
+            continue
+        changed = change(folder.path / name, known, whole=True)
+        if changed:
             raise RecordError(f"{folder.path / name} {changed}. {RUN_AGAIN}")
 
 
-_PASSED_OVER = "Delete it: a run that goes on takes the one before"
+def _code(folder: RunFolder) -> None:
+    """The record of the code, without which a resume cannot tell whether it changed."""
+    if read_code(folder) is None and folder.complete_checkpoints():
+        raise RecordError(
+            f"{folder.path} has checkpoints but no code.json, the record of the code that wrote "
+            "them: it was deleted. Restore it; a run that goes on compares the commits instead"
+        )

@@ -1,4 +1,7 @@
-"""A copy of a run's metrics in Weights & Biases. Training never waits for it and never dies of it."""
+"""Mirror of a run in Weights & Biases: group, tags, configuration and metrics.
+
+The files of the run folder are the truth. Training never waits for W&B or fails because of it.
+"""
 
 import logging
 import math
@@ -11,133 +14,28 @@ from typing import Any
 
 from scpo.errors import RecordError, first_line
 from scpo.records.files import read_json, write_json
+from scpo.records.manifest import manifest_paths, read
 from scpo.records.run_folders import RunFolder
 from scpo.schema import MACHINE_SECTIONS, RunConfig
 
-TAG_LENGTH = 64  # of W&B
-
-
-WANDB_RECORD = "wandb.json"  # in the run folder: where the mirror is
-
-
+TAG_LENGTH = 64  # W&B's limit
+WANDB_RECORD = "wandb.json"  # in the run folder: address of the mirror
+# Variables that would rename a run or move its files; a run's name, id and folder are its own.
 OUR_OWN = ("WANDB_NAME", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_DIR", "WANDB_DISABLED")
-
-
-WHOLE = "scpo"  # key of a sweep's runs: the configuration that no parameter replaced
-
-
+# Key of a second copy of the configuration: in W&B sweeps, parameters replace keys of their name.
+WHOLE = "scpo"
 RUN_ID = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
+PROGRAM = "train.py"
 
-
-def init_settings(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
-    """The keyword arguments of ``wandb.init``, without its settings.
-
-    A run that ``wandb agent`` started belongs to its sweep: the agent says where, and its id; ours is the name. When
-    it goes on without the agent, it goes on there.
-    """
-    return {
-        "mode": config.wandb.mode,
-        **_where(folder, config),
-        "group": os.environ.get("WANDB_RUN_GROUP") or group_of(folder.run_id),
-        "job_type": os.environ.get("WANDB_JOB_TYPE") or ("train" if config.method.kind == "trained" else "evaluate"),
-        "tags": list(dict.fromkeys(_tags(folder, config))),
-        "name": folder.run_id,
-        "dir": str(folder.path),
-        "config": _configuration(folder, config),
-    }
-
-
-def unheeded() -> list[str]:
-    """Variables of W&B that are set and say what is a run's own here."""
-    return [] if "WANDB_SWEEP_ID" in os.environ else [name for name in OUR_OWN if os.environ.get(name)]
-
-
-def group_of(run_id: str) -> str:
-    """Benchmark, model, method and what differs from the paper's shaper: the run's id without its seed and hash."""
-    return "-".join(run_id.split("-")[:-2]) or run_id
-
-
-def keep_address(folder: RunFolder, run: Any, mode: str) -> None:
-    """Write down where a ``wandb.Run`` can be looked at (offline nowhere yet), and whose sweep it is in."""
-    address = {name: getattr(run, name) for name in ("url", "entity", "project", "id", "sweep_id")}
-    write_json(folder.path / WANDB_RECORD, {**address, "mode": mode})
-
-
-def url_of(folder: RunFolder) -> str | None:
-    """Where the run can be looked at; None if it is not online."""
-    return _address(folder).get("url")
-
-
-def _address(folder: RunFolder) -> dict[str, Any]:
-    path = folder.path / WANDB_RECORD
-    return dict(read_json(path)) if path.exists() else {}
-
-
-def _configuration(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
-    """What is sent of the configuration.
-
-    In a sweep W&B keeps the parameters' own values, and drops ours of the same name (``method``): it is there twice.
-    """
-    sections = config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS))
-    again = {WHOLE: sections} if "WANDB_SWEEP_ID" in os.environ else {}
-    return {**sections, **again, "run_id": folder.run_id, "commit": _commit(folder)}
-
-
-def read_configuration(logged: Mapping[str, Any], wandb_id: str) -> tuple[str, dict[str, Any], str | None]:
-    """Run id, configuration and commit of a run, from what W&B has as its configuration and id."""
-    whole = logged.get(WHOLE)
-    sections = whole if isinstance(whole, dict) else logged
-    beside = {WHOLE, "run_id", "commit"}
-    ours = {name: value for name, value in sections.items() if name not in beside}
-    run_id, commit = str(logged.get("run_id")), logged.get("commit")
-    if not ("run_id" in logged and RUN_ID.fullmatch(run_id)):  # it names files, and a server may say anything
-        run_id = wandb_id
-    return run_id, ours, None if commit is None else str(commit)
-
-
-def _where(folder: RunFolder, config: RunConfig) -> dict[str, str | None]:
-    """Project, entity and id, and whether a run of that id goes on."""
-    names = ("project", "entity", "id")
-    if "WANDB_SWEEP_ID" in os.environ:
-        return dict.fromkeys((*names, "resume"))  # the agent's variables say it
-    kept = _address(folder)
-    if kept.get("sweep_id"):
-        return {**{name: kept[name] for name in names}, "resume": "allow"}
-    return {"project": config.wandb.project, "entity": config.wandb.entity, "id": folder.run_id, "resume": "allow"}
-
-
-def _tags(folder: RunFolder, config: RunConfig) -> Iterator[str]:
-    """Scale, benchmark and method, and the experiments and rows that it stands in now."""
-    yield from (config.scale, config.env.benchmark, config.method.name)
-    yield from (tag.strip()[:TAG_LENGTH] for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag.strip())
-    for path in sorted((folder.path.parent / "experiments").glob("*.json")):
-        record = read_json(path)
-        for row in record["rows"]:
-            if any(run["id"] == folder.run_id for run in row["runs"]):
-                yield record["experiment"][:TAG_LENGTH]
-                yield f"{record['experiment']}:{row['name']}"[:TAG_LENGTH]
-
-
-def _commit(folder: RunFolder) -> str | None:
-    try:
-        return folder.read_status().commit if folder.status.exists() else None
-    except RecordError:  # it is the run's own to report
-        return None
-
+Task = Callable[[], object]
 
 logger = logging.getLogger(__name__)
 
 
-Task = Callable[[], object]
-
-
-PROGRAM = "train.py"
-
-
 class WandbMirror:
-    """Sends metrics to W&B from a thread of its own: a server that is slow, gone or dying delays only that thread.
+    """Sends metrics to W&B from a thread, so that a slow or failing server delays only that thread.
 
-    The first failure, at init, log or finish, is one warning; after it the mirror is silent.
+    The first failure, at init, log or finish, is logged as one warning; then the mirror stops.
     """
 
     def __init__(self, folder: RunFolder, config: RunConfig) -> None:
@@ -158,7 +56,7 @@ class WandbMirror:
             self._tasks.put(lambda: self._run.log(finite, step=step))
 
     def alert(self, title: str, text: str) -> None:
-        """Queue an alert, which W&B sends by mail or Slack as its user has set it."""
+        """Queue an alert, which W&B sends by mail or Slack as its user has configured."""
         if self._thread is not None:
             self._tasks.put(lambda: self._run.alert(title=title, text=text))
 
@@ -173,7 +71,9 @@ class WandbMirror:
         if self._thread.is_alive():
             self._abandoned = True
             logger.warning(
-                "W&B did not finish within %g s and is left behind; %s is whole", limit, self._folder.metrics
+                "W&B did not finish within %g s and is left behind; %s is whole",
+                limit,
+                self._folder.metrics,
             )
         self._thread = None
 
@@ -183,12 +83,17 @@ class WandbMirror:
             while (task := self._tasks.get()) is not None:
                 task()
         except ImportError:
-            logger.info("wandb is not installed, metrics are not mirrored; pip install 'scpo[track]' adds it")
-        except Exception as error:  # noqa: BLE001 (whatever goes wrong in the mirror, training goes on)
+            logger.info(
+                "wandb is not installed, metrics are not mirrored; "
+                "pip install 'scpo[track]' adds it"
+            )
+        except Exception as error:  # noqa: BLE001 (whatever fails in the mirror, training goes on)
             if self._abandoned:
                 return
             logger.warning(
-                "W&B mirror stopped: %s. Training goes on; %s is whole", first_line(error), self._folder.metrics
+                "W&B mirror stopped: %s. Training goes on; %s is whole",
+                first_line(error),
+                self._folder.metrics,
             )
 
     def _init(self) -> None:
@@ -197,8 +102,8 @@ class WandbMirror:
         config = self._config
         if names := unheeded():
             logger.warning(
-                "%s: not read here. A run's name and id in W&B are those of its folder, in which its files are, and it "
-                "goes on by itself; without W&B: WANDB_MODE=disabled",
+                "%s: not read here. A run's name and id in W&B are those of its folder, in which "
+                "its files are, and it goes on by itself; without W&B: WANDB_MODE=disabled",
                 ", ".join(names),
             )
         self._run = wandb.init(
@@ -206,12 +111,13 @@ class WandbMirror:
             settings=wandb.Settings(
                 init_timeout=config.wandb.init_timeout_s,
                 silent=True,
-                console="off",  # stdout stays ours
-                disable_git=True,  # the commit is in the config, provenance.json holds the rest of the code's state
+                console="off",  # do not capture stdout
+                disable_git=True,  # the commit is in the configuration, provenance.json has more
                 disable_code=True,
-                x_disable_meta=True,  # the machine's names; x_disable_machine_info would end the system metrics too
-                host="",  # else its name would be in the run all the same
-                program=PROGRAM,  # else the path of what was started
+                # The machine's names. x_disable_machine_info would end the system metrics too.
+                x_disable_meta=True,
+                host="",  # else its name would be sent all the same
+                program=PROGRAM,  # else the path of the started script
             ),
         )
         for metric in ("train/*", "val/*", "credit/*", "actor/*"):
@@ -219,3 +125,115 @@ class WandbMirror:
         keep_address(self._folder, self._run, config.wandb.mode)
         if self._run.url:
             logger.info("W&B: %s", self._run.url)
+
+
+def init_settings(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
+    """The keyword arguments of ``wandb.init``, without ``settings``.
+
+    A run that ``wandb agent`` started belongs to the agent's sweep, which provides project and id;
+    only the name is ours. If it is resumed without the agent, it continues there.
+    """
+    job_type = "train" if config.method.kind == "trained" else "evaluate"
+    return {
+        "mode": config.wandb.mode,
+        **_address_settings(folder, config),
+        "group": os.environ.get("WANDB_RUN_GROUP") or group_of(folder.run_id),
+        "job_type": os.environ.get("WANDB_JOB_TYPE") or job_type,
+        "tags": list(dict.fromkeys(_tags(folder, config))),
+        "name": folder.run_id,
+        "dir": str(folder.path),
+        "config": _configuration(folder, config),
+    }
+
+
+def unheeded() -> list[str]:
+    """W&B variables that are set but ignored, since they would rename or move the run."""
+    if "WANDB_SWEEP_ID" in os.environ:
+        return []
+    return [name for name in OUR_OWN if os.environ.get(name)]
+
+
+def group_of(run_id: str) -> str:
+    """The run id without seed and hash: benchmark, model, method and its choices."""
+    return "-".join(run_id.split("-")[:-2]) or run_id
+
+
+def keep_address(folder: RunFolder, run: Any, mode: str) -> None:
+    """Record the address of a ``wandb.Run`` (offline runs have none yet) and its sweep."""
+    address = {name: getattr(run, name) for name in ("url", "entity", "project", "id", "sweep_id")}
+    write_json(folder.path / WANDB_RECORD, {**address, "mode": mode})
+
+
+def url_of(folder: RunFolder) -> str | None:
+    """The URL of the run's mirror; None if it is not online."""
+    return _address(folder).get("url")
+
+
+def _address(folder: RunFolder) -> dict[str, Any]:
+    path = folder.path / WANDB_RECORD
+    return dict(read_json(path)) if path.exists() else {}
+
+
+def _address_settings(folder: RunFolder, config: RunConfig) -> dict[str, str | None]:
+    """Project, entity, id, and whether a run of that id is resumed."""
+    names = ("project", "entity", "id")
+    if "WANDB_SWEEP_ID" in os.environ:
+        return dict.fromkeys((*names, "resume"))  # wandb reads the agent's variables
+    kept = _address(folder)
+    if kept.get("sweep_id"):
+        return {**{name: kept[name] for name in names}, "resume": "allow"}
+    return {
+        "project": config.wandb.project,
+        "entity": config.wandb.entity,
+        "id": folder.run_id,
+        "resume": "allow",
+    }
+
+
+def _configuration(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
+    """The configuration as W&B gets it.
+
+    In a sweep W&B keeps the parameters' values and drops ours of the same name, such as ``method``:
+    a second copy is sent under ``WHOLE``.
+    """
+    sections = config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS))
+    copy = {WHOLE: sections} if "WANDB_SWEEP_ID" in os.environ else {}
+    return {**sections, **copy, "run_id": folder.run_id, "commit": _commit(folder)}
+
+
+def read_configuration(
+    logged: Mapping[str, Any], wandb_id: str
+) -> tuple[str, dict[str, Any], str | None]:
+    """Run id, configuration and commit of a run, from its configuration and id in W&B."""
+    whole = logged.get(WHOLE)
+    sections = whole if isinstance(whole, dict) else logged
+    config = {}
+    for name, value in sections.items():
+        if name not in (WHOLE, "run_id", "commit"):
+            config[name] = value
+    run_id, commit = str(logged.get("run_id")), logged.get("commit")
+    # The id becomes a file name, and a server may answer anything.
+    if not ("run_id" in logged and RUN_ID.fullmatch(run_id)):
+        run_id = wandb_id
+    return run_id, config, None if commit is None else str(commit)
+
+
+def _tags(folder: RunFolder, config: RunConfig) -> Iterator[str]:
+    """Scale, benchmark, method, the user's tags, and the experiments and rows it belongs to."""
+    yield from (config.scale, config.env.benchmark, config.method.name)
+    for tag in os.environ.get("WANDB_TAGS", "").split(","):
+        if tag.strip():
+            yield tag.strip()[:TAG_LENGTH]
+    for path in manifest_paths(folder.path.parent):
+        manifest = read(path)
+        for row in manifest.rows:
+            if any(run.id == folder.run_id for run in row.runs):
+                yield manifest.experiment[:TAG_LENGTH]
+                yield f"{manifest.experiment}:{row.name}"[:TAG_LENGTH]
+
+
+def _commit(folder: RunFolder) -> str | None:
+    try:
+        return folder.read_status().commit if folder.status.exists() else None
+    except RecordError:  # reported by the run itself
+        return None

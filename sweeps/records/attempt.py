@@ -25,6 +25,7 @@ from scpo.errors import (
     ScpoError,
 )
 from scpo.records import RunFolder, State, Status, provenance, run_folders
+from scpo.records.files import locked
 from scpo.records.logs import before_after, read_whole
 from scpo.records.run_folders import now
 from scpo.schema import RunConfig
@@ -72,7 +73,7 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
     ``attempt`` is given by a launcher that already catches this process's output in that attempt's log.
     """
     config = run_folders.check(folder)
-    with run_folders.locked(folder.lock) as held:
+    with locked(folder.lock) as held:
         if not held:
             logger.warning("%s is being run by another process", folder.run_id)
             return EXIT_BUSY

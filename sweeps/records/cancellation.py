@@ -7,7 +7,8 @@ import socket
 from collections.abc import Callable
 
 from scpo.errors import RecordError
-from scpo.records import RunFolder, State, StopRequest, run_folders
+from scpo.records import RunFolder, State, StopRequest
+from scpo.records.files import locked
 
 FINAL = (State.DONE, State.PRUNED)
 _AGAIN = {
@@ -40,7 +41,7 @@ def cancel(
 
 def settle(folder: RunFolder) -> bool:
     """Write down that a run without a process has ended as it was asked to; False if some process still has it."""
-    with run_folders.locked(folder.lock) as free:
+    with locked(folder.lock) as free:
         request = folder.read_stop()
         if free and request is not None and request.state.settled and folder.read_status().state not in FINAL:
             folder.update_status(state=request.state, reason=request.reason, pid=None)
@@ -53,7 +54,7 @@ def retry(folder: RunFolder) -> None:
     Raises:
         RecordError: It is done, or a process has it.
     """
-    with run_folders.locked(folder.lock) as free:
+    with locked(folder.lock) as free:
         status = folder.read_status()
         if not free or status.state is State.DONE:
             what = f"is {status.state}" if free else "is running"

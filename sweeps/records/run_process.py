@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from scpo.errors import ScpoError
-from scpo.records import RunFolder, State, run_folders
+from scpo.records import RunFolder, State
+from scpo.records.files import locked
 from scpo.schema import RunConfig
 from sweeps.records.attempt import EXIT_BUSY, thread_environment
 
@@ -145,7 +146,7 @@ class RunProcess:
         request = self.folder.read_stop()
         if request is not None:
             state, reason = request.state, request.reason
-        with run_folders.locked(self.folder.lock) as free:
+        with locked(self.folder.lock) as free:
             if not free:
                 return Outcome(State.RUNNING, "another process runs it", log)
             failures = self.folder.read_status().failures + (state is State.FAILED)

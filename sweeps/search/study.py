@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
-from scpo.records import RunFolder, run_folders
+from scpo.records import RunFolder
+from scpo.records.files import locked
 from sweeps.search.plan import Plan
 from sweeps.search.proposals import Proposal, propose
 from sweeps.search.space import Params, distributions, key_of_params
@@ -46,7 +47,7 @@ class Study:
         self._drivers = plan.folder / "drivers"
         self._drivers.mkdir(parents=True, exist_ok=True)
         self._held = contextlib.ExitStack()
-        self._held.enter_context(run_folders.locked(self._drivers / self._me))
+        self._held.enter_context(locked(self._drivers / self._me))
         with self._turn():
             self._study, self._storage = open_study(plan)
 
@@ -115,7 +116,7 @@ class Study:
 
     def _turn(self) -> contextlib.AbstractContextManager[bool]:
         """One driver at a time decides what comes next."""
-        return run_folders.locked(self.plan.folder / "lock", wait=True)
+        return locked(self.plan.folder / "lock", wait=True)
 
     def _alive(self, driver: str) -> bool:
         """Whether a driver still holds its lock; what a dead one left is removed."""
@@ -124,7 +125,7 @@ class Study:
             return True
         if not path.exists():
             return False
-        with run_folders.locked(path) as free:
+        with locked(path) as free:
             if free:
                 path.unlink(missing_ok=True)
         return not free

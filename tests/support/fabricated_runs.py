@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scpo.records.files import write_yaml
+from scpo.records.files import write_json, write_yaml
 from scpo.records.identity import HASH_LENGTH, digest
 from scpo.schema import FAMILIES
 from sweeps.compose.matrix import expand
@@ -91,8 +91,7 @@ def write_record(runs_dir, experiment, runs):
     listed = [{"name": name, "label": label, "runs": entries} for (name, label), entries in rows.items()]
     record = {"experiment": experiment, "title": experiment, "scale": runs[0].config["scale"], "rows": listed}
     path = Path(runs_dir) / "experiments" / f"{experiment}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record))
+    write_json(path, record)
 
 
 def invented(run_id, metric, step):
@@ -113,8 +112,8 @@ def _write_run(folder, run, lines):
     write_yaml(folder / "config.yaml", run.config, checked=True)
     last = lines[-1]["step"]
     status = {"state": run.state, "step": last, "steps": last, "commit": "0123456789abcdef"}
-    (folder / "status.json").write_text(json.dumps(status))
+    write_json(folder / "status.json", status)
     names = run.config["env"]["validation_panels"]
     panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": []} for name in names}
-    (folder / "panels.json").write_text(json.dumps(panels))
+    write_json(folder / "panels.json", panels)
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))

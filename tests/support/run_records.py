@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from scpo import schema
 from scpo.records import RunFolder
-from scpo.records.files import file_sum, write_yaml
+from scpo.records.files import file_sum, write_json, write_yaml
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = tuple(schema.FAMILIES.values())
@@ -226,11 +226,6 @@ def _validation(numbers, panel, games, success):
     rates = np.clip(success + numbers.normal(0, 0.05, len(FAMILIES)), 0, 1)
     line = {f"val/{panel}/{family}/success_rate": float(rate) for family, rate in zip(FAMILIES, rates, strict=True)}
     return line | {f"val/{panel}/success_rate": float(rates.mean()), f"val/{panel}/episodes": games}
-
-
-def write_json(path, value):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value))
 
 
 def write_lines(path, lines):

@@ -4,8 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from scpo.records.files import write_yaml
-from tests.support.run_records import config, write_json, write_lines
+from scpo.records.files import write_json, write_yaml
+from tests.support.run_records import config, write_lines
 
 GAMES = {"alfworld": {"valid_seen": 140, "valid_unseen": 134}, "webshop": {"test": 200}}
 STEPS = (0, 10, 20, 30, 40)

@@ -10,7 +10,7 @@ from pathlib import Path
 from scpo.errors import ConfigError, ScpoError
 from scpo.progress import counted
 from scpo.records import JsonLines, RunFolder, State
-from scpo.records.provenance import visible_gpus
+from scpo.records.memory import visible_gpus
 from scpo.schema import LocalLauncher, RunConfig
 from sweeps.compose.resources import resources, trains_in_verl
 from sweeps.launchers.local.progress_board import ProgressBoard

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from scpo.errors import RecordError, RecordWriteError
 from scpo.installed import installed_version
 from scpo.records import RunFolder, State, StopRequest, run_folders
+from scpo.records.files import locked
 from scpo.records.memory import driver_version, installed_gpus
 from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
@@ -136,7 +137,7 @@ class Supervisor:
             f"launcher.max_timeouts is {self.job.max_timeouts}; a longer launcher.time_h or a shorter launcher.warn_s, "
             "then `python -m sweeps retry`"
         )
-        with run_folders.locked(self.folder.lock) as free:
+        with locked(self.folder.lock) as free:
             if free:
                 failures = self.folder.read_status().failures + 1
                 self.folder.update_status(state=State.FAILED, reason=reason, failures=failures)

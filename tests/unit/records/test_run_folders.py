@@ -7,7 +7,7 @@ import pytest
 
 from scpo.errors import PanelError, RecordError
 from scpo.records import RunFolder, State, run_folders
-from scpo.records.files import write_yaml
+from scpo.records.files import locked, write_yaml
 from scpo.records.identity import identity
 from scpo.records.status import JobState
 from sweeps.compose.configuration import compose_run
@@ -93,7 +93,7 @@ def test_a_lock_is_held_once_and_let_go(tmp_path):
     folder = run_folders.ensure(compose(tmp_path))
     folder.update_status(state=State.RUNNING)
     assert not run_folders.observe(folder).alive
-    with run_folders.locked(folder.lock) as first, run_folders.locked(folder.lock) as second:
+    with locked(folder.lock) as first, locked(folder.lock) as second:
         assert (first, second) == (True, False)
         assert run_folders.observe(folder).alive
     assert not run_folders.observe(folder).alive
@@ -110,7 +110,7 @@ def test_a_machine_that_came_back_under_another_name_knows_its_own_runs(tmp_path
     folder = run_folders.ensure(compose(tmp_path))
     folder.update_status(state=State.RUNNING, host="the-container-before", boot=run_folders.boot_id())
     assert run_folders.observe(folder).state is State.LOST
-    with run_folders.locked(folder.lock):
+    with locked(folder.lock):
         assert run_folders.observe(folder).alive
 
 

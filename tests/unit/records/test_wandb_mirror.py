@@ -1,5 +1,4 @@
 import builtins
-import json
 import logging
 import socket
 import sys
@@ -11,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.records import RunFolder, State, Tracker
+from scpo.records import RunFolder, State, Tracker, manifest
 from scpo.records.health import read_rules
+from scpo.records.manifest import Manifest, PlannedRow, PlannedRun
 from scpo.records.wandb_mirror import WandbMirror, group_of, init_settings, keep_address, unheeded, url_of
 from sweeps.compose.configuration import compose_run
 from tests.support import fake_runs as fake
@@ -38,9 +38,9 @@ def written(**known):
 
 def test_tags_are_scale_benchmark_method_experiments_and_rows(tmp_path):
     folder = fake.make_run(tmp_path)
-    (tmp_path / "experiments").mkdir()
-    record = {"experiment": "ablation", "rows": [{"name": "scpo", "runs": [{"id": folder.run_id}]}]}
-    (tmp_path / "experiments" / "ablation-mini.json").write_text(json.dumps(record))
+    run = PlannedRun(id=folder.run_id, env="alfworld", model="tiny", seed=0)
+    row = PlannedRow(name="scpo", label="SCPO", runs=(run,))
+    manifest.update(tmp_path, Manifest(experiment="ablation", title="Ablation", scale="mini", rows=(row,)))
     folder.update_status(commit="abc")
     said = init_settings(folder, folder.read_config())
     assert said["tags"] == ["mini", "alfworld", "scpo", "ablation", "ablation:scpo"]

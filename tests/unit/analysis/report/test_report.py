@@ -9,6 +9,7 @@ from analysis.__main__ import main
 from analysis.report.contents import CURVE_BYTES, health_of
 from analysis.report.page import SCRIPTS, STATIC, embedded, page
 from analysis.sources.collect import collect
+from scpo.records.files import write_json
 from tests.support.group_samples import BATCH_WITH_MARKUP, MARKUP, write_groups
 from tests.support.run_records import log_only, write_ablation, write_run
 from tests.support.sketches import sketch
@@ -182,7 +183,7 @@ def test_a_run_says_where_wandb_shows_it_and_only_web_addresses_are_linked(tmp_p
     ids = [write_run(tmp_path / "runs", seed=seed, steps=4)["id"] for seed in range(4)]
     addresses = ("https://wandb.example/x/runs/1", "javascript:alert(1)", None)
     for run, url in zip(ids, addresses, strict=False):
-        (tmp_path / "runs" / run / "wandb.json").write_text(json.dumps({"url": url, "mode": "online"}))
+        write_json(tmp_path / "runs" / run / "wandb.json", {"url": url, "mode": "online"})
     (tmp_path / "runs" / ids[3] / "wandb.json").write_text("{")
     assert main(["report", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
     data = embedded_data((tmp_path / "report.html").read_text())

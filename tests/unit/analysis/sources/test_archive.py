@@ -1,6 +1,5 @@
 """An archive of finished runs: the tables of their folders, merged by run id, the same bytes; damage is named."""
 
-import json
 import os
 import random
 import shutil
@@ -14,6 +13,7 @@ from analysis.sources.collect import collect
 from analysis.tables.tab_ablation import build
 from scpo.errors import RecordError
 from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive
+from scpo.records.files import write_json
 from scpo.records.run_folders import finished_in
 from tests.support.run_records import write_ablation, write_experiment, write_run
 
@@ -32,7 +32,7 @@ def test_tables_from_the_archive_are_those_of_the_runs(tmp_path):
     provenance = {
         "attempts": {"1": {"cpu": "an old one"}, "2": {"cpu": "a processor", "torch_capability": "AVX2", "dirty": True}}
     }
-    (runs / ids["scpo"][0] / "provenance.json").write_text(json.dumps(provenance))
+    write_json(runs / ids["scpo"][0] / "provenance.json", provenance)
     data = collect(runs)
     archive(data, tmp_path / "study")
     before = table(runs)

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from scpo.errors import GameError, RecordError
-from scpo.records import JsonLines, State, StopRequest, Tracker, provenance, run_folders
-from scpo.records.files import read_json
+from scpo.records import JsonLines, State, StopRequest, Tracker, provenance
+from scpo.records.files import locked, read_json
 from sweeps.records import attempt as entry
 from sweeps.records.stop_signals import STOP_SIGNALS
 from tests.faults import fake_train
@@ -163,7 +163,7 @@ def test_a_signal_in_the_last_step_changes_nothing(folder):
 
 
 def test_what_another_process_runs_is_not_touched(folder):
-    with run_folders.locked(folder.lock):
+    with locked(folder.lock):
         before = folder.status.read_bytes()
         assert entry.run(folder, fake_train.train) == entry.EXIT_BUSY
     assert folder.status.read_bytes() == before
@@ -216,7 +216,7 @@ def test_a_resume_by_other_code_is_refused_with_its_files_unless_allowed(folder,
 
 def test_of_an_older_run_the_commits_are_compared(folder, code, monkeypatch):
     stopped_at_step_2(folder)
-    (folder.path / provenance.FILE).unlink()
+    (folder.path / provenance.CODE_RECORD).unlink()
     folder.update_status(commit="old")
     monkeypatch.setattr(provenance, "git_commit", lambda: "new")
     assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
@@ -226,7 +226,7 @@ def test_of_an_older_run_the_commits_are_compared(folder, code, monkeypatch):
 def test_the_code_has_the_same_hash_with_git_and_without(tmp_path, monkeypatch):
     with_git = provenance.code_files()
     assert {"train.py", "scpo/steps.py", "sweeps/records/attempt.py"} <= with_git.keys()
-    for part in provenance.PARTS:
+    for part in provenance.CODE_PARTS:
         source = provenance.REPOSITORY / part
         (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / part)
     monkeypatch.setattr(provenance, "REPOSITORY", tmp_path)

@@ -4,6 +4,7 @@ import pytest
 
 from scpo.errors import RecordError
 from scpo.records import State, StopRequest, run_folders
+from scpo.records.files import locked
 from sweeps.records import cancellation
 from sweeps.records.attempt import run as run_here
 from sweeps.records.reconcile import Action, decide
@@ -54,7 +55,7 @@ def test_what_a_search_pruned_can_go_on_for_an_experiment(folder):
 
 
 def test_a_running_run_cannot_be_retried(folder):
-    with run_folders.locked(folder.lock), pytest.raises(RecordError, match="is running"):
+    with locked(folder.lock), pytest.raises(RecordError, match="is running"):
         cancellation.retry(folder)
 
 
@@ -73,7 +74,7 @@ def test_the_scheduler_is_told_after_the_request_is_on_disk(folder):
 def test_settling_writes_down_what_a_killed_run_was_asked_to_end_as(folder):
     folder.update_status(state=State.RUNNING)
     folder.request_stop(StopRequest(state=State.CANCELLED, reason="cancelled"))
-    with run_folders.locked(folder.lock):
+    with locked(folder.lock):
         assert not cancellation.settle(folder)
     assert cancellation.settle(folder)
     assert folder.read_status().state is State.CANCELLED

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.records import State, run_folders
+from scpo.records import State
+from scpo.records.files import locked
 from sweeps.launchers.local.slot_pool import Pool, slots_for
 from tests.support import fake_runs as fake
 
@@ -137,7 +138,7 @@ def test_a_process_that_kills_itself_is_named_with_its_signal(tmp_path):
 
 def test_a_run_that_another_process_has_is_left_to_it(tmp_path):
     folder = fake.make_run(tmp_path)
-    with run_folders.locked(folder.lock):
+    with locked(folder.lock):
         _, pool, _ = run(tmp_path, fake.FAULTS / "fake_train.py")
     assert pool.outcomes[folder.run_id].state is State.RUNNING
     assert not folder.attempt(1).exists()

@@ -1,6 +1,7 @@
 import pytest
 
 from scpo.errors import RecordError
+from scpo.records.files import write_json
 from scpo.records.status import JobState
 from sweeps.launchers.slurm.job_records import Job, job_path, read_job, write_job
 from sweeps.launchers.slurm.scheduler import Seen
@@ -15,7 +16,7 @@ def test_a_job_is_what_was_written(tmp_path):
     assert read_job(folder) is None
     write_job(folder, JOB)
     assert read_job(folder) == JOB
-    job_path(folder).write_text('{"name": 3}')
+    write_json(job_path(folder), {"name": 3})
     with pytest.raises(RecordError, match=r"job\.json is no valid job"):
         read_job(folder)
 
