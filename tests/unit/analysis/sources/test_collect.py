@@ -68,7 +68,7 @@ DAMAGES = {
     "lost panels": (lambda folder: (folder / "panels.json").unlink(), r"panels\.json cannot be read"),
     "another panel": (
         lambda folder: flip_a_bit(folder / "panels.json", 40),
-        r"panels\.json does not hold",
+        r"panels\.json is damaged",
     ),
     "no status": (lambda folder: (folder / "status.json").unlink(), r"status\.json: No such file"),
     "an edited status": (lambda folder: flip_a_bit(folder / "status.json", 14), r"status\.json is damaged"),
