@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,8 @@ class Episode:
 def columns_of(episodes: Sequence[Episode], success_above: float) -> dict[str, Any]:
     """The fields of a ``StepBatch``, episode by episode in time order; see ``StepBatch.from_episodes``."""
     _check_kinds(episodes)
+    if not math.isfinite(success_above):
+        raise StepBatchError(f"success_above is {success_above}, expected a finite return")
     groups: dict[Hashable, int] = {}
     rows: list[dict[str, Any]] = []
     for index, episode in enumerate(episodes):
@@ -129,6 +133,11 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
             raise StepBatchError(
                 f"episode {index} is a {type(episode).__name__}; pass scpo.Episode(group=..., steps=[scpo.Step(...)])"
             )
+        named = f"episode {index} (group {episode.group!r})"
+        if not isinstance(episode.group, Hashable):
+            raise StepBatchError(f"{named}: a group is compared, so pass a text, a number or a tuple")
+        if not (episode.won is None or isinstance(episode.won, bool | np.bool_)):
+            raise StepBatchError(f"{named}: won is {episode.won!r}, expected True, False or None")
         if not len(episode.steps):
             raise StepBatchError(f"episode {index} (group {episode.group!r}) has no steps; leave it out")
         for at, step in enumerate(episode.steps):
@@ -137,3 +146,5 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
                     f"episode {index}, step {at} is a {type(step).__name__}; pass "
                     "scpo.Step(observation=..., action=..., next_observation=..., reward=...)"
                 )
+            if not isinstance(step.reward, Real | np.bool_):
+                raise StepBatchError(f"{named}, step {at}: reward is {step.reward!r}, expected a number")

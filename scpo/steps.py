@@ -10,9 +10,11 @@ without those that the filter dropped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from numbers import Real
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -201,14 +203,77 @@ class Timeline:
 
 
 def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
-    if dtype is object:
-        array = np.empty(len(value), dtype=object)
-        array[:] = list(value)
-        wrong = [i for i, text in enumerate(array) if not isinstance(text, str)]
-        if wrong:
-            raise StepBatchError(f"StepBatch.{name}: row {wrong[0]} holds {array[wrong[0]]!r}, expected a str")
-        return array
-    return np.asarray(value, dtype=dtype)
+    """A column in the dtype of the contract; a value that would change in it is refused.
+
+    NumPy would silently make True of "False", 1 of 1.7, 0 of 2**32 and a value of a masked row.
+    """
+    if np.ma.isMaskedArray(value):
+        raise StepBatchError(
+            f"StepBatch.{name} is a masked array, whose masked rows would count as values: pass an "
+            "array without these rows, or .filled(...)"
+        )
+    if not isinstance(value, str | bytes):  # a text is a sequence too, of its letters
+        try:
+            rows = np.empty(len(value), dtype=object)
+            rows[:] = list(value)
+        except (TypeError, ValueError):  # a scalar, or rows of different lengths
+            pass
+        else:
+            numbers = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf"
+            return _converted(name, value, dtype) if numbers else _collected(name, rows, dtype)
+    raise StepBatchError(
+        f"StepBatch.{name} is the {type(value).__name__} {str(value)[:40]!r}, expected a sequence with "
+        "one value for each row"
+    )
+
+
+def _converted(name: str, array: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """An array of numbers, all at once."""
+    with np.errstate(all="ignore"):
+        column = array.astype(dtype)
+        if np.dtype(dtype).kind == "f":
+            changed = np.isinf(column) & np.isfinite(array)
+        else:
+            # The signs: an unsigned number of more than 63 bits becomes negative.
+            changed = (column != array) | ((column < 0) != (array < 0))
+    bad = np.flatnonzero(changed)
+    if len(bad):
+        _refuse_value(name, int(bad[0]), array[bad[0]], dtype)
+    return column
+
+
+def _collected(name: str, rows: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """A list or an array of objects, row by row."""
+    kind = np.dtype(dtype).kind
+    largest = float(np.finfo(dtype).max) if kind == "f" else 0.0
+    for row, given in enumerate(rows):
+        value = given.item() if isinstance(given, np.generic) else given
+        if kind == "O":
+            fits = isinstance(value, str)
+        elif not isinstance(value, Real):
+            fits = False
+        elif kind == "b":
+            fits = bool(value in (0, 1))
+        elif kind == "i":
+            limits = np.iinfo(dtype)
+            fits = bool(limits.min <= value <= limits.max and value == int(value))
+        else:
+            # NaN and the infinities fit: which columns may hold them is for `_check_rows`.
+            fits = not largest < abs(value) < math.inf
+        if not fits:
+            _refuse_value(name, row, value, dtype)
+    return rows if kind == "O" else rows.astype(dtype)
+
+
+def _refuse_value(name: str, row: int, value: Any, dtype: Any) -> NoReturn:
+    value = value.item() if isinstance(value, np.generic) else value
+    remedy = ""
+    if name in ("group_N", "trajectory_N") and isinstance(value, str):
+        remedy = "; number them: np.unique(ids, return_inverse=True)[1]"
+    expected = {"O": "a str", "b": "True or False", "i": "an integer", "f": "a number"}
+    kind = np.dtype(dtype).kind
+    range_ = f" within {np.dtype(dtype).name}" if kind in "if" else ""
+    raise StepBatchError(f"StepBatch.{name}: row {row} holds {value!r}, expected {expected[kind]}{range_}{remedy}")
 
 
 def _check_rows(batch: StepBatch) -> None:
@@ -216,6 +281,12 @@ def _check_rows(batch: StepBatch) -> None:
         bad = np.flatnonzero(~np.isfinite(getattr(batch, name)))
         if len(bad):
             refuse(batch, bad[0], f"{name} is {getattr(batch, name)[bad[0]]}, expected a finite number")
+    # Missing values of these are NaN; an infinity is the logarithm of 0 somewhere in the trainer.
+    for name in ("entropy_N", "hindsight_logprob_N"):
+        value_N = getattr(batch, name)
+        bad = np.flatnonzero(np.isinf(value_N)) if value_N is not None else []
+        if len(bad):
+            refuse(batch, bad[0], f"{name} is {value_N[bad[0]]}, expected a finite number or NaN")
     row_KT = batch.timeline.row_KT
     order = row_KT[row_KT >= 0]
     for name in ("group_N", "episode_return_N", "success_N", "won_N"):

@@ -20,6 +20,7 @@ import tenacity
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from scpo.errors import ChatError, ConfigError
+from scpo.records import redaction
 from scpo.schema import ApiLimits, ApiModel, Prices
 
 logger = logging.getLogger(__name__)
@@ -310,9 +311,12 @@ class ChatClient:
         return "It would be refused again; check conf/model and the endpoint's manual"
 
     def _safe(self, text: str) -> str:
-        """Endpoints have been seen to repeat the key in what they answer."""
-        secret = self._key if self._key and len(self._key) >= _SHORTEST_SECRET else None
-        return text.replace(secret, "[key]") if secret else text
+        """A text without the key: endpoints have been seen to repeat it in what they answer."""
+        if not self._key or len(self._key) < _SHORTEST_SECRET:
+            return text
+        for form in sorted(redaction.forms(self._key), key=len, reverse=True):
+            text = text.replace(form, "[key]")
+        return text
 
 
 def _read_key(model: ApiModel, environment: Mapping[str, str]) -> str | None:

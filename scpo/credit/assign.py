@@ -27,7 +27,7 @@ from scpo.shaping.drive import Scorer
 from scpo.shaping.order import Seed
 from scpo.shaping.reference_buffer import ReferenceBuffer
 from scpo.shaping.shaper import Shaped, ShaperConfig, remember, shape
-from scpo.steps import BoolArray, FloatArray, StepBatch
+from scpo.steps import BoolArray, FloatArray, StepBatch, place_of
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ def assign(
     before_N, after_N = _placed(config.shaper, shaped, batch)
     bonus_N = before_N - penalty_N
     advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, host) + after_N
+    _check_finite(batch, advantage_N, config)
     started = time.perf_counter()
     step_N = estimator.step_term(batch, return_N, bonus_N, host) + after_N if estimator.step_term else None
     metrics = credit_metrics(batch, config, shaped, seed) | term_metrics(batch, advantage_N, step_N)
@@ -104,6 +105,18 @@ def assign(
         host_anchor_groups(batch, host),
     )
     return advantage_N, diagnostics
+
+
+def _check_finite(batch: StepBatch, advantage_N: FloatArray, config: TrainedMethod) -> None:
+    """Refuse an overflow of float32: one infinite advantage would make every weight NaN."""
+    bad = np.flatnonzero(~np.isfinite(advantage_N))
+    if len(bad):
+        alpha = f", method.shaper.alpha={config.shaper.alpha:g}" if config.shaper else ""
+        raise StepBatchError(
+            f"{place_of(batch, bad[0])}: its advantage is {advantage_N[bad[0]]}. The rewards "
+            f"(up to {np.abs(batch.reward_N).max():g}) or the settings (method={config.name}{alpha}) "
+            "are too large for float32: scale them down"
+        )
 
 
 def _placed(shaper: ShaperConfig | None, shaped: Shaped | None, batch: StepBatch) -> tuple[FloatArray, FloatArray]:

@@ -1,4 +1,4 @@
-"""Run records: the run folder, its logs and status, and the W&B mirror. The files are the truth; W&B is a copy."""
+"""Run records: what a run writes, reads and checks. The files are the truth; W&B is a copy."""
 
 from scpo.records.logs import JsonLines
 from scpo.records.run_folders import RunFolder

@@ -1,5 +1,11 @@
-"""Redaction: detect keys and passwords before a text is copied or recorded."""
+"""Redaction: detect keys and passwords before a text is copied or recorded.
 
+The table of key formats is ours, written from the issuers' own prefixes, and not a dependency on
+detect-secrets: this code runs at the start of every run, and that package would bring requests into
+the core. It also finds secrets by their entropy, which blacks out hashes of commits and games.
+"""
+
+import base64
 import json
 import os
 import re
@@ -8,42 +14,64 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 REDACTED = "[redacted]"
-
-
 SHORTEST = 8  # a shorter value is no key, and would be found in every second file
-
-
 SECRET_NAME = re.compile(
-    r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|WEBHOOKS?|WEBHOOK_URL|(^|_)(PAT|DSN|AUTH))$"
+    r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|WEBHOOKS?|WEBHOOK_URL"
+    r"|(^|_)(PAT|DSN|AUTH))(_?\d{1,4})?$"  # OPENAI_API_KEY_2
 )
-
-
-WITH_PASSWORD = re.compile(
-    r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s/@'\"{}$]+@"
-)  # in an address
-
-
-SHAPES = {  # what keys look like, by their issuers' prefixes
+# In an address, with or without a user: https://me:password@host, redis://:password@host.
+WITH_PASSWORD = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s/@'\"{}$]+@")
+SHAPES = {  # formats of keys, by their issuers' prefixes
     "a W&B key": re.compile(r"(?i)(?<=wandb_api_key)\W{1,4}[0-9a-f]{40}\b|\bwandb_v\d_\w{20,}"),
     "an OpenAI or Anthropic key": re.compile(r"\bsk-[A-Za-z0-9_-]{20,}"),
-    "a Hugging Face token": re.compile(r"\bhf_[A-Za-z0-9]{30,}"),
+    "a Hugging Face token": re.compile(r"\b(hf|api_org)_[A-Za-z0-9]{30,}"),
+    "a key of another model provider": re.compile(
+        r"\b(gsk_[A-Za-z0-9]{20,}|xai-[A-Za-z0-9]{20,}|pplx-[A-Za-z0-9]{20,}|r8_[A-Za-z0-9]{20,}"
+        r"|nvapi-[\w-]{20,}|dapi[0-9a-f]{32})"
+    ),
     "a GitHub token": re.compile(r"\b(gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,})"),
-    "a Google key": re.compile(r"\bAIza[0-9A-Za-z_-]{35}"),
-    "an AWS key": re.compile(r"\bAKIA[0-9A-Z]{16}\b"),
+    "a GitLab token": re.compile(r"\bgl[a-z]{2,6}-[\w.=-]{20,}"),
+    "a Google key": re.compile(r"\bAIza[\w-]{35}|\bya29\.[\w-]{20,}"),
+    "an AWS key": re.compile(r"\b(AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b"),
+    "an AWS secret": re.compile(
+        r"(?i)(?<=aws_secret_access_key)\W{1,4}[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+])"
+    ),
+    "an Azure key": re.compile(r"(?<=AccountKey=)[A-Za-z0-9+/]{86}=="),
+    "a Slack token": re.compile(r"\bxox[a-z](-[A-Za-z0-9]{2,}){2,}|\bxapp-[\w-]{20,}"),
     "a chat webhook": re.compile(
         r"https://(hooks\.slack\.com/services|([a-z]+\.)?discord(app)?\.com/api/webhooks)/[\w/-]+"
     ),
+    "a Discord token": re.compile(r"\b[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}"),
+    "a Telegram token": re.compile(r"\b\d{8,10}:AA[\w-]{33}\b"),
+    "an npm token": re.compile(r"\bnpm_[A-Za-z0-9]{30,}|(?<=:_authToken=)[\w./+=-]{8,}"),
+    "a PyPI token": re.compile(r"\bpypi-[\w-]{40,}"),
+    "a Docker token": re.compile(r"\bdckr_(pat|oat)_[\w-]{20,}"),
+    "a Stripe key": re.compile(r"\b[prs]k_(live|test)_[A-Za-z0-9]{10,}|\bwhsec_[A-Za-z0-9+/]{20,}"),
+    "a SendGrid key": re.compile(r"\bSG\.[\w-]{16,}\.[\w-]{16,}"),
+    "a Twilio key": re.compile(r"\b(SK|AC)[0-9a-f]{32}\b"),
+    "a Mailchimp key": re.compile(r"\b[0-9a-f]{32}-us\d{1,2}\b"),
+    "a Square token": re.compile(r"\bsq0[a-z]{3}-[\w-]{20,}"),
+    "a Shopify token": re.compile(r"\bshp(at|ca|pa|ss)_[0-9a-fA-F]{32}\b"),
+    "a DigitalOcean token": re.compile(r"\bdo[opr]_v1_[0-9a-f]{64}\b"),
+    "a Grafana token": re.compile(r"\bgl(sa|c)_[\w=+/-]{20,}"),
+    "a Vault token": re.compile(r"\bhv[sbr]\.[\w-]{20,}"),
+    "a JSON web token": re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
+    "a bearer token": re.compile(r"(?i)(?<=\bbearer )[\w.~+/=-]{16,}"),
+    "a basic authorization": re.compile(r"(?i)(?<=authorization: basic )[A-Za-z0-9+/=]{8,}"),
     "a password in an address": WITH_PASSWORD,
-    # In a diff each line of it begins with + or -, and its end may have been cut off: then all that follows goes.
+    # In a diff each line of it begins with + or -, and its end may have been cut off: then all
+    # that follows goes.
     "a private key": re.compile(
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+        r"-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----.*?"
+        r"(-----END [A-Z ]*PRIVATE KEY( BLOCK)?-----|\Z)",
+        re.DOTALL,
     ),
 }
 
 
 @dataclass(frozen=True)
 class Leak:
-    """A secret in a text: where, and whose, never what."""
+    """A secret in a text: its line and its kind, never its value."""
 
     line: int
     what: str
@@ -52,23 +80,27 @@ class Leak:
 def leaks(
     text: str, environment: Mapping[str, str] = os.environ, names: Collection[str] = ()
 ) -> list[Leak]:
-    """The secrets in a text: values of this process's secret variables, and what has the shape of a key.
+    """The secrets in a text: values of secret environment variables, and known formats of keys.
 
     Args:
         text: Any text.
         environment: The variables.
-        names: Of variables that are secret whatever they are called, as ``model.key_variable`` names one.
+        names: Variables that are secret whatever their names, such as ``model.key_variable``.
     """
-    found = _matches(text, environment, names)
-    return [Leak(text.count("\n", 0, match.start()) + 1, what) for what, match in found]
+    found = []
+    for what, match in _matches(text, environment, names):
+        found.append(Leak(text.count("\n", 0, match.start()) + 1, what))
+    return found
 
 
 def redact(
     text: str, environment: Mapping[str, str] = os.environ, names: Collection[str] = ()
 ) -> str:
-    """The text with every secret replaced."""
-    for _, match in list(_matches(text, environment, names)):
-        text = text.replace(match.group(), REDACTED)
+    """The text with every secret replaced; arguments as in ``leaks``."""
+    # Longer secrets first: a part of one may be a secret of its own, and would leave the rest.
+    secrets = {match.group() for _, match in _matches(text, environment, names)}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, REDACTED)
     return text
 
 
@@ -76,8 +108,9 @@ def _matches(
     text: str, environment: Mapping[str, str], names: Collection[str]
 ) -> Iterator[tuple[str, re.Match[str]]]:
     for name, value in environment.items():
-        if name in names or SECRET_NAME.search(name.upper()) or WITH_PASSWORD.search(value):
-            for form in _forms(value):
+        secret_name = name in names or SECRET_NAME.search(name.upper())
+        if secret_name or WITH_PASSWORD.search(value):
+            for form in forms(value):
                 for match in re.finditer(re.escape(form), text):
                     yield f"the value of ${name}", match
     for what, shape in SHAPES.items():
@@ -85,12 +118,30 @@ def _matches(
             yield what, match
 
 
-def _forms(value: str) -> set[str]:
-    """How a value may stand in a text: line by line, as JSON writes it, as an address does."""
-    lines = {line.strip() for line in value.splitlines()}
-    forms = (
-        lines
-        | {json.dumps(line)[1:-1] for line in lines}
-        | {quote(line, safe="") for line in lines}
-    )
-    return {form for form in forms if len(form) >= SHORTEST}
+def forms(value: str) -> set[str]:
+    """How a secret may be written in a text: by line, in JSON, in an address, in base64 and hex."""
+    written = set()
+    for line in value.splitlines():
+        secret = line.strip()
+        if len(secret) < SHORTEST:
+            continue
+        data = secret.encode(errors="surrogateescape")
+        written |= {secret, json.dumps(secret)[1:-1], quote(data, safe="")}
+        written |= {data.hex(), data.hex().upper()}
+        for encoded in _base64_forms(data):
+            written |= {encoded, encoded.replace("+", "-").replace("/", "_")}
+    return {form for form in written if len(form) >= SHORTEST}
+
+
+def _base64_forms(data: bytes) -> list[str]:
+    """The base64 of ``data`` inside of a longer text, whose bytes before shift it by 0, 1 or 2.
+
+    Characters that also encode the neighbouring bytes are left out.
+    """
+    encodings = []
+    for before in range(3):
+        encoded = base64.b64encode(b"\0" * before + data).decode()
+        first = -(-before * 8 // 6)
+        last = (before + len(data)) * 8 // 6
+        encodings.append(encoded[first:last])
+    return encodings

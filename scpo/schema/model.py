@@ -89,7 +89,9 @@ class HuggingFaceModel(Strict):
 
 def _plain_url(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.port == 0:
+    # "@" and not parts.username, which is empty in http://:password@host.
+    private = "@" in parts.netloc or parts.query
+    if parts.scheme not in ("http", "https") or not parts.hostname or private or parts.port == 0:
         raise ValueError(
             "a base URL is http(s)://host/path without user, password or query, such as https://api.openai.com/v1; "
             "a key belongs into the environment variable that key_variable names"

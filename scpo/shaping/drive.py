@@ -261,7 +261,8 @@ def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
     Raises:
         ScorerError: Another number of answers than pairs, or one that is not a number in [0, 1].
     """
-    answers: NDArray[Any] = np.asarray(scorer.score(pairs))
+    # A copy: a scorer that consumes its list must not change what is asked and checked here.
+    answers: NDArray[Any] = np.asarray(scorer.score(list(pairs)))
     if answers.shape != (len(pairs),):
         raise ScorerError(
             f"scorer {scorer.name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, "

@@ -48,6 +48,9 @@ def test_measured_columns_are_taken_where_they_are_given():
         ([scpo.Episode("a", [("x", "y")])], r"step 0 is a tuple; pass\s+scpo.Step\(observation"),
         ([scpo.Episode("a", [scpo.Step("x", "y")])], "step 0, its last: next_observation is missing"),
         ([episode("x", reward=1.0, episode_return=10.0)], "episode_return is 10, but its rewards sum up to 1"),
+        ([scpo.Episode("a", [scpo.Step("x", "y", "z")], won="no")], r"episode 0 .*: won is 'no', expected True, False"),
+        ([scpo.Episode("a", [scpo.Step("x", "y", "z", reward="1")])], "step 0: reward is '1', expected a number"),
+        ([scpo.Episode(["a"], [scpo.Step("x", "y", "z")])], "a group is compared, so pass a text"),
     ],
 )
 def test_a_wrong_episode_is_named_with_what_to_pass(episodes, message):
@@ -62,3 +65,8 @@ def test_states_are_those_of_the_steps_and_the_last_step_says_where_it_led():
     with pytest.raises(StepBatchError, match=r"StepBatch\.next_state_N: row 1 holds None"):
         scpo.StepBatch.from_episodes([scpo.Episode("task", [steps[0], scpo.Step("b", "go", "c", state="s1")])])
     assert scpo.StepBatch.from_episodes([scpo.Episode("task", [scpo.Step("a", "go", "b")])]).state_N is None
+
+
+def test_a_threshold_of_success_is_a_number():
+    with pytest.raises(StepBatchError, match="success_above is nan, expected a finite return"):
+        scpo.StepBatch.from_episodes([episode("x", reward=1.0)], success_above=float("nan"))

@@ -125,3 +125,53 @@ def test_no_rows_have_no_timeline():
     line = make_batch().timeline
     assert line.neighbours(1).dtype == np.int64
     assert line.length_N.shape == line.id_K.shape == (0,)
+
+
+REFUSED = {
+    "texts for booleans": ("success_N", ["False"] * 5, "row 0 holds 'False', expected True or False"),
+    "a text among booleans": ("won_N", [True, True, "no", False, False], "row 2 holds 'no', expected True or False"),
+    "None": ("valid_N", [True, None, True, True, True], "row 1 holds None"),
+    "2 for a boolean": ("valid_N", [1, 1, 2, 1, 1], "row 2 holds 2, expected True or False"),
+    "fractional ids": ("group_N", [0.2, 0.2, 0.2, 0.7, 0.7], "row 0 holds 0.2, expected an integer"),
+    "fractional ids in an array": ("trajectory_N", np.array([10, 10, 10, 11.5, 11.5]), "row 3 holds 11.5"),
+    "uuids": ("group_N", ["a-b"] * 5, r"row 0 holds 'a-b', expected an integer.*np\.unique"),
+    "steps beyond int32": ("step_N", [0, 1, 2, 2**32, 1], "row 3 holds 4294967296, expected an integer within int32"),
+    "the same in an array": ("step_N", np.array([0, 1, 2, 2**32, 1]), "row 3 holds 4294967296"),
+    "ids beyond int64": ("group_N", np.array([2**63 + 1] * 5, dtype=np.uint64), "row 0 holds 9223372036854775809"),
+    "NaN for an id": ("group_N", [float("nan")] * 5, "row 0 holds nan, expected an integer"),
+    "a masked array": ("reward_N", np.ma.masked_array(np.zeros(5), [0, 1, 0, 0, 0]), "masked array"),
+    "a reward beyond float32": (
+        "reward_N",
+        [0.0, 1e300, 0.0, 0.0, 0.0],
+        "row 1 holds 1e\\+300, expected a number within",
+    ),
+    "an integer beyond any float": ("reward_N", [0, 0, 0, 0, 2**2000], "row 4 holds"),
+    "complex numbers": ("reward_N", [1j] * 5, "row 0 holds 1j"),
+    "numbers as text": ("reward_N", ["1.0"] * 5, "row 0 holds '1.0'"),
+    "one text for all rows": ("anchor_N", "abcde", "expected a sequence with one value for each row"),
+    "bytes": ("anchor_N", [b"x"] * 5, "row 0 holds b'x', expected a str"),
+    "a number for all rows": ("group_N", 3, "the int '3'"),
+    "rows of several numbers": ("reward_N", np.zeros((5, 2)), "expected a sequence|row 0 holds"),
+}
+
+
+@pytest.mark.parametrize(("field", "value", "complaint"), REFUSED.values(), ids=REFUSED)
+def test_a_value_that_would_change_in_the_contracts_dtype_is_refused_with_its_field_and_row(field, value, complaint):
+    with pytest.raises(StepBatchError, match=rf"StepBatch\.{field}.*({complaint})"):
+        take(BATCH, np.arange(5), **{field: value})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[0, 0, 0, 1, 1], np.float64([0, 0, 0, 1, 1]), np.array([0, 0, 0, 1, 1], dtype=object), np.uint8([0, 0, 0, 1, 1])],
+    ids=["list", "float64", "object", "uint8"],
+)
+def test_whole_numbers_of_any_type_are_ids(value):
+    assert take(BATCH, np.arange(5), group_N=value).group_N.tolist() == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("field", ["entropy_N", "hindsight_logprob_N"])
+def test_a_measured_column_may_lack_values_and_holds_no_infinity(field):
+    assert np.isnan(getattr(take(BATCH, np.arange(5), **{field: [np.nan] * 5}), field)).all()
+    with pytest.raises(StepBatchError, match=rf"row 2 .*{field} is inf, expected a finite number or NaN"):
+        take(BATCH, np.arange(5), **{field: [0.0, 0.0, np.inf, 0.0, 0.0]})

@@ -1,9 +1,11 @@
+import base64
 import logging
 import threading
 import time
 import traceback
 
 import pytest
+from pydantic import ValidationError
 
 from scpo.agents.chat import ChatClient, Completion
 from scpo.errors import ChatError, ConfigError
@@ -180,6 +182,24 @@ def test_a_key_that_is_echoed_with_json_escapes_reaches_no_answer_and_no_message
             ask(server)
     assert KEY not in str(refused.value)
     assert escaped not in str(refused.value)
+
+
+@pytest.mark.parametrize("before", ["", "x", "xy"])
+def test_a_key_that_is_echoed_in_base64_or_hex_reaches_no_answer(before):
+    data = f"{before}{KEY}!".encode()
+    for echoed in (base64.b64encode(data).decode(), data.hex()):
+        with serving(in_turn(Reply(body=completion(f"you sent {echoed}")))) as server:
+            text = ask(server).text
+        assert "[key]" in text
+        assert echoed not in text
+
+
+@pytest.mark.parametrize(
+    "url", ["http://:hunter2@llm.example/v1", "http://me:hunter2@llm.example/v1", "http://me@x/v1"]
+)
+def test_an_address_with_a_user_or_a_password_is_refused(url):
+    with pytest.raises(ValidationError, match="without user, password or query"):
+        api_model(url)
 
 
 def test_closing_ends_what_is_under_way():

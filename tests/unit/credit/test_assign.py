@@ -211,3 +211,26 @@ def test_recorded_rollouts_give_credit_that_reaches_the_advantages():
         assert diagnostics.metrics.get("credit/exact", 1) == 1
         shifts.append(diagnostics.metrics.get("credit/shift", 0))
     assert np.mean(shifts) > 0.05
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_settings_that_overflow_are_refused_with_the_row_and_their_names():
+    scaled = method(settings_of("gigpo"), shaper_config(order="chronological", alpha=1e300))
+    with pytest.raises(
+        StepBatchError, match=r"row \d+ .*its advantage is (inf|nan|-inf).*method\.shaper\.alpha=1e\+300"
+    ):
+        assign(BATCH, EqualityScorer(), scaled)
+
+
+class ConsumingScorer(EqualityScorer):
+    """Empties the list that it is asked with."""
+
+    def score(self, pairs):
+        answers = super().score(list(pairs))
+        pairs.clear()
+        return answers
+
+
+def test_a_scorer_that_consumes_its_list_changes_nothing():
+    expected, _ = assign(BATCH, EqualityScorer(), SCPO)
+    np.testing.assert_array_equal(assign(BATCH, ConsumingScorer(), SCPO)[0], expected)

@@ -1,3 +1,5 @@
+import base64
+
 import pytest
 
 from scpo.records.redaction import Leak, leaks, redact
@@ -10,6 +12,7 @@ ENVIRONMENT = {
     "DATABASE_URL": "postgres://me:open-sesame@db.example/x",
     "DEPLOY_PAT": "pat-pat-pat-pat",
     "API_KEYS": "first-of-keys",
+    "OPENAI_API_KEY_2": "the-second-of-them",
     "MY_LLM": "what-it-is-called-is-no-matter",
     "PEM_KEY": "line-one-of-it\nline-two-of-it",
 }
@@ -23,6 +26,21 @@ SHAPED = {
     "AWS": "AKIA" + "A" * 16,
     "private key": "-----BEGIN OPENSSH PRIVATE KEY-----\nabc",
     "address": "postgres://me:hunter2@db.example/x",
+    "address without a user": "http://:hunter2hunter2@llm.example/v1",
+    "Slack bot": "xoxb-" + "12345-67890-" + "aB3" * 8,
+    "GitLab": "glpat-" + "a1B2" * 5,
+    "npm": "npm_" + "aB3" * 12,
+    "npm in .npmrc": "//registry.example/:_authToken=aB3aB3aB3aB3",
+    "Stripe": "sk_live_" + "aB3" * 8,
+    "JSON web token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+    "bearer": "-H 'Authorization: Bearer aB3aB3aB3aB3aB3aB3'",
+    "basic": "Authorization: Basic bWU6aHVudGVyMg==",
+    "PyPI": "pypi-" + "AgE" * 20,
+    "SendGrid": "SG." + "a" * 22 + "." + "b" * 43,
+    "AWS secret": "aws_secret_access_key = " + "aB3/" * 10,
+    "Groq": "gsk_" + "aB3" * 10,
+    "Docker": "dckr_pat_" + "aB3" * 9,
+    "Telegram": "123456789:AA" + "a" * 33,
     "Slack": "https://hooks.slack.com/services/T000/B000/abcdef",
 }
 
@@ -41,7 +59,18 @@ def test_keys_are_known_by_their_shape(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["commit " + "0a" * 20, "max_response_tokens: 512", "sk-learn", "/usr/bin:/bin false abc", "wandb.project=scpo"],
+    [
+        "commit " + "0a" * 20,
+        "sha256: " + "0a" * 32,
+        "max_response_tokens: 512",
+        "sk-learn",
+        "/usr/bin:/bin false abc",
+        "wandb.project=scpo",
+        "a bearer token of the endpoint",
+        "alfworld-tiny-scpo-theta0.4-s12-4c541560",
+        "https://host:8000/v1/models, http://[::1]:8080/x",
+        "def key_variables(configs: Iterable[RunConfig]) -> set[str]:",
+    ],
 )
 def test_what_is_no_secret_is_left_alone(text):
     assert not leaks(text, ENVIRONMENT)
@@ -52,7 +81,7 @@ def test_every_occurrence_is_blacked_out():
     assert redact("x=hunter2-hunter2; y=hunter2-hunter2", ENVIRONMENT) == "x=[redacted]; y=[redacted]"
 
 
-@pytest.mark.parametrize("name", ["DATABASE_URL", "DEPLOY_PAT", "API_KEYS"])
+@pytest.mark.parametrize("name", ["DATABASE_URL", "DEPLOY_PAT", "API_KEYS", "OPENAI_API_KEY_2"])
 def test_variables_whose_values_are_credentials_are_known(name):
     assert ENVIRONMENT[name] not in redact(f"-url = {ENVIRONMENT[name]}\n", ENVIRONMENT)
 
@@ -80,3 +109,28 @@ def test_a_value_of_several_lines_is_found_in_a_diff():
 def test_a_value_is_found_as_json_and_addresses_write_it():
     environment = {"A_TOKEN": 'se"cret/value'}
     assert redact(r'{"a": "se\"cret/value"} ?t=se%22cret%2Fvalue', environment) == '{"a": "[redacted]"} ?t=[redacted]'
+
+
+@pytest.mark.parametrize("around", ["", "x", "xy", "Bearer "])
+def test_a_value_is_found_in_base64_and_hex_wherever_it_begins(around):
+    text = f"{around}hunter2-hunter2, and more"
+    for written in (
+        base64.b64encode(text.encode()).decode(),
+        base64.urlsafe_b64encode(text.encode()).decode(),
+        text.encode().hex(),
+    ):
+        cleaned = redact(f"echo {written}", ENVIRONMENT)
+        assert "[redacted]" in cleaned
+        # What is left encodes at most the neighbouring characters of the secret.
+        assert "hunter2-hunter2"[1:-1] not in decoded(cleaned)
+
+
+def decoded(text):
+    parts = text.removeprefix("echo ").split("[redacted]")
+    padded = [part + "=" * (-len(part) % 4) for part in parts]
+    return "".join(base64.b64decode(part, altchars=None, validate=False).decode(errors="ignore") for part in padded)
+
+
+def test_a_secret_within_a_longer_one_leaves_nothing_of_it():
+    environment = {"A_KEY": "abcdefgh", "B_KEY": "abcdefgh-ijklmnop"}
+    assert redact("abcdefgh-ijklmnop", environment) == "[redacted]"
