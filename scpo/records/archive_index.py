@@ -1,8 +1,9 @@
 """Index of an archive of finished runs: checksums of its files and of each run in them.
 
-An archive is three files. ``metrics.parquet`` and ``runs.parquet`` are written beside the old ones first, under the
-suffix ``STAGED``; ``experiments.json``, the index, is replaced next, which commits the change; then the two take their
-names. A reader takes whichever copy has the checksum that the index names, so the three change together or not at all.
+An archive is three files. ``metrics.parquet`` and ``runs.parquet`` are written beside the old ones
+first, under the suffix ``STAGED``; ``experiments.json``, the index, is replaced next, which commits
+the change; then the two take their names. A reader takes whichever copy has the checksum that the
+index names, so the three change together or not at all.
 """
 
 import json
@@ -72,8 +73,9 @@ def read_index(folder: Path) -> tuple[ArchiveIndex, str | None]:
 def unreadable(folder: Path, what: str) -> RecordError:
     """The error about an archive of which nothing can be read."""
     return RecordError(
-        f"{folder} is no archive of runs that can be read ({what}). Restore its files (git checkout {folder}), or "
-        "delete them and add the runs again: python -m analysis study --create --add '*'"
+        f"{folder} is no archive of runs that can be read ({what}). Restore its files "
+        f"(git checkout {folder}), or delete them and add the runs again: "
+        "python -m analysis study --create --add '*'"
     )
 
 

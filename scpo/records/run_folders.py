@@ -326,8 +326,8 @@ def finished_in(archive: str | None) -> frozenset[str]:
     if damage or damaged:
         raise ConfigError(
             f"machine.archive={archive} is damaged ({', '.join(damaged or [INDEX])}): which of its "
-            f"runs are whole is named by `python -m analysis figures --runs-dir {archive}`. Restore "
-            "it; or machine.archive=null runs everything here"
+            f"runs are whole is named by `python -m analysis figures --runs-dir {archive}`. "
+            "Restore it; or machine.archive=null runs everything here"
         )
     return frozenset(index.runs)
 

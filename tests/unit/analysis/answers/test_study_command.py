@@ -13,6 +13,7 @@ from analysis.answers.study_command import ARCHIVE, PAGE, README
 from analysis.answers.written_blocks import HEADLINE, with_headline
 from analysis.sources.collect import collect
 from scpo.records.archive_index import METRICS, is_archive
+from scpo.records.files import write_json
 from sweeps.compose.overrides import options
 from tests.support.run_records import ROOT
 from tests.support.sketches import sketch
@@ -211,7 +212,7 @@ def test_only_what_matches_is_added_and_nothing_is_ever_removed(runs, tmp_path, 
 
 def test_runs_of_uncommitted_code_are_refused_unless_told_otherwise(runs, tmp_path, capsys):
     path = next(runs.glob("*-scpo-s1-*")) / "provenance.json"
-    path.write_text(path.read_text().replace("false", "true"))
+    write_json(path, {"attempts": {"1": {"cpu": "a processor", "dirty": True}}})
     assert command(tmp_path, runs, words=("--create",)) == 1
     said = " ".join(capsys.readouterr().out.split())
     assert f"1 run of code that is in no commit: {path.parent.name}" in said
