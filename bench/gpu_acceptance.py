@@ -393,8 +393,8 @@ def write_report(session: Session, report: dict[str, Any]) -> None:
         {"part": one.part, "name": one.name, "verdict": verdict, "found": found, "expected": one.expected}
         for one, verdict, found in judged
     ]
+    _replace(session.folder / "report.md", markdown(report))  # first: where there is JSON, there is a page
     _replace(session.folder / "report.json", json.dumps(report, indent=2) + "\n")
-    _replace(session.folder / "report.md", markdown(report))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -20,8 +20,9 @@ def needed_on_nodes(runs_dir: Path) -> dict[str, Path]:
 
 def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
     """(name, folder, file system) of what lies on no network file system, and so perhaps on this host alone."""
-    if is_node():
-        return
+    nodes = node_names()
+    if not nodes or socket.gethostname().partition(".")[0] in nodes:
+        return  # no Slurm to ask, or a cluster of which this host is a node
     for name, folder in needed_on_nodes(runs_dir).items():
         kind = file_system(folder)
         if kind not in NETWORK_FILE_SYSTEMS:
@@ -42,8 +43,3 @@ def check_reachable(runs_dir: Path) -> None:
                 f"{name} lies in {folder}, on {kind}: in this host's memory, where no node can read it. "
                 "Move it to a file system that the nodes share"
             )
-
-
-def is_node() -> bool:
-    """Whether this host is a node of the cluster, as on a cluster of one machine."""
-    return socket.gethostname().partition(".")[0] in node_names()
