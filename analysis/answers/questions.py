@@ -24,7 +24,6 @@ QUESTIONS = {
     "controls": "Is matched credit better than credit on other steps, or by the prose's matcher?",
     "ablation_scorer": "Which scorer?",
     "singletons": "Does it help to compare steps that are alone in their anchor group with all steps?",
-    "sweep_alpha": "How large may the credit be?",
     "group_size": "Does it help more where there are few siblings?",
     "reference_buffer": "Do references from earlier steps help where every sibling fails?",
     "hosts": "Does it help other hosts?",
@@ -82,7 +81,7 @@ def sentence(comparison: Comparison) -> str:
     elif effect.verdict == LOWER:
         lead = f"**{first} has a smaller {label} than {second}**: {numbers}"
     else:
-        lead = f"{first} and {second}, no difference in {label} is shown: {numbers}{_limits(effect)}"
+        lead = f"{comparison.name}: no difference in {label} is shown, {numbers}{_limits(effect)}"
     parts = [f"{lead}.", f"Faster: {_faster(comparison.faster)}."]
     parts.append(f"Better at the end: {_better(comparison.better)}.")
     if comparison.pairs.remark:
@@ -106,9 +105,8 @@ def p_text(effect: Effect) -> str:
     """The corrected p-value, with the correction where interval and verdict differ."""
     if effect.corrected != effect.corrected:  # NaN: all pairs differ by the same, or one pair
         return "not tested"
-    value = "p < 0.001" if effect.corrected < 0.001 else f"p = {effect.corrected:.2f}"
-    if effect.resolved and effect.corrected >= 0.001:
-        value = f"p = {effect.corrected:.3f}"
+    digits = 2 if effect.corrected >= 0.1 else 3  # 0.052 must not read as 0.05
+    value = "p < 0.001" if effect.corrected < 0.001 else f"p = {effect.corrected:.{digits}f}"
     if effect.only_alone:
         return f"the interval alone excludes 0; corrected for {effect.tests} comparisons, {value}"
     return value
@@ -119,7 +117,8 @@ def _limits(effect: Effect) -> str:
     smallest = effect.smallest
     if not smallest < float("inf"):
         return ""
-    return f"; they find differences of {_number(effect, smallest)} {effect.measure.difference_unit} or more"
+    shown = f"{_number(effect, smallest)} {effect.measure.difference_unit}"
+    return f"; one such test finds {shown} or more with 80 % power"
 
 
 def _faster(effect: Effect) -> str:

@@ -48,6 +48,13 @@ class Sweep:
         """Over seeds."""
         return summarise(self.areas.get(rate, ()))
 
+    @property
+    def at_the_edge(self) -> bool:
+        """Whether the largest mean is at the lowest or the highest rate."""
+        rates = sorted(self.areas)
+        best = max(rates, key=lambda rate: self.at(rate).mean)
+        return best in (rates[0], rates[-1])
+
 
 def build(data: Collected) -> Drawing:
     """One panel a method; MissingRunsError if no run of the sweep has finished."""
@@ -168,7 +175,7 @@ def _table(found: Sequence[Sweep]) -> Table:
         words=("Method", "Seeds", "Used"),
         numbers=tuple(f"Area at {rate_text(rate)} (%)" for rate in rates),
         blocks=(Block("Learning rates", tuple(lines)),),
-        caption=with_note(CAPTION, SCALE),
+        caption=with_note(CAPTION + _edges(found), SCALE),
         label=f"tab:study-rates-{SCALE}",
     )
 
@@ -178,3 +185,9 @@ def _cell(sweep: Sweep, rate: float) -> Number:
         return NONE
     shown = percent(sweep.at(rate))
     return Number(shown.mean, shown.std, bold=rate == sweep.chosen)
+
+
+def _edges(found: Sequence[Sweep]) -> str:
+    """Methods whose best rate may lie beyond the sweep."""
+    labels = ", ".join(sweep.label for sweep in found if sweep.at_the_edge)
+    return f" The largest mean is at the edge of the sweep for: {labels}." if labels else ""

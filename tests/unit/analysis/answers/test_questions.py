@@ -51,8 +51,8 @@ def test_a_resolved_difference_of_the_other_sign_is_named_too(tmp_path):
 
 def test_an_open_comparison_names_the_smallest_difference_that_its_pairs_find(tmp_path):
     text = sentence(first(study(tmp_path, scpo=0.8, seeds=range(6))))
-    assert text.startswith("SCPO and GiGPO, no difference in area under validation is shown: ")
-    assert re.search(r"6/6 pairs; they find differences of \d+\.\d points or more\.", text)
+    assert text.startswith("SCPO − GiGPO: no difference in area under validation is shown, ")
+    assert re.search(r"6/6 pairs; one such test finds \d+\.\d points or more with 80 % power\.", text)
     assert "seeds would find" not in text
 
 
@@ -70,7 +70,7 @@ def test_where_interval_and_verdict_differ_the_sentence_names_the_correction(tmp
     comparison = first(collect(tmp_path).at_scale("study"))
     assert comparison.effect.only_alone
     assert p_text(comparison.effect).startswith("the interval alone excludes 0; corrected for 3 comparisons, p = 0.0")
-    assert sentence(comparison).startswith("SCPO and GiGPO, no difference")
+    assert sentence(comparison).startswith("SCPO − GiGPO: no difference")
     assert "(not resolved after correction for 3 comparisons)" in headline([comparison])
 
 

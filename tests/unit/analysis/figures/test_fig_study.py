@@ -1,5 +1,7 @@
 """The study's figures: which rows are drawn, against what, and what the caption's table holds."""
 
+from dataclasses import replace
+
 import pytest
 from matplotlib.text import Text
 
@@ -128,6 +130,14 @@ def test_the_sweep_of_rates_marks_the_rate_of_the_main_table(tmp_path):
     assert made.numbers.numbers == ("Area at 5e-4 (%)", "Area at 1e-3 (%)", "Area at 2e-3 (%)")
     assert [cell.text for cell in row[3:]] == ["35.4 ± 0.6", "45.4 ± 0.6", "40.4 ± 0.6"]
     assert [cell.bold for cell in row[3:]] == [False, True, False]
+    assert "edge of the sweep" not in made.numbers.caption
+
+
+def test_a_best_rate_at_the_edge_of_the_sweep_is_named():
+    sweep = fig_study_rates.Sweep("gigpo", "GiGPO", {5e-4: [0.3, 0.4], 1e-3: [0.5, 0.4]}, None)
+    assert sweep.at_the_edge
+    inside = replace(sweep, areas={**sweep.areas, 2e-3: [0.4, 0.4]})
+    assert not inside.at_the_edge
 
 
 def test_without_the_sweep_the_rates_name_their_command(data):
