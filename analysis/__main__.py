@@ -16,7 +16,7 @@ from analysis import animation
 from analysis import recorded_precision as precision
 from analysis.answers import study_command as study
 from analysis.build import Report, build_from, builders
-from analysis.command_line import add_places, collected, tell_result
+from analysis.command_line import add_look, add_places, add_selection, collected, look, selection, tell_result
 from analysis.report import command as report
 from scpo.errors import ConfigError, ScpoError
 
@@ -44,15 +44,26 @@ def figures(options: argparse.Namespace, console: Console) -> int:
     known = builders()
     if unknown := [name for name in options.names if name not in known]:
         raise ConfigError(f"there is no table or figure {', '.join(unknown)}; there are {', '.join(known)}")
-    data = collected(options, console)
-    built = build_from(data, options.out, lambda result: tell_result(console, result), only=options.names)
+    appearance = look(options)
+    data = selection(options).of(collected(options, console))
+    built = build_from(
+        data,
+        options.out,
+        lambda result: tell_result(console, result),
+        only=options.names,
+        look=appearance,
+        debug=options.debug,
+    )
     _tell(console, built)
     return 0 if built.outputs else 1
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="e.g. fig_learning tab_main; without one: all")
+    parser.add_argument("--debug", action="store_true", help="end with the traceback of a builder that fails")
     add_places(parser)
+    add_selection(parser)
+    add_look(parser)
 
 
 COMMANDS = {

@@ -1,41 +1,63 @@
-"""Build every table and figure that the records allow; say what is missing for the others.
+"""Build every table and figure that the records allow, and report what is missing for the others.
 
-A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)`` that gives a Table or a
-Drawing (a figure with its numbers). It is called once for each scale; the paper's scale gets the plain name, so that
-no paper includes a mini-scale file by it. One whose module has a ``SCALE`` is of that scale alone, and says it in its
-name.
+A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)``, which returns a ``Table``, a
+matplotlib ``Figure``, or a ``Drawing`` (a figure with the numbers of its caption). It is called once for each scale;
+the paper's scale gets the plain name, so that no paper includes a mini-scale file by it. A module with a ``SCALE`` is
+built for that scale alone, under its plain name.
+
+``sources.json`` records the runs, inputs and code that each output was made from, so that a figure is drawn again only
+when one of them has changed.
 """
 
+import hashlib
 import importlib
+import json
 import pkgutil
+import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import matplotlib as mpl
+from matplotlib.figure import Figure
 
 import analysis.figures
 import analysis.tables
-from analysis.built_from import Sources
-from analysis.rendering.style import Drawing
+from analysis.rendering.style import Drawing, Look, drawn_as
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected, write_parquet
 from analysis.sources.rows import MissingRunsError, Row
 from analysis.sources.run_records import Problem
-from scpo.errors import RecordError
+from scpo.errors import RecordError, first_line
+from scpo.installed import installed_version
 from scpo.records import State
 from scpo.records.files import write_bytes
 
 Made: TypeAlias = Table | Drawing
-Builder: TypeAlias = Callable[[Collected], Made]
+Builder: TypeAlias = Callable[[Collected], Made | Figure]
 DEFAULT_COMMAND = "python sweep.py +experiment=ablation"
+SOURCES = "sources.json"
+ROOT = Path(__file__).resolve().parents[1]
+# What an output depends on besides its runs. The files of schema and advantages hold the labels of methods.
+CODE = (
+    "analysis/**/*.py",
+    "paper_figures/published/*.csv",
+    "scpo/intervals.py",
+    "scpo/schema/env.py",
+    "scpo/schema/method.py",
+    "scpo/schema/agent.py",
+    "scpo/advantages/*.py",
+)
+LIBRARIES = ("matplotlib", "numpy", "pandas", "scikit-learn", "scipy", "seaborn", "sentence-transformers", "torch")
 
 
 @dataclass(frozen=True)
 class Output:
-    """One table or figure, with what it was made from; ``made`` is None for a figure that stands as it was."""
+    """One table or figure and its sources; ``made`` is None for a figure that did not have to be drawn again."""
 
     name: str
     files: tuple[Path, ...]
@@ -55,7 +77,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Report:
-    """What a build did."""
+    """The result of a build."""
 
     outputs: tuple[Output, ...]
     failures: tuple[Failure, ...]
@@ -65,13 +87,29 @@ class Report:
 
 
 def builders() -> dict[str, Builder]:
-    """Every module of ``tables`` and ``figures`` by name, tables first."""
-    found: dict[str, Builder] = {}
+    """Every module of ``tables`` and ``figures`` by name, tables first.
+
+    A module that cannot be imported gets a builder that raises its error, so that it fails alone.
+    """
+    known: dict[str, Builder] = {}
     for package in (analysis.tables, analysis.figures):
         for name in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
             if name.startswith(("tab_", "fig_")):
-                found[name] = importlib.import_module(f"{package.__name__}.{name}").build
-    return found
+                known[name] = _imported(f"{package.__name__}.{name}")
+    return known
+
+
+def _imported(module: str) -> Builder:
+    try:
+        build: Builder = importlib.import_module(module).build
+    except Exception as error:  # noqa: BLE001 (a user's new figure, in whatever state)
+        problem = error
+
+        def broken(data: Collected) -> Made:
+            raise problem
+
+        return broken
+    return build
 
 
 def build_from(
@@ -79,17 +117,28 @@ def build_from(
     out: Path,
     tell: Callable[[Output | Failure], None] = lambda result: None,
     only: Collection[str] = (),
+    look: Look | None = None,
+    *,
+    debug: bool = False,
 ) -> Report:
     """Write every output into ``out``, with ``sources.json`` and the parquet tables.
 
-    ``tell`` is called with each result as soon as it is there; ``only`` names the builders, none: all of them.
+    Args:
+        data: What was recorded.
+        out: The folder to write to.
+        tell: Is called with each result as soon as it is known.
+        only: Names of builders; empty: all of them.
+        look: The user's choices about figures.
+        debug: Raise an error of a builder instead of reporting it and going on.
     """
     mpl.use("agg")
-    sources = Sources(out)
+    look = look or Look()
+    sources = Sources(out, look)
     results = []
-    for result in _results(data, sources, only):
-        tell(result)
-        results.append(result)
+    with drawn_as(look):
+        for result in _results(data, sources, only, debug=debug):
+            tell(result)
+            results.append(result)
     outputs = [result for result in results if isinstance(result, Output)]
     failures = [result for result in results if isinstance(result, Failure)]
     write_parquet(data, out)
@@ -98,7 +147,7 @@ def build_from(
     return Report(tuple(outputs), tuple(failures), data.problems, unfinished, commands)
 
 
-def _results(data: Collected, known: Sources, only: Collection[str]) -> Iterator[Output | Failure]:
+def _results(data: Collected, sources: "Sources", only: Collection[str], *, debug: bool) -> Iterator[Output | Failure]:
     for name, build in builders().items():
         if only and name not in only:
             continue
@@ -108,24 +157,53 @@ def _results(data: Collected, known: Sources, only: Collection[str]) -> Iterator
         for scale in data.scales:
             if own in (None, scale):
                 plain = scale == "paper" or own
-                yield _build_one(name if plain else f"{name}_{scale}", build, data.at_scale(scale), known)
+                output = name if plain else f"{name}_{scale}"
+                yield _build_one(output, build, data.at_scale(scale), sources, debug=debug)
 
 
-def _build_one(name: str, build: Builder, data: Collected, known: Sources) -> Output | Failure:
-    """Figures take seconds and stand if nothing of theirs has changed; tables are made anew, it takes no time."""
-    if name.startswith("fig_") and (before := known.unchanged(name, data)):
-        return Output(name, tuple(known.out / file for file in before["files"]), tuple(before["runs"]), before, None)
+def _build_one(name: str, build: Builder, data: Collected, sources: "Sources", *, debug: bool) -> Output | Failure:
+    # A figure takes seconds and is kept if nothing that it depends on has changed; a table takes no time.
+    before = sources.unchanged(name, data) if name.startswith("fig_") else None
+    if before:
+        files = tuple(sources.out / file for file in before["files"])
+        return Output(name, files, tuple(before["runs"]), before, None)
     try:
-        made = build(data)
+        made = _checked(build(data))
+        contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
     except MissingRunsError as missing:
         return Failure(name, f"no {missing.needed}", missing.command)
     except RecordError as error:
         return Failure(name, str(error), "fix or delete the record, then build again")
-    contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
+    except Exception as error:
+        if debug:
+            raise
+        return _crashed(name, error)
     for file, content in contents.items():
-        write_bytes(known.out / file, content, readable=True)
-    entry = known.entry(data, contents)
-    return Output(name, tuple(known.out / file for file in contents), tuple(entry["runs"]), entry, made)
+        write_bytes(sources.out / file, content, readable=True)
+    entry = sources.entry(data, contents)
+    return Output(name, tuple(sources.out / file for file in contents), tuple(entry["runs"]), entry, made)
+
+
+def _checked(made: object) -> Made:
+    if isinstance(made, Figure):
+        return Drawing(made)
+    if not isinstance(made, Table | Drawing):
+        raise TypeError(f"build(data) returned {type(made).__name__}; allowed are a Figure, a Drawing or a Table")
+    return made
+
+
+def _crashed(name: str, error: Exception) -> Failure:
+    """One line about an error inside a builder, with the innermost line of this project that raised it."""
+    place = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if Path(frame.filename).is_relative_to(ROOT / "analysis") and frame.filename != __file__:
+            place = f" ({Path(frame.filename).name}, line {frame.lineno})"
+    builder = next((known for known in builders() if name.startswith(known)), name)
+    return Failure(
+        name,
+        f"its builder failed: {type(error).__name__}: {first_line(error)}{place}",
+        f"the whole traceback: python -m analysis figures {builder} --debug",
+    )
 
 
 def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -135,10 +213,102 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _missing(row: Row, scale: str) -> list[str]:
-    """A line for each run that was started and is not finished, and one for all that were not."""
+    """A line for each run that was started and is not finished, and one for all that were not started."""
     waiting = [str(run.seed) for run in row.missing if run.state == State.PENDING]
     started = [run for run in row.missing if run.state != State.PENDING]
     lines = [f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}" for run in started]
     if waiting:
         lines.append(f"{row.label} ({scale} scale): not started: seed{'s' * (len(waiting) > 1)} {', '.join(waiting)}")
     return lines
+
+
+class Sources:
+    """Hashes of inputs, code and outputs. Each file is read once in a build, however many figures use it."""
+
+    def __init__(self, out: Path, look: Look | None = None) -> None:
+        self.out = out
+        self._look = look or Look()
+        self._hashes: dict[Path, str | None] = {}
+        self._before = _read(out / SOURCES)
+
+    def unchanged(self, name: str, data: Collected) -> dict[str, Any] | None:
+        """The recorded entry of an output whose runs, inputs, code and files are as recorded; else None."""
+        entry = self._before.get(name)
+        if not entry or entry.get("state") != self._state(data):
+            return None
+        for place, recorded in (entry["inputs"] | entry["seen"]).items():
+            run, _, file = place.partition("/")
+            if run not in data.by_id or self._hash(data.by_id[run].folder / file) != recorded:
+                return None
+        for file, recorded in entry["files"].items():
+            if self._hash(self.out / file) != recorded:
+                return None
+        return dict(entry)
+
+    def entry(self, data: Collected, contents: Mapping[str, bytes]) -> dict[str, Any]:
+        """The record of one output."""
+        runs = sorted({run for run, _ in data.used})
+        rows = data.runs.set_index("id").loc[runs]
+        used = {(run, "config.yaml") for run in runs} | data.used
+        return {
+            "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
+            "runs": runs,
+            "seeds": int(rows["seed"].nunique()),
+            "run_commits": sorted({str(commit) for commit in rows["commit"].dropna()}),
+            "inputs": self._hashed(data, used),
+            "seen": self._hashed(data, data.seen - used),
+            "state": self._state(data),
+        }
+
+    def write(self, entries: Mapping[str, Any], *, keep: bool = False) -> None:
+        """Write the file, with the commit of the code that draws; ``keep``: entries of other outputs stay."""
+        outputs = {**(self._before if keep else {}), **entries}
+        text = json.dumps({"commit": _commit(), "outputs": outputs}, indent=2, sort_keys=True)
+        write_bytes(self.out / SOURCES, f"{text}\n".encode(), readable=True)
+
+    def _hashed(self, data: Collected, places: Iterable[tuple[str, str]]) -> dict[str, str]:
+        hashes: dict[str, str] = {}
+        for run, name in sorted(places):
+            known = self._hash(data.by_id[run].folder / name)
+            if known:  # an archived run has no config.yaml of its own
+                hashes[f"{run}/{name}"] = known
+        return hashes
+
+    def _hash(self, path: Path) -> str | None:
+        if path not in self._hashes:
+            self._hashes[path] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        return self._hashes[path]
+
+    def _state(self, data: Collected) -> str:
+        """Hash of what a builder may choose from (rows, runs, names of diagnostics), of the code and of the look."""
+        runs = [run.id for part in data.sections for row in part.rows for run in row.runs if run.id in data.by_id]
+        samples = []
+        for run in runs:
+            folder = data.by_id[run].folder / "diagnostics"
+            samples.append(sorted(path.name for path in folder.glob("*")))
+        state = (data.sections, data.chosen, runs, samples, self._look, self._code)
+        return hashlib.sha256(repr(state).encode()).hexdigest()
+
+    @cached_property
+    def _code(self) -> tuple[Any, ...]:
+        files = []
+        for pattern in CODE:
+            for path in sorted(ROOT.glob(pattern)):
+                files.append((str(path.relative_to(ROOT)), self._hash(path)))
+        return (*files, *((name, installed_version(name)) for name in LIBRARIES))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes())["outputs"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}  # absent, damaged or of another version: everything is built again
+
+
+def _commit() -> str | None:
+    """The commit of the code that draws; None outside a git checkout."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,20 +1,25 @@
 """Curves over training: one metric of a row's seeds, as mean and spread at each step that all of them have."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from analysis.naming.line_styles import plot_styles
+from analysis.rendering.style import palette
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row
+from analysis.sources.series import Series
 from analysis.stats.seed_statistics import moving_average
 from scpo.intervals import Summary, summarise
 
 FEW = 6  # lines whose bands can be told apart
-MARKS = 6  # of a line
+MARKS = 6  # markers on a line
 FEWEST = 3  # seeds or pairs for an interval: of two it is as wide as the panel
+Styles: TypeAlias = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -25,26 +30,41 @@ class Curve:
     summaries: list[Summary]
 
 
-def curve(data: Collected, row: Row, metric: str, *, window: int = 1, first: int = 0) -> Curve:
-    """The row's finished seeds, each smoothed over ``window`` logged values, from step ``first`` on.
+def row_styles(rows: Iterable[Row]) -> Styles:
+    """How each row is drawn, by its name; in the user's palette if there is one. Call it inside ``house_style``."""
+    return plot_styles(rows, palette())
 
-    Steps that one of the seeds lacks are left out: the mean at every step is over the same seeds.
+
+def curve(data: Collected, row: Row, metric: str, *, window: int = 1, first: int = 0) -> Curve:
+    """A metric of the row's finished seeds, each smoothed over ``window`` logged values, from step ``first`` on."""
+    smooth: list[Series] = []
+    for run in row.finished:
+        series = data.series(run, metric)
+        smooth.append(Series(series.steps, tuple(moving_average(series.values, window))))
+    return mean_curve(smooth, first=first)
+
+
+def mean_curve(series: Sequence[Series], *, first: int = 0) -> Curve:
+    """Summaries over several series from step ``first`` on.
+
+    Steps that one of the series lacks are left out: the mean at every step is over the same seeds.
     """
-    series = [data.series(run, metric) for run in row.finished]
-    shared = sorted(set.intersection(*(set(one.steps) for one in series))) if series else []
-    smooth = [dict(zip(one.steps, moving_average(one.values, window), strict=True)) for one in series]
-    steps = [step for step in shared if step >= first]
-    return Curve(steps, [summarise(one[step] for one in smooth) for step in steps])
+    shared = set.intersection(*(set(part.steps) for part in series)) if series else set()
+    steps = sorted(step for step in shared if step >= first)
+    return Curve(steps, [summarise(part.at(step) for part in series) for step in steps])
 
 
 def is_trained(data: Collected, row: Row) -> bool:
     """Whether its finished runs train anything; a method that only prompts logs one number at both ends."""
-    methods = (data.by_id[run].config.get("method") for run in row.finished)
-    return any(not isinstance(method, dict) or method.get("kind") != "prompted" for method in methods)
+    for run in row.finished:
+        method = data.by_id[run].config.get("method")
+        if not isinstance(method, dict) or method.get("kind") != "prompted":
+            return True
+    return False
 
 
 def over_training(axis: Axes, *, percent: bool = True) -> None:
-    """Training steps below and, unless told otherwise, percent beside."""
+    """Label the axis of training steps and, unless told otherwise, that of percentages."""
     if percent:
         axis.set_ylim(0, 100)
         axis.set_yticks(range(0, 101, 25))
@@ -52,13 +72,37 @@ def over_training(axis: Axes, *, percent: bool = True) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
 
 
-def draw(axis: Axes, made: Curve, style: dict[str, Any], *, factor: float = 1, crowd: int = 1) -> None:
-    """Mean as a line with about ``MARKS`` markers, ± one standard deviation as a band, fainter among a ``crowd``.
+def draw(axis: Axes, points: Curve, style: dict[str, Any], *, factor: float = 1, crowd: int = 1) -> None:
+    """Draw the mean as a line with a few markers, and ± one standard deviation as a band.
 
-    One seed has no spread.
+    The band is fainter among a ``crowd`` of lines; one seed has none.
     """
-    mean = factor * np.array([one.mean for one in made.summaries])
-    spread = factor * np.array([one.std if one.n > 1 else 0.0 for one in made.summaries])
-    axis.plot(made.steps, mean, markevery=max(1, len(made.steps) // MARKS), **style)
-    alpha = 0.15 if crowd <= FEW else 0.06
-    axis.fill_between(made.steps, mean - spread, mean + spread, color=str(style["color"]), alpha=alpha, linewidth=0)
+    mean = factor * np.array([summary.mean for summary in points.summaries])
+    spread = factor * np.array([summary.std if summary.n > 1 else 0.0 for summary in points.summaries])
+    draw_band(axis, points.steps, mean - spread, mean + spread, style, crowd=crowd)
+    draw_line(axis, points.steps, mean, style)
+
+
+def draw_line(axis: Axes, steps: Sequence[float], values: Iterable[float], style: dict[str, Any]) -> None:
+    """A line with about ``MARKS`` markers."""
+    axis.plot(steps, list(values), markevery=max(1, len(steps) // MARKS), **style)
+
+
+def draw_band(
+    axis: Axes,
+    steps: Sequence[float],
+    low: np.ndarray,
+    high: np.ndarray,
+    style: dict[str, Any],
+    *,
+    crowd: int = 1,
+) -> None:
+    """Shade between two curves in a row's colour."""
+    alpha = 0.15 if crowd <= FEW else 0.05
+    axis.fill_between(steps, low, high, color=str(style["color"]), alpha=alpha, linewidth=0)
+
+
+def percentage_limits(lowest: float) -> tuple[float, float]:
+    """Limits of an axis of percentages that begins at the last multiple of ten below ``lowest``."""
+    start = 10 * np.floor((lowest - 2) / 10) if np.isfinite(lowest) else 0.0
+    return float(np.clip(start, 0, 90)), 101.0

@@ -1,25 +1,32 @@
 """Credit over training: credited steps per failed trajectory and mean auxiliary reward, by processing order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from analysis.figures.curves import curve, draw, over_training
+from analysis.figures.curves import curve, draw, over_training, row_styles
 from analysis.naming import names
-from analysis.naming.line_styles import plot_styles
 from analysis.paper.published import credit
-from analysis.rendering.style import COLUMN_WIDTH, REMARK, Drawing, house_style
+from analysis.rendering.style import (
+    COLUMN_WIDTH,
+    SMALL,
+    Drawing,
+    canvas_width,
+    house_style,
+    key_below,
+    key_lines,
+    new_figure,
+    remark,
+)
 from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from scpo.intervals import summarise
 
-HEIGHT = 1.9  # inches
+HEIGHT, KEY_HEIGHT = 1.75, 0.16  # inches: the figure without its key, a line of the key
 ROWS = {"scpo": "reordered (default)", "chronological": "chronological"}
-METRICS = {
-    "credit/steps": ("credited steps per failed trajectory", "credited steps per\nfailed trajectory", 2),
-    "credit/aux_mean": ("mean auxiliary reward", "mean auxiliary\nreward per step", 4),
-}
 WINDOW = 5  # steps of the moving average (paper, appendix "Step-reward analysis")
 FIRST, LAST = 20, 150  # steps over which the paper averages
 CAPTION = (
@@ -29,49 +36,73 @@ CAPTION = (
 )
 
 
+@dataclass(frozen=True)
+class Metric:
+    """A logged number: its name in the records and in the paper's numbers, its axis label, and digits to print."""
+
+    name: str
+    quantity: str
+    label: str
+    digits: int
+
+
+METRICS = (
+    Metric("credit/steps", "credited steps per failed trajectory", "credited steps per\nfailed trajectory", 2),
+    Metric("credit/aux_mean", "mean auxiliary reward", "mean auxiliary\nreward per step", 4),
+)
+
+
 def build(data: Collected) -> Drawing:
     """One pair of panels; MissingRunsError if no run with credit has finished."""
     part = _choose(data)
     rows = [row for name in ROWS for row in part.rows if row.name == name and row.finished]
-    styles = plot_styles(rows)
     with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, HEIGHT))
-        axes = figure.subplots(1, len(METRICS))
-        for axis, (metric, (_, label, _)) in zip(axes, METRICS.items(), strict=True):
-            for row in rows:
-                draw(axis, curve(data, row, metric, window=WINDOW, first=1), styles[row.name] | {"marker": ""})
-            axis.set_ylabel(label)
-            axis.set_ylim(bottom=0)
-            over_training(axis, percent=False)
-        handles = [axes[0].plot([], [], **styles[row.name] | {"marker": ""})[0] for row in rows]
-        texts = [f"{ROWS[row.name]}, {row.count}" for row in rows]
-        figure.legend(handles, texts, loc="outside lower center", ncols=2, handlelength=2.2, columnspacing=1.2)
-        figure.suptitle(names.place(part.scale, part.env, part.model), fontsize=7, color=REMARK)
+        figure = _draw(data, rows)
+        remark(figure, names.place(part.scale, part.env, part.model))
     return Drawing(figure, _numbers(data, part, rows))
 
 
 def _choose(data: Collected) -> Section:
     """The first section with both orders, else the first with the default."""
-    ready = [part for part in data.sections if any(_credited(data, row) for row in part.rows if row.name == "scpo")]
-    if not ready:
+    best: Section | None = None
+    most = 0
+    for part in data.sections:
+        default = part.row("scpo")
+        logged = any(data.series(run, METRICS[0].name).values for run in default.finished)
+        orders = sum(bool(row.finished) for row in part.rows if row.name in ROWS)
+        if logged and orders > most:
+            best, most = part, orders
+    if best is None:
         raise missing_runs("finished run with credit", data.sections, "ablation_order")
-    return max(ready, key=lambda part: sum(bool(row.finished) for row in part.rows if row.name in ROWS))
+    return best
 
 
-def _credited(data: Collected, row: Row) -> bool:
-    return any(data.series(run, "credit/steps").values for run in row.finished)
+def _draw(data: Collected, rows: Sequence[Row]) -> Figure:
+    width = canvas_width(COLUMN_WIDTH)
+    styles = {name: style | {"marker": ""} for name, style in row_styles(rows).items()}
+    labels = [f"{ROWS[row.name]}, {row.count}" for row in rows]
+    figure = new_figure(width, HEIGHT + KEY_HEIGHT * key_lines(labels, width))
+    axes = figure.subplots(1, len(METRICS), sharex=True)  # a group with credit appears later in some seeds
+    for axis, metric in zip(axes, METRICS, strict=True):
+        for row in rows:
+            draw(axis, curve(data, row, metric.name, window=WINDOW, first=1), styles[row.name])
+        axis.set_ylabel(metric.label, fontsize=SMALL)
+        axis.set_ylim(bottom=0)
+        over_training(axis, percent=False)
+    axes[0].set_xlim(left=0)
+    key_below(figure, [Line2D([], [], **styles[row.name]) for row in rows], labels)
+    return figure
 
 
 def _numbers(data: Collected, part: Section, rows: list[Row]) -> Table:
     paper = part.scale == "paper"
-    blocks = [
-        Block(f"Measured, {names.place(part.scale, part.env, part.model)}", tuple(_measured(data, rows, paper=paper)))
-    ]
+    place = names.place(part.scale, part.env, part.model)
+    blocks = [Block(f"Measured, {place}", tuple(_measured(data, rows, paper=paper)))]
     if paper:
         blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
     return Table(
         words=("Order", "Seeds", "Steps"),
-        numbers=tuple(quantity for quantity, _, _ in METRICS.values()),
+        numbers=tuple(metric.quantity for metric in METRICS),
         blocks=tuple(blocks),
         caption=names.with_note(CAPTION, part.scale),
         label=f"tab:credit-trend-{part.scale}",
@@ -81,15 +112,18 @@ def _numbers(data: Collected, part: Section, rows: list[Row]) -> Table:
 def _published() -> Iterator[tuple[str | Number, ...]]:
     numbers, span = credit(), f"mean over steps {FIRST}-{LAST}"
     for name, label in ROWS.items():
-        values = (numbers.get((name, quantity, span)) for quantity, _, _ in METRICS.values())
-        yield (label, "3", f"{FIRST}–{LAST}", *(NONE if value is None else Number(f"{value:g}") for value in values))
+        cells = []
+        for metric in METRICS:
+            value = numbers.get((name, metric.quantity, span))
+            cells.append(NONE if value is None else Number(f"{value:g}"))
+        yield (label, "3", f"{FIRST}–{LAST}", *cells)
 
 
 def _measured(data: Collected, rows: list[Row], *, paper: bool) -> Iterator[tuple[str | Number, ...]]:
-    first, last = (FIRST, LAST) if paper else (1, max(data.series(rows[0].finished[0], "credit/steps").steps))
+    first, last = (FIRST, LAST) if paper else (1, max(data.series(rows[0].finished[0], METRICS[0].name).steps))
     for row in rows:
-        cells = (
-            number(summarise(data.series(run, metric).between(first, last).mean for run in row.finished), 1, digits)
-            for metric, (_, _, digits) in METRICS.items()
-        )
+        cells = []
+        for metric in METRICS:
+            series = [data.series(run, metric.name).between(first, last) for run in row.finished]
+            cells.append(number(summarise(part.mean for part in series), 1, metric.digits))
         yield (ROWS[row.name], row.count, f"{first}–{last}", *cells)

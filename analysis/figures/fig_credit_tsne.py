@@ -1,18 +1,47 @@
-"""Where credited steps lie: steps of successes, credited and uncredited steps of failures, in one t-SNE plane."""
+"""Where credited steps lie: steps of successes, credited and uncredited steps of failures, in one t-SNE plane.
 
-from analysis.figures.embedding import kinds
-from analysis.figures.neighbourhood import neighbourhood_table
-from analysis.figures.scatter import Cloud, draw_plane, shown_steps
+The table has the paper's distances (appendix "Semantic neighbourhood"): of a failed step, to the nearest step of a
+successful sibling, over the successes of its own group, as the appendix words it ("nearest successful-sibling step"),
+and over those of all batches. The paper does not name the distance: cosine (1 - cos) and Euclidean distances of the
+unit vectors are both given. Failed steps of groups without a success have no sibling to compare with; they are counted
+apart.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from analysis.figures.step_planes import OF_A_KIND, Cloud, draw_plane, drawn, embedded, kinds, shown_steps
+from analysis.naming import names
+from analysis.paper.published import credit
 from analysis.rendering.style import CREDITED, FAILED, SUCCESS, Drawing
+from analysis.rendering.table import NONE, Block, Number, Table
 from analysis.sources.collect import Collected
+from scpo.diagnostics.samples import StepTexts
 
 HEIGHT = 3.0  # inches
+CAPTION = (
+    "Median distance of failed steps to the nearest step of a success, in the embedding of all-MiniLM-L6-v2; exact: "
+    "the same action and observation text. Own group: among the successful siblings of the step's group; all batches: "
+    "among the successes of all sampled batches. {counts} "
+    f"Measured and shown are at most {OF_A_KIND} steps of a kind (success, failure with credit, failure without), "
+    "drawn at random; distances are to every success, shown or not."
+)
+KINDS = (("credited", True), ("uncredited", False))
+# The published numbers of a kind of steps: their names, and digits to print.
+PUBLISHED = (
+    ("exact matches", "share", 0),
+    ("distance to the nearest success step", "median", 2),
+    ("distance to the nearest success step, non-exact", "median", 2),
+)
+Cells = tuple[str | Number, ...]
 
 
 def build(data: Collected) -> Drawing:
     """One run of one scale; MissingRunsError if no finished run has sampled step texts with credit."""
     shown = shown_steps(data)
-    success_n, credited_n, other_n = (of_N[shown.row_n] for of_N in kinds(shown.steps))
+    success_n, credited_n, other_n = (kind_N[shown.row_n] for kind_N in kinds(shown.steps))
     clouds = [
         Cloud("failure, no credit", other_n, FAILED, "x"),
         Cloud("success", success_n, SUCCESS, "o"),
@@ -20,3 +49,79 @@ def build(data: Collected) -> Drawing:
     ]
     numbers = neighbourhood_table(shown.steps, scale=shown.scale, run=shown.run)
     return Drawing(draw_plane(data, shown, clouds, HEIGHT), numbers)
+
+
+def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
+    """Every failed step that is shown and has a success to compare with.
+
+    Columns: cosine ``distance`` to the nearest success, whether one has the same text (``exact``), and ``credited``.
+    """
+    rows_n, vector_nd = embedded(steps)
+    text_n, group_n, success_n = steps.text_N[rows_n], steps.group_N[rows_n], steps.success_N[rows_n]
+    none = np.zeros(0, bool)
+    blocks = [pd.DataFrame({"distance": np.zeros(0), "exact": none, "credited": none})]
+    for group in np.unique(group_n) if own_group else (None,):
+        inside = np.ones(len(rows_n), bool) if group is None else group_n == group
+        failed, success = np.flatnonzero(inside & ~success_n), np.flatnonzero(inside & success_n)
+        if group is None:  # failures of groups without a success have no sibling here either
+            failed = failed[np.isin(group_n[failed], np.unique(group_n[success]))]
+        if not len(failed) or not len(success):
+            continue
+        cosine = (vector_nd[failed] @ vector_nd[success].T).max(axis=1)
+        exact = np.isin(text_n[failed], text_n[success])
+        distance = np.where(exact, 0.0, np.clip(1 - cosine, 0, 2))
+        credited = steps.credit_N[rows_n[failed]] > 0
+        blocks.append(pd.DataFrame({"distance": distance, "exact": exact, "credited": credited}))
+    return pd.concat(blocks, ignore_index=True)
+
+
+def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
+    """The paper's numbers and ours; published ones only for a run of the paper's scale."""
+    own, everywhere = nearest(steps, own_group=True), nearest(steps, own_group=False)
+    rows = [*_rows("own group", own), *_rows("all batches", everywhere)]
+    blocks = [Block(f"Measured, {scale} scale, {names.run(run)}", tuple(rows))]
+    if scale == "paper":
+        blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
+    lonely = int((~steps.success_N[drawn(steps)]).sum()) - len(own)
+    counts = (
+        f"{len(steps.text_N)} steps of {steps.batches} batches of {names.run(run)}, "
+        f"{int(steps.success_N.sum())} of successes; "
+        f"{lonely} failed steps of groups without a success are left out."
+    )
+    return Table(
+        words=("Failed steps", "Nearest among", "Distance", "Steps"),
+        numbers=("Exact (%)", "Median", "Median, non-exact"),
+        blocks=tuple(blocks),
+        caption=CAPTION.format(counts=counts),
+        label=f"tab:neighbourhood-{scale}",
+    )
+
+
+def _rows(place: str, table: pd.DataFrame) -> Iterator[Cells]:
+    euclidean = np.sqrt(2 * table["distance"])  # of unit vectors, |a - b|² = 2·(1 - cos)
+    for metric, distance in (("cosine", table["distance"]), ("Euclidean", euclidean)):
+        medians = {}
+        for kind, credited in KINDS:
+            chosen, exact = table["credited"] == credited, table["exact"]
+            medians[kind] = distance[chosen & ~exact].median()
+            share = Number(f"{100 * exact[chosen].mean():.0f}") if chosen.any() else NONE
+            cells = (share, _number(distance[chosen].median()), _number(medians[kind]))
+            yield (kind, place, metric, str(chosen.sum()), *cells)
+        ratio = medians["uncredited"] / medians["credited"] if medians["credited"] else float("nan")
+        yield ("uncredited / credited", place, metric, "", NONE, NONE, _number(ratio))
+
+
+def _published() -> Iterator[Cells]:
+    numbers = credit()
+    for kind, _ in KINDS:
+        cells = []
+        for quantity, statistic, digits in PUBLISHED:
+            value = numbers.get((kind, quantity, statistic))
+            cells.append(NONE if value is None else Number(f"{value:.{digits}f}"))
+        yield (kind, "not said", "not said", "", *cells)
+    ratio = numbers["uncredited over credited", PUBLISHED[2][0], "ratio of medians"]
+    yield ("uncredited / credited", "not said", "not said", "", NONE, NONE, Number(f"{ratio:.2f}"))
+
+
+def _number(value: float) -> Number:
+    return Number(f"{value:.2f}") if np.isfinite(value) else NONE

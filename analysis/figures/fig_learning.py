@@ -1,48 +1,61 @@
-"""Learning curves: training rollouts and every validation panel, one line a row, mean and ± std band over seeds."""
+"""Learning curves of training rollouts and every validation panel: mean and ± std over seeds."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import fill
-from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures.curves import curve, draw, is_trained, over_training
+from analysis.figures.curves import Styles, curve, draw, is_trained, over_training, row_styles
 from analysis.naming import names
-from analysis.naming.line_styles import plot_styles
 from analysis.naming.methods import compared, left_out
 from analysis.naming.names import Footnotes
-from analysis.rendering.style import PAGE_WIDTH, REMARK, Drawing, house_style
+from analysis.rendering.style import (
+    NARROW,
+    PAGE_WIDTH,
+    SMALL,
+    Drawing,
+    canvas_width,
+    house_style,
+    key_below,
+    key_lines,
+    new_figure,
+    remark,
+)
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
+from scpo.progress import counted
 
 TRAINING = "train/success_rate"
-ROW_HEIGHT, MARGIN = 1.4, 0.55  # inches
-KEY_HEIGHT = 0.16  # inches a line of keys
-MOST = 5  # benchmarks and models that fit on a page
-REMARK_CHARACTERS = 125  # that fit into the page width above the panels
-LEGEND_CHARACTERS = 122  # that fit into the page width at the legend's font size, keys included
-HEADLINE = "Mean ± std over seeds (finished/planned{counts})."
+ROW_HEIGHT, NARROW_HEIGHT = 1.5, 1.2  # inches of a line of panels, of one in a single column
+MARGIN, KEY_HEIGHT = 0.5, 0.16  # inches of the remark and of a line of keys
+MOST, MOST_KEYS = 5, 12  # benchmarks and models, and rows, that fit on a page
+LABEL_CHARACTERS = 26  # beside a panel
+HEADLINE = "Mean ± std over seeds (finished/planned)."
 HEADLINES = {
-    "mini": f"Mini scale, not comparable with the paper. {HEADLINE} One or two seeds do not separate methods.",
-    "study": f"Study scale (a choice policy after a short imitation start), not comparable with the paper. {HEADLINE}",
+    "mini": (f"Mini scale, not comparable with the paper. {HEADLINE} One or two seeds do not separate methods."),
+    "study": (
+        f"Study scale (a choice policy after a short imitation start), not comparable with the paper. {HEADLINE}"
+    ),
     "paper": HEADLINE,
 }
 CAPTION = (
-    "Learning curves: success rate, on WebShop the score too, over training. Lines are means over the finished seeds "
-    "at the steps that all of them have, bands ± one standard deviation; each benchmark and model has a line of "
-    "panels. Methods that only prompt have no curve. "
-    "The table gives the value before training, at the last checkpoint and at each run's best, which is optimistic."
+    "Learning curves: success rate, on WebShop the score too, over training. Lines are means over "
+    "the finished seeds at the steps that all of them have, bands ± one standard deviation; each "
+    "benchmark and model has a line of panels. Methods that only prompt have no curve. The table "
+    "gives the value before training, at the last checkpoint and at each run's best, which is "
+    "optimistic."
 )
-Styles = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: a metric with values in [0, 1], and what stands above it."""
+    """One pair of axes: a metric with values in [0, 1], and its title."""
 
     metric: str
     title: str
@@ -57,35 +70,51 @@ class Strip:
     rows: tuple[Row, ...]
     panels: tuple[Panel, ...]
 
+    @property
+    def usual_count(self) -> str:
+        """Seeds (finished/planned) that most of its rows have."""
+        return Counter(row.count for row in self.rows).most_common(1)[0][0]
+
 
 def build(data: Collected) -> Drawing:
-    """One line of panels for each benchmark and model of one scale; MissingRunsError if no run has been trained."""
+    """Panels for each benchmark and model of one scale; MissingRunsError if no run was trained."""
     strips = sorted(_strips(data), key=lambda strip: bool(strip.part.differs))
     if not strips:
         raise missing_runs("finished training runs", data.sections)
-    drawn, notes = strips[:MOST], Footnotes()
-    styles = plot_styles(row for strip in drawn for row in strip.rows)
-    texts, columns, common = _keys(drawn, notes)
+    drawn, others = _drawn(data, strips)
+    notes = Footnotes()
+    labels = _labels(drawn, notes)
     with house_style():
-        lines = -(-len(texts) // columns)
-        figure = Figure(figsize=(PAGE_WIDTH, ROW_HEIGHT * len(drawn) + MARGIN + KEY_HEIGHT * lines))
-        widest = max(len(strip.panels) for strip in drawn)
-        axes = figure.subplots(len(drawn), widest, sharex="row", sharey=True, squeeze=False)
-        for strip, line in zip(drawn, axes, strict=True):
-            _draw_strip(data, strip, line, styles)
-        handles, labels = [Line2D([], [], **styles[name]) for name in texts], list(texts.values())
-        key = {"ncols": columns, "handlelength": 3.2, "columnspacing": 1.4, "fontsize": 7}
-        figure.legend(handles, labels, loc="outside lower center", **key)
-        headline = HEADLINES[drawn[0].part.scale].format(counts=f": {common}" if common else "")
-        remark = f"{headline}{notes.text}{_not_drawn(strips[MOST:])}"
-        figure.suptitle(fill(remark, REMARK_CHARACTERS), fontsize=6.5, color=REMARK)
-    return Drawing(figure, _numbers(data, strips, notes))
+        figure = _draw(data, drawn, labels)
+        text = f"{HEADLINES[drawn[0].part.scale]}{notes.text}"
+        if others:
+            text += f" In the table alone: {counted(len(others), 'other setting')}."
+        remark(figure, text)
+    return Drawing(figure, _numbers(data, strips, others, notes))
 
 
 def _strips(data: Collected) -> Iterator[Strip]:
     for part in data.sections:
-        if rows := compared([row for row in part.rows if _curves(data, row)]):
+        rows = compared([row for row in part.rows if _curves(data, row)], data.chosen)
+        if rows:
             yield Strip(part, rows, tuple(_panels(data, part, rows)))
+
+
+def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[Strip]]:
+    """The strips that are drawn, and those that are in the table alone.
+
+    Runs under another setting than the usual one of their benchmark are drawn while the page has
+    room for their panels and their keys, or if the user asked for them.
+    """
+    drawn: list[Strip] = []
+    keys: set[str] = set()
+    for strip in strips:
+        all_keys = keys | {row.name for row in strip.rows}
+        fits = len(all_keys) <= MOST_KEYS or data.chosen or not strip.part.differs
+        if len(drawn) < MOST and fits:
+            drawn.append(strip)
+            keys = all_keys
+    return drawn, [strip for strip in strips if strip not in drawn]
 
 
 def _has_curve(data: Collected, run: str) -> bool:
@@ -103,58 +132,90 @@ def _panels(data: Collected, part: Section, rows: Sequence[Row]) -> Iterator[Pan
         yield Panel(names.success_metric(panel), f"validation:\n{_panel_title(part, panel)}")
     for panel in known:
         if f"val/{panel}/score" in logged:
-            yield Panel(f"val/{panel}/score", f"validation, score:\n{_panel_title(part, panel)}", "score (%)")
+            yield Panel(
+                f"val/{panel}/score",
+                f"validation, score:\n{_panel_title(part, panel)}",
+                "score (%)",
+            )
 
 
 def _panel_title(part: Section, panel: str) -> str:
     return names.panel_title(part.env, panel)
 
 
-def _draw_strip(data: Collected, strip: Strip, line: Sequence[Axes], styles: Styles) -> None:
-    for panel, axis in zip(strip.panels, line, strict=False):
-        every_step = panel.metric == TRAINING
+def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
+    """Keys: a row's label, a footnote's mark, and its seeds where they are not its strip's."""
+    labels: dict[str, str] = {}
+    for strip in strips:
         for row in strip.rows:
-            style = styles[row.name] | ({"marker": ""} if every_step else {})
-            made = curve(data, row, panel.metric)
-            if made.steps:
-                draw(axis, made, style, factor=100, crowd=len(strip.rows))
-        axis.set_title(panel.title)
-        over_training(axis)
-    for axis in line[len(strip.panels) :]:
+            label = labels.setdefault(row.name, f"{row.label}{notes.mark(row.differs)}")
+            if row.count != strip.usual_count:
+                labels[row.name] = f"{label}, {row.count}"
+    return labels
+
+
+def _draw(data: Collected, strips: Sequence[Strip], labels: dict[str, str]) -> Figure:
+    width = canvas_width(PAGE_WIDTH)
+    widest = max(len(strip.panels) for strip in strips)
+    columns = 1 if width < NARROW else widest
+    lines = [-(-len(strip.panels) // columns) for strip in strips]  # of panels, for each strip
+    row_height = NARROW_HEIGHT if columns == 1 else ROW_HEIGHT
+    height = row_height * sum(lines) + MARGIN + KEY_HEIGHT * key_lines(list(labels.values()), width)
+    figure = new_figure(width, height)
+    styles = row_styles(row for strip in strips for row in strip.rows)
+    axes = figure.subplots(sum(lines), columns, sharex=False, sharey=True, squeeze=False)
+    start = 0
+    for strip, count in zip(strips, lines, strict=True):
+        _draw_strip(data, strip, axes[start : start + count], styles)
+        start += count
+    handles = [Line2D([], [], **styles[name]) for name in labels]
+    key_below(figure, handles, list(labels.values()), handlelength=3.2)
+    return figure
+
+
+def _draw_strip(data: Collected, strip: Strip, axes: np.ndarray, styles: Styles) -> None:
+    for axis in axes.flat[len(strip.panels) :]:
         axis.set_visible(False)
-    line[0].set_ylabel(f"{fill(names.setting(strip.part), 24)}\n{strip.panels[0].label}", fontsize=6.5)
+    for panel, axis in zip(strip.panels, axes.flat, strict=False):
+        for row in strip.rows:
+            style = styles[row.name]
+            if panel.metric == TRAINING:  # logged at every step: a marker each would hide the line
+                style = style | {"marker": ""}
+            points = curve(data, row, panel.metric)
+            if points.steps:
+                draw(axis, points, style, factor=100, crowd=len(strip.rows))
+        one_column = axes.shape[1] == 1
+        axis.set_title(panel.title.replace("\n", " ") if one_column else panel.title)
+        over_training(axis)
+    place = fill(f"{names.setting(strip.part)}, {strip.usual_count} seeds", LABEL_CHARACTERS)
+    for line in axes:
+        _label_line(line[0], place, strip.panels[0].label)
 
 
-def _keys(strips: Sequence[Strip], notes: Footnotes) -> tuple[dict[str, str], int, str]:
-    """A text for each row, how many stand in a line, and the number of seeds where all rows have the same.
-
-    Where rows differ in it, the number of seeds stands beside each.
-    """
-    rows = [row for strip in strips for row in strip.rows]
-    counts = {row.name: ", ".join(dict.fromkeys(one.count for one in rows if one.name == row.name)) for row in rows}
-    marks = {row.name: notes.mark(row.differs) for row in rows if row.differs}
-    labels = {row.name: f"{row.label}{marks.get(row.name, '')}" for row in rows}
-    common = set(counts.values()).pop() if len(set(counts.values())) == 1 else ""
-    texts = labels if common else {name: f"{label}, {counts[name]}" for name, label in labels.items()}
-    columns = max(1, min(len(texts), LEGEND_CHARACTERS // (max(map(len, texts.values())) + 9)))
-    return texts, columns, common
+def _label_line(axis: Axes, place: str, label: str) -> None:
+    axis.set_ylabel(f"{place}\n{label}", fontsize=SMALL)
 
 
 def _not_drawn(strips: Sequence[Strip]) -> str:
-    return f" Not drawn, in the table: {'; '.join(names.setting(strip.part) for strip in strips)}." if strips else ""
+    if not strips:
+        return ""
+    settings = "; ".join(names.setting(strip.part) for strip in strips)
+    return f" Not drawn, in the table: {settings}."
 
 
-def _numbers(data: Collected, strips: Sequence[Strip], notes: Footnotes) -> Table:
+def _numbers(data: Collected, strips: Sequence[Strip], others: Sequence[Strip], notes: Footnotes) -> Table:
     scale = strips[0].part.scale
     rows = [row for strip in strips for row in strip.part.rows if row.finished and _curves(data, row)]
     rest = left_out(rows, (row for strip in strips for row in strip.rows))
+    blocks = []
+    for strip in strips:
+        title = f"{names.setting(strip.part)}, {scale} scale"
+        blocks.append(Block(title, tuple(_values(data, strip, notes))))
     return Table(
         words=("Panel", "Row", "Seeds"),
         numbers=("Before", "Last", "Best"),
-        blocks=tuple(
-            Block(f"{names.setting(strip.part)}, {scale} scale", tuple(_values(data, strip, notes))) for strip in strips
-        ),
-        caption=names.with_note(f"{CAPTION}{notes.text}{_not_drawn(strips[MOST:])}{rest}", scale),
+        blocks=tuple(blocks),
+        caption=names.with_note(f"{CAPTION}{notes.text}{_not_drawn(others)}{rest}", scale),
         label=f"tab:learning-{scale}",
     )
 
@@ -169,5 +230,7 @@ def _values(data: Collected, strip: Strip, notes: Footnotes) -> Iterator[tuple[s
         for row in strip.rows:
             title = panel.title.replace("\n", " ")
             label = f"{row.label}{notes.mark(row.differs)}"
-            cells = (percent(data.summary(row, panel.metric, which)) for which in ("before", "last", "best"))
-            yield (title, label, row.count, *cells)
+            before = percent(data.summary(row, panel.metric, "before"))
+            last = percent(data.summary(row, panel.metric, "last"))
+            best = percent(data.summary(row, panel.metric, "best"))
+            yield (title, label, row.count, before, last, best)

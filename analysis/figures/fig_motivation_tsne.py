@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from analysis.figures.embedding import OF_A_KIND
-from analysis.figures.scatter import Cloud, Shown, draw_plane, shown_steps
+from analysis.figures.step_planes import OF_A_KIND, Cloud, Shown, draw_plane, shown_steps
 from analysis.naming import names
 from analysis.rendering.style import FAILED, SUCCESS, Drawing
 from analysis.rendering.table import Block, Number, Table
@@ -22,23 +21,27 @@ def build(data: Collected) -> Drawing:
     """One run of one scale; MissingRunsError if no finished run has sampled step texts."""
     shown = shown_steps(data)
     success_n = shown.steps.success_N[shown.row_n]
-    clouds = [Cloud("failed rollout", ~success_n, FAILED, "x"), Cloud("successful rollout", success_n, SUCCESS, "o")]
+    clouds = [
+        Cloud("failed rollout", ~success_n, FAILED, "x"),
+        Cloud("successful rollout", success_n, SUCCESS, "o"),
+    ]
     return Drawing(draw_plane(data, shown, clouds, HEIGHT), _numbers(shown))
 
 
 def _numbers(shown: Shown) -> Table:
-    steps, won = shown.steps, shown.steps.success_N
-    known = np.unique(steps.text_N[won])
+    steps, won_N = shown.steps, shown.steps.success_N
+    success_texts = np.unique(steps.text_N[won_N])
     rows: list[tuple[str | Number, ...]] = []
-    for label, of_N in (("successful rollouts", won), ("failed rollouts", ~won)):
-        texts = steps.text_N[of_N]
-        share = 100 * float(np.isin(texts, known).mean())
-        counts = (len(texts), int(of_N[shown.row_n].sum()), len(np.unique(texts)))
+    for label, kind_N in (("successful rollouts", won_N), ("failed rollouts", ~won_N)):
+        texts = steps.text_N[kind_N]
+        share = 100 * float(np.isin(texts, success_texts).mean())
+        counts = (len(texts), int(kind_N[shown.row_n].sum()), len(np.unique(texts)))
         rows.append((label, *(Number(str(count)) for count in counts), Number(f"{share:.1f}")))
+    title = f"Measured, {shown.scale} scale, {names.run(shown.run)}, {steps.batches} batches"
     return Table(
         words=("Steps of",),
         numbers=("Recorded", "Shown", "Different texts", "Texts that successes have too (%)"),
-        blocks=(Block(f"Measured, {shown.scale} scale, {names.run(shown.run)}, {steps.batches} batches", tuple(rows)),),
+        blocks=(Block(title, tuple(rows)),),
         caption=names.with_note(CAPTION, shown.scale),
         label=f"tab:motivation-tsne-{shown.scale}",
     )

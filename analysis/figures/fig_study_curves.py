@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures.curves import FEWEST, over_training
-from analysis.naming.line_styles import plot_styles
+from analysis.figures.curves import FEWEST, over_training, row_styles
 from analysis.naming.names import STUDY_TITLE, with_note
-from analysis.rendering.style import COLUMN_WIDTH, REMARK, Drawing, house_style
+from analysis.rendering.style import COLUMN_WIDTH, REMARK, Drawing, canvas_width, house_style, new_figure
 from analysis.rendering.table import Block, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
@@ -80,10 +78,10 @@ def build(data: Collected) -> Drawing:
         raise missing_runs("finished runs of the study", data.sections, MAIN)
     heights = [group.height for group in groups]
     with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, sum(heights) + MARGIN))
+        figure = new_figure(canvas_width(COLUMN_WIDTH), sum(heights) + MARGIN)
         parts = figure.subfigures(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
         for group, part in zip(groups, parts, strict=True):
-            styles = plot_styles(row.row for row in group.rows)
+            styles = row_styles(row.row for row in group.rows)
             left, right = part.subplots(1, 2, width_ratios=(1.15, 1))
             part.suptitle(group.record.title, fontsize=7)
             _draw_curves(data, group, left, styles)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures.curves import FEWEST, is_trained
@@ -18,7 +17,9 @@ from analysis.rendering.style import (
     REMARK,
     SUCCESS,
     Drawing,
+    canvas_width,
     house_style,
+    new_figure,
 )
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
@@ -92,7 +93,7 @@ def build(data: Collected) -> Drawing:
     comparisons = named_comparisons(data)
     rows, lines = _choose(data, comparisons)
     with house_style():
-        figure = Figure(figsize=(PAGE_WIDTH, HEIGHT + LINE * len(lines)))
+        figure = new_figure(canvas_width(PAGE_WIDTH), HEIGHT + LINE * len(lines))
         axes = figure.subplots(1, 4, sharey=True, width_ratios=(1.25, 1.25, 0.7, 0.9))
         first, second, steps, precision = axes
         for axis, reference in ((first, "gigpo"), (second, "scpo")):

@@ -1,30 +1,28 @@
 """One line style for each method: its colour, marker and dashes in every figure and on the report page.
 
-SCPO alone has vermilion, solid lines and discs; its ablations are shades of it with markers of their own. Styles whose
-colours are alike to some reader (with any colour vision, or in grey print) differ in marker and in dashes. A method
-that is not listed gets one of the spare styles, in the registry's order: the same in every figure.
+Every method has a colour, a marker and dashes of its own. The colours were chosen by their smallest distance in CIELAB
+under normal vision, protanopia, deuteranopia and tritanopia (13.7 between any two; a test measures it), and where two
+are alike in grey print, marker and dashes tell them apart. SCPO alone is vermilion with a solid line; its ablations are
+shades of brown and orange. A method that is not listed gets one of the spare styles, in the registry's order.
 """
 
 import zlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import matplotlib as mpl
 
 from analysis.naming.methods import ABLATION, CONTROLS, METHODS
 from analysis.sources.rows import DEFAULT, Row
 
-VERMILION = "#D55E00"  # this one and blue, green, pink, amber, sky: Okabe and Ito's palette
-BLUE, GREEN, PINK, AMBER, SKY = "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
-BLACK, GREY, PURPLE, BROWN, TEAL = "#000000", "#7F7F7F", "#5D3A9B", "#6B3A1E", "#004D40"
-SHADES = ("#7A3300", VERMILION, "#F2A65A")
+Marker: TypeAlias = str | tuple[int, int, float]  # the latter: sides, 0 polygon or 1 star, angle
+VERMILION = "#D55E00"
+SHADES = ("#933F00", "#F2A65A", "#4A1D00", "#AE8163", "#EBC8A0")  # of SCPO's ablations and controls
 
-DASHED, DOTTED, DASH_DOT = (4, 1.2), (1, 1), (4, 1, 1, 1)
-LONG, DASH_DOT_DOT, SHORT = (8, 1.5), (4, 1, 1, 1, 1, 1), (2, 1)
-DASHES: tuple[tuple[float, ...], ...] = (DASHED, DOTTED, DASH_DOT, LONG, DASH_DOT_DOT, SHORT)
-MARKERS = "s^DvPX<>p*"
-BOLD, PLAIN = 1.8, 1.2  # points: widths of SCPO's line and of the others'
-SCREEN = 2.0  # of a dash on the report page
-DARK, PALER = 190, 0.55  # colours without a channel above the first are mixed with so much white for dark paper
+BOLD, PLAIN = 1.5, 1.0  # widths of SCPO's line and of the others', in line widths of the style
+SCREEN = 2.0  # length of a dash on the report page, in pixels a unit
+DARK, PALER = 190, 0.55  # a colour without a channel above the first gets this share of white on dark paper
 
 
 @dataclass(frozen=True)
@@ -32,50 +30,64 @@ class LineStyle:
     """A colour, a marker, and the lengths of dashes and gaps in line widths (none: a solid line)."""
 
     color: str
-    marker: str
+    marker: Marker
     dashes: tuple[float, ...] = ()
     width: float = PLAIN
 
     def line(self) -> dict[str, Any]:
-        """As matplotlib's ``plot`` takes it."""
-        style = (0, self.dashes) if self.dashes else "-"
-        return {"color": self.color, "marker": self.marker, "linestyle": style, "linewidth": self.width}
+        """Keyword arguments of matplotlib's ``plot``; the width is relative to the style in force."""
+        return {
+            "color": self.color,
+            "marker": self.marker,
+            "linestyle": (0, self.dashes) if self.dashes else "-",
+            "linewidth": self.width * mpl.rcParams["lines.linewidth"],
+        }
 
     def screen(self) -> dict[str, str]:
-        """As the report page takes it: a colour for light paper, one for dark paper, and an SVG dash array."""
+        """For the report page: a colour for light paper, one for dark paper, and an SVG dash array."""
         channels = [int(self.color[at : at + 2], 16) for at in (1, 3, 5)]
-        pale = [round(one + (255 - one) * PALER) if max(channels) < DARK else one for one in channels]
-        dash = " ".join(f"{SCREEN * length:g}" for length in self.dashes)
-        return {"colour": self.color, "dark": "#" + "".join(f"{one:02X}" for one in pale), "dash": dash}
+        pale = channels
+        if max(channels) < DARK:
+            pale = [round(channel + (255 - channel) * PALER) for channel in channels]
+        return {
+            "colour": self.color,
+            "dark": "#" + "".join(f"{channel:02X}" for channel in pale),
+            "dash": " ".join(f"{SCREEN * length:g}" for length in self.dashes),
+        }
 
 
 SCPO = LineStyle(VERMILION, "o", width=BOLD)
 STYLES: Mapping[str, LineStyle] = {
     DEFAULT: SCPO,
-    "gigpo": LineStyle(BLUE, "s", DASHED),
-    "graphgpo": LineStyle(BLUE, "^", DOTTED),
-    "gagpo": LineStyle(BLUE, "v", LONG),
-    "grpo": LineStyle(GREEN, "P", DASHED),
-    "hcapo": LineStyle(PINK, "X", DOTTED),
-    "empg": LineStyle(GREY, "<", DASH_DOT),
-    "dapo": LineStyle(GREEN, ">", LONG),
-    "rewardflow": LineStyle(PINK, "p", DASH_DOT_DOT),
-    "hgpo": LineStyle(PURPLE, "^", DASHED),
-    "g2po": LineStyle(TEAL, "D", DOTTED),
-    "crbc": LineStyle(BROWN, "v", DASH_DOT),
-    "rloo": LineStyle(SKY, ">", DASHED),
-    "ppo": LineStyle(AMBER, "p", DOTTED),
-    "plain": LineStyle(BLACK, "^", DASH_DOT),
-    "react": LineStyle(BLACK, "P", SHORT),
-    "reflexion": LineStyle(SKY, "*", DASH_DOT),
-    "gpt_4o": LineStyle(AMBER, "s", LONG),
-    "gemini_2_5_pro": LineStyle(SKY, "^", DASH_DOT_DOT),
+    "gigpo": LineStyle("#0072B2", "s", (4, 1.2)),
+    "grpo": LineStyle("#009E73", "P", (1, 1)),
+    "crbc": LineStyle("#9D0927", "v", (4, 1, 1, 1)),
+    "graphgpo": LineStyle("#6A61F2", "^", (2, 1)),
+    "gagpo": LineStyle("#C019AA", "<", (8, 1.5)),
+    "rewardflow": LineStyle("#F497A3", "p", (4, 1, 1, 1, 1, 1)),
+    "hgpo": LineStyle("#55069A", "X", (8, 1, 1, 1)),
+    "g2po": LineStyle("#22380A", "D", (1, 2.5)),
+    "hcapo": LineStyle("#B46399", "*", (8, 1, 3, 1)),
+    "empg": LineStyle("#2B5264", ">", (4, 3)),
+    "dapo": LineStyle("#57D558", "h", (2, 1, 1, 1)),
+    "rloo": LineStyle("#55C5FF", "d", (8, 1, 1, 1, 1, 1)),
+    "ppo": LineStyle("#CFBB1A", "8", (2, 2.5)),
+    "plain": LineStyle("#000000", (3, 1, 0), (4, 1, 4, 1, 1, 1)),
+    "react": LineStyle("#784E51", (4, 1, 0), (8, 3.5)),
+    "reflexion": LineStyle("#8D7746", (4, 1, 45), (8, 1, 3, 1, 3, 1)),
+    "gpt_4o": LineStyle("#9592FB", (6, 1, 0), (12, 2)),
+    "gemini_2_5_pro": LineStyle("#95B873", (8, 1, 0), (12, 1, 1, 1)),
 }
 SPARE = (
-    *(LineStyle(PURPLE, "P", LONG), LineStyle(TEAL, "X", DASH_DOT_DOT)),
-    *(LineStyle(BROWN, "<", SHORT), LineStyle(AMBER, "D", SHORT)),
+    LineStyle("#6E1043", "H", (6, 2, 1, 2)),
+    LineStyle("#312372", (7, 0, 0), (6, 1, 2, 1, 2, 1)),
+    LineStyle("#C5B5D2", (3, 0, 180), (3, 2, 1, 2)),
+    LineStyle("#F11743", (5, 0, 180), (5, 2, 5, 1)),
 )
 VARIANTS = (*ABLATION[1:], *(name for name in CONTROLS if name not in METHODS))
+# Every shade with every kind of dashes; consecutive variants differ in all three.
+VARIANT_DASHES = tuple(style.dashes for style in STYLES.values() if style.dashes)[:7]
+VARIANT_MARKERS: tuple[Marker, ...] = ("s", "^", "D", "v", "P", "X", "<", "p", "*", ">", "h", "d")
 
 
 def line_style(name: str, method: str = "") -> LineStyle:
@@ -84,36 +96,64 @@ def line_style(name: str, method: str = "") -> LineStyle:
         return STYLES[name]
     newcomers = [known for known in METHODS if known not in STYLES]
     if name in newcomers or name == method:
-        at = newcomers.index(name) if name in newcomers else _hash(name)
-        return SPARE[at % len(SPARE)]
-    at = VARIANTS.index(name) if name in VARIANTS else _hash(name)
-    return _variant(line_style(method, method) if method else SCPO, at)
+        place = newcomers.index(name) if name in newcomers else _hash(name)
+        return SPARE[place % len(SPARE)]
+    return _variant(_host_style(method), _variant_number(name))
 
 
 def line_styles(rows: Iterable[Row]) -> dict[str, LineStyle]:
-    """The styles of all rows of a figure; of two unlisted ones that would have the same, the later gets another."""
-    found: dict[str, LineStyle] = {}
+    """The styles of all rows of a figure, no two alike.
+
+    A method keeps its style in every figure. Of variants that would share a shade with an earlier row, the later one
+    takes the next free shade, so that no two lines of a figure differ in their dashes only while a shade is left.
+    """
+    chosen: dict[str, LineStyle] = {}
     for row in rows:
-        if row.name not in found:
-            own = line_style(row.name, row.method)
-            others = (_variant(own, at) for at in range(len(_KINDS)))
-            found[row.name] = next((one for one in (own, *others, *SPARE) if one not in found.values()), own)
-    return found
+        if row.name not in chosen:
+            chosen[row.name] = _free_style(row, list(chosen.values()))
+    return chosen
 
 
-def plot_styles(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
-    """The same as matplotlib's ``plot`` takes them."""
-    return {name: one.line() for name, one in line_styles(rows).items()}
+def plot_styles(rows: Iterable[Row], colors: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """The same as keyword arguments of ``plot``; ``colors``: a user's palette, in the order of the registry."""
+    styles = line_styles(rows)
+    if colors:
+        order = sorted(styles, key=lambda name: list(STYLES).index(name) if name in STYLES else len(STYLES))
+        for place, name in enumerate(order):
+            styles[name] = replace(styles[name], color=colors[place % len(colors)])
+    return {name: style.line() for name, style in styles.items()}
 
 
-_KINDS = tuple(
-    (shade, MARKERS[(3 * at + shade) % len(MARKERS)], dashes) for at, dashes in enumerate(DASHES) for shade in range(3)
-)
+def _free_style(row: Row, used: Sequence[LineStyle]) -> LineStyle:
+    own = line_style(row.name, row.method)
+    if row.name in STYLES or (own not in used and own in SPARE):
+        return own
+    host = _host_style(row.method)
+    number = _variant_number(row.name)
+    candidates = [own, *(_variant(host, number + k) for k in range(len(SHADES) * len(VARIANT_DASHES)))]
+    used_colors = {style.color for style in used}
+    for candidate in candidates:
+        if candidate.color not in used_colors:
+            return candidate
+    for candidate in (*candidates, *SPARE):
+        if candidate not in used:
+            return candidate
+    return own
 
 
-def _variant(method: LineStyle, at: int) -> LineStyle:
-    shade, marker, dashes = _KINDS[at % len(_KINDS)]
-    return LineStyle(SHADES[shade] if method.color in SHADES else method.color, marker, dashes)
+def _host_style(method: str) -> LineStyle:
+    return line_style(method, method) if method else SCPO
+
+
+def _variant_number(name: str) -> int:
+    return VARIANTS.index(name) if name in VARIANTS else _hash(name)
+
+
+def _variant(host: LineStyle, number: int) -> LineStyle:
+    """A variant of a method: SCPO's in shades of it, another method's in its colour with other dashes."""
+    color = SHADES[number % len(SHADES)] if host.color == VERMILION else host.color
+    marker = VARIANT_MARKERS[number % len(VARIANT_MARKERS)]
+    return LineStyle(color, marker, VARIANT_DASHES[number % len(VARIANT_DASHES)])
 
 
 def _hash(name: str) -> int:

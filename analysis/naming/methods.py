@@ -50,13 +50,18 @@ def in_order(rows: Iterable[Row]) -> list[str]:
     return [*known, *unknown, *(name for name in names if name == DEFAULT)]
 
 
-def compared(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """What a figure compares: methods; where there is but one of them, its variants too.
+def compared(rows: Sequence[Row], chosen: Sequence[str] = ()) -> tuple[Row, ...]:
+    """Rows that a figure compares: those that the user chose, else the methods; a single method with its variants.
 
-    A section holds everything that may be compared, a sweep's values among it; those have a figure of their own.
+    A section holds every row that may be compared, the values of a sweep among them; those have their own figure.
     """
     methods = {row.name: replace(row, label=method_of(row).label) for row in rows if is_method(row)}
-    return tuple(methods[name] for name in in_order(methods.values())) if len(methods) > 1 else tuple(rows)
+    if chosen:
+        by_name = {row.name: methods.get(row.name, row) for row in rows}
+        return tuple(by_name[name] for name in chosen if name in by_name)
+    if len(methods) > 1:
+        return tuple(methods[name] for name in in_order(methods.values()))
+    return tuple(rows)
 
 
 def left_out(rows: Sequence[Row], drawn: Iterable[Row]) -> str:

@@ -1,34 +1,52 @@
-"""House style of figures: sizes of a two-column paper, a colour-blind safe palette, and files without a date."""
+"""House style of figures: sizes of a two-column paper, colours, what a user may choose, and reproducible files.
+
+What a user may choose without editing code is a ``Look``: size, font size, file formats and a matplotlib style
+file. Builders draw inside ``house_style()`` and ask ``canvas_width()`` how wide the figure will be; text sizes are
+relative to the font size, so that one setting changes them all.
+"""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
+from matplotlib.transforms import Affine2D
 
-from analysis.rendering.deterministic_canvas import DeterministicCanvas
 from analysis.rendering.table import Table
+from scpo.errors import ConfigError, first_line
 
 COLUMN_WIDTH = 3.25  # inches, one column of the paper
 PAGE_WIDTH = 6.75  # inches, both columns
+NARROW = 4.5  # inches; figures that are narrower put their panels below each other
 PNG_DPI = 300
+FORMATS = ("pdf", "png", "svg")
+POINTS_PER_INCH = 72
+CHARACTER = 0.56  # mean width of a character of DejaVu Sans, in font sizes
+KEY_SAMPLE = 8  # what a legend's sample and its gaps take, in characters
 
 ACCENT = "#D55E00"  # what SCPO credits; its lines have this colour too (analysis/naming/line_styles.py)
-SUCCESS, CREDITED, FAILED = "#009E73", ACCENT, "#7F7F7F"  # steps of successes, of failures with and without credit
-REMARK = "#444444"  # lines that say what the numbers are
-SEQUENTIAL = "Blues"  # one hue, monotone in lightness; the accent stands out on every shade
+SUCCESS, CREDITED, FAILED = "#009E73", ACCENT, "#7F7F7F"  # steps of successes, credited ones, failed ones
+REMARK = "#444444"  # text about the numbers, such as scale and seeds
+SEQUENTIAL = "Blues"  # one hue, monotone in lightness; the accent is visible on every shade
+SMALL = "small"  # of remarks and keys: 0.83 of the font size, 6.7 points unless the user changes it
 
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same glyphs on every machine
-    "font.size": 7.5,
-    "axes.titlesize": 7.5,
-    "axes.labelsize": 7.5,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7.5,
+    "font.size": 8.0,
+    "axes.titlesize": "medium",
+    "axes.labelsize": "medium",
+    "xtick.labelsize": "small",
+    "ytick.labelsize": "small",
+    "legend.fontsize": "small",
     "legend.frameon": False,
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
@@ -39,47 +57,224 @@ STYLE: dict[str, Any] = {
     "grid.linewidth": 0.5,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
-    "lines.linewidth": 1.3,
-    "lines.markersize": 3.2,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.4,
     "figure.constrained_layout.use": True,
     "pdf.fonttype": 42,  # TrueType: text stays text
+    "svg.fonttype": "path",  # a reader's machine may lack the font
     "svg.hashsalt": "scpo",
     "path.simplify": True,
+}
+# Keys of a style file that say how matplotlib runs rather than how a figure looks.
+IGNORED_KEYS = ("backend", "backend_fallback", "interactive", "toolbar", "timezone", "webagg.port")
+METADATA: dict[str, dict[str, None]] = {
+    "pdf": {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None},
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
 }
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A figure with the numbers that belong into its caption; they are written beside it as a table."""
+class Look:
+    """A user's choices about all figures of a build.
 
-    figure: Figure
-    numbers: Table
+    Attributes:
+        width: Inches; None: the width that each figure is made for.
+        height: Inches; None: as high as its rows need.
+        font_size: Points; None: that of the style.
+        formats: Of ``FORMATS``, in the order in which they are written.
+        style: Settings of a style file, as (key, value) pairs.
+    """
 
-    def files(self) -> dict[str, bytes]:
-        """The content for each file ending, of the picture and of the table."""
-        return figure_files(self.figure) | self.numbers.files()
+    width: float | None = None
+    height: float | None = None
+    font_size: float | None = None
+    formats: tuple[str, ...] = ("pdf", "png")
+    style: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Matplotlib's settings: the house style, then the style file, then the font size."""
+        chosen = STYLE | dict(self.style)
+        if self.font_size is not None:
+            chosen["font.size"] = self.font_size
+        return chosen
+
+
+_look: ContextVar[Look] = ContextVar("look", default=Look())  # noqa: B039 (a frozen dataclass)
+
+
+@contextmanager
+def drawn_as(look: Look) -> Iterator[None]:
+    """Draw and save every figure inside the ``with`` as the user chose."""
+    token = _look.set(look)
+    try:
+        yield
+    finally:
+        _look.reset(token)
 
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """The style inside a ``with``; settings of the user's matplotlibrc do not leak in."""
+    """Apply the style inside a ``with``; settings of the user's matplotlibrc do not leak in."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(STYLE)
+        mpl.rcParams.update(_look.get().settings)
         yield
 
 
-def figure_files(figure: Figure) -> dict[str, bytes]:
-    """PDF and PNG of a figure, without dates or versions, so that equal figures give equal bytes."""
-    DeterministicCanvas(figure)
-    return {
-        "pdf": _saved(figure, "pdf", {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None}),
-        "png": _saved(figure, "png", {"Software": None}),
+def read_size(text: str) -> tuple[float, float | None]:
+    """Width and height in inches of ``column``, ``page`` or ``WxH``.
+
+    Raises:
+        ConfigError: Neither a name nor two numbers between 1 and 40 inches.
+    """
+    named: dict[str, tuple[float, float | None]] = {
+        "column": (COLUMN_WIDTH, None),
+        "page": (PAGE_WIDTH, None),
     }
+    if text in named:
+        return named[text]
+    try:
+        width, height = (float(part) for part in text.lower().split("x"))
+    except ValueError:
+        width = height = 0.0
+    if not (1 <= width <= 40 and 1 <= height <= 40):
+        raise ConfigError(
+            f"--size {text} is no size of a figure; allowed are column ({COLUMN_WIDTH:g} inches wide), "
+            f"page ({PAGE_WIDTH:g}), or WIDTHxHEIGHT in inches, each from 1 to 40, e.g. 5x3"
+        )
+    return width, height
 
 
-def _saved(figure: Figure, kind: str, metadata: dict[str, None]) -> bytes:
-    buffer = io.BytesIO()
-    with house_style():
-        figure.savefig(buffer, format=kind, dpi=PNG_DPI, metadata=metadata)
-    return buffer.getvalue()
+def read_style(name: str) -> tuple[tuple[str, Any], ...]:
+    """Settings of a ``.mplstyle`` file, or of a style that matplotlib ships.
+
+    Raises:
+        ConfigError: There is no such file or style, or a line of it is not a setting.
+    """
+    if name in mpl.style.library:
+        settings = mpl.style.library[name]
+    elif Path(name).is_file():
+        try:
+            settings = mpl.rc_params_from_file(name, fail_on_error=True, use_default_template=False)
+        except (ValueError, KeyError, OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--style {name} cannot be read: {first_line(error)}") from error
+    else:
+        raise ConfigError(
+            f"--style {name}: there is no such file, and matplotlib ships no style of this name. "
+            "Give the path of a .mplstyle file, or a name of `matplotlib.style.available`"
+        )
+    return tuple((key, settings[key]) for key in settings if key not in IGNORED_KEYS)
+
+
+def palette() -> tuple[str, ...]:
+    """Colours of the user's style file, in the order of its ``axes.prop_cycle``; empty without one."""
+    cycle = dict(_look.get().style).get("axes.prop_cycle")
+    return tuple(cycle.by_key().get("color", ())) if cycle is not None else ()
+
+
+def canvas_width(usual: float) -> float:
+    """Width of the next figure in inches: the user's choice, else ``usual``."""
+    return _look.get().width or usual
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure; ``height`` is for the house font, and grows with a larger one unless the user chose it."""
+    look = _look.get()
+    scaled = height * mpl.rcParams["font.size"] / STYLE["font.size"]
+    return Figure(figsize=(look.width or width, look.height or scaled))
+
+
+def characters(width: float, share: float = 1.0) -> int:
+    """How many characters of small text fit into a share of ``width`` inches."""
+    size = 0.833 * mpl.rcParams["font.size"]
+    return max(8, int(share * width * POINTS_PER_INCH / (CHARACTER * size)))
+
+
+def remark(figure: Figure, text: str) -> None:
+    """Write what the numbers are above the panels, in lines that fit the figure."""
+    width = float(figure.get_figwidth())
+    lines = [fill(line, characters(width, 0.96)) for line in text.splitlines()]
+    figure.suptitle("\n".join(lines), fontsize=SMALL, color=REMARK)
+
+
+def remark_lines(text: str, width: float) -> int:
+    """Lines that ``remark`` will take in a figure of this width."""
+    return sum(max(1, len(fill(line, characters(width, 0.96)).splitlines())) for line in text.splitlines())
+
+
+def key_columns(labels: Sequence[str], width: float) -> int:
+    """Columns of a key of these labels that fit into ``width`` inches."""
+    longest = max(map(len, labels), default=1)
+    return max(1, min(len(labels), characters(width) // (longest + KEY_SAMPLE)))
+
+
+def key_lines(labels: Sequence[str], width: float) -> int:
+    """Lines that ``key_below`` will take."""
+    return -(-len(labels) // key_columns(labels, width))
+
+
+def key_below(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any) -> None:
+    """A key of all panels below the figure, in as many columns as fit."""
+    columns = key_columns(labels, float(figure.get_figwidth()))
+    settings = {"handlelength": 2.6, "columnspacing": 1.2, "handletextpad": 0.5, **options}
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **settings)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, with the numbers of its caption as a table where it has any."""
+
+    figure: Figure
+    numbers: Table | None = None
+
+    def files(self) -> dict[str, bytes]:
+        """The content for each file ending, of the picture and of the table."""
+        numbers = self.numbers.files() if self.numbers else {}
+        return figure_files(self.figure) | numbers
+
+
+def figure_files(figure: Figure) -> dict[str, bytes]:
+    """The figure in every chosen format, without dates or versions, so that equal figures give equal bytes."""
+    DeterministicCanvas(figure)
+    files = {}
+    for kind in _look.get().formats:
+        buffer = io.BytesIO()
+        with house_style():
+            figure.savefig(buffer, format=kind, dpi=PNG_DPI, metadata=METADATA[kind])
+        files[kind] = buffer.getvalue()
+    return files
+
+
+# Matplotlib multiplies its transforms with BLAS, whose last bit depends on the matrices' place in memory. A vertex on
+# the edge of a subpixel then falls on either side, and the shades of a few pixels of a PNG differ from run to run. So
+# matrices are rounded before anything is drawn. Vector formats round to 6 digits themselves.
+DIGITS = 6  # of a pixel: far below what can be seen, far above the last bit
+TRANSFORMS = {"draw_path": (2,), "draw_markers": (2, 4), "draw_path_collection": (1, 5)}
+"""Positions of the transforms among the arguments of a renderer's methods."""
+
+
+class DeterministicCanvas(FigureCanvasAgg):  # type: ignore[misc]  # see pyproject.toml
+    """An Agg canvas that draws with rounded transforms: the same bytes every time."""
+
+    def get_renderer(self) -> RendererAgg:
+        """A renderer for the figure's present size, always a new one."""
+        width, height = self.figure.bbox.size
+        self.renderer = RendererAgg(width, height, self.figure.dpi)
+        for name, positions in TRANSFORMS.items():
+            setattr(self.renderer, name, _rounding(getattr(self.renderer, name), positions))
+        return self.renderer
+
+
+def _rounding(draw: Callable[..., None], positions: tuple[int, ...]) -> Callable[..., None]:
+    """Wrap a renderer's method to round the transforms at these positions of its arguments."""
+
+    def rounded_draw(*arguments: Any, **named: Any) -> None:
+        rounded = list(arguments)
+        for position in positions:
+            if position < len(rounded):
+                rounded[position] = Affine2D(np.round(rounded[position].get_matrix(), DIGITS))
+        draw(*rounded, **named)
+
+    return rounded_draw

@@ -38,6 +38,7 @@ class Collected:
     problems: tuple[Problem, ...]
     by_metric: Mapping[str, Mapping[str, Series]] = field(repr=False)  # run -> metric
     experiments: tuple[ExperimentRecord, ...] = ()
+    chosen: tuple[str, ...] = ()  # rows that the user asked for by name (analysis.selection); empty: all
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
 

@@ -6,8 +6,9 @@ from statistics import median
 from analysis.naming import names
 from analysis.paper.published import cost
 from analysis.rendering.table import NONE, Block, Number, Table, number
+from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
-from analysis.sources.rows import Row, Section, missing_runs
+from analysis.sources.rows import Row, Section
 from scpo.intervals import Summary, summarise
 from scpo.records.memory import GPU
 from scpo.records.memory import HOST as HOST_MEMORY
@@ -43,7 +44,7 @@ def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no run has timed a shaper."""
     parts = [part for part in data.sections if _stage(data, part.row(SHAPED), "matching").n]
     if not parts:
-        raise missing_runs("finished run with a timed shaper", data.sections, "cost")
+        raise missing_samples(data, "finished run with a timed shaper", _cost_command(data))
     scale = parts[0].scale
     measured = [_measured(data, part, SHAPED) for part in parts]
     measured += [_measured(data, part, DENSE) for part in parts if part.row(DENSE).finished]
@@ -54,6 +55,11 @@ def build(data: Collected) -> Table:
         caption=names.with_note(CAPTION, scale),
         label=f"tab:cost-{scale}",
     )
+
+
+def _cost_command(data: Collected) -> str:
+    scale = data.scales[0] if data.scales else "mini"
+    return "python sweep.py +experiment=cost" + (f" scale={scale}" if scale != "mini" else "")
 
 
 def _published(scale: str) -> Block:

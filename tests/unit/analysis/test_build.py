@@ -5,9 +5,11 @@ import sys
 import time
 
 import pytest
+from matplotlib.figure import Figure
 
 from analysis.__main__ import main
-from analysis.build import builders
+from analysis.build import build_from, builders
+from analysis.sources.collect import collect
 from scpo.errors import RecordWriteError
 from tests.support.run_records import ROOT, write_ablation, write_experiment, write_groups, write_probe, write_run
 from tests.support.sketches import build_all, sketch
@@ -88,7 +90,7 @@ def test_what_is_missing_is_said_and_the_rest_is_built(few, tmp_path, capsys):
     assert main(["figures", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
     assert "fig_credit_heatmap_mini: no finished run whose probe" in said
-    assert "python sweep.py +experiment=ablation_monotonicity" in said
+    assert "python train.py method=scpo" in said
     assert str(tmp_path / "out" / "tab_ablation_mini.tex") in said
     assert not (tmp_path / "out" / "fig_credit_heatmap_mini.pdf").exists()
 
@@ -185,3 +187,70 @@ def test_a_new_run_or_a_damaged_sources_file_draws_all_again(few, tmp_path):
     assert all(outputs(build_all(tmp_path / "runs", tmp_path / "out")).values())
     (tmp_path / "out" / "sources.json").write_text("{")
     assert all(outputs(build_all(tmp_path / "runs", tmp_path / "out")).values())
+
+
+def with_builder(monkeypatch, name, build):
+    monkeypatch.setattr("analysis.build.builders", lambda: {"tab_ablation": builders()["tab_ablation"], name: build})
+
+
+def test_a_plain_figure_is_an_output(monkeypatch, tmp_path):
+    def build(data):
+        figure = Figure(figsize=(2, 2))
+        figure.subplots().plot([0, 1], [0, data.summary(data.sections[0].rows[0], "train/success_rate", "last").mean])
+        return figure
+
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    with_builder(monkeypatch, "fig_mine", build)
+    report = build_all(tmp_path / "runs", tmp_path / "out")
+    assert [output.name for output in report.outputs] == ["tab_ablation_mini", "fig_mine_mini"]
+    assert (tmp_path / "out" / "fig_mine_mini.pdf").read_bytes().startswith(b"%PDF")
+    assert len(report.outputs[1].runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda data: data.nothing, "AttributeError: 'Collected' object has no attribute 'nothing'"),
+        (lambda data: None, "TypeError: build(data) returned NoneType; allowed are a Figure, a Drawing or a Table"),
+        (lambda data: 1 / 0, "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_builder_that_fails_is_one_line_and_the_others_are_built(monkeypatch, tmp_path, build, said):
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    with_builder(monkeypatch, "fig_mine", build)
+    report = build_all(tmp_path / "runs", tmp_path / "out")
+    assert [output.name for output in report.outputs] == ["tab_ablation_mini"]
+    (failure,) = report.failures
+    assert failure.reason.startswith(f"its builder failed: {said}")
+    assert "\n" not in failure.reason
+    assert failure.remedy.endswith("python -m analysis figures fig_mine --debug")
+    with pytest.raises((AttributeError, TypeError, ZeroDivisionError)):
+        build_from(collect(tmp_path / "runs"), tmp_path / "out", debug=True)
+
+
+def test_a_choice_of_look_draws_figures_again(few, tmp_path):
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    places = ["--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    assert main(["figures", "fig_learning", *places]) == 0
+    before = (tmp_path / "out" / "fig_learning_mini.pdf").read_bytes()
+    chosen = ["--size", "column", "--font-size", "9", "--format", "pdf,svg", "--rows", "scpo"]
+    assert main(["figures", "fig_learning", *places, *chosen]) == 0
+    assert (tmp_path / "out" / "fig_learning_mini.pdf").read_bytes() != before
+    assert (tmp_path / "out" / "fig_learning_mini.svg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--size", "huge"], "--size huge is no size"),
+        (["--format", "jpg"], "--format jpg: allowed are pdf, png, svg"),
+        (["--font-size", "100"], "--font-size 100 is not between"),
+        (["--rows", "nobody"], "--rows nobody"),
+    ],
+)
+def test_an_option_that_cannot_be_is_one_line(tmp_path, capsys, options, said):
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    assert main(["figures", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), *options]) == 1
+    told = capsys.readouterr().out
+    assert said in told
+    assert "Traceback" not in told

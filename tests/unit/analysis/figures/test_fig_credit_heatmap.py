@@ -58,13 +58,15 @@ def test_a_walk_that_ended_early_is_drawn(tmp_path):
     assert sum(line.get_marker() == "o" for line in axis.lines) <= 3
 
 
-def test_a_step_without_a_pair_says_so(tmp_path):
+def test_a_probe_without_a_pair_is_named_and_takes_no_space(tmp_path):
     folder = one_run(tmp_path, probes=(20,))
     write_probe(folder, 0, found=False)
-    first, second = panels(build(collect(tmp_path).at_scale("mini")).figure)
-    assert "no pair found" in first.get_title()
-    assert first.texts[0].get_text() == "no group with\na success and a failure"
-    assert second.images
+    made = build(collect(tmp_path).at_scale("mini"))
+    (panel,) = panels(made.figure)
+    assert panel.images
+    remark = made.figure.get_suptitle().replace("\n", " ")
+    assert remark.endswith("no group with a success and a failure at step 0")
+    assert [row[0] for row in made.numbers.blocks[0].rows] == ["0", "20"]
 
 
 def test_the_run_with_most_pairs_is_drawn(tmp_path):
@@ -80,7 +82,7 @@ def test_no_pair_at_all_names_the_command(tmp_path, found):
     folder = one_run(tmp_path, probes=())
     if found is False:
         write_probe(folder, 20, found=False)
-    with pytest.raises(MissingRunsError, match=r"python sweep\.py"):
+    with pytest.raises(MissingRunsError, match=r"python train\.py method=scpo"):
         build(collect(tmp_path).at_scale("mini"))
 
 

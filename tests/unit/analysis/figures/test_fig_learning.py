@@ -66,7 +66,7 @@ def test_different_numbers_of_seeds_stand_beside_the_rows(tmp_path):
     finished = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
     broken = [write_run(tmp_path, "no_monotonicity"), write_run(tmp_path, "no_monotonicity", 1, state="INTERRUPTED")]
     write_experiment(tmp_path, {"scpo": finished, "no_monotonicity": broken})
-    assert legend(build(collect(tmp_path).at_scale("mini")).figure) == ["SCPO (default), 2/2", "− monotonicity, 1/2"]
+    assert legend(build(collect(tmp_path).at_scale("mini")).figure) == ["SCPO (default)", "− monotonicity, 1/2"]
 
 
 def test_benchmarks_get_rows_of_their_own(tmp_path):
@@ -99,8 +99,8 @@ def test_what_does_not_fit_on_a_page_is_named_and_stays_in_the_table(tmp_path):
     drawing = build(collect(tmp_path).at_scale("mini"))
     assert drawing.figure.get_size_inches()[1] < 9
     assert len(drawing.numbers.blocks) == 6
-    for said in (drawing.figure.get_suptitle().replace("\n", " "), drawing.numbers.caption):
-        assert said.count("Not drawn, in the table: ALFWorld, tiny language model; trainer.steps=") == 1
+    assert "In the table alone: 1 other setting." in drawing.figure.get_suptitle().replace("\n", " ")
+    assert drawing.numbers.caption.count("Not drawn, in the table: ALFWorld, tiny language model; trainer.steps=") == 1
 
 
 def test_variants_that_are_not_drawn_are_named(tmp_path):

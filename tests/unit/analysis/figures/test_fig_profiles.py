@@ -13,13 +13,18 @@ from tests.support.run_records import FAMILIES, log_lines, write_ablation, write
 RATES = np.array([[0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.2, 0.2, 0.4, 0.6, 0.8, 0.8]])
 
 
-def line(rates=RATES, reached=None):
-    return Line(Row("scpo", "SCPO", ()), np.array(rates), reached or {})
+def line(rates=RATES):
+    return Line(Row("scpo", "SCPO", ()), np.array(rates), {}, {})
 
 
 def test_the_middle_half_by_hand():
-    assert line().iqm == pytest.approx((0.2 + 0.4 + 0.4 + 0.6 + 0.6 + 0.8) / 6)
-    assert line().iqm_of_seeds.mean == pytest.approx(0.5)
+    assert line().iqm.mean == pytest.approx(((0.2 + 0.4 + 0.6 + 0.8) / 4 + (0.2 + 0.4 + 0.6 + 0.8) / 4) / 2)
+
+
+def test_the_point_lies_inside_its_interval_and_the_interval_inside_the_rates():
+    uneven = line([[1.0] * 6, [0.2] * 6, [1.0] * 6])  # a mean pooled over all 18 would be 0.93
+    low, high = uneven.interval
+    assert low <= uneven.iqm.mean <= high == 1.0
 
 
 def test_a_profile_falls_from_all_to_none():
@@ -39,7 +44,7 @@ def test_steps_to_a_rate_say_how_many_seeds_reach_it(tmp_path):
     write_experiment(tmp_path, {"scpo": runs})
     (row,) = csv.DictReader(io.StringIO(build(collect(tmp_path).at_scale("mini")).numbers.csv()))
     assert row["Seeds that reach 50 %, 80 %"] == "2/2, 1/2"
-    assert (row["Steps to 50 % mean"], row["Steps to 80 % mean"]) == ("30", "40")
+    assert (row["Steps to 50 % mean"], row["Steps to 80 % mean"]) == ("27", "38")
 
 
 def test_every_finished_row_has_a_line_in_each_panel(tmp_path):

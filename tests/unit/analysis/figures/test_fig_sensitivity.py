@@ -52,7 +52,7 @@ def test_last_and_best_checkpoint_are_both_drawn(swept):
 def test_the_default_is_orange_with_an_error_bar(swept):
     figure = build(collect(swept).at_scale("mini")).figure
     bars = [bar for bar in figure.axes[0].containers if bar.has_yerr]
-    assert len(bars) == 2  # last and best of the default; the others have one seed
+    assert len(bars) == 1  # the last of the default; the others have one seed
     assert all(bar.lines[0].get_color() == "#D55E00" for bar in bars)
 
 

@@ -2,42 +2,48 @@ from itertools import combinations
 
 import pytest
 
-from analysis.naming import line_styles as module
-from analysis.naming.line_styles import SCPO, SPARE, STYLES, VARIANTS, LineStyle, line_style, line_styles
+from analysis.naming.line_styles import (
+    SCPO,
+    SHADES,
+    SPARE,
+    STYLES,
+    VARIANTS,
+    LineStyle,
+    line_style,
+    line_styles,
+    plot_styles,
+)
 from analysis.naming.methods import METHODS
 from analysis.sources.rows import Row
 from tests.support.colour_vision import distances
 
-ALIKE = 8.0  # in CIELAB: two lines so near may be taken for one another
-PAIRS = list(combinations([*STYLES.items(), *((f"spare {at}", one) for at, one in enumerate(SPARE))], 2))
+APART = 13.0  # in CIELAB: a step of 2.3 is just noticeable between large patches; thin lines need several
+STYLED = [*STYLES.items(), *((f"spare {at}", style) for at, style in enumerate(SPARE))]
+PAIRS = list(combinations(STYLED, 2))
 
 
 def rows(*names, method=""):
     return [Row(name, name, (), method) for name in names]
 
 
-@pytest.mark.parametrize(("one", "other"), PAIRS, ids=lambda item: item[0])
-def test_looks_that_a_reader_may_confuse_differ_in_marker_and_dashes(one, other):
-    (_, first), (_, second) = one, other
-    if min(distances(first.color, second.color).values()) < ALIKE:
-        assert first.marker != second.marker
-        assert first.dashes != second.dashes
-    assert (first.marker, first.dashes) != (second.marker, second.dashes)  # grey print of a coarse printer
+@pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda item: item[0])
+def test_any_two_methods_differ_in_colour_marker_and_dashes_for_every_colour_vision(first, second):
+    (_, style), (_, other) = first, second
+    seen = distances(style.color, other.color)
+    assert min(distance for vision, distance in seen.items() if vision != "grey") > APART
+    assert style.marker != other.marker  # what is left in grey print
+    assert style.dashes != other.dashes
 
 
-def test_scpo_has_a_colour_of_its_own_for_every_colour_vision():
-    for name, other in STYLES.items():
-        if name != "scpo":
-            seen = distances(SCPO.color, other.color)
-            assert min(seen[vision] for vision in seen if vision != "grey") > 15, name
+def test_scpo_alone_has_a_solid_line():
     assert not SCPO.dashes
-    assert all(other.dashes for name, other in STYLES.items() if name != "scpo")
+    assert all(other.dashes for name, other in STYLED if name != "scpo")
 
 
 def test_every_method_that_there_is_looks_different():
-    found = line_styles(rows(*METHODS))
-    assert len(set(found.values())) == len(METHODS) >= 14
-    assert found == {name: line_style(name) for name in METHODS}
+    styles = line_styles(rows(*METHODS))
+    assert len(set(styles.values())) == len(METHODS) >= 14
+    assert styles == {name: line_style(name) for name in METHODS}
 
 
 def test_a_method_looks_the_same_in_every_figure():
@@ -45,25 +51,45 @@ def test_a_method_looks_the_same_in_every_figure():
     assert alone == among == STYLES["hgpo"]
 
 
-def test_ablations_are_shades_of_scpo_that_differ():
-    found = line_styles([Row(name, name, (), "scpo") for name in ("scpo", *VARIANTS)])
-    assert {one.color for name, one in found.items() if name != "scpo"} <= set(module.SHADES)
-    assert len(set(found.values())) == len(found)
-    for one, other in combinations([found[name] for name in VARIANTS], 2):
-        assert one.dashes != other.dashes or min(distances(one.color, other.color).values()) > ALIKE
+def test_shades_of_scpo_differ_for_every_colour_vision():
+    for shade, other in combinations((SCPO.color, *SHADES), 2):
+        seen = distances(shade, other)
+        assert min(distance for vision, distance in seen.items() if vision != "grey") > APART
+
+
+@pytest.mark.parametrize(
+    "names", [VARIANTS[:3], VARIANTS[3:], ("exact_scorer", "lexical", "minilm"), ("theta_0.4", "theta_0.5", "x", "y")]
+)
+def test_variants_in_one_figure_differ_in_shade_marker_and_dashes(names):
+    styles = line_styles([Row(name, name, (), "scpo") for name in ("scpo", *names)])
+    assert len({style.color for style in styles.values()}) == len(names) + 1
+    assert {styles[name].color for name in names} <= set(SHADES)
+    assert len({(style.marker, style.dashes) for style in styles.values()}) == len(names) + 1
+
+
+def test_more_variants_than_shades_are_still_told_apart():
+    names = [f"theta_{at}" for at in range(20)]
+    styles = line_styles([Row(name, name, (), "scpo") for name in ("scpo", *names)])
+    assert len(set(styles.values())) == 21
 
 
 def test_unknown_methods_get_different_looks_that_stay():
     names = [f"newcomer_{at}" for at in range(3)]
-    found = line_styles([Row(name, name, (), name) for name in ("scpo", *names)])
-    assert len(set(found.values())) == 4
-    assert found[names[0]] == line_style(names[0], names[0]) in SPARE
+    styles = line_styles([Row(name, name, (), name) for name in ("scpo", *names)])
+    assert len(set(styles.values())) == 4
+    assert styles[names[0]] == line_style(names[0], names[0]) in SPARE
 
 
 def test_a_variant_of_another_method_keeps_its_colour():
-    found = line_styles([*rows("gigpo", method="gigpo"), *rows("gigpo_4", "gigpo_16", method="gigpo")])
-    assert {one.color for one in found.values()} == {STYLES["gigpo"].color}
-    assert len(set(found.values())) == 3
+    styles = line_styles([*rows("gigpo", method="gigpo"), *rows("gigpo_4", "gigpo_16", method="gigpo")])
+    assert {style.color for style in styles.values()} == {STYLES["gigpo"].color}
+    assert len(set(styles.values())) == 3
+
+
+def test_a_palette_of_the_user_replaces_colours_and_nothing_else():
+    styles = plot_styles(rows("gigpo", "scpo", "grpo"), ("#111111", "#222222"))
+    assert [styles[name]["color"] for name in ("scpo", "gigpo", "grpo")] == ["#111111", "#222222", "#111111"]
+    assert styles["gigpo"]["marker"] == STYLES["gigpo"].marker
 
 
 def test_a_dark_colour_is_paler_on_dark_paper():

@@ -1,6 +1,21 @@
+import matplotlib as mpl
+import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from analysis.rendering.style import figure_files
+from analysis.rendering.style import (
+    COLUMN_WIDTH,
+    STYLE,
+    Look,
+    drawn_as,
+    figure_files,
+    house_style,
+    new_figure,
+    palette,
+    read_size,
+    read_style,
+)
+from scpo.errors import ConfigError
 
 
 def test_the_last_bit_of_a_transform_changes_no_pixel():
@@ -14,3 +29,52 @@ def test_the_last_bit_of_a_transform_changes_no_pixel():
 
     assert drawn(0) == drawn(1e-15)
     assert drawn(0) != drawn(1e-2)
+
+
+def test_size_font_and_formats_are_those_that_were_chosen():
+    look = Look(width=5, height=3, font_size=11, formats=("svg",))
+    with drawn_as(look), house_style():
+        figure = new_figure(COLUMN_WIDTH, 2)
+        axis = figure.subplots()
+        axis.set_title("a")
+        files = figure_files(figure)
+    assert tuple(figure.get_size_inches()) == (5, 3)
+    assert axis.title.get_fontsize() == 11
+    assert set(files) == {"svg"}
+    assert b"<dc:date>" not in files["svg"]
+
+
+def test_a_larger_font_makes_a_figure_higher_and_not_wider():
+    with drawn_as(Look(font_size=16)), house_style():
+        assert tuple(new_figure(COLUMN_WIDTH, 2).get_size_inches()) == (COLUMN_WIDTH, 4)
+
+
+def test_a_style_file_changes_settings_and_the_palette(tmp_path):
+    style = tmp_path / "journal.mplstyle"
+    style.write_text("font.size: 9\naxes.grid: False\naxes.prop_cycle: cycler('color', ['112233', 'abcdef'])\n")
+    with drawn_as(Look(style=read_style(str(style)))), house_style():
+        assert mpl.rcParams["font.size"] == 9
+        assert not mpl.rcParams["axes.grid"]
+        assert mpl.rcParams["lines.linewidth"] == STYLE["lines.linewidth"]  # not named in the file
+        assert [to_hex(color) for color in palette()] == ["#112233", "#abcdef"]
+    assert palette() == ()
+
+
+@pytest.mark.parametrize(("size", "wanted"), [("column", (3.25, None)), ("page", (6.75, None)), ("5x2.5", (5, 2.5))])
+def test_sizes_have_names_or_numbers(size, wanted):
+    assert read_size(size) == wanted
+
+
+@pytest.mark.parametrize("size", ["wide", "5", "0x3", "5x", "nanx2", "100x3"])
+def test_a_size_that_is_none_is_refused(size):
+    with pytest.raises(ConfigError, match="WIDTHxHEIGHT in inches"):
+        read_size(size)
+
+
+def test_a_style_that_is_none_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="there is no such file"):
+        read_style("nowhere.mplstyle")
+    broken = tmp_path / "broken.mplstyle"
+    broken.write_text("font.size: huge\n")
+    with pytest.raises(ConfigError, match=r"broken.mplstyle cannot be read"):
+        read_style(str(broken))

@@ -4,9 +4,9 @@ import io
 import numpy as np
 import pytest
 
-from analysis.figures import embedding, fig_credit_tsne, fig_motivation_tsne
-from analysis.figures.embedding import OF_A_KIND, drawn, embed
-from analysis.figures.neighbourhood import nearest, neighbourhood_table
+from analysis.figures import fig_credit_tsne, fig_motivation_tsne, step_planes
+from analysis.figures.fig_credit_tsne import nearest, neighbourhood_table
+from analysis.figures.step_planes import OF_A_KIND, drawn, embed
 from analysis.sources.collect import collect
 from analysis.sources.rows import MissingRunsError
 from scpo.diagnostics.samples import StepTexts, read_step_texts
@@ -24,7 +24,7 @@ def flat(monkeypatch):
         angles = np.radians([ANGLES[text] for text in texts])
         return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
-    monkeypatch.setattr(embedding, "embed", embedded)
+    monkeypatch.setattr(step_planes, "embed", embedded)
 
 
 STEPS = StepTexts(

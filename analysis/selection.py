@@ -1,0 +1,115 @@
+"""What a user chooses to draw: rows, experiments and environments; and what to do where runs lack samples."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from analysis.sources.collect import Collected
+from analysis.sources.rows import DEFAULT, Family, MissingRunsError, Row, Section
+from analysis.sources.run_records import Run
+from scpo.errors import ConfigError
+from scpo.progress import counted
+from scpo.records.archive_index import METRICS
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Names that the user gave; an empty list selects everything.
+
+    Attributes:
+        rows: Row names, in the order in which they shall be drawn.
+        experiments: Experiments whose rows, and whose seeds of them, are drawn.
+        envs: Environments.
+    """
+
+    rows: tuple[str, ...] = ()
+    experiments: tuple[str, ...] = ()
+    envs: tuple[str, ...] = ()
+
+    def of(self, data: Collected) -> Collected:
+        """The same data with the selected rows of the selected sections.
+
+        Raises:
+            ConfigError: A name is unknown, or no row has all that was asked for.
+        """
+        if self == Selection():
+            return data
+        _check("--env", self.envs, [part.env for part in data.sections])
+        _check("--experiment", self.experiments, [name for part in data.sections for name in part.experiments])
+        _check("--rows", self.rows, [row.name for part in data.sections for row in part.rows])
+        parts = []
+        for part in data.sections:
+            if not self.envs or part.env in self.envs:
+                selected = self._rows_of(part)
+                if selected.rows:
+                    parts.append(selected)
+        if not parts:
+            raise ConfigError("no row has all that --rows, --experiment and --env ask for; leave one of them out")
+        chosen = self.rows
+        if self.experiments and not self.rows:
+            chosen = tuple(dict.fromkeys(row.name for part in parts for row in part.rows))
+        return replace(data, sections=tuple(parts), chosen=chosen)
+
+    def _rows_of(self, part: Section) -> Section:
+        families = part.families
+        rows = list(part.rows)
+        if self.experiments:
+            families = tuple(family for family in families if family.experiment in self.experiments)
+            rows = [planned for row in rows if (planned := _planned_by(row, families)).runs]
+        if self.rows:
+            by_name = {row.name: row for row in rows}
+            rows = [by_name[name] for name in self.rows if name in by_name]
+        kept = {row.name for row in rows}
+        families = tuple(
+            replace(family, rows=tuple(name for name in family.rows if name in kept)) for family in families
+        )
+        experiments = self.experiments or part.experiments
+        return replace(
+            part,
+            rows=tuple(rows),
+            families=families,
+            experiments=tuple(name for name in part.experiments if name in experiments),
+        )
+
+
+def _planned_by(row: Row, families: Sequence[Family]) -> Row:
+    """The row with the seeds that these experiments planned for it; without runs if none has the row."""
+    seeds: set[int] = set()
+    for family in families:
+        if row.name in family.rows:
+            seeds |= family.seeds
+    return replace(row, runs=tuple(run for run in row.runs if run.seed in seeds))
+
+
+def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        available = ", ".join(sorted(set(known)))
+        raise ConfigError(f"{option} {', '.join(unknown)}: these runs have none of this name; they have {available}")
+
+
+def missing_samples(data: Collected, needed: str, command: str = "") -> MissingRunsError:
+    """The error of an output that needs samples or stage times, which archives and W&B do not hold.
+
+    Args:
+        data: The data of one scale.
+        needed: What no finished run has.
+        command: What makes a run that has it; default: one run of the default method.
+    """
+    finished = [data.by_id[run] for part in data.sections for row in part.rows for run in row.finished]
+    scale = data.scales[0] if data.scales else "mini"
+    make = command or f"python train.py method={DEFAULT}" + (f" scale={scale}" if scale != "mini" else "")
+    if not finished:
+        return MissingRunsError(needed, make)
+    without = [run for run in finished if not _has_samples(run)]
+    if len(without) < len(finished):
+        return MissingRunsError(needed, make)
+    place = "an archive" if all(run.logs == (METRICS,) for run in without) else "W&B or an archive"
+    reason = (
+        f"diagnostics: all {counted(len(finished), 'finished run')} were read from {place}, which holds metrics and no "
+        "diagnostics (sampled groups, probes, step texts, seconds of stages)"
+    )
+    return MissingRunsError(reason, f"read run folders that have them with --runs-dir, or make one: {make}")
+
+
+def _has_samples(run: Run) -> bool:
+    return run.logs != (METRICS,) and run.project is None

@@ -1,0 +1,74 @@
+"""Rows, experiments and environments that a user asks for, and what is said of runs without samples."""
+
+import pytest
+
+from analysis.figures import fig_learning
+from analysis.selection import Selection, missing_samples
+from analysis.sources.archive import write_archive
+from analysis.sources.collect import collect
+from scpo.errors import ConfigError
+from tests.support.run_records import write_ablation, write_experiment, write_run
+from tests.support.study_runs import rising, write_study
+
+CURVES = {name: (lambda seed: rising(0.8, 0.01 * seed)) for name in ("scpo", "gigpo", "grpo", "chronological")}
+
+
+@pytest.fixture
+def data(tmp_path):
+    experiments = {"main_table": ("scpo", "gigpo", "grpo"), "ablation": ("scpo", "chronological")}
+    write_study(tmp_path, experiments, CURVES)
+    return collect(tmp_path)
+
+
+def rows(data):
+    return [row.name for part in data.sections for row in part.rows]
+
+
+def test_nothing_asked_for_is_everything(data):
+    assert Selection().of(data) is data
+
+
+def test_rows_are_drawn_in_the_order_in_which_they_were_named(data):
+    chosen = Selection(rows=("chronological", "gigpo", "scpo")).of(data)
+    assert rows(chosen) == ["chronological", "gigpo", "scpo"]
+    made = fig_learning.build(chosen.at_scale("study"))  # without the option it drops variants of a method
+    first = [row[1] for row in made.numbers.blocks[0].rows][:3]
+    assert [label.split()[0] for label in first] == ["CHRONOLOGICAL", "GiGPO", "SCPO"]
+
+
+def test_an_experiment_has_its_own_rows_and_seeds(tmp_path):
+    few = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    more = [*few, *(write_run(tmp_path, seed=seed) for seed in (2, 3))]
+    other = [write_run(tmp_path, "no_monotonicity", seed) for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": few, "no_monotonicity": other}, name="ablation_monotonicity")
+    write_experiment(tmp_path, {"scpo": more}, name="more_seeds")
+    (part,) = Selection(experiments=("ablation_monotonicity",)).of(collect(tmp_path)).sections
+    assert {row.name: row.count for row in part.rows} == {"scpo": "2/2", "no_monotonicity": "2/2"}
+    assert part.experiments == ("ablation_monotonicity",)
+
+
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        (Selection(rows=("gigpo", "nobody")), "--rows nobody: .* they have chronological, gigpo, grpo, scpo"),
+        (Selection(experiments=("none",)), "--experiment none: .* they have ablation, main_table"),
+        (Selection(envs=("webshop",)), "--env webshop: .* they have alfworld"),
+        (Selection(rows=("grpo",), experiments=("ablation",)), "no row has all"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_those_there_are(data, selection, said):
+    with pytest.raises(ConfigError, match=said):
+        selection.of(data)
+
+
+def test_an_archive_says_that_it_has_no_diagnostics(data, tmp_path):
+    write_archive(data.by_id.values(), data.metrics, data.experiments, tmp_path / "archive")
+    error = missing_samples(collect(tmp_path / "archive").at_scale("study"), "finished run that has sampled a group")
+    assert "read from an archive, which holds metrics and no diagnostics" in error.needed
+    assert error.command.count("python") == 1
+
+
+def test_run_folders_without_samples_name_one_command(tmp_path):
+    write_ablation(tmp_path, seeds=(0,))
+    error = missing_samples(collect(tmp_path).at_scale("mini"), "finished run that has sampled a group")
+    assert (error.needed, error.command) == ("finished run that has sampled a group", "python train.py method=scpo")
