@@ -41,18 +41,19 @@ def assign(
     speculate: bool = False,
     buffer: ReferenceBuffer | None = None,
 ) -> tuple[FloatArray, CreditDiagnostics]:
-    """Advantage of every step: returns, credit, bonus, host estimator (paper, section 3.5).
+    """Advantage of each step: returns, credit, bonus, host estimator (paper, section 3.5).
 
-    R~ = R + bonus with bonus = α * credit - penalty * [invalid], added after discounting, at the step that earned it.
-    The episode's outcome stays unshaped. What R~ is used for is up to the estimator. With ``added_to: advantages`` the
-    bonus is the penalty alone and α * credit is added to what the estimator returns (ours).
+    R~ = R + bonus with bonus = α * credit - penalty * [invalid], added after discounting, at the
+    step that earned it. The episode's outcome stays unshaped. The estimator decides how R~ is used.
+    With ``added_to: advantages`` the bonus is only the penalty, and α * credit is added to the
+    estimator's advantages (ours).
 
     Args:
         batch: The steps.
         scorer: Needed by methods with a shaper and by ``states=scorer``, ignored by others.
         config: The method.
         seed: Run seed and training step, for what is random in the shaper.
-        speculate: Score some pairs ahead, for fewer and larger batches; the credit is the same.
+        speculate: Score some pairs in advance, for fewer, larger batches; the credit is the same.
         buffer: Successes of earlier training steps; this one's are kept in it at the end.
 
     Returns:
@@ -78,7 +79,11 @@ def assign(
     advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, host) + after_N
     _check_finite(batch, advantage_N, config)
     started = time.perf_counter()
-    step_N = estimator.step_term(batch, return_N, bonus_N, host) + after_N if estimator.step_term else None
+    step_N = (
+        estimator.step_term(batch, return_N, bonus_N, host) + after_N
+        if estimator.step_term
+        else None
+    )
     metrics = credit_metrics(batch, config, shaped, seed) | term_metrics(batch, advantage_N, step_N)
     metrics |= state_metrics(batch, host, fell_back=fell_back)
     if step_N is not None:
@@ -114,13 +119,19 @@ def _check_finite(batch: StepBatch, advantage_N: FloatArray, config: TrainedMeth
         alpha = f", method.shaper.alpha={config.shaper.alpha:g}" if config.shaper else ""
         raise StepBatchError(
             f"{place_of(batch, bad[0])}: its advantage is {advantage_N[bad[0]]}. The rewards "
-            f"(up to {np.abs(batch.reward_N).max():g}) or the settings (method={config.name}{alpha}) "
+            f"(up to {np.abs(batch.reward_N).max():g}) or the settings "
+            f"(method={config.name}{alpha}) "
             "are too large for float32: scale them down"
         )
 
 
-def _placed(shaper: ShaperConfig | None, shaped: Shaped | None, batch: StepBatch) -> tuple[FloatArray, FloatArray]:
-    """α * credit split by where it is added: to the step returns, and to the advantages; one of them is 0."""
+def _placed(
+    shaper: ShaperConfig | None, shaped: Shaped | None, batch: StepBatch
+) -> tuple[FloatArray, FloatArray]:
+    """α * credit, split into the parts added to step returns and to advantages.
+
+    One of them is 0.
+    """
     nothing_N = np.zeros(len(batch), dtype=np.float32)
     if shaper is None or shaped is None:
         return nothing_N, nothing_N
@@ -142,7 +153,8 @@ def _shape(
         return None
     if scorer is None:
         raise ConfigError(
-            f"method {config.name!r} has a shaper, which needs a scorer: got None, pass scpo.load_scorer('exact')"
+            f"method {config.name!r} has a shaper, which needs a scorer: got None, pass "
+            "scpo.load_scorer('exact')"
         )
     try:
         named, shaper = named_states(batch, config.shaper)
@@ -156,7 +168,12 @@ def _shape(
 
 
 def assign_tokens(
-    batch: StepBatch, value_NL: FloatArray, mask_NL: BoolArray, config: TrainedMethod, *, seed: Seed = (0, 0)
+    batch: StepBatch,
+    value_NL: FloatArray,
+    mask_NL: BoolArray,
+    config: TrainedMethod,
+    *,
+    seed: Seed = (0, 0),
 ) -> tuple[FloatArray, FloatArray, CreditDiagnostics]:
     """Advantage of every response token, for estimators that read a critic's values (PPO).
 
@@ -179,43 +196,60 @@ def assign_tokens(
     estimator, settings = resolve(config), config.estimator
     _check_level(config, estimator, "token")
     if len(mask_NL) != len(batch):
-        raise StepBatchError(f"mask_NL has {len(mask_NL)} rows, the batch {len(batch)}: pass one for each step")
+        raise StepBatchError(
+            f"mask_NL has {len(mask_NL)} rows, the batch {len(batch)}: pass one for each step"
+        )
     token_reward_NL = outcome_rewards(row_scores(batch, settings), mask_NL)
     advantage_NL, return_NL = estimator.function(token_reward_NL, value_NL, mask_NL, settings)
     bonus_N = -np.float32(settings.invalid_penalty) * ~batch.valid_N
-    metrics, step_return_N = credit_metrics(batch, config, None, seed), step_returns(batch, settings.gamma)
-    return advantage_NL, return_NL, CreditDiagnostics(metrics, stage_timings({}), step_return_N, bonus_N, None)
+    metrics, step_return_N = (
+        credit_metrics(batch, config, None, seed),
+        step_returns(batch, settings.gamma),
+    )
+    return (
+        advantage_NL,
+        return_NL,
+        CreditDiagnostics(metrics, stage_timings({}), step_return_N, bonus_N, None),
+    )
 
 
 def resolve(config: TrainedMethod) -> Estimator:
-    """The registered estimator of a method; ``level`` says whether ``assign`` or ``assign_tokens`` calls it.
+    """Registered estimator of a method; ``level`` selects ``assign`` or ``assign_tokens``.
 
     Raises:
         ConfigError: The estimator is unknown.
     """
     name = config.estimator.name
     if name not in ESTIMATORS:
-        raise ConfigError(f"method {config.name!r}: estimator {name!r} is unknown; allowed: {', '.join(ESTIMATORS)}")
+        raise ConfigError(
+            f"method {config.name!r}: estimator {name!r} is unknown; allowed: "
+            f"{', '.join(ESTIMATORS)}"
+        )
     if config.shaper and config.shaper.soft_base > config.shaper.theta:
         warnings.warn(
-            f"method {config.name!r}: soft_base {config.shaper.soft_base} exceeds theta {config.shaper.theta}: matches "
-            "below soft_base advance the walk but earn no credit",
+            f"method {config.name!r}: soft_base {config.shaper.soft_base} exceeds theta "
+            f"{config.shaper.theta}: matches below soft_base advance the walk but earn no credit",
             stacklevel=2,
         )
     return ESTIMATORS[name]
 
 
 def _check_kinds(batch: StepBatch, scorer: object, config: object) -> None:
-    """What a notebook is likely to pass instead."""
+    """Reject arguments that a notebook is likely to pass by mistake."""
     if not isinstance(batch, StepBatch):
-        raise ConfigError(f"batch is a {type(batch).__name__}; pass scpo.StepBatch.from_episodes([...])")
+        raise ConfigError(
+            f"batch is a {type(batch).__name__}; pass scpo.StepBatch.from_episodes([...])"
+        )
     if not isinstance(config, TrainedMethod):
         raise ConfigError(
-            f"config is {config!r}; pass scpo.load_method({config if isinstance(config, str) else 'scpo'!r})"
+            f"config is {config!r}; pass "
+            f"scpo.load_method({config if isinstance(config, str) else 'scpo'!r})"
         )
     if scorer is not None and not callable(getattr(scorer, "score", None)):
         name = scorer if isinstance(scorer, str) else "exact"
-        raise ConfigError(f"scorer is {scorer!r}, which has no score(pairs); pass scpo.load_scorer({name!r})")
+        raise ConfigError(
+            f"scorer is {scorer!r}, which has no score(pairs); pass scpo.load_scorer({name!r})"
+        )
 
 
 def _check_level(config: TrainedMethod, estimator: Estimator, level: str) -> None:
@@ -231,5 +265,6 @@ def _check_fields(batch: StepBatch, estimator: Estimator) -> None:
     for requirement, field in OPTIONAL_FIELDS.items():
         if requirement in estimator.requires and getattr(batch, field) is None:
             raise StepBatchError(
-                f"estimator {estimator.name!r} requires {field}, which this batch lacks: the trainer provides it"
+                f"estimator {estimator.name!r} requires {field}, which this batch lacks: the "
+                "trainer provides it"
             )

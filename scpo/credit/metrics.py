@@ -1,4 +1,4 @@
-"""What ``assign`` saw and did: the credit metrics of a training step, and what else its diagnostics hold."""
+"""Diagnostics of a credit assignment: metrics of a training step, and the arrays behind them."""
 
 import logging
 from dataclasses import dataclass
@@ -26,22 +26,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CreditDiagnostics:
-    """What ``assign`` saw and did.
+    """Diagnostics of ``assign``.
 
     Attributes:
-        metrics: Deterministic values, by the names of the diagnostics table. A ratio without a denominator (credited
-            steps per failed trajectory when none failed, exact share when nothing was credited) is left out rather than
-            written as 0; amounts are always there. A method without a shaper has zero amounts of credit and pairs, and
-            so has one whose scorer is unavailable: then ``scpo/shaping_skipped`` is 1.
+        metrics: Deterministic values, by the names of the diagnostics table. A ratio without a
+            denominator (credited steps per failed trajectory when none failed, exact share when
+            nothing was credited) is left out rather than written as 0; amounts are always there. A
+            method without a shaper has zero amounts of credit and pairs, and so has one whose
+            scorer is unavailable: then ``scpo/shaping_skipped`` is 1.
         timings: Seconds per stage, ``timing_s/scpo/*``; all there, 0 without a shaper.
         step_return_N: Discounted step returns, unshaped.
-        bonus_N: What was added to them: alpha * credit - invalid penalty; with ``added_to: advantages`` the credit is
-            in ``advantage_N`` alone.
-        shaped: The shaper's answer with one record per failed trajectory; None for a method without a shaper, and for
-            one whose scorer is unavailable.
+        bonus_N: What was added to them: alpha * credit - invalid penalty; with ``added_to:
+            advantages`` the credit is in ``advantage_N`` alone.
+        shaped: The shaper's answer with one record per failed trajectory; None for a method without
+            a shaper, and for one whose scorer is unavailable.
         advantage_N: The advantages; None of a token-level estimator.
         unshaped_advantage_N: The advantages without the credit; None for a method without a shaper.
-        anchor_group_N: Dense id of every row's anchor group, as the host forms them; None of a token-level estimator.
+        anchor_group_N: Dense id of every row's anchor group, as the host forms them; None of a
+            token-level estimator.
     """
 
     metrics: dict[str, float]
@@ -59,8 +61,10 @@ def stage_timings(seconds: dict[str, float]) -> dict[str, float]:
     return {f"timing_s/scpo/{stage}": seconds.get(stage, 0.0) for stage in STAGES}
 
 
-def credit_metrics(batch: StepBatch, config: TrainedMethod, shaped: Shaped | None, seed: Seed) -> dict[str, float]:
-    """What the batch was like, and amounts of credit and of scored pairs, over rows without copies.
+def credit_metrics(
+    batch: StepBatch, config: TrainedMethod, shaped: Shaped | None, seed: Seed
+) -> dict[str, float]:
+    """Metrics of the batch, of credit and of scored pairs, over rows without copies.
 
     ``exact`` is about what the matcher credited.
     """
@@ -90,11 +94,12 @@ def _credited(match: FailedMatch) -> int:
 
 
 def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[str, float]:
-    """What a reference buffer did, before this step's successes come into it.
+    """Metrics of the reference buffer, before this step's successes are stored.
 
-    ``all_failed``: groups without a success / groups; ``served``: those that had a remembered reference / those;
-    ``age`` of these references in training steps, mean over groups; ``steps``: credited rows / trajectories matched
-    with one; ``share``: of all credit, what came of them; ``tasks`` that it remembers.
+    ``all_failed``: groups without a success / groups; ``served``: those that had a remembered
+    reference / those; ``age`` of these references in training steps, mean over groups; ``steps``:
+    credited rows / trajectories matched with one; ``share``: of all credit, what came of them;
+    ``tasks`` that it remembers.
     """
     line = batch.timeline
     groups, failed = len(np.unique(line.group_K)), len(list(failed_groups(line)))
@@ -102,7 +107,9 @@ def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[
     remembered = [match for match in matches if match.age is not None]
     ages = {match.task.group: match.age for match in remembered}
     amounts = [float(match.credit_l.sum(dtype=np.float64)) for match in matches]
-    amount = sum(part for match, part in zip(matches, amounts, strict=True) if match.age is not None)
+    amount = sum(
+        part for match, part in zip(matches, amounts, strict=True) if match.age is not None
+    )
     return {
         **_ratio("buffer/all_failed", failed, groups),
         **_ratio("buffer/served", len(ages), failed),
@@ -114,11 +121,11 @@ def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[
 
 
 def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[str, float]:
-    """Metrics of the batch itself: groups and anchor groups.
+    """Metrics of the batch: groups and anchor groups.
 
-    ``group/without_win``: share of groups in which every sibling failed. ``anchor/alone``: share of rows that are alone
-    in their anchor group, whose step term is 0 in most hosts. ``credit/no_op_anchors``: share of rows whose anchor
-    group may mix unlike states (ledger 13).
+    ``group/without_win``: share of groups in which every sibling failed. ``anchor/alone``: share of
+    rows that are alone in their anchor group, whose step term is 0 in most hosts.
+    ``credit/no_op_anchors``: share of rows whose anchor group may mix unlike states (ledger 13).
     """
     line, shaper = batch.timeline, config.shaper
     active, failed = len(list(active_groups(line))), len(list(failed_groups(line)))
@@ -137,7 +144,9 @@ def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[
 def _pair_metrics(pairs: Pairs) -> dict[str, float]:
     if pairs.scored >= ABOVE_THETA_PAIRS and pairs.above_theta > ABOVE_THETA_WARNING * pairs.scored:
         _log.warning(
-            "%d of %d scored pairs reach theta: the scorer hardly tells steps apart", pairs.above_theta, pairs.scored
+            "%d of %d scored pairs reach theta: the scorer hardly tells steps apart",
+            pairs.above_theta,
+            pairs.scored,
         )
     return {
         **_ratio("credit/above_theta", pairs.above_theta, pairs.scored),
@@ -157,16 +166,19 @@ def effect_metrics(
 ) -> dict[str, float]:
     """The effect of the credit on the advantages, over rows without copies.
 
-    ``effective``: share of the credit in anchor groups of at least two rows. Dividing by a deviation leaves two rows
-    nothing but their order, so credit in a group of two may shift neither: it counts as effective all the same
-    (ledger 29). ``shift``: mean absolute change of the advantages of credited rows. ``shift_rms``: root mean square
-    change over all rows; a normalisation also moves rows without credit. ``turned_positive``: share of credited rows
-    whose advantage is positive with the credit and was not without.
+    ``effective``: share of the credit in anchor groups of at least two rows. Dividing by a
+    deviation leaves two rows nothing but their order, so credit in a group of two may shift
+    neither: it counts as effective all the same (ledger 29). ``shift``: mean absolute change of the
+    advantages of credited rows. ``shift_rms``: root mean square change over all rows; a
+    normalisation also moves rows without credit. ``turned_positive``: share of credited rows whose
+    advantage is positive with the credit and was not without.
     """
     original_N = batch.original_N
     shared_N = ~alone_in_anchor_group(batch, host)
     credited_N = (credit_N > 0) & original_N
-    effective = credit_N[credited_N & shared_N].sum(dtype=np.float64) / credit_N[credited_N].sum(dtype=np.float64)
+    effective = credit_N[credited_N & shared_N].sum(dtype=np.float64) / credit_N[credited_N].sum(
+        dtype=np.float64
+    )
     shift_N = (advantage_N - unshaped_N).astype(np.float64)
     turned_N = (unshaped_N <= 0) & (advantage_N > 0)
     return {
@@ -177,11 +189,13 @@ def effect_metrics(
     }
 
 
-def term_metrics(batch: StepBatch, advantage_N: FloatArray, step_N: Float64Array | None) -> dict[str, float]:
-    """Mean and standard deviation, over rows without copies, of an advantage's two terms.
+def term_metrics(
+    batch: StepBatch, advantage_N: FloatArray, step_N: Float64Array | None
+) -> dict[str, float]:
+    """Mean and standard deviation of an advantage's two terms, over rows without copies.
 
-    ``advantage/step_*``: the term that tells the steps of one trajectory apart, its weight included; left out for an
-    estimator that has none (``step_N`` is None). ``advantage/outcome_*``: the rest.
+    ``advantage/step_*``: the term that separates the steps of one trajectory, its weight included;
+    missing for an estimator without one (``step_N`` is None). ``advantage/outcome_*``: the rest.
     """
     advantage_M = advantage_N[batch.original_N].astype(np.float64)
     if not len(advantage_M):
@@ -197,7 +211,10 @@ def _moments(name: str, value_M: Float64Array) -> dict[str, float]:
 
 
 def alone_in_anchor_group(batch: StepBatch, host: EstimatorSettings) -> BoolArray:
-    """Rows whose anchor group, as the host forms it, holds no other step; a step and its copies count as one."""
+    """Rows that are the only step of their anchor group, as the host forms it.
+
+    A step and its copies count as one.
+    """
     anchor_N = host_anchor_groups(batch, host)
     count_A = np.bincount(anchor_N[batch.original_N], minlength=int(anchor_N.max(initial=-1)) + 1)
     alone_N: BoolArray = count_A[anchor_N] == 1

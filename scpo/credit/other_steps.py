@@ -45,5 +45,7 @@ def on_shortest_ways(batch: StepBatch, shaped: Shaped) -> Shaped:
 
 
 def _credited(shaped: Shaped, credit_N: FloatArray) -> Shaped:
-    matches = tuple(replace(match, credit_l=credit_N[match.failed_row_l]) for match in shaped.matches)
+    matches = tuple(
+        replace(match, credit_l=credit_N[match.failed_row_l]) for match in shaped.matches
+    )
     return replace(shaped, credit_N=credit_N, matches=matches)

@@ -19,8 +19,12 @@ from scpo.steps import FloatArray, IntArray, StepBatch, StrArray
 _log = logging.getLogger(__name__)
 
 
-def identified(batch: StepBatch, host: EstimatorSettings, scorer: Similarity | None) -> tuple[StepBatch, bool]:
-    """The batch with the states that the host's identity finds, and whether a missing scorer made them exact.
+def identified(
+    batch: StepBatch, host: EstimatorSettings, scorer: Similarity | None
+) -> tuple[StepBatch, bool]:
+    """Find the states of a batch with the host's identity.
+
+    Also returns True if the scorer was missing and states were compared exactly.
 
     Raises:
         ConfigError: The identity needs a scorer and there is none.
@@ -37,10 +41,10 @@ def identified(batch: StepBatch, host: EstimatorSettings, scorer: Similarity | N
 
 
 def named_states(batch: StepBatch, shaper: ShaperConfig) -> tuple[StepBatch, ShaperConfig]:
-    """The batch with numbers of states for their texts, and a shaper that compares actions and these.
+    """Batch whose texts are state numbers, and a shaper that compares actions and these.
 
-    Equal numbers are equal texts, so that a matcher with the exact scorer finds a similarity of 1 in equal states after
-    equal actions, and of 0 elsewhere.
+    Equal numbers are equal texts, so that a matcher with the exact scorer finds a similarity of 1
+    in equal states after equal actions, and of 0 elsewhere.
     """
     if shaper.states is None:
         return batch, shaper
@@ -56,12 +60,15 @@ def _names(number_N: IntArray) -> StrArray:
     return name_N
 
 
-def state_metrics(batch: StepBatch, host: EstimatorSettings, *, fell_back: bool) -> dict[str, float]:
-    """Agreement of the host's states with the simulator's, over rows without copies; nothing without the latter.
+def state_metrics(
+    batch: StepBatch, host: EstimatorSettings, *, fell_back: bool
+) -> dict[str, float]:
+    """Agreement of the host's states with the simulator's, over rows without copies.
 
-    ``states/precision``: of pairs of rows that the identity joins, the share in one true state; ``states/recall``: of
-    pairs in one true state, the share that it joins; ``states/purity``: share of rows in the most frequent true state
-    of theirs. ``states/fell_back``: the scorer was missing and equal texts were compared instead.
+    ``states/precision``: of pairs of rows that the identity joins, the share in one true state;
+    ``states/recall``: of pairs in one true state, the share that it joins; ``states/purity``: share
+    of rows in the most frequent true state of theirs. ``states/fell_back``: the scorer was missing
+    and equal texts were compared instead.
     """
     if not isinstance(host, StateSettings):
         return {}
@@ -110,7 +117,7 @@ def oracle_cosine(
 
 
 def _by_oracle(batch: StepBatch, host: StateSettings) -> tuple[StepBatch, StateSettings] | None:
-    """The batch and the host's settings with the simulator's states; None where the batch does not hold them."""
+    """Batch and host settings with the simulator's states; None if the batch has none."""
     known = batch.true_anchor_N if host.state_key == "anchor" else batch.true_state_N
     if known is None:
         return None

@@ -18,7 +18,7 @@ from scpo.shaping.step_text import StepFilter
 from scpo.strict import Strict
 
 FAMILIES = {column: family.id for column, family in BENCHMARKS["alfworld"].families.items()}
-"""ALFWorld's task families: the columns of the result table, and the name of each in the game files."""
+"""ALFWorld's task families: name in the game files by column of the result table."""
 
 TUNING = "tuning"
 """The panel that a search judges its trials on; no result is reported on it."""
@@ -27,7 +27,7 @@ PanelName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
 
 HeldOut = Annotated[bool, Field(exclude_if=lambda held_out: not held_out)]
-"""Whether the tasks of a panel are kept out of training; where they are not, it stands in no run's identity."""
+"""Keeps the tasks of a panel out of training; False is left out of a run's identity."""
 
 
 Family = Literal["Pick", "Look", "Clean", "Heat", "Cool", "Pick2"]
@@ -40,17 +40,19 @@ def _not_empty(families: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 Families = Annotated[
-    tuple[Family, ...] | None, AfterValidator(_not_empty), Field(exclude_if=lambda families: families is None)
+    tuple[Family, ...] | None,
+    AfterValidator(_not_empty),
+    Field(exclude_if=lambda families: families is None),
 ]
-"""Which task families a panel is of; all of them, None, stand in no run's identity."""
+"""Task families of a panel; None, all of them, is left out of a run's identity."""
 
 
 class PanelConfig(Strict):
-    """A fixed, sorted list of games, balanced over ``families`` and drawn with ``seed``.
+    """Fixed, sorted list of games, balanced over ``families`` and drawn with ``seed``.
 
-    ``games`` None takes all of the split; ``subset_of_training`` draws from the training panel instead of the split,
-    ``held_out`` takes the games away from the training panel and from imitation; ``repeats`` is the number of episodes
-    a game at validation.
+    ``games`` None takes the whole split; ``subset_of_training`` draws from the training panel
+    instead of the split, ``held_out`` excludes the games from the training panel and from
+    imitation; ``repeats`` is the number of episodes per game at validation.
     """
 
     split: Literal["train", "valid_seen", "valid_unseen"]
@@ -63,7 +65,7 @@ class PanelConfig(Strict):
 
 
 class GeneratedGames(Strict):
-    """Sizes of the splits of the offline default; a game is a pure function of (split, seed, index)."""
+    """Sizes of the generated splits; a game is a pure function of (split, seed, index)."""
 
     seed: NonNegativeInt
     train: PositiveInt
@@ -72,9 +74,10 @@ class GeneratedGames(Strict):
 
 
 class BenchmarkTraining(Strict):
-    """What differs between benchmarks in the method, the trainer and a small policy, which read it from here.
+    """Settings of method, trainer and small policies that differ between benchmarks.
 
-    ``warm_start_steps`` updates of ``warm_start_rows`` demonstrated steps each come before a small policy's training.
+    ``warm_start_steps`` updates of ``warm_start_rows`` demonstrated steps each precede a small
+    policy's training.
     """
 
     normalisation: Normalisation
@@ -88,19 +91,23 @@ _READ_ELSEWHERE = ("baselines", "imitation_steps")
 
 
 class EnvironmentSettings(Strict):
-    """What all environments share."""
+    """Settings of all environments."""
 
     @model_validator(mode="before")
     @classmethod
     def _some_is_read_where_it_is_used(cls, data: Any) -> Any:
-        """Without what conf/estimator (``baselines``, by benchmark) and conf/model (``imitation_steps``) have taken."""
+        """Drop the keys that conf/estimator (``baselines``) and conf/model read."""
         if not isinstance(data, dict):
             return data
         return {key: value for key, value in data.items() if key not in _READ_ELSEWHERE}
 
 
 class AlfworldConfig(EnvironmentSettings):
-    """``gives_states``: its episodes are ``scpo.envs.base.StatefulEpisode``; ``gives_facts``: with structured facts."""
+    """Configuration of ALFWorld.
+
+    ``gives_states``: its episodes are ``scpo.envs.base.StatefulEpisode``; ``gives_facts``: with
+    structured facts.
+    """
 
     gives_states: ClassVar[bool] = True
     gives_facts: ClassVar[bool] = True
@@ -146,7 +153,7 @@ class GeneratedShop(Strict):
 
 
 class StackWorkers(Strict):
-    """verl-agent's workers, each with its own seed and so its own order of the goals; read with order=verl_agent."""
+    """verl-agent's workers, each with its own seed and order of the goals (order=verl_agent)."""
 
     seed: NonNegativeInt
     train: PositiveInt
@@ -158,7 +165,7 @@ WebshopReward = Literal["won", "score"]
 
 
 class WebshopSetting(Strict):
-    """Where the paper's text and its stack's code differ."""
+    """Settings in which the paper's text and verl-agent's code differ."""
 
     reward: WebshopReward
     normalisation: Normalisation
@@ -167,7 +174,7 @@ class WebshopSetting(Strict):
 
 
 class WebshopConfig(EnvironmentSettings):
-    """``settings`` are those that ``setting`` chooses from; the keys that they differ in are read through it."""
+    """WebShop; ``setting`` selects one of ``settings``."""
 
     gives_states: ClassVar[bool] = True
     gives_facts: ClassVar[bool] = True

@@ -36,9 +36,10 @@ A value may bring further overrides with it, after a space: ``webshop env.settin
 
 
 Measure = Literal["validation_area", "training_area", "last_success"]
-"""What an experiment may be judged by, a number a run (``analysis.stats.measures``): the area under the curve of
-validation (all held-out panels) or of training, over the steps: a mean success rate; or held-out
-success after the last step."""
+"""Measure that judges an experiment, one number per run (``analysis.stats.measures``).
+
+The area under the curve of validation (all held-out panels) or of training over the steps, which is
+a mean success rate; or held-out success after the last step."""
 
 
 class Primary(Strict):
@@ -83,8 +84,14 @@ class Experiment(Strict):
     def _only_seeds_are_counted(self) -> Self:
         for name in ("env", "model"):
             values = self.axes.get(name, ())
-            if any(isinstance(one, int) for one in (values.values() if isinstance(values, dict) else [values])):
-                raise ValueError(f"experiment {self.name}: axis {name} is a list of names; only seeds may be a number")
+            if any(
+                isinstance(count, int)
+                for count in (values.values() if isinstance(values, dict) else [values])
+            ):
+                raise ValueError(
+                    f"experiment {self.name}: axis {name} is a list of names; only seeds may be a "
+                    "number"
+                )
         return self
 
     @model_validator(mode="after")
@@ -99,6 +106,7 @@ class Experiment(Strict):
                 )
             if first == second or pairs.count((first, second)) > 1 or (second, first) in pairs:
                 raise ValueError(
-                    f"experiment {self.name}: primary comparison [{first}, {second}]: of two rows, each pair once"
+                    f"experiment {self.name}: primary comparison [{first}, {second}]: of two "
+                    "rows, each pair once"
                 )
         return self

@@ -1,4 +1,4 @@
-"""Configuration of a method: one that trains the model, or one that only prompts it; and what each is called."""
+"""Configuration of methods, trained or prompted, and their labels."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self, Union
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     EstimatorConfig = EstimatorSettings
 else:
     EstimatorConfig = Annotated[
-        Union[tuple(entry.settings for entry in ESTIMATORS.values())],  # noqa: UP007 (made of the registry)
+        # Made of the registry, so it cannot be written with |.
+        Union[tuple(entry.settings for entry in ESTIMATORS.values())],  # noqa: UP007
         Field(discriminator="name"),
     ]
 
@@ -31,12 +32,14 @@ METHOD_LABELS: dict[str, str] = {
 """What tables and figures call the methods, in the order in which they show them."""
 
 
-COMPARES_STATES = tuple(name for name, entry in ESTIMATORS.items() if issubclass(entry.settings, StateSettings))
+COMPARES_STATES = tuple(
+    name for name, entry in ESTIMATORS.items() if issubclass(entry.settings, StateSettings)
+)
 """The estimators that compare steps from the same state, and so have a ``state_key``."""
 
 
 def method_label(name: str) -> str:
-    """What tables and figures call a method; a method of the user's own goes by its name."""
+    """Label of a method in tables and figures; a user's own method is labelled by its name."""
     return METHOD_LABELS.get(name, name)
 
 
@@ -47,10 +50,10 @@ class IndependentSampling(Strict):
 
 
 class DynamicSampling(Strict):
-    """DAPO: groups whose episode returns are all equal are dropped, and others rolled out in their place.
+    """DAPO: groups with equal episode returns are dropped, and others rolled out instead.
 
-    Rolls out ``groups`` tasks at most ``rounds`` times, until the kept groups hold at least groups x siblings
-    trajectories; nothing that was kept is cut off, and the last round drops nothing.
+    Rolls out ``groups`` tasks at most ``rounds`` times, until the kept groups hold at least groups
+    x siblings trajectories; nothing that was kept is cut off, and the last round drops nothing.
     """
 
     rule: Literal["dynamic"]
@@ -61,11 +64,11 @@ SamplingConfig = Annotated[IndependentSampling | DynamicSampling, Field(discrimi
 
 
 class TrainedMethod(Strict):
-    """A row of the table that is trained: an advantage estimator, and for SCPO and its variants a ``shaper``.
+    """Trained method: an advantage estimator and, for SCPO and its variants, a ``shaper``.
 
-    With a shaper, the estimator must be one of ``HOSTS``. ``sampling`` None: siblings of every task once, in groups of
-    the trainer's size. ``clip_high`` is the loss's upper clip range, the one setting of the loss that differs between
-    methods; the trainer's reads it from here.
+    With a shaper, the estimator must be one of ``HOSTS``. ``sampling`` None: siblings of every task
+    once, in groups of the trainer's size. ``clip_high`` is the loss's upper clip range, the only
+    setting of the loss that differs between methods; the trainer reads it from here.
     """
 
     kind: Literal["trained"]
@@ -79,11 +82,13 @@ class TrainedMethod(Strict):
     def reads_states(self) -> tuple[str, ...]:
         """The settings that compare steps by ``state_N``, which not every environment gives."""
         reads = {
-            "method.estimator.state_key=state": getattr(self.estimator, "state_key", None) == "state",
+            "method.estimator.state_key=state": getattr(self.estimator, "state_key", None)
+            == "state",
             "method.shaper.credited_states=state_without_success": (
                 self.shaper is not None and self.shaper.credited_states == "state_without_success"
             ),
-            "method.shaper.allocation=graph": self.shaper is not None and self.shaper.allocation == "graph",
+            "method.shaper.allocation=graph": self.shaper is not None
+            and self.shaper.allocation == "graph",
             "method.shaper.step_text=action_next_state": (
                 self.shaper is not None and self.shaper.step_text == "action_next_state"
             ),
@@ -102,21 +107,23 @@ class TrainedMethod(Strict):
 
     @property
     def needs_scorer(self) -> bool:
-        """Whether a trainer must open the run's scorer for it."""
-        return self.shaper is not None or any("scorer" in identity.requires for identity in self.identities.values())
+        """Return True if a trainer must open the run's scorer for it."""
+        return self.shaper is not None or any(
+            "scorer" in identity.requires for identity in self.identities.values()
+        )
 
     @model_validator(mode="after")
     def _shaper_has_a_host(self) -> Self:
         if self.shaper is not None and self.estimator.name not in HOSTS:
             raise ValueError(
-                f"method {self.name!r}: estimator {self.estimator.name!r} ignores step returns, so the shaper's credit "
-                f"would be lost; allowed hosts: {', '.join(HOSTS)}"
+                f"method {self.name!r}: estimator {self.estimator.name!r} ignores step returns, so "
+                f"the shaper's credit would be lost; allowed hosts: {', '.join(HOSTS)}"
             )
         return self
 
 
 class PromptedMethod(Strict):
-    """A row of the table that only prompts the model, through an ``agent``; it is evaluated, not trained."""
+    """Method that only prompts the model, through an ``agent``; it is evaluated, not trained."""
 
     kind: Literal["prompted"]
     name: MethodName

@@ -3,14 +3,21 @@
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 
 from scpo.advantages.gae import CriticSettings
 from scpo.strict import Strict
 
 
 class Imitation(Strict):
-    """Supervised start of a small policy on demonstrations: walkthroughs with exploratory detours."""
+    """Supervised start of a small policy on walkthroughs with exploratory detours."""
 
     games: PositiveInt
     demonstrations_per_game: PositiveInt
@@ -46,9 +53,10 @@ class TinyModel(Strict):
 class ChoiceModel(Strict):
     """A policy that scores the commands a prompt lists, from hashed features of state and command.
 
-    A ``table_rows`` x ``width`` table of feature embeddings, drawn with standard deviation ``init_scale``, and one
-    hidden layer. ``value_model`` is the critic's, for PPO. ``starts`` is the number of imitation starts that the runs
-    of an experiment share: a run with seed s begins with start s mod ``starts``.
+    A ``table_rows`` x ``width`` table of feature embeddings, drawn with standard deviation
+    ``init_scale``, and one hidden layer. ``value_model`` is the critic's, for PPO. ``starts`` is
+    the number of imitation starts that the runs of an experiment share: a run with seed s begins
+    with start s mod ``starts``.
     """
 
     kind: Literal["choice"]
@@ -69,7 +77,9 @@ class ChoiceModel(Strict):
         """
         start = seed % self.starts
         imitation = self.imitation.model_copy(update={"seed": self.imitation.seed + start})
-        return self.model_copy(update={"init_seed": self.init_seed + start, "starts": 1, "imitation": imitation})
+        return self.model_copy(
+            update={"init_seed": self.init_seed + start, "starts": 1, "imitation": imitation}
+        )
 
 
 class HuggingFaceModel(Strict):
@@ -93,8 +103,9 @@ def _plain_url(url: str) -> str:
     private = "@" in parts.netloc or parts.query
     if parts.scheme not in ("http", "https") or not parts.hostname or private or parts.port == 0:
         raise ValueError(
-            "a base URL is http(s)://host/path without user, password or query, such as https://api.openai.com/v1; "
-            "a key belongs into the environment variable that key_variable names"
+            "a base URL is http(s)://host/path without user, password or query, such as "
+            "https://api.openai.com/v1; a key belongs into the environment variable that "
+            "key_variable names"
         )
     return url.rstrip("/")
 
@@ -125,4 +136,6 @@ class ApiModel(Strict):
     prices: Prices
 
 
-ModelConfig = Annotated[TinyModel | ChoiceModel | HuggingFaceModel | ApiModel, Field(discriminator="kind")]
+ModelConfig = Annotated[
+    TinyModel | ChoiceModel | HuggingFaceModel | ApiModel, Field(discriminator="kind")
+]

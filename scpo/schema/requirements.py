@@ -21,7 +21,9 @@ PROVIDES: dict[str, frozenset[Need]] = {
     ),
     # Deferred: dynamic_sampling; verl's replay buffer has one that cuts off what is too much and
     # draws single prompts.
-    "verl": frozenset({"entropy", "hindsight_logprob", "value", "independent_sampling", "reference_buffer"}),
+    "verl": frozenset(
+        {"entropy", "hindsight_logprob", "value", "independent_sampling", "reference_buffer"}
+    ),
     # The paper's fork: what it has of its own, and the entropies that it measures. Not
     # reference_buffer: its rows do not say which task they are of, and its checkpoints hold nothing
     # of ours.
@@ -39,7 +41,9 @@ def required(method: TrainedMethod | PromptedMethod) -> frozenset[Need]:
         return frozenset()
     needs: set[Need] = set(ESTIMATORS[method.estimator.name].requires)
     if method.sampling:
-        needs.add("independent_sampling" if method.sampling.rule == "independent" else "dynamic_sampling")
+        needs.add(
+            "independent_sampling" if method.sampling.rule == "independent" else "dynamic_sampling"
+        )
     if method.shaper is not None and method.shaper.reference_buffer != "off":
         needs.add("reference_buffer")
     return frozenset(needs - {"step_bonus"})

@@ -16,7 +16,7 @@ from scpo.strict import Scale, Strict
 
 
 class WandbConfig(Strict):
-    """The W&B mirror; metrics.jsonl is the truth and training never waits for W&B longer than the timeouts."""
+    """W&B mirror; metrics.jsonl is the truth, and waits for W&B are bounded by the timeouts."""
 
     mode: Literal["offline", "online", "disabled"]
     project: str
@@ -26,10 +26,11 @@ class WandbConfig(Strict):
 
 
 class ApiLimits(Strict):
-    """How an API is called; read with ``model.kind: api``.
+    """Limits of API calls; read with ``model.kind: api``.
 
-    ``concurrency`` episodes are under way at a time. ``attempts`` a request, waiting as long as the endpoint asks for
-    or, from ``backoff_s`` on, twice as long each time; never longer than ``longest_wait_s``.
+    ``concurrency`` episodes are played at a time. ``attempts`` per request, waiting as long as the
+    endpoint asks for or, from ``backoff_s`` on, twice as long each time; never longer than
+    ``longest_wait_s``.
     """
 
     requests_per_minute: PositiveFloat
@@ -41,14 +42,15 @@ class ApiLimits(Strict):
 
 
 class MachineConfig(Strict):
-    """Settings of this machine. They are no part of a run's identity.
+    """Settings of this machine; excluded from a run's identity.
 
-    ``archive``: an archive of finished runs (``docs/study``); sweeps start none of those that it holds.
-    ``data``: by environment, the folder of its official files; None where there is none.
+    ``archive``: an archive of finished runs (``docs/study``), whose runs sweeps do not start.
+    ``data``: folder of the official files by environment; None without one.
     """
 
     runs_dir: str
-    archive: str | None = None  # a default, so that runs from before it came can be read
+    # A default, so that runs from before it came can be read.
+    archive: str | None = None
     cache_dir: str
     data: dict[str, str | None]
     device: Literal["auto", "cpu", "cuda"]
@@ -59,28 +61,33 @@ class MachineConfig(Strict):
 
 
 class LocalLauncher(Strict):
-    """A slot pool. ``gpus_per_run`` None: as many as the run that needs most of them.
+    """Pool of slots on this machine.
+
+    ``gpus_per_run`` None: as many as the run that needs most of them.
 
     ``fork``: runs without a GPU begin in processes forked from one that has their games open.
 
-    ``slots`` None: one for each ``gpus_per_run`` GPUs or, where runs use none, for each ``machine.threads`` cores.
+    ``slots`` None: one for each ``gpus_per_run`` GPUs or, where runs use none, for each
+    ``machine.threads`` cores.
     """
 
     name: Literal["local"]
     slots: PositiveInt | None
     gpus_per_run: PositiveInt | None
-    fork: bool = True  # a default, so that runs from before it came can be read
+    # A default, so that runs from before it came can be read.
+    fork: bool = True
     max_failures: PositiveInt
 
 
 class SlurmLauncher(Strict):
-    """One Slurm job a run, in arrays of jobs that ask for the same.
+    """One Slurm job per run, in arrays of jobs with equal resources.
 
-    ``gpus`` (of a node), ``cpus``: None: what the run needs. ``gpu_gb``: memory of one of the cluster's GPUs; a run
-    that needs more is refused. ``time_h`` None: from what the paper's run of that kind took, or an estimate.
-    ``warn_s``: how long before its time limit a job is told to checkpoint. ``site``: the file with the cluster's own
-    settings, or the name of a preset. ``max_timeouts``: a run that was cut off by its limit this often *without getting
-    on* is requeued, then it has failed.
+    ``gpus`` (of a node), ``cpus``: None: what the run needs. ``gpu_gb``: memory of one of the
+    cluster's GPUs; a run that needs more is refused. ``time_h`` None: from the paper's duration of
+    such a run, or an estimate. ``warn_s``: how long before its time limit a job is signalled to
+    checkpoint. ``site``: the file with the cluster's own settings, or the name of a preset.
+    ``max_timeouts``: a run that reached its time limit this often *without progress* is requeued,
+    then it has failed.
     """
 
     name: Literal["slurm"]
@@ -99,7 +106,7 @@ LauncherConfig = Annotated[LocalLauncher | SlurmLauncher, Field(discriminator="n
 
 
 class RunConfig(Strict):
-    """Everything that determines one run (``machine``, ``wandb`` and ``launcher`` aside, which say where it runs)."""
+    """Everything that determines one run; ``machine``, ``wandb`` and ``launcher`` only place it."""
 
     scale: Scale
     seed: NonNegativeInt
@@ -120,12 +127,14 @@ class RunConfig(Strict):
             ConfigError: It only prompts.
         """
         if self.method.kind == "prompted":
-            raise ConfigError(f"method {self.method.name!r} only prompts: it is evaluated, not trained")
+            raise ConfigError(
+                f"method {self.method.name!r} only prompts: it is evaluated, not trained"
+            )
         return self.method
 
     @property
     def data_folder(self) -> str | None:
-        """Where this machine has the official files of the environment; None: it has not."""
+        """Folder of the environment's official files on this machine; None without one."""
         return self.machine.data.get(self.env.name)
 
     @model_validator(mode="after")
@@ -138,7 +147,11 @@ class RunConfig(Strict):
     def _states_are_given(self) -> Self:
         if self.method.kind == "trained" and (reason := _no_identity(self)):
             raise ValueError(reason)
-        if self.method.kind == "trained" and self.method.reads_states and (reason := _no_states(self)):
+        if (
+            self.method.kind == "trained"
+            and self.method.reads_states
+            and (reason := _no_states(self))
+        ):
             raise ValueError(reason)
         return self
 
@@ -148,21 +161,22 @@ class RunConfig(Strict):
         if self.method.kind == "trained":
             if model.kind == "api":
                 raise ValueError(
-                    f"model={model.name} is behind an API, which nobody can train through: method={self.method.name} "
-                    "trains; allowed: method=plain, react or reflexion"
+                    f"model={model.name} is behind an API, which nobody can train through: "
+                    f"method={self.method.name} trains; allowed: method=plain, react or reflexion"
                 )
             return self
         agent = self.method.agent
         if agent.name != "plain" and model.kind in ("tiny", "choice"):
             raise ValueError(
-                f"method={self.method.name} needs a model that follows instructions (kind huggingface or api), got "
-                f"model={model.name}, which writes bare commands; allowed for it: method=plain"
+                f"method={self.method.name} needs a model that follows instructions (kind "
+                f"huggingface or api), got model={model.name}, which writes bare commands; allowed "
+                "for it: method=plain"
             )
         if (agent.name, model.kind) != ("plain", "tiny") and self.env.prompt == "compact":
             raise ValueError(
-                f"method={self.method.name} with model={model.name} reads env.prompt=verl_agent, got compact: that "
-                "prompt holds no instructions. Add env.prompt=verl_agent and, for room to think, "
-                "trainer.max_prompt_tokens=2048 trainer.max_response_tokens=512"
+                f"method={self.method.name} with model={model.name} reads env.prompt=verl_agent, "
+                "got compact: that prompt holds no instructions. Add env.prompt=verl_agent and, "
+                "for room to think, trainer.max_prompt_tokens=2048 trainer.max_response_tokens=512"
             )
         return self
 
@@ -173,21 +187,22 @@ class RunConfig(Strict):
                 raise ValueError(reason)
         elif self.env.prompt == "memory":
             raise ValueError(
-                f"env.prompt=memory is read by model=choice alone, got model={self.model.name}; its prompt is "
+                "env.prompt=memory is read by model=choice alone, got "
+                f"model={self.model.name}; its prompt is "
                 f"env.prompt={'compact' if self.model.kind == 'tiny' else 'verl_agent'}"
             )
         return self
 
     def check_started_here(self) -> None:
-        """Make sure that train.py and sweep.py can run this themselves.
+        """Check that train.py and sweep.py can run this configuration themselves.
 
         Raises:
-            ConfigError: It trains in verl-agent, whose environment is its own; says what to type there.
+            ConfigError: It trains in verl-agent's own environment; the message names commands.
         """
         if self.trainer.name == "verl_agent" and self.method.kind == "trained":
             raise ConfigError(
-                "trainer=verl_agent trains in verl-agent's own environment: make the folder of each run with "
-                "`python train.py --prepare trainer=verl_agent ...` and there run "
+                "trainer=verl_agent trains in verl-agent's own environment: make the folder of "
+                "each run with `python train.py --prepare trainer=verl_agent ...` and there run "
                 "`python -m scpo.integrations.verl_agent <folder>` (docs/verl.md)"
             )
 
@@ -199,9 +214,17 @@ def _no_states(config: RunConfig) -> str | None:
     instead = "use method.estimator.state_key=anchor, and the shaper's defaults"
     if not config.env.gives_states:
         return f"{asked} env={config.env.name} does not give: {instead}"
-    if config.trainer.name == "verl_agent" and not BENCHMARKS[config.env.benchmark].states_from_text:
-        readable = ", ".join(name for name, benchmark in BENCHMARKS.items() if benchmark.states_from_text)
-        return f"{asked} trainer=verl_agent can read on env={readable} only, got env={config.env.name}: {instead}"
+    if (
+        config.trainer.name == "verl_agent"
+        and not BENCHMARKS[config.env.benchmark].states_from_text
+    ):
+        readable = ", ".join(
+            name for name, benchmark in BENCHMARKS.items() if benchmark.states_from_text
+        )
+        return (
+            f"{asked} trainer=verl_agent can read on env={readable} only, got "
+            f"env={config.env.name}: {instead}"
+        )
     return None
 
 
@@ -211,19 +234,21 @@ def _no_identity(config: RunConfig) -> str | None:
         asked = f"{setting}={identity.name}"
         if "truth" in identity.requires and config.scale != "study":
             return (
-                f"{asked} reads the simulator's state, which an agent never has: scale=study only, got scale="
+                f"{asked} reads the simulator's state, which an agent never has: scale=study "
+                "only, got scale="
                 f"{config.scale}; use states=history or states=entities"
             )
         lacks_facts = config.trainer.name == "verl_agent" or not config.env.gives_facts
         if lacks_facts and identity.requires & {"facts", "truth"}:
             return (
-                f"{asked} reads what env={config.env.name} with trainer={config.trainer.name} does not give; use "
-                "states=history or states=entities, which read texts and actions"
+                f"{asked} reads what env={config.env.name} with trainer={config.trainer.name} does "
+                "not give; use states=history or states=entities, which read texts and actions"
             )
     shaper = config.trained.shaper
     if shaper is not None and shaper.states is not None and config.scorer.kind != "exact":
         return (
-            f"method.shaper.states={shaper.states} compares states instead of scoring texts, so scorer="
+            f"method.shaper.states={shaper.states} compares states instead of scoring texts, so "
+            "scorer="
             f"{config.scorer.name} would not be read; use scorer=exact"
         )
     return None
@@ -233,8 +258,9 @@ def _no_choice(config: RunConfig) -> str | None:
     """Why a choice policy cannot run this configuration; None: it can."""
     if config.trainer.name != "local":
         return (
-            f"model=choice trains on trainer=local only, got trainer={config.trainer.name}: it chooses among commands "
-            "and writes no text, so there is nothing for a text engine to do"
+            f"model=choice trains on trainer=local only, got trainer={config.trainer.name}: it "
+            "chooses among commands and writes no text, so there is nothing for a text engine to "
+            "do"
         )
     if config.env.prompt != "memory":
         return (
@@ -243,13 +269,15 @@ def _no_choice(config: RunConfig) -> str | None:
         )
     if config.trainer.max_response_tokens != 1:
         return (
-            "model=choice answers with one token, the number of a command: trainer.max_response_tokens must be 1, got "
-            f"{config.trainer.max_response_tokens}; scale=study sets it"
+            "model=choice answers with one token, the number of a command: "
+            f"trainer.max_response_tokens must be 1, got {config.trainer.max_response_tokens}; "
+            "scale=study sets it"
         )
     if "hindsight_logprob" in required(config.method):
         return (
-            f"method={config.method.name} needs hindsight_logprob, which model=choice does not provide: its hindsight "
-            "is text before the prompt, of which a choice policy reads nothing; models that do: tiny, huggingface"
+            f"method={config.method.name} needs hindsight_logprob, which model=choice does not "
+            "provide: its hindsight is text before the prompt, of which a choice policy reads "
+            "nothing; models that do: tiny, huggingface"
         )
     return None
 

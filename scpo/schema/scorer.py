@@ -60,7 +60,9 @@ class CrossEncoderScorer(ScorerSettings):
 
     @property
     def identity(self) -> str:
-        settings = f"dtype={self.dtype}, max_tokens={self.max_tokens}, batch_tokens={self.batch_tokens}"
+        settings = (
+            f"dtype={self.dtype}, max_tokens={self.max_tokens}, batch_tokens={self.batch_tokens}"
+        )
         return f"{self.name}(path={self.path}, {settings})"
 
 
@@ -88,4 +90,6 @@ class ScorerRuntime(Strict):
 
     def apart(self, scorer: ScorerConfig) -> bool:
         """Return True if this scorer runs in a process of its own."""
-        return self.process == "always" or (self.process == "auto" and scorer.kind == "cross_encoder")
+        return self.process == "always" or (
+            self.process == "auto" and scorer.kind == "cross_encoder"
+        )

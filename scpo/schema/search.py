@@ -21,7 +21,9 @@ class _Range(Strict):
     @model_validator(mode="after")
     def _low_is_below_high(self) -> Self:
         if self.low >= self.high:
-            raise ValueError(f"{self.key}: low must be below high, got low={self.low} high={self.high}")
+            raise ValueError(
+                f"{self.key}: low must be below high, got low={self.low} high={self.high}"
+            )
         return self
 
 

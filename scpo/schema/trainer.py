@@ -2,7 +2,14 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from scpo.strict import Strict
 
@@ -96,7 +103,9 @@ class VerlSettings(Strict):
     free_cache: bool
     offload_reference: bool
     gradient_checkpointing: bool
-    attention: Literal["auto", "flash", "sdpa"] = Field(default="auto", exclude_if=lambda name: name == "auto")
+    attention: Literal["auto", "flash", "sdpa"] = Field(
+        default="auto", exclude_if=lambda name: name == "auto"
+    )
     offload_training: bool = Field(default=False, exclude_if=lambda one: not one)
     agent_workers: PositiveInt
     stall_s: PositiveInt
@@ -108,8 +117,9 @@ class VerlSettings(Strict):
         if ranks % self.tensor_parallel or (self.nodes > 1 and self.gpus % self.tensor_parallel):
             allowed = [count for count in range(1, self.gpus + 1) if self.gpus % count == 0]
             raise ValueError(
-                f"trainer.verl.tensor_parallel={self.tensor_parallel} does not divide {ranks}, the number of GPUs "
-                f"(trainer.verl.gpus x nodes); allowed: {', '.join(map(str, allowed))}. For one GPU: trainer=verl_1gpu"
+                f"trainer.verl.tensor_parallel={self.tensor_parallel} does not divide {ranks}, the "
+                "number of GPUs (trainer.verl.gpus x nodes); allowed: "
+                f"{', '.join(map(str, allowed))}. For one GPU: trainer=verl_1gpu"
             )
         return self
 
@@ -124,8 +134,9 @@ class VerlTrainer(TrainerSettings):
     def _probe_is_played_with_a_validation(self) -> Self:
         if self.probe_every % self.validation.every:
             raise ValueError(
-                f"trainer.probe_every={self.probe_every} is no multiple of validation.every={self.validation.every}: "
-                "verl plays the probe's game together with a validation"
+                f"trainer.probe_every={self.probe_every} is no multiple of "
+                f"validation.every={self.validation.every}: verl plays the probe's game together "
+                "with a validation"
             )
         return self
 
