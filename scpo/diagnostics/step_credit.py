@@ -317,7 +317,7 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
         seed: Of the draws.
 
     Raises:
-        ConfigError: There is no step to judge.
+        ConfigError: No step can be judged.
     """
     counts_G4 = np.concatenate(list(counts)) if counts else np.zeros((0, 4), np.int64)
     if not len(counts_G4):

@@ -6,9 +6,8 @@ rows of a matrix-vector product in different orders, and torch's sigmoid uses ot
 last few of many numbers. Only a pass with a single row excludes that on every processor; on a CPU
 it costs little, since it needs no padding (docs/scoring.md). A GPU takes as long for one row as for
 many, so a pass there has one of a few padded lengths and for each of them a fixed number of rows:
-the same kernels run, as far as that goes, whatever else is scored. Rows that need no padding form
-passes of their own: without padding transformers drops the attention mask, which selects another
-kernel on a GPU.
+the same kernels run, independent of the other rows. Rows that need no padding form passes of their
+own: without padding transformers drops the attention mask, which selects another kernel on a GPU.
 """
 
 from __future__ import annotations
@@ -212,8 +211,7 @@ def load_cross_encoder(config: CrossEncoderScorer, device: str) -> CrossEncoder:
     """Load tokenizer and model from a local folder or the Hugging Face hub.
 
     Raises:
-        ScorerError: torch, transformers or the model cannot be loaded, or the model does not fit;
-            says what to do.
+        ScorerError: torch, transformers or the model cannot be loaded, or the model does not fit.
     """
     tokenizer, model = pretrained(
         config.path, "AutoModelForSequenceClassification", dtype=_dtype(config, device)

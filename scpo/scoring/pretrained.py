@@ -19,8 +19,7 @@ def pretrained(path: str, auto_class: str, **settings: Any) -> tuple[Any, Any]:
         settings: For its ``from_pretrained``.
 
     Raises:
-        ScorerError: torch and transformers are not installed, or there is no such model; says how
-            to get it.
+        ScorerError: torch and transformers are not installed, or the model does not exist.
     """
     return load_part(path, "AutoTokenizer"), load_part(path, auto_class, **settings)
 

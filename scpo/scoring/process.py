@@ -2,8 +2,8 @@
 
 Trainer and process exchange messages through a multiprocessing pipe. A message is bytes: its kind,
 the number of the request, then texts as JSON or scores as little-endian float32. Nothing is
-unpickled, so nothing that the process sends can run code in the trainer, whatever a library that it
-loaded has done to it.
+unpickled, so nothing that the process sends can run code in the trainer, even if a library that it
+loaded is compromised.
 """
 
 from __future__ import annotations

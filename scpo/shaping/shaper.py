@@ -218,7 +218,7 @@ def shape(
 def remember(buffer: ReferenceBuffer, batch: StepBatch, config: ShaperConfig, seed: Seed) -> None:
     """Store the reference of every group with a success, as :func:`shape` would choose it.
 
-    A success without surviving steps is no reference.
+    A success without surviving steps is not stored.
 
     Raises:
         StepBatchError: The batch has no task ids.

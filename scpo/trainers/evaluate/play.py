@@ -111,7 +111,7 @@ def play_all(
             number, slot = waiting.popleft()
             play = Play(slot)
             running.append(_Running(number, play, episode(environment, agent, play, retries), seed))
-        # Each episode draws from its own stream, whatever else is running.
+        # Each episode draws from its own stream, independent of the others.
         uniforms_NL = np.stack([each.rng.random(policy.max_response_tokens) for each in running])
         generations = policy.generate([each.prompt for each in running], temperature, uniforms_NL)
         for each, generation in zip(running, generations, strict=True):
