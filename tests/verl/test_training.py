@@ -126,8 +126,11 @@ def test_training_changes_the_parameters_before_and_after_the_stop(stopped_and_r
         folder / f"checkpoints/step_{STEPS:05d}/global_step_{STEPS}/actor/optim_world_size_1_rank_0.pt",
         weights_only=False,
     )["state"]
-    updates = sum(mini_batches(line) for line in lines(folder)[1:])
+    updates = sum(line["actor/updates"] for line in lines(folder)[1:])
     assert {int(state["step"]) for state in states.values()} == {updates}
+    for line in lines(folder)[1:]:
+        assert line["actor/updates"] + line["update/skipped"] == mini_batches(line)
+        assert line["update/without_advantage"] == 0
 
 
 def mini_batches(line):

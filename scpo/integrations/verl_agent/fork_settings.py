@@ -64,6 +64,8 @@ def _of_one_value(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[str
     estimator = config.trained.estimator
     yield "trainer.verl.engine", trainer.verl.engine, "vllm"
     yield "env.prompt", config.env.prompt, "verl_agent"
+    skips = "trainer.skip_updates_without_advantage"
+    yield skips, trainer.skip_updates_without_advantage, False
     if config.env.name == "webshop":
         yield "env.setting", config.env.setting, "stack"
     if isinstance(estimator, GroupSettings) and estimator.name in OF_THE_FORK:

@@ -21,6 +21,7 @@ from scpo.policies.kept import made_once
 from scpo.records import RunFolder
 from scpo.records.files import write_bytes, write_yaml
 from scpo.schema import TinyModel
+from scpo.trainers.verl import update_guard
 from scpo.trainers.verl.checkpoints import newest, verl_folder
 from scpo.trainers.verl.cpu.cpu_settings import cpu_environment, cpu_settings
 from scpo.trainers.verl.data import training_rows, validation_rows, write_parquet
@@ -90,6 +91,7 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     else:
         chosen += gpu_settings(config, files.run_folder)
     variables = platform | temp_variables() | environment(files.run_folder, platform.get(MODULES, ""))
+    variables |= update_guard.environment(config.trainer.skip_updates_without_advantage)
     os.environ.update(variables)
     if not on_cpu or verl.nodes > 1:  # on the CPU a Ray of our own inherits them
         chosen += ray_settings(config, variables)

@@ -29,6 +29,7 @@ from scpo.rollout import step_batch
 from scpo.schema import required
 from scpo.scoring.ray_scorer import BEFORE_RAY, open_ray_scorer
 from scpo.shaping.reference_buffer import FILE as REFERENCES
+from scpo.trainers.verl import update_guard
 from scpo.trainers.verl.checkpoints import Sealing, logs_at
 from scpo.trainers.verl.data import PROBE
 from scpo.trainers.verl.deadline import WithDeadline
@@ -71,6 +72,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.sealing = Sealing(self.place.folder, keep=run.trainer.keep_checkpoints)
         self._saved_step: int | None = None
         self._checksums_wait = 0.0
+        self._mini_batches = 0  # of the update of the present step
         self._validation: dict[str, float] = {}
         super().__init__(config)
 
@@ -123,6 +125,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
         shape = {"ranks": self._ranks, "mini_batch": self._mini_batch}
         batch.reorder(spread(_padding_of(batch), **shape))
+        self._mini_batches = len(batch) // self._mini_batch * self.place.config.trainer.epochs
         metrics["train/smallest_mini_batch"] = float(min(real_rows(_padding_of(batch), **shape)))
         return batch
 
@@ -228,6 +231,12 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         took = {DIAGNOSTICS: time.perf_counter() - started}
         return rollout_metrics(rows, trajectories) | credit.metrics | precision | credit.timings | took
 
+    def _update_counts(self, share_blind: float | None) -> dict[str, float]:
+        if share_blind is None:  # the critic is warming up: no update of the policy
+            return {}
+        skip = self.place.config.trainer.skip_updates_without_advantage
+        return update_guard.update_counts(share_blind, self._mini_batches, skip=skip)
+
     def _play_validation(self) -> Rows:
         fields: list[Any] = []
         for entries in self.val_dataloader:
@@ -247,6 +256,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _finished(self, metrics: dict[str, Any], step: int) -> None:
         """Record a finished step, begin with its checkpoint's checksums, and stop if asked to."""
         learned, took = split_metrics(metrics)
+        learned |= self._update_counts(learned.pop(f"actor/{update_guard.BLIND}", None))
         if self._saved_step == step:
             took[CHECKSUMS_WAIT] = self._checksums_wait
         parts = compared(self.place.config, took)

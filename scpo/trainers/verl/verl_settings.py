@@ -11,6 +11,7 @@ from scpo.advantages.gae import GaeSettings
 from scpo.errors import ConfigError
 from scpo.memory import engine_memory, micro_batch
 from scpo.schema import RunConfig, VerlTrainer, required
+from scpo.trainers.verl import update_guard
 from scpo.verl_config import Setting, engine_seed, prompts_per_step, siblings
 
 MODE = "scpo"
@@ -81,6 +82,8 @@ def _data(config: RunConfig, files: Files) -> Iterator[Setting]:
 def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
     model, actor, ref = (f"actor_rollout_ref.{part}" for part in ("model", "actor", "ref"))
     yield Setting(f"{model}.path", files.model, "model")
+    if trainer.verl.engine != "hf":  # whose own module verl imports there; it brings the guard
+        yield Setting(f"{model}.external_lib", update_guard.MODULE, "trainer.skip_updates_without_advantage")
     if files.tokenizer:
         yield Setting(f"{model}.tokenizer_path", files.tokenizer, "model: its word-level tokenizer")
     yield Setting(f"{model}.enable_gradient_checkpointing", trainer.verl.gradient_checkpointing, "trainer.verl")

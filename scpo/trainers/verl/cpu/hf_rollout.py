@@ -17,6 +17,8 @@ from verl.workers.rollout import base
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 
+from scpo.trainers.verl import update_guard  # noqa: F401 (with other engines verl imports it in this module's place)
+
 NAME = "hf"
 GATHER_S = 0.005
 """Requests that arrive within this time are sampled together."""

@@ -1,5 +1,6 @@
 """Our configuration in verl's words: the paper's table, value by value, and what verl cannot express."""
 
+import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,6 +121,15 @@ def test_without_flash_attn_the_logits_are_fused_and_micro_batches_small():
     assert not [key for key in values("method=ppo") if "attn_implementation" in key]
 
 
+@pytest.mark.parametrize("engine", ["hf", "vllm"])
+def test_every_worker_imports_the_guard_of_updates_without_advantage(engine):
+    run = compose_run(["trainer=verl_cpu", f"trainer.verl.engine={engine}"])
+    found = {setting.key: setting.value for setting in settings(run, FILES) + cpu_settings(engine)}
+    imported = found["actor_rollout_ref.model.external_lib"]
+    source = importlib.util.find_spec(imported).origin
+    assert imported.endswith("update_guard") or "import update_guard" in Path(source).read_text()
+
+
 def test_a_critic_leaves_the_engine_less():
     assert values("method=ppo")[f"{ROLLOUT}.gpu_memory_utilization"] == 0.45
     assert values("method=ppo", "model=qwen2_5_7b")[f"{ROLLOUT}.gpu_memory_utilization"] == 0.3
@@ -137,7 +147,8 @@ def test_ppo_plays_128_tasks_once_and_trains_a_critic():
 
 def test_every_value_says_where_it_comes_from_and_no_key_is_set_twice():
     for engine in ("hf", "vllm"):
-        everything = settings(compose_run(["scale=paper", "method=ppo"]), FILES) + cpu_settings(engine)
+        run = compose_run(["scale=paper", "method=ppo", f"trainer.verl.engine={engine}"])
+        everything = settings(run, FILES) + cpu_settings(engine)
         assert all(setting.source for setting in everything)
         keys = [setting.key for setting in everything]
         assert len(set(keys)) == len(keys)

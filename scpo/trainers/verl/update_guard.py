@@ -1,0 +1,93 @@
+"""Mini-batches without an advantage in verl's update: left out, or counted.
+
+verl makes an optimizer step on every mini-batch. Where no row has an advantage, the gradient is that of the entropy
+bonus and the KL term alone, and Adam rescales it to an update of nearly full size. verl imports this module where it
+reads the model's configuration (``actor_rollout_ref.model.external_lib``), in the workers after their engine.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+VARIABLE = "SCPO_SKIP_UPDATES_WITHOUT_ADVANTAGE"
+"""Environment variable of every process of a run: 1 to leave such updates out, 0 to make and count them."""
+MODULE = __name__
+BLIND = "mini_batch_without_advantage"
+"""Metric of verl's update, 1 or 0 for each mini-batch."""
+
+
+def environment(skip: bool) -> dict[str, str]:
+    """The variable, for every process of an attempt."""
+    return {VARIABLE: str(int(skip))}
+
+
+def largest_advantage(data: Any, group: Any) -> float:
+    """The largest absolute advantage of a mini-batch over all ranks of ``group``; 0 of none.
+
+    Args:
+        data: This rank's part, with ``advantages`` as padded rows or as a jagged tensor.
+        group: The data-parallel process group; None on one rank.
+    """
+    import torch
+
+    advantages = data["advantages"]
+    values = advantages.values() if advantages.is_nested else advantages
+    largest = values.abs().max().float() if values.numel() else torch.zeros((), device=values.device)
+    if group is not None:
+        torch.distributed.all_reduce(largest, op=torch.distributed.ReduceOp.MAX, group=group)
+    return float(largest)
+
+
+def train_batch(engine: Any, data: Any, loss_function: Callable[..., Any], *, skip: bool) -> Any:
+    """One mini-batch of the policy's update, as verl's engine does it but for the optimizer step.
+
+    Forward and backward pass are made all the same, so that every rank calls the same collectives and every mini-batch
+    has the same metrics. The norm of a gradient that is not followed is 0.
+    """
+    from scpo.policies.loss import NO_ADVANTAGE
+
+    blind = largest_advantage(data, engine.get_data_parallel_group()) <= NO_ADVANTAGE
+    engine.optimizer_zero_grad()
+    outputs = engine.forward_backward_batch(data, loss_function, forward_only=False)
+    if blind and skip:
+        engine.optimizer_zero_grad()
+        grad_norm: Any = 0.0
+    else:
+        grad_norm = engine.optimizer_step()
+    if engine.is_mp_src_rank_with_outputs():
+        outputs["metrics"]["grad_norm"] = grad_norm
+        outputs["metrics"][BLIND] = [float(blind)]  # a list, as verl's own metrics of micro-batches
+    return outputs
+
+
+def update_counts(share_blind: float, mini_batches: int, *, skip: bool) -> dict[str, float]:
+    """The metrics of ``trainer=local`` from what verl reports, the mean of ``BLIND`` over a step's mini-batches.
+
+    Returns:
+        ``actor/updates``, ``update/without_advantage`` and ``update/skipped``.
+    """
+    blind = float(round(share_blind * mini_batches))
+    made, skipped = (0.0, blind) if skip else (blind, 0.0)
+    return {"actor/updates": mini_batches - skipped, "update/without_advantage": made, "update/skipped": skipped}
+
+
+def guard_updates() -> None:
+    """Put :func:`train_batch` in place of that of verl's policy engine; its subclass for critics keeps verl's."""
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+
+    skip = os.environ[VARIABLE] == "1"
+    verls = FSDPEngineWithValueHead.train_batch
+
+    def guarded(self: Any, data: Any, loss_function: Callable[..., Any]) -> Any:
+        return train_batch(self, data, loss_function, skip=skip)
+
+    FSDPEngineWithValueHead.train_batch = verls
+    FSDPEngineWithLMHead.train_batch = guarded
+
+
+ENGINE = "verl.workers.engine.fsdp.transformer_impl"
+if VARIABLE in os.environ and ENGINE in sys.modules:  # a worker of the update; other processes load no engine
+    guard_updates()
