@@ -77,7 +77,7 @@ def test_what_two_processes_learned_of_one_game_is_kept_of_both(tmp_path, forbid
 def test_a_process_that_ends_keeps_what_it_learned(tmp_path, forbid_computing):
     script = f"""
 import sys
-from tests.unit.envs.alfworld.engine.test_transition_store import engine_on, walk
+from tests.unit.envs.alfworld.engine.test_graph import engine_on, walk
 walk(engine_on({tmp_path!r}), 0)
 """.replace("PosixPath", "__import__('pathlib').Path")
     subprocess.run([sys.executable, "-c", script], check=True)
