@@ -15,11 +15,15 @@ from bench.random_walks import best_of, walks
 from scpo.advantages.outcomes import step_returns
 from scpo.advantages.registry import ESTIMATORS
 from scpo.library import load_method
+from scpo.states.entities import names_in
+from scpo.states.registry import IDENTITIES, identify
 from scpo.steps import StepBatch
 
 GROUPS, SIBLINGS, STEPS = 16, 8, 32
 REPETITIONS = 7
 GOAL_S = 0.2
+STATES_GOAL_S = 0.05
+FAST_IDENTITIES = ("exact", "entities", "facts")
 METHODS = ("gigpo", "grpo", "rloo", "empg", "hcapo", "hgpo", "g2po", "rewardflow", "graphgpo", "gagpo", "crbc")
 
 
@@ -34,6 +38,19 @@ def main() -> None:
         taken = [_seconds(name, batch) for batch in (few, many)]
         shown = (f"{1e3 * one:9.1f} ms {one / first:5.1f}x" for one, first in zip(taken, base, strict=True))
         print(f"{name:14}" + "".join(f"{text:>20}" for text in shown))
+    print(f"state identities, goal {1e3 * STATES_GOAL_S:.0f} ms for {', '.join(FAST_IDENTITIES)}")
+    for name in (name for name, entry in IDENTITIES.items() if "scorer" not in entry.requires):
+        if name != "difflib":  # quadratic in characters: minutes on many states
+            seconds = [_identity_seconds(name, batch) for batch in (few, many)]
+            print(f"{name:14}" + "".join(f"{f'{1e3 * second:9.1f} ms':>20}" for second in seconds))
+
+
+def _identity_seconds(name: str, batch: StepBatch) -> float:
+    def call() -> None:
+        names_in.cache_clear()  # as for texts that no step before had
+        identify(batch, "state", IDENTITIES[name])
+
+    return best_of(3, call)[0]
 
 
 def _seconds(name: str, batch: StepBatch) -> float:
@@ -56,7 +73,8 @@ def _batch(states: int) -> StepBatch:
     return walks(
         (GROUPS, SIBLINGS, STEPS), won_K, task_N=["task"] * rows, anchor_N=before_N, next_observation_N=after_N,
         action_N=[f"go to {place}" for place in place_KT[:, 1:].ravel()], valid_N=rng.random(rows) > 0.1,
-        state_N=before_N, next_state_N=after_N, entropy_N=rng.random(rows),
+        state_N=before_N, next_state_N=after_N, facts_N=before_N, next_facts_N=after_N, true_state_N=before_N,
+        next_true_state_N=after_N, entropy_N=rng.random(rows),
         hindsight_logprob_N=np.where(np.repeat(won_K, STEPS), -rng.random(rows), np.nan),
     )  # fmt: skip
 

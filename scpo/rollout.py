@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.envs.base import Environment, Episode, StepResult, Task, state_text
+from scpo.envs.base import Environment, Episode, GivenState, StepResult, Task, given_state, state_text
 from scpo.errors import EnvironmentFailure
 from scpo.generation import Generation
 from scpo.steps import StepBatch, StrArray
@@ -46,7 +46,8 @@ class Slot:
 class Trajectory:
     """One finished rollout: step t saw ``anchors[t]``, in ``prompts[t]``, and gave ``results[t]``.
 
-    ``states[t]`` is the state before it, None where the environment gives none.
+    ``states[t]`` is the state before it, ``given[t]`` what the environment gives of it besides; None
+    where it gives none.
     """
 
     slot: Slot
@@ -55,6 +56,7 @@ class Trajectory:
     generations: list[Generation] = field(default_factory=list)
     results: list[StepResult] = field(default_factory=list)
     states: list[str | None] = field(default_factory=list)
+    given: list[GivenState | None] = field(default_factory=list)
 
     restarts: int = 0  # times that the environment broke and the episode began again
 
@@ -146,6 +148,7 @@ def _start(environment: Environment, slot: Slot, seed: Sequence[int]) -> _Runnin
 def _step(environment: Environment, run: _Running, prompt: str, generation: Generation, retries: int) -> None:
     anchor, before = run.episode.observation, run.trajectory.results
     state = before[-1].state if before else state_text(run.episode)
+    given = before[-1].given if before else given_state(run.episode)
     try:
         result = run.episode.step(generation.text)
     except EnvironmentFailure as failure:
@@ -165,6 +168,7 @@ def _step(environment: Environment, run: _Running, prompt: str, generation: Gene
     run.trajectory.generations.append(generation)
     run.trajectory.results.append(result)
     run.trajectory.states.append(state)
+    run.trajectory.given.append(given)
 
 
 def step_batch(
@@ -187,7 +191,11 @@ def step_batch(
     results = [trajectories[index].results[t] for index, t in steps]
     length_T = [len(trajectory) for trajectory in trajectories]
     returns = np.repeat(np.array([one.episode_return for one in trajectories], dtype=np.float32), length_T)
-    columns: dict[str, Any] = {**_states(trajectories), **(measured or {})}
+    columns: dict[str, Any] = {
+        **_states(trajectories),
+        **_given(trajectories),
+        **(measured or {}),
+    }
     return StepBatch(
         group_N=np.array([trajectory.slot.group for trajectory in owner]),
         trajectory_N=np.array([index for index, _ in steps]),
@@ -206,6 +214,26 @@ def step_batch(
         task_id_N=np.array([trajectory.slot.task.id for trajectory in owner], dtype=object),
         **columns,
     )
+
+
+def _given(trajectories: Sequence[Trajectory]) -> dict[str, NDArray[Any]]:
+    """The columns of what the environment gives of states besides texts; none where it does not."""
+    before = [given for trajectory in trajectories for given in trajectory.given]
+    results = [result for trajectory in trajectories for result in trajectory.results]
+    after = [result.given for result in results]
+    columns: dict[str, NDArray[Any]] = {}
+    if len(before) < len(after):
+        return columns
+    for name in ("facts", "commands", "true_anchor", "true_state"):
+        texts = [getattr(given, name, None) for given in before]
+        next_texts = [getattr(given, name, None) for given in after]
+        if None not in texts and None not in next_texts:
+            columns[f"{name}_N"] = np.array(texts, dtype=object)
+            columns[f"next_{name}_N"] = np.array(next_texts, dtype=object)
+    no_ops = [result.no_op for result in results]
+    if no_ops and None not in no_ops:
+        columns["no_op_N"] = np.array(no_ops, dtype=np.bool_)
+    return columns
 
 
 def _states(trajectories: Sequence[Trajectory]) -> dict[str, StrArray]:

@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from scpo.advantages.crbc import CRBC
+from scpo.advantages.ecpo import ECPO
 from scpo.advantages.empg import EMPG
 from scpo.advantages.estimator import Estimator
 from scpo.advantages.g2po import G2PO
@@ -16,6 +17,8 @@ from scpo.advantages.graphgpo import GRAPHGPO
 from scpo.advantages.grpo import GRPO
 from scpo.advantages.hcapo import HCAPO
 from scpo.advantages.hgpo import HGPO
+from scpo.advantages.pace import PACE
+from scpo.advantages.proxmo import PROXMO
 from scpo.advantages.rewardflow import REWARDFLOW
 from scpo.advantages.rloo import RLOO
 from scpo.errors import ConfigError
@@ -37,6 +40,9 @@ OURS = (
     GRAPHGPO,
     GAGPO,
     CRBC,
+    ECPO,
+    PROXMO,
+    PACE,
 )
 
 

@@ -100,6 +100,8 @@ def oracle_cosine(
 ) -> dict[str, float]:
     """Cosine of the step term with the one of the simulator's states; nothing without the latter.
 
+    0 where the host's step term is 0 and that of the simulator's states is not.
+
     Args:
         batch: The steps.
         estimator: The host.
@@ -110,10 +112,13 @@ def oracle_cosine(
     truth = _by_oracle(batch, host) if isinstance(host, StateSettings) else None
     if truth is None or estimator.step_term is None:
         return {}
-    reference_N: Any = estimator.step_term(truth[0], *returns, truth[1])
     rows = batch.original_N
-    size = float(np.linalg.norm(reference_N[rows]) * np.linalg.norm(step_N[rows]))
-    return {"states/cosine": float(reference_N[rows] @ step_N[rows]) / size} if size else {}
+    reference_N: Any = estimator.step_term(truth[0], *returns, truth[1])[rows]
+    lengths = float(np.linalg.norm(reference_N)), float(np.linalg.norm(step_N[rows]))
+    if not lengths[0]:
+        return {}
+    cosine = float(reference_N @ step_N[rows]) / (lengths[0] * lengths[1]) if lengths[1] else 0.0
+    return {"states/cosine": cosine}
 
 
 def _by_oracle(batch: StepBatch, host: StateSettings) -> tuple[StepBatch, StateSettings] | None:

@@ -41,6 +41,23 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class GivenState:
+    """What an environment gives of a state besides its text, for identities of states.
+
+    Attributes:
+        facts: Structured facts, in one canonical text.
+        commands: Admissible actions, sorted, in one text.
+        true_anchor: The observation before it was reworded; None where nothing is.
+        true_state: The state text before it was reworded; None where nothing is.
+    """
+
+    facts: str
+    commands: str
+    true_anchor: str | None = None
+    true_state: str | None = None
+
+
+@dataclass(frozen=True)
 class StepResult:
     """Result of one step.
 
@@ -54,6 +71,9 @@ class StepResult:
         score: The benchmark's graded result of this step in [0, 1]; None for benchmarks without
             one.
         state: ``state_text`` after this step; None for environments without one.
+        given: ``given_state`` after this step; None for environments without one.
+        no_op: Whether the answer is a no-op, from an environment that rewords its answers; None:
+            its text is compared.
     """
 
     action: str
@@ -64,6 +84,8 @@ class StepResult:
     won: bool
     score: float | None = None
     state: str | None = None
+    given: GivenState | None = None
+    no_op: bool | None = None
 
 
 class Episode(Protocol):
@@ -95,6 +117,12 @@ def state_text(episode: Episode) -> str | None:
     """State text of an episode; None for environments without one."""
     text: str | None = getattr(episode, "state_text", None)
     return text
+
+
+def given_state(episode: Episode) -> GivenState | None:
+    """Facts and commands of an episode's state; None for environments without them."""
+    given: GivenState | None = getattr(episode, "given_state", None)
+    return given
 
 
 class Environment(Protocol):

@@ -1,6 +1,6 @@
 """Configuration of environments and of the panels of games that are trained on and evaluated."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +19,9 @@ from scpo.strict import Strict
 
 FAMILIES = {column: family.id for column, family in BENCHMARKS["alfworld"].families.items()}
 """ALFWorld's task families: name in the game files by column of the result table."""
+
+MOST_PARAPHRASES = 8
+"""Paraphrases that every sentence has, besides the environment's own form."""
 
 TUNING = "tuning"
 """The panel that a search judges its trials on; no result is reported on it."""
@@ -87,11 +90,64 @@ class BenchmarkTraining(Strict):
     warm_start_rows: PositiveInt
 
 
+Arm = Literal["paraphrase", "order", "suffix", "pronouns", "aliases"]
+
+
+class WordingsConfig(Strict):
+    """The same observations in other words (``scpo.envs.rewording``).
+
+    ``dose``: share of observations that are reworded; 0: none. ``count``: paraphrases of a sentence
+    that are drawn from, beginning with the one numbered ``first``. ``told_to``: rules of credit
+    alone, or the policy too.
+    """
+
+    dose: Annotated[float, Field(ge=0, le=1)]
+    count: Annotated[int, Field(ge=1, le=MOST_PARAPHRASES)]
+    first: Annotated[int, Field(ge=0, lt=MOST_PARAPHRASES)]
+    arms: tuple[Arm, ...]
+    told_to: Literal["credit", "policy"]
+    seed: NonNegativeInt
+
+    @model_validator(mode="after")
+    def _something_is_reworded(self) -> Self:
+        if self.first + self.count > MOST_PARAPHRASES:
+            raise ValueError(
+                f"wordings.first={self.first} and wordings.count={self.count} ask for more than "
+                f"the {MOST_PARAPHRASES} paraphrases of a sentence; their sum is at most "
+                f"{MOST_PARAPHRASES}"
+            )
+        if self.dose > 0 and not self.arms:
+            raise ValueError(
+                f"wordings.dose={self.dose:g} rewords observations, but wordings.arms is empty; "
+                f"name at least one of {', '.join(get_args(Arm))}, or set wordings.dose=0"
+            )
+        if len(set(self.arms)) < len(self.arms):
+            raise ValueError(f"wordings.arms names an arm twice: {', '.join(self.arms)}")
+        return self
+
+
+_UNWORDED = WordingsConfig(dose=0, count=1, first=0, arms=(), told_to="credit", seed=0)
+
 _READ_ELSEWHERE = ("baselines", "imitation_steps")
 
 
 class EnvironmentSettings(Strict):
-    """Settings of all environments."""
+    """Settings of all environments; ``wordings`` are left out of run ids at a dose of 0."""
+
+    wordings: WordingsConfig = Field(
+        default=_UNWORDED, exclude_if=lambda wordings: wordings.dose == 0
+    )
+
+    @model_validator(mode="after")
+    def _the_policy_reads_words(self) -> Self:
+        told_to_policy = self.wordings.dose > 0 and self.wordings.told_to == "policy"
+        if told_to_policy and getattr(self, "prompt", None) in ("memory", "compact"):
+            raise ValueError(
+                f"wordings.told_to=policy has no effect on prompt={getattr(self, 'prompt', None)}, "
+                "which is made of what the environment's own sentences say, not of their words; "
+                "use prompt=verl_agent or wordings.told_to=credit"
+            )
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -178,6 +234,16 @@ class WebshopConfig(EnvironmentSettings):
 
     gives_states: ClassVar[bool] = True
     gives_facts: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _pages_have_no_pronouns(self) -> Self:
+        unknown = [arm for arm in self.wordings.arms if arm in ("pronouns", "aliases")]
+        if self.wordings.dose > 0 and unknown:
+            raise ValueError(
+                f"wordings.arms={', '.join(unknown)} is not defined on env=webshop, whose pages "
+                "are labels and titles; allowed: paraphrase, order, suffix"
+            )
+        return self
 
     name: Literal["webshop"]
     setting: Literal["stack", "paper"]

@@ -238,6 +238,11 @@ def _no_identity(config: RunConfig) -> str | None:
                 "only, got scale="
                 f"{config.scale}; use states=history or states=entities"
             )
+        if "truth" in identity.requires and config.env.wordings.dose == 0:
+            return (
+                f"{asked} is states=exact where nothing is reworded (env.wordings.dose=0): "
+                "use states=exact"
+            )
         lacks_facts = config.trainer.name == "verl_agent" or not config.env.gives_facts
         if lacks_facts and identity.requires & {"facts", "truth"}:
             return (

@@ -54,10 +54,13 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     """Rows with a text: valid actions whose resulting observation is neither empty nor a no-op.
 
     Surrounding white space is ignored. With ``no_op_if_unchanged`` an observation equal to the one
-    before the action is a no-op as well (WebShop: the page did not change). The filter reads the
-    resulting observation, whichever text is compared.
+    before the action is a no-op as well (WebShop: the page did not change). An environment that
+    rewords its answers reports no-ops itself (``no_op_N``). The filter reads the resulting
+    observation, whichever text is compared.
     """
     observation_N = _stripped(batch.next_observation_N)
+    if batch.no_op_N is not None:
+        return batch.valid_N & ~batch.no_op_N & (observation_N != "")
     no_op_N = np.isin(observation_N, ["", *_no_ops(step_filter)])
     if step_filter.no_op_if_unchanged:
         no_op_N |= observation_N == _stripped(batch.anchor_N)
@@ -66,6 +69,10 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
 
 def after_no_op(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     """Rows whose anchor state is a no-op observation, which different states share."""
+    if batch.no_op_N is not None and not step_filter.no_op_if_unchanged:
+        before_N = batch.timeline.neighbours(-1)
+        reported_N: BoolArray = (before_N >= 0) & batch.no_op_N[before_N]
+        return reported_N
     no_op_N: BoolArray = np.isin(_stripped(batch.anchor_N), _no_ops(step_filter))
     return no_op_N
 

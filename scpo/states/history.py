@@ -1,48 +1,55 @@
-"""States are equal if names, last action, lasting verbs and, where there are any, admissible commands are equal.
+"""States are equal if names, last action, lasting verbs and admissible commands, if any, are equal.
 
-What wording hides, the episode's own actions tell. Actions are the agent's, so an environment cannot reword them.
+What wording hides, the episode's own actions tell: an environment cannot reword them.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import re
+from collections import Counter
+from typing import Any
 
-from scpo.states.closure import closed
+import numpy as np
+from numpy.typing import NDArray
+
 from scpo.states.entities import names_in
 from scpo.states.identity import Comparison, Identity
 from scpo.states.visits import Visits, key_ids
 from scpo.steps import BoolArray, IntArray
 
-MOST_DIFFERENT = 0.005  # of pairs of equal states, whose episodes may differ in a lasting verb
-FEWEST_EQUAL, FEWEST_DIFFERENT = 50, 20  # pairs without which nothing is concluded
-ROWS_OF_A_CLASS = 60  # pairs grow with the square
+MOST_WORDS = 512  # the most frequent words of a batch
+LEAST_Z = 6.0  # of the strongest of some thousand correlations: chance gives 4.5
+_WORD = re.compile(r"[a-z]+(?! \d)")
 
 
 def history(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each combination.
 
-    Names are those of the text that the group's actions or commands use too: a time stamp is no thing that can be
-    acted on. A verb lasts if the episodes of equal states agree in having used it; equal states are found by congruence
-    closure over the batch (``lasting_verbs``). Verbs that are undone or counted are lost.
+    Names are those of the text that the group's actions or commands use too: a time stamp is no
+    thing that can be acted on. Verbs that are undone or counted are lost.
     """
     commands_M = visits.given("commands")
-    known = _names_acted_on(visits)
-    group_M = visits.group_M.tolist()
-    named = [
-        tuple(pair for pair in names_in(text) if pair[0] in known[group])
-        for group, text in zip(group_M, visits.text_M, strict=True)
-    ]
-    used_MV, verbs = verbs_used(visits)
-    lasting = used_MV[:, lasting_verbs(visits, used_MV)] if verbs else used_MV
+    named = acted_names(visits)
+    used_MV, _ = verbs_used(visits)
+    kept = used_MV[:, lasting_verbs(visits, used_MV, key_ids(named))]
     return key_ids(
         zip(
             named,
             visits.last_action_M,
-            map(bytes, lasting.astype(np.uint8)),
+            map(bytes, kept.astype(np.uint8)),
             commands_M if commands_M is not None else [""] * len(visits),
             strict=True,
         )
     )
+
+
+def acted_names(visits: Visits) -> list[tuple[tuple[str, int], ...]]:
+    """The names in each text that the group's actions or commands use, and how often each."""
+    known = _names_acted_on(visits)
+    return [
+        tuple(pair for pair in names_in(text) if pair[0] in known[group])
+        for group, text in zip(visits.group_M.tolist(), visits.text_M, strict=True)
+    ]
 
 
 def _names_acted_on(visits: Visits) -> dict[int, set[str]]:
@@ -59,7 +66,10 @@ def _names_acted_on(visits: Visits) -> dict[int, set[str]]:
 
 
 def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
-    """The verbs, first words of actions, used before each visit, ``(visits, verbs)``, and the list of verbs."""
+    """The verbs used before each visit, ``(visits, verbs)``, and the list of verbs.
+
+    A verb is the first word of an action.
+    """
     batch, line = visits.batch, visits.batch.timeline
     verb_N = [action.split(maxsplit=1)[0] if action.strip() else "" for action in batch.action_N]
     verbs = sorted(set(verb_N))
@@ -75,30 +85,74 @@ def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
     return np.where(visits.final_M[:, None], after_KTV[slot_M, step_M], before_KTV[slot_M, step_M]), verbs
 
 
-def lasting_verbs(visits: Visits, used_MV: BoolArray) -> BoolArray:
-    """The verbs in which episodes hardly ever differ where their states are equal, and often where they are not.
+def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> BoolArray:
+    """The verbs that leave a trace: after them, the words differ from what they are without.
 
-    Pairs are visits of one group after the same last action; equal are those that the congruence closure of equal
-    texts joins. Needs no label: only that the world is deterministic.
+    Needs no label. Visits of a group with the same last action and names are compared: if the
+    presence of some word correlates with whether a verb was used (z of at least ``LEAST_Z``), the
+    verb lasts. Forward selection: the strongest verb joins what the next ones are compared within,
+    so that a verb which only accompanies a lasting one is left out.
+
+    Args:
+        visits: The visits.
+        used_MV: Which verbs were used before each visit.
+        name_id_M: The names of each visit's text, by number.
     """
-    equal_M = closed(visits, key_ids(visits.text_M))
-    class_M = key_ids(zip(visits.group_M.tolist(), visits.last_action_M, strict=True))
-    pairs_equal = pairs_other = 0
-    differ_equal = np.zeros(used_MV.shape[1], dtype=np.int64)
-    differ_other = np.zeros_like(differ_equal)
-    order = np.argsort(class_M, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(class_M[order])) + 1):
-        rows = members[:ROWS_OF_A_CLASS]
-        first, second = np.triu_indices(len(rows), 1)
-        equal = equal_M[rows[first]] == equal_M[rows[second]]
-        differs = used_MV[rows[first]] ^ used_MV[rows[second]]
-        pairs_equal, pairs_other = pairs_equal + int(equal.sum()), pairs_other + int((~equal).sum())
-        differ_equal += differs[equal].sum(axis=0)
-        differ_other += differs[~equal].sum(axis=0)
-    if pairs_equal < FEWEST_EQUAL:
-        return np.zeros(used_MV.shape[1], dtype=bool)
-    lasts: BoolArray = (differ_equal <= MOST_DIFFERENT * pairs_equal) & (differ_other >= FEWEST_DIFFERENT)
-    return lasts
+    lasts_V = np.zeros(used_MV.shape[1], dtype=bool)
+    has_MW = word_counts(visits) > 0
+    class_M = key_ids(zip(visits.group_M.tolist(), visits.last_action_M, name_id_M.tolist(), strict=True))
+    for _ in range(used_MV.shape[1]):
+        z_V = np.where(lasts_V, 0.0, _strongest(used_MV, has_MW, class_M))
+        best = int(np.argmax(z_V))
+        if z_V[best] < LEAST_Z:
+            break
+        lasts_V[best] = True
+        class_M = key_ids(zip(class_M.tolist(), used_MV[:, best].tolist(), strict=True))
+    return lasts_V
+
+
+def _strongest(used_MV: BoolArray, has_MW: BoolArray, class_M: IntArray) -> NDArray[np.float64]:
+    """For each verb the largest |r| sqrt(n) with a word's presence, within classes."""
+    _, class_id_M = np.unique(class_M, return_inverse=True)
+    used, has = _centred(used_MV, class_id_M), _centred(has_MW, class_id_M)
+    # Only visits in whose class the verb varies say anything.
+    varies_MV = used != 0
+    covariance_VW = used.T @ has
+    variance_V = (used**2).sum(axis=0)
+    variance_VW = varies_MV.T.astype(np.float64) @ has**2
+    count_V = varies_MV.sum(axis=0)
+    scale_VW = np.sqrt(variance_V[:, None] * variance_VW)
+    r_VW = np.divide(covariance_VW, scale_VW, out=np.zeros_like(covariance_VW), where=scale_VW > 0)
+    z_V: NDArray[np.float64] = np.abs(r_VW).max(axis=1, initial=0.0) * np.sqrt(count_V)
+    return z_V
+
+
+def _centred(value_MF: BoolArray, class_id_M: IntArray) -> NDArray[np.float64]:
+    count_C = np.bincount(class_id_M)
+    sums = np.zeros((len(count_C), value_MF.shape[1]))
+    np.add.at(sums, class_id_M, value_MF.astype(np.float64))
+    return value_MF - (sums / count_C[:, None])[class_id_M]
+
+
+def word_counts(visits: Visits) -> NDArray[np.int64]:
+    """How often each of the batch's most frequent words is in each text, ``(visits, words)``.
+
+    A word before a number is a part of a name and not counted.
+    """
+    words = {text: Counter(_WORD.findall(text.lower())) for text in set(visits.text_M)}
+    totals: Counter[str] = Counter()
+    for counted in words.values():
+        totals.update(counted)
+    most = sorted(totals, key=lambda word: (-totals[word], word))[:MOST_WORDS]
+    column = {word: index for index, word in enumerate(most)}
+    counts: dict[str, NDArray[np.int64]] = {}
+    for text, counted in words.items():
+        counts[text] = np.zeros(len(column), dtype=np.int64)
+        for word, count in counted.items():
+            if word in column:
+                counts[text][column[word]] = count
+    rows: list[Any] = [counts[text] for text in visits.text_M]
+    return np.stack(rows) if rows else np.zeros((0, len(column)), dtype=np.int64)
 
 
 HISTORY = Identity("history", "names and history", history)

@@ -13,13 +13,14 @@ from scpo.states.exact import EXACT
 from scpo.states.facts import FACTS
 from scpo.states.history import HISTORY
 from scpo.states.identity import Comparison, Identity, Similarity
+from scpo.states.learned import LEARNED
 from scpo.states.oracle import ORACLE
 from scpo.states.scored import SCORER
 from scpo.states.tfidf import TFIDF
 from scpo.states.visits import StateIds, StateKey, Visits
 from scpo.steps import StepBatch
 
-OURS = (EXACT, DIFFLIB, TFIDF, SCORER, ENTITIES, CLOSURE, HISTORY, FACTS, ORACLE)  # in the order of tables
+OURS = (EXACT, DIFFLIB, TFIDF, SCORER, ENTITIES, CLOSURE, HISTORY, LEARNED, FACTS, ORACLE)  # in the order of tables
 
 IDENTITIES: dict[str, Identity] = {entry.name: entry for entry in OURS}
 

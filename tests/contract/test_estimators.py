@@ -45,8 +45,9 @@ def _choices(annotation):
 
 CASES = [pytest.param(name, it, id=f"{name}-{i}") for name in ROW_LEVEL for i, it in enumerate(settings_to_test(name))]
 
-BATCH_WIDE = {"empg"}  # entropy is normalised, and the mean subtracted, over the batch
-STEPS_DIFFER = {"empg", "hcapo", "g2po"}  # a step's worth depends on its time or entropy, not on its siblings alone
+BATCH_WIDE = {"empg", "proxmo"}  # entropy is normalised, or words are weighted, over the batch
+# Other steps of the trajectory, or its entropy, matter to a step, not its siblings alone.
+STEPS_DIFFER = {"empg", "hcapo", "g2po", "proxmo"}
 
 
 def cases(*, leaving_out=frozenset()):

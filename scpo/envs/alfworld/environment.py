@@ -103,7 +103,7 @@ class AlfworldEnvironment:
                 f"game {task.id} changed: it hashes to {opened.game.sha256}, the panel was drawn "
                 f"with {task.sha256}; restore the file or draw the panel again in a new run"
             )
-        return AlfworldEpisode(task, opened, self.engine, self.config)
+        return AlfworldEpisode(task, opened, self.engine, self.config, slot)
 
     def remaining_plan(self, task: Task, actions: Sequence[str]) -> int | None:
         """See ``scpo.envs.base.PlanningEnvironment``.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+
 from scpo.envs.alfworld import prompts
 from scpo.envs.alfworld.engine.engine import Engine, OpenGame
 from scpo.envs.alfworld.games.games import Game
 from scpo.envs.alfworld.transcript import Transcript
-from scpo.envs.base import StepResult, Task
+from scpo.envs.alfworld.wordings import reworded, reworded_state
+from scpo.envs.base import GivenState, StepResult, Task
 from scpo.envs.projection import project_for
+from scpo.envs.rewording import rewording_of
 from scpo.errors import EnvironmentFailure
 from scpo.schema.env import AlfworldConfig
 
@@ -21,12 +25,13 @@ class AlfworldEpisode:
     """One rollout of one game; see ``scpo.envs.base.Episode``."""
 
     def __init__(
-        self, task: Task, opened: OpenGame, engine: Engine, config: AlfworldConfig
+        self, task: Task, opened: OpenGame, engine: Engine, config: AlfworldConfig, slot: int = 0
     ) -> None:
         self.task = task
         self.done = False
-        self.observation = opened.opening
         self.transcript = Transcript(opened.opening, opened.start.admissible)
+        self.rewording = rewording_of(config.wordings, task.id, slot)
+        self._tell()
         self.opened = opened
         self.state = opened.start
         self._engine = engine
@@ -35,11 +40,41 @@ class AlfworldEpisode:
     @property
     def state_text(self) -> str:
         """See ``scpo.envs.base.StatefulEpisode``."""
-        return self.transcript.state_text
+        return self.transcript.state_text if self.rewording is None else self._state_text
+
+    @property
+    def given_state(self) -> GivenState:
+        """See ``scpo.envs.base.GivenState``."""
+        line = self.transcript
+        if self.rewording is None:
+            return GivenState(line.facts, line.commands)
+        return GivenState(line.facts, line.commands, line.observation, line.state_text)
 
     def prompt(self) -> str:
         """The text that the policy reads now."""
-        return PROMPTS[self._config.prompt](self.transcript, self._config.history_length)
+        shown = self.transcript
+        if self.rewording is not None and self.rewording.config.told_to == "policy":
+            shown = copy.copy(shown)
+            shown.history = self.rewording.told_history(shown.history)
+            shown.observation = self.observation
+        return PROMPTS[self._config.prompt](shown, self._config.history_length)
+
+    def _tell(self) -> None:
+        """Set the observation and the state text, reworded where this step's draws ask for it."""
+        line = self.transcript
+        self.observation = line.observation
+        if self.rewording is None:
+            return
+        step = len(line.history)
+        draw = self.rewording.draw(step)
+        if draw is not None:
+            action = line.history[-1][1] if step else ""
+            self.observation = reworded(line.observation, draw, action)
+        # Without commands, which are the same in all words: they would tell the states apart.
+        self._state_text = reworded_state(
+            self.observation, line.location, line.held_text, line.moved, draw
+        )
+        self.rewording.told.append(self.observation)
 
     def step(self, response: str) -> StepResult:
         """Project the response and execute it.
@@ -63,13 +98,26 @@ class AlfworldEpisode:
             raise EnvironmentFailure(
                 f"game {self.task.id} failed at step {number} on {action!r}: {error}"
             ) from error
-        self.observation = observation
         self.transcript.record(action, observation, self.state.admissible, executed=executed)
+        self._tell()
         # verl-agent's reward: paid once, on the step that wins.
         won = self.state.won
         self.done = won or number + 1 >= self._config.horizon
         reward = self._config.win_reward if won else 0.0
-        return StepResult(action, valid, observation, reward, self.done, won, state=self.state_text)
+        no_op = None
+        if self.rewording is not None:
+            no_op = observation.strip() in self._config.step_filter.no_op_observations
+        return StepResult(
+            action,
+            valid,
+            self.observation,
+            reward,
+            self.done,
+            won,
+            state=self.state_text,
+            given=self.given_state,
+            no_op=no_op,
+        )
 
 
 def task_of(game: Game) -> Task:

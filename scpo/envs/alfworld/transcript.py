@@ -82,11 +82,22 @@ class Transcript:
         These are the fields that GraphGPO's code (arXiv 2605.26684) keys an ALFWorld state by,
         taken from what the agent saw and did.
         """
-        return (
-            f"{self.observation} | at: {self.location} | holding: {self._treated(self.held)} | "
-            f"moved: {self.moved}"
-            f" | {_sorted_commands(self.admissible)}"
-        )
+        return f"{self.observation} | {self.facts} | {_sorted_commands(self.admissible)}"
+
+    @property
+    def facts(self) -> str:
+        """Location, held object, and moved or treated objects."""
+        return f"at: {self.location} | holding: {self.held_text} | moved: {self.moved}"
+
+    @property
+    def held_text(self) -> str:
+        """Object in hand with its treatments; empty if there is none."""
+        return self._treated(self.held)
+
+    @property
+    def commands(self) -> str:
+        """Sorted admissible commands."""
+        return _sorted_commands(self.admissible)
 
     def _treated(self, thing: str) -> str:
         return " ".join([thing, *sorted(self.treatments.get(thing, ()))])

@@ -55,7 +55,7 @@ class WebshopEnvironment:
         seed, index = place(task.id)
         shop = WebShop(self.catalogue, seed, self.config.nouns, human=self.config.goals == "human")
         shop.reset(index)
-        return WebshopEpisode(task, shop, config or self.config)
+        return WebshopEpisode(task, shop, config or self.config, slot)
 
     def demonstrations(self, config: Imitation) -> list[Demonstration]:
         """See ``scpo.envs.webshop.demonstrations``."""

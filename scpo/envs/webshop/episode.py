@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
-from scpo.envs.base import StepResult, Task
+from scpo.envs.base import GivenState, StepResult, Task
 from scpo.envs.projection import project_for
+from scpo.envs.rewording import rewording_of
 from scpo.envs.webshop.compact_actions import expand
 from scpo.envs.webshop.prompts import compact, memory, verl_agent
 from scpo.envs.webshop.shop.shop import WebShop
 from scpo.envs.webshop.transcript import Transcript
+from scpo.envs.webshop.wordings import reworded
 from scpo.schema.env import WebshopConfig
 
 # verl-agent's projection of this environment.
@@ -29,25 +32,55 @@ class WebshopEpisode:
     instruction, without any score: the anchor state.
     """
 
-    def __init__(self, task: Task, shop: WebShop, config: WebshopConfig) -> None:
+    def __init__(self, task: Task, shop: WebShop, config: WebshopConfig, slot: int = 0) -> None:
         self.task = task
         self.done = False
         self.shop = shop
         self.transcript = Transcript.of(shop)
-        self.observation = self.transcript.observation
+        self.rewording = rewording_of(config.wordings, task.id, slot)
         self._config = config
+        self._tell()
 
     @property
     def state_text(self) -> str:
         """See ``scpo.envs.base.StatefulEpisode``."""
-        return self.transcript.state_text
+        return f"{self.observation} | {self.transcript.facts}"
+
+    @property
+    def given_state(self) -> GivenState:
+        """See ``scpo.envs.base.GivenState``."""
+        line = self.transcript
+        if self.rewording is None:
+            return GivenState(line.facts, line.commands)
+        return GivenState(line.facts, line.commands, line.observation, line.state_text)
+
+    def _tell(self) -> None:
+        """Set the observation, reworded where this step's draws ask for it."""
+        line = self.transcript
+        self.observation = line.observation
+        if self.rewording is None:
+            return
+        draw = self.rewording.draw(len(line.history))
+        if draw is not None:
+            self.observation = reworded(line.observation, draw)
+        self.rewording.told.append(self.observation)
+
+    @property
+    def _shown(self) -> Transcript:
+        """The transcript that prompts are made of."""
+        if self.rewording is None or self.rewording.config.told_to == "credit":
+            return self.transcript
+        shown = copy.copy(self.transcript)
+        shown.history = self.rewording.told_history(shown.history)
+        shown.observation = self.observation
+        return shown
 
     def prompt(self) -> str:
         """The text that the policy reads now."""
         match self._config.prompt:
             case "verl_agent":
                 return verl_agent(
-                    self.transcript, self._config.history_length, self._config.max_prompt_characters
+                    self._shown, self._config.history_length, self._config.max_prompt_characters
                 )
             case "compact":
                 return compact(self.transcript, self._config.history_length)
@@ -68,9 +101,10 @@ class WebshopEpisode:
         action, valid = projected(
             self._config.prompt, response, self.transcript.actions["clickables"]
         )
+        before = self.transcript.observation
         _, score, bought = self.shop.step(action)
         self.transcript.record(action, self.shop)
-        self.observation = self.transcript.observation
+        self._tell()
         # WebShop counts only a purchase with the full score as success.
         won = score == 1.0
         self.done = bought or number + 1 >= self._config.horizon
@@ -83,5 +117,15 @@ class WebshopEpisode:
             self.done,
             won,
             score,
-            self.transcript.state_text,
+            self.state_text,
+            self.given_state,
+            self._no_op(before),
         )
+
+    def _no_op(self, before: str) -> bool | None:
+        """Whether the page stayed as it was before it was reworded; None where nothing is."""
+        if self.rewording is None:
+            return None
+        page = self.transcript.observation
+        unchanged = self._config.step_filter.no_op_if_unchanged and page.strip() == before.strip()
+        return unchanged or page.strip() in self._config.step_filter.no_op_observations

@@ -70,12 +70,21 @@ class Transcript:
     @property
     def state_text(self) -> str:
         """Page, query, product and chosen options."""
+        return f"{self.observation} | {self.facts}"
+
+    @property
+    def facts(self) -> str:
+        """Query, product and chosen options."""
         page = self.page
         chosen = ", ".join(f"{name}: {value}" for name, value in sorted(page.options.items()))
         product = page.product.asin if page.product else ""
-        return (
-            f"{self.observation} | query: {page.keywords} | product: {product} | chosen: {chosen}"
-        )
+        return f"query: {page.keywords} | product: {product} | chosen: {chosen}"
+
+    @property
+    def commands(self) -> str:
+        """Whether the search bar is there, and the sorted clickables."""
+        search = ["search"] if self.actions["has_search_bar"] else []
+        return ", ".join([*search, *sorted(self.actions["clickables"])])
 
     def record(self, action: str, shop: WebShop) -> None:
         """Add a step that the shop has just taken."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from scpo.envs.base import Environment, StepResult, state_text
+from scpo.envs.base import Environment, StepResult, given_state, state_text
 from scpo.errors import EnvironmentFailure
 from scpo.generation import Generation
 from scpo.rollout import Slot
@@ -67,11 +67,11 @@ async def _attempt(environment: Environment, panel: str, slot: Slot, ask: Ask) -
     episode = environment.start(slot.task, slot.sibling)
     turns: list[Turn] = []
     while not episode.done:
-        anchor, state = episode.observation, state_text(episode)
+        anchor, state, given = episode.observation, state_text(episode), given_state(episode)
         answer = await ask(episode.prompt())
         result = episode.step(answer.generation.text)
         row = _row(panel, slot, step=len(turns), anchor=anchor, result=result, generation=answer.generation)
-        turns.append(Turn(answer, replace(row, state=state)))
+        turns.append(Turn(answer, replace(row, state=state, given=given and asdict(given))))
     return [replace(turn, row=replace(turn.row, length=len(turns))) for turn in turns]
 
 
@@ -94,4 +94,6 @@ def _row(panel: str, slot: Slot, *, step: int, anchor: str, result: StepResult, 
         score=result.score,
         truncated=generation.truncated,
         next_state=result.state,
+        next_given=result.given and asdict(result.given),
+        no_op=result.no_op,
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.envs.base import StepResult, Task
+from scpo.envs.base import GivenState, StepResult, Task
 from scpo.errors import RolloutError
 from scpo.rollout import Slot, Trajectory
 from scpo.shaping.order import Order, positions
@@ -43,6 +43,9 @@ class StepRow:
         truncated: The prompt was longer than allowed and lost its beginning.
         state: The state before the action, as one text; None where the environment gives none.
         next_state: The state after it.
+        given: ``scpo.envs.base.GivenState`` before the action, as a dict; None where there is none.
+        next_given: The same after it.
+        no_op: Whether the answer is a no-op, where the environment reports it.
         restarts: Times that the environment broke and the episode began again.
     """
 
@@ -64,6 +67,9 @@ class StepRow:
     truncated: bool = False
     state: str | None = None
     next_state: str | None = None
+    given: dict[str, Any] | None = None
+    next_given: dict[str, Any] | None = None
+    no_op: bool | None = None
     restarts: int = 0
 
     @property
@@ -170,10 +176,24 @@ def _trajectory(rows: list[StepRow]) -> Trajectory:
     first, last = rows[0], rows[-1]
     results = [
         StepResult(
-            row.action, row.valid, row.next_observation, row.reward, row is last, row.won, row.score, row.next_state
+            row.action,
+            row.valid,
+            row.next_observation,
+            row.reward,
+            row is last,
+            row.won,
+            row.score,
+            row.next_state,
+            _given(row.next_given),
+            row.no_op,
         )
         for row in rows
     ]
     slot = Slot(first.group, first.sibling, Task(first.task, first.family, first.sha256))
     anchors, states = [row.anchor for row in rows], [row.state for row in rows]
-    return Trajectory(slot, anchors=anchors, results=results, states=states, restarts=first.restarts)
+    given = [_given(row.given) for row in rows]
+    return Trajectory(slot, anchors=anchors, results=results, states=states, given=given, restarts=first.restarts)
+
+
+def _given(values: dict[str, Any] | None) -> GivenState | None:
+    return None if values is None else GivenState(**values)

@@ -44,6 +44,7 @@ def test_states_are_compared_only_where_the_environment_gives_them(monkeypatch):
         (["method.estimator.states=exact", "method.estimator.states_threshold=0.5"], "is not read by states=exact"),
         (["method.estimator.states=tfidf", "method.estimator.anchors=similar"], "use anchors=exact with states=tfidf"),
         (["method.estimator.states=oracle"], "scale=study only, got scale=mini; use states=history"),
+        (["scale=study", "method.estimator.states=oracle"], "is states=exact where nothing is reworded"),
         (["scale=paper", "trainer=verl_agent", "method.estimator.states=facts"], "trainer=verl_agent does not give"),
     ],
 )
@@ -55,7 +56,7 @@ def test_an_identity_that_the_run_cannot_serve_is_refused(words, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["method.shaper.states=oracle", "scorer=lexical", "scale=study"], "use scorer=exact"),
+        (["method.shaper.states=entities", "scorer=lexical"], "use scorer=exact"),
         (["method.shaper.states=scorer"], "is what the matcher does by itself"),
         (["method.shaper.states_threshold=0.5"], "only read with states"),
         (["method.shaper.states=entities", "method.shaper.reference_buffer=last_success"], "must be off"),

@@ -5,7 +5,8 @@ import pytest
 
 from scpo.states.closure import closed
 from scpo.states.entities import names_in
-from scpo.states.history import lasting_verbs, verbs_used
+from scpo.states.history import acted_names, lasting_verbs, verbs_used
+from scpo.states.learned import kept_by_equals
 from scpo.states.registry import IDENTITIES, find_identity, identify
 from scpo.states.visits import Visits, key_ids
 from tests.support.step_batches import TableScorer, make_batch, take
@@ -95,24 +96,49 @@ def test_a_text_that_returns_joins_the_states_before_it_in_closure():
     assert label_M[1] == label_M[4] != label_M[0]
 
 
-def test_a_verb_lasts_if_equal_states_agree_in_it_and_others_differ():
-    rollouts = []
-    for k in range(24):
-        looks, heats = k // 2 % 2, k % 2  # looking changes nothing, the texts after it tell whether the mug was heated
-        rollouts.append((0, k, " ".join(["look"] * looks + (["heat"] if heats else ["wave"]) + ["go", "end"]), 0))
+def cooked(words):
+    """Rollouts that look, or heat, or neither, before they go; what is shown after heating has ``words`` of its own."""
+    rollouts = [
+        (0, k, " ".join([*["look"] * (k // 2 % 2), "heat" if k % 2 else "wave", "go", "end"]), 0) for k in range(64)
+    ]
     batch = make_batch(*rollouts)
     after = []
     for row in range(len(batch)):
         episode = batch.timeline.rows_of(int(batch.timeline.slot_N[row]))[: batch.step_N[row] + 1]
-        after.append(f"{batch.action_N[row]} {'hot' if 'heat' in batch.action_N[episode] else 'cold'}")
+        trace = words[batch.trajectory_N[row] % len(words)] if "heat" in batch.action_N[episode] else "cold"
+        after.append(f"number {'abcdefgh'[row % 8]} {trace}")  # no text is said twice in a state by rule
     before_N = batch.timeline.neighbours(-1)
     anchor_N = [after[before] if before >= 0 else "start" for before in before_N]
-    batch = take(batch, np.arange(len(batch)), anchor_N=anchor_N, next_observation_N=after)
+    return take(batch, np.arange(len(batch)), anchor_N=anchor_N, next_observation_N=after)
+
+
+def lasting_of(batch):
     visits = Visits.of(batch, "anchor")
     used_MV, verbs = verbs_used(visits)
-    lasting = {verb for verb, lasts in zip(verbs, lasting_verbs(visits, used_MV), strict=True) if lasts}
-    assert "heat" in lasting
+    lasts_V = lasting_verbs(visits, used_MV, key_ids(acted_names(visits)))
+    return {verb for verb, lasts in zip(verbs, lasts_V, strict=True) if lasts}
+
+
+@pytest.mark.parametrize("words", [["hot"], ["cold"]], ids=["a trace", "no trace"])
+def test_a_verb_lasts_if_the_words_after_it_tell_that_it_was_used(words):
+    lasting = lasting_of(cooked(words))
+    assert ("heat" in lasting or "wave" in lasting) == (words == ["hot"])  # either says which of the two was done
     assert "look" not in lasting
+
+
+def test_what_equal_states_do_not_share_is_dropped_and_what_tells_others_apart_is_kept():
+    # siblings that have done the same are in equal states; which word introduces it varies in them
+    batch = make_batch(*[(0, k, "heat go" if k % 2 else "wave go", 0) for k in range(24)])
+    texts = []
+    for row in range(len(batch)):
+        hot = batch.trajectory_N[row] % 2 and batch.step_N[row]
+        texts.append(f"{'says' if row // 4 % 2 else 'tells'} {'hot' if hot else 'cold'}")
+    batch = take(batch, np.arange(len(batch)), anchor_N=texts, action_N=["do", "go"] * 24)
+    visits = Visits.of(batch, "anchor")
+    hot_M = np.array(["hot" in text for text in visits.text_M])
+    says_M = np.array(["says" in text for text in visits.text_M])
+    value_MF = np.stack([hot_M, says_M], axis=1).astype(np.int64)
+    assert kept_by_equals(visits, value_MF, key_ids(hot_M.tolist())).tolist() == [True, False]
 
 
 def test_history_parts_states_after_different_last_actions_and_joins_wordings():

@@ -1,0 +1,73 @@
+"""ECPO: step credit of actions, shrunk where evidence is scarce (arXiv 2606.05885).
+
+No code was published. The equations are known at second hand, from published summaries of the
+paper; its tau and what it normalises by are ours.
+"""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import NonNegativeFloat, PositiveFloat
+
+from scpo.advantages.anchors import state_groups
+from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
+from scpo.advantages.grpo import episode_advantage
+from scpo.states.visits import key_ids
+from scpo.steps import FloatArray, StepBatch
+
+
+class EcpoSettings(StateSettings):
+    """``kappa``: pseudo-counts of an action's return; ``tau``: visits that a state needs."""
+
+    name: Literal["ecpo"]
+    omega: NonNegativeFloat
+    kappa: NonNegativeFloat
+    tau: PositiveFloat
+
+
+def ecpo(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: EcpoSettings
+) -> FloatArray:
+    """A = A_E + ω ρ(s) A_act(s, a).
+
+    With q = R + bonus, n and q̄ the number and mean of the visits of s with action a, n_s and μ
+    those of all visits of s:
+
+    - μ~(s, a) = (n q̄ + κ μ) / (n + κ), and A_act normalises μ~ among the rows that leave s, with
+      the method's ``normalisation``;
+    - ρ(s) = tanh(n_s / τ) B / (B + W + 1e-6), with B = Σ_a n (q̄ - μ)² / n_s between actions and
+      W = Σ (q - q̄)² / n_s within them.
+
+    A_E is GRPO's outcome term. Actions are compared by their text without surrounding white space.
+    """
+    episode_N = episode_advantage(batch, config, config.normalisation)
+    return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
+
+
+def step_term(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: EcpoSettings
+) -> Float64Array:
+    """ω ρ(s) A_act."""
+    q_N = step_return_N.astype(np.float64) + bonus_N
+    state_N = state_groups(batch, config)
+    action_N = group_ids(state_N, key_ids(action.strip() for action in batch.action_N))
+    at_state, with_action = moments(q_N, state_N), moments(q_N, action_N)
+    mean_N, action_mean_N = at_state.mean_G[state_N], with_action.mean_G[action_N]
+    count_N = with_action.count_G[action_N]
+    shrunk_N = (count_N * action_mean_N + config.kappa * mean_N) / (count_N + config.kappa)
+    between_N = moments((action_mean_N - mean_N) ** 2, state_N).mean_G[state_N]
+    within_N = moments((q_N - action_mean_N) ** 2, state_N).mean_G[state_N]
+    trust_N = np.tanh(at_state.count_G[state_N] / config.tau)
+    trust_N = trust_N * between_N / (between_N + within_N + 1e-6)
+    step_N: Float64Array = config.omega * trust_N * config.normalised(shrunk_N, state_N)
+    return step_N
+
+
+ECPO = Estimator(
+    EcpoSettings,
+    ecpo,
+    requires=frozenset({"step_bonus"}),
+    labels={"ecpo": "ECPO"},
+    step_term=step_term,
+)

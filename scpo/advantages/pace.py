@@ -1,0 +1,62 @@
+"""PACE, the action side of BiPACE: local Q(s, a) - V(s) without a critic (arXiv 2606.25556).
+
+Known at second hand: no code was published. BiPACE finds its states by cosine distance of the
+actor's hidden states (eps 0.05 or 0.10); here any identity of ``scpo.states`` takes their place.
+"""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import NonNegativeFloat
+
+from scpo.advantages.anchors import state_groups
+from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
+from scpo.advantages.grpo import episode_advantage
+from scpo.states.visits import key_ids
+from scpo.steps import FloatArray, StepBatch
+
+
+class PaceSettings(StateSettings):
+    """``scale``: what Q - V is divided by; ``deviation`` that of the state's returns."""
+
+    name: Literal["pace"]
+    omega: NonNegativeFloat
+    scale: Literal["none", "deviation"]
+
+
+def pace(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: PaceSettings
+) -> FloatArray:
+    """A = A_E + ω (Q(s, a) - V(s)), or divided by σ(s) + 1e-6.
+
+    V and Q are the means of q = R + bonus over the visits of s, and over those with action a; σ is
+    the standard deviation of q over the visits of s. A state whose σ is below ``std_floor``, one
+    visit included, gets 0. A_E is GRPO's outcome term. Copies take part in all statistics.
+    """
+    episode_N = episode_advantage(batch, config, config.normalisation)
+    return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
+
+
+def step_term(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: PaceSettings
+) -> Float64Array:
+    """ω (Q - V), scaled."""
+    q_N = step_return_N.astype(np.float64) + bonus_N
+    state_N = state_groups(batch, config)
+    action_N = group_ids(state_N, key_ids(action.strip() for action in batch.action_N))
+    at_state = moments(q_N, state_N)
+    gain_N = moments(q_N, action_N).mean_G[action_N] - at_state.mean_G[state_N]
+    if config.scale == "deviation":
+        gain_N = gain_N / (at_state.std_G[state_N] + 1e-6)
+    flat_N = at_state.flat(config.std_floor)[state_N]
+    return config.omega * np.where(flat_N, 0.0, gain_N)
+
+
+PACE = Estimator(
+    PaceSettings,
+    pace,
+    requires=frozenset({"step_bonus"}),
+    labels={"pace": "PACE"},
+    step_term=step_term,
+)

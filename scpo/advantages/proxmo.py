@@ -1,0 +1,107 @@
+"""ProxMO: soft baselines by proximity of observations, outcomes by difficulty (arXiv 2602.19225).
+
+Its code: github.com/GithubX-F/ProxMO-RL, proxmo/core_proxmo.py.
+"""
+
+import re
+from collections import Counter
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from scpo.advantages.estimator import Estimator, GroupSettings
+from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
+from scpo.advantages.grpo import episode_advantage
+from scpo.advantages.outcomes import row_scores
+from scpo.states.visits import StateKey, state_texts
+from scpo.steps import FloatArray, StepBatch, StrArray
+
+_WORD = re.compile(r"\b\w\w+\b")  # scikit-learn's default: words of two characters and more
+
+
+class ProxmoSettings(GroupSettings):
+    """``success_rate``: p of the modulation, as the paper means it or as its code has it."""
+
+    name: Literal["proxmo"]
+    state_key: StateKey
+    omega: NonNegativeFloat
+    alpha: PositiveFloat
+    beta: NonNegativeFloat
+    temperature: Annotated[float, Field(gt=0)]
+    features: PositiveInt
+    success_rate: Literal["as_paper", "as_code"]
+
+
+def proxmo(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: ProxmoSettings
+) -> FloatArray:
+    """A = w A_E + ω A_S.
+
+    A_E is the outcome less its group's mean (``mean_norm``), and w = 1 + β (sigmoid((1-p)^α) - 1/2)
+    for a success, 1 + β (sigmoid(-p^α) - 1/2) for a failure. ``as_paper``: p is the share of the
+    group's rows that are of successes. ``as_code``: p is the group's mean score, clamped to [0, 1],
+    and a score above 1/2 is a success; with rewards of 0 and 10 it is 1 from one success in ten on.
+
+    A_S = q - Σ_j softmax_j(cos(i, j) / T) q_j over the rows of the group, q = R + bonus, with the
+    cosine of TF-IDF vectors of the ``features`` most frequent words of the batch. No row is alone,
+    but its own return has the largest weight in its baseline.
+    """
+    outcome_N = episode_advantage(batch, config, "mean_norm") * _modulation(batch, config)
+    return as_advantage(outcome_N + step_term(batch, step_return_N, bonus_N, config))
+
+
+def step_term(
+    batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: ProxmoSettings
+) -> Float64Array:
+    """ω A_S."""
+    q_N = step_return_N.astype(np.float64) + bonus_N
+    baseline_N = np.zeros(len(batch))
+    unit_NV = _tfidf(state_texts(batch, config.state_key), config.features)
+    for group in np.unique(batch.group_N):
+        rows = np.flatnonzero(batch.group_N == group)
+        logit = unit_NV[rows] @ unit_NV[rows].T / config.temperature
+        weight = np.exp(logit - logit.max(axis=1, keepdims=True))
+        # Sorted by value, so that the order of rows changes no bit of the sum.
+        weighted = np.sort(weight * q_N[rows], axis=1).sum(axis=1)
+        baseline_N[rows] = weighted / np.sort(weight, axis=1).sum(axis=1)
+    return config.omega * (q_N - baseline_N)
+
+
+def _modulation(batch: StepBatch, config: ProxmoSettings) -> Float64Array:
+    group_N, score_N = group_ids(batch.group_N), row_scores(batch, config)
+    if config.success_rate == "as_code":
+        rate_N = np.clip(moments(score_N, group_N).mean_G[group_N], 0.0, 1.0)
+        succeeded_N = score_N > 0.5
+    else:
+        rate_N = moments(batch.success_N.astype(np.float64), group_N).mean_G[group_N]
+        succeeded_N = batch.success_N
+    exponent_N = np.where(succeeded_N, (1 - rate_N) ** config.alpha, -(rate_N**config.alpha))
+    return 1 + config.beta * (1 / (1 + np.exp(-exponent_N)) - 0.5)
+
+
+def _tfidf(text_N: StrArray, features: int) -> NDArray[np.float64]:
+    """Unit vectors of rows as scikit-learn's TfidfVectorizer makes them; 0 without a known word."""
+    words = [_WORD.findall(text.lower()) for text in text_N]
+    totals = Counter(word for found in words for word in found)
+    kept = sorted(sorted(totals, key=lambda word: (-totals[word], word))[:features])
+    column = {word: index for index, word in enumerate(kept)}
+    count_NV = np.zeros((len(words), len(kept)))
+    for row, found in enumerate(words):
+        for word, count in Counter(found).items():
+            if word in column:
+                count_NV[row, column[word]] = count
+    frequency_V = (count_NV > 0).sum(axis=0)
+    weighted_NV = count_NV * (np.log((1 + len(words)) / (1 + frequency_V)) + 1)
+    norm_N = np.linalg.norm(weighted_NV, axis=1, keepdims=True)
+    return weighted_NV / np.where(norm_N > 0, norm_N, 1.0)
+
+
+PROXMO = Estimator(
+    ProxmoSettings,
+    proxmo,
+    requires=frozenset({"step_bonus"}),
+    labels={"proxmo": "ProxMO"},
+    step_term=step_term,
+)

@@ -1,0 +1,130 @@
+"""ALFWorld's observations and states in other words."""
+
+from __future__ import annotations
+
+import re
+
+from scpo.envs.alfworld.sentences import (
+    ALIASES,
+    AT,
+    EMPTY,
+    HOLDING,
+    MOVED,
+    NOWHERE,
+    SENTENCES,
+    TREATMENTS,
+)
+from scpo.envs.rewording import Draw
+
+_FORMS = [(re.compile(pattern, re.DOTALL), forms) for pattern, forms in SENTENCES]
+_SEPARATOR = re.compile(r", and |, ")
+_ARTICLE = re.compile(r"^(?:a|an|the) ")
+_NAME = re.compile(r"\b(?:[Tt]he |[Aa] )?([a-z]+ \d+)\b")
+_KIND = re.compile(r"\b([a-z]+)( \d+)\b")
+
+
+def reworded(observation: str, draw: Draw, last_action: str = "") -> str:
+    """An observation in other words.
+
+    A sentence of unknown form, and what follows it, stays as it is.
+
+    Args:
+        observation: The game's own text.
+        draw: The draws of this step.
+        last_action: The command that it answers.
+    """
+    sentences = []
+    place = 0
+    while place < len(observation):
+        if observation[place].isspace():
+            place += 1
+            continue
+        match, forms = _match(observation, place)
+        if match is None:
+            sentences.append(observation[place:])
+            break
+        sentences.append(_sentence(draw.form(forms), match.groupdict(), draw))
+        place = match.end()
+    return _finished(" ".join(sentences), draw, last_action)
+
+
+def reworded_state(
+    observation: str, location: str, held: str, moved: str, draw: Draw | None
+) -> str:
+    """A state in sentences: the observation, then place, hand and what was moved.
+
+    Args:
+        observation: What the agent was shown, reworded or not.
+        location: The receptacle that it went to last; empty at the start.
+        held: The thing in hand with what was done to it; empty if none.
+        moved: As ``Transcript.moved`` lists it.
+        draw: The draws of this step; None: every sentence in its first form.
+    """
+    told = [
+        _state_sentence(AT if location else NOWHERE, {"r": location}, draw),
+        _state_sentence(HOLDING if held else EMPTY, {"o": _treated(held, draw)}, draw),
+    ]
+    for entry in moved.split(", ") if moved else ():
+        thing, _, rest = entry.partition(" from ")
+        origin, _, place = rest.partition(" to ")
+        values = {"o": _treated(thing, draw), "r": origin, "p": place}
+        told.append(_state_sentence(MOVED, values, draw))
+    if draw is None:
+        return " ".join([observation, *told])
+    return " ".join([observation, _with_aliases(" ".join(draw.ordered(told)), draw)])
+
+
+def _match(observation: str, place: int) -> tuple[re.Match[str] | None, tuple[str, ...]]:
+    for pattern, forms in _FORMS:
+        match = pattern.match(observation, place)
+        if match:
+            return match, forms
+    return None, ()
+
+
+def _state_sentence(forms: tuple[str, ...], values: dict[str, str], draw: Draw | None) -> str:
+    form = forms[0] if draw is None else draw.form(forms)
+    text = form.format(**values)
+    return text[:1].upper() + text[1:]
+
+
+def _sentence(form: str, groups: dict[str, str], draw: Draw) -> str:
+    values = dict(groups)
+    for name in ("list", "facing"):
+        if name in values:
+            values[name] = _listed(values[name], draw)
+    if "adj" in values:
+        words = values["adj"].split()
+        values["adj"] = " ".join(draw.synonym(TREATMENTS.get(word, (word,))) for word in words)
+    text = form.format(**values)
+    return text[:1].upper() + text[1:]
+
+
+def _listed(things: str, draw: Draw) -> str:
+    named = draw.ordered(_SEPARATOR.split(things))
+    if draw.has("order") and len(named) > 1:
+        bare = [_ARTICLE.sub("", thing).removeprefix("and ") for thing in named]
+        return f"{', '.join(f'a {thing}' for thing in bare[:-1])}, and a {bare[-1]}"
+    return things
+
+
+def _treated(thing: str, draw: Draw | None) -> str:
+    """``mug 1 clean hot`` as "mug 1 (clean, hot)"."""
+    words = thing.split()
+    if len(words) <= 2:
+        return thing
+    forms = [TREATMENTS.get(word, (word,)) for word in words[2:]]
+    how = [form[0] if draw is None else draw.synonym(form) for form in forms]
+    return f"{' '.join(words[:2])} ({', '.join(how)})"
+
+
+def _with_aliases(text: str, draw: Draw) -> str:
+    if not draw.has("aliases"):
+        return text
+    return _KIND.sub(lambda m: draw.alias((m[1], *ALIASES.get(m[1], ()))) + m[2], text)
+
+
+def _finished(text: str, draw: Draw, last_action: str) -> str:
+    names = _NAME.findall(last_action)
+    told = draw.with_pronouns(text, _NAME, names[0] if names else "")
+    return draw.with_suffix(_with_aliases(told, draw))
