@@ -24,6 +24,7 @@ from analysis.stats.study_rows import (
     find,
     reported,
     rows_of,
+    selected,
     started,
     study_rows,
 )
@@ -106,7 +107,8 @@ def _groups(data: Collected) -> tuple[list[Group], list[str]]:
     groups: list[Group] = []
     others: list[str] = []
     for record in sorted(reported(data), key=_order):
-        rows = [_titled(data, merged, row) for row in rows_of(data, record) if _has_curve(data, row)]
+        own = [row for row in rows_of(data, record) if selected(data, row)]
+        rows = [_titled(data, merged, row) for row in own if _has_curve(data, row)]
         for place in dict.fromkeys((row.env, row.model) for row in rows):
             here = tuple(row for row in rows if (row.env, row.model) == place)
             if record.primary and len(here) > 1 and len(groups) < MOST:

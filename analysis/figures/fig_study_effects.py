@@ -35,7 +35,7 @@ from analysis.stats.comparisons import (
     named_comparisons,
 )
 from analysis.stats.measures import AREA
-from analysis.stats.study_rows import MAIN, StudyRow, comparable, study_rows
+from analysis.stats.study_rows import MAIN, StudyRow, comparable, selected, study_rows
 from scpo.intervals import Summary
 
 SCALE = "study"
@@ -143,6 +143,8 @@ def _lines(data: Collected, rows: Sequence[StudyRow], comparisons: Sequence[Comp
     }
     found = []
     for row in rows:
+        if not selected(data, row):
+            continue  # a reference may be compared with all the same
         differences = {
             name: shown
             for name, reference in references.items()

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from analysis.naming.names import STUDY_TITLE, with_note
 from analysis.rendering.style import (
@@ -13,13 +12,15 @@ from analysis.rendering.style import (
     PAGE_WIDTH,
     REMARK,
     Drawing,
+    canvas_width,
     house_style,
+    new_figure,
 )
 from analysis.rendering.table import NONE, Block, Number, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, missing_runs
 from analysis.stats.measures import AREA, by_seed
-from analysis.stats.study_rows import TUNING, rows_of, started, study_rows
+from analysis.stats.study_rows import TUNING, rows_of, selected, started, study_rows
 from scpo.intervals import Summary, summarise
 from scpo.schema import METHOD_LABELS
 
@@ -62,7 +63,7 @@ def build(data: Collected) -> Drawing:
     rates = _rates(found)
     lines = -(-len(found) // COLUMNS)
     with house_style():
-        figure = Figure(figsize=(PAGE_WIDTH, PANEL_HEIGHT * lines + MARGIN))
+        figure = new_figure(canvas_width(PAGE_WIDTH), PANEL_HEIGHT * lines + MARGIN)
         axes = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True, sharey=True)
         for place, axis in enumerate(axes.flat):
             if place < len(found):
@@ -94,6 +95,8 @@ def sweeps(data: Collected) -> list[Sweep]:
         if record.experiment not in TUNING or record.scale not in data.scales:
             continue
         for row in rows_of(data, record):
+            if not selected(data, row):
+                continue
             rate = _rate(data, row.row)
             values = [area for area in by_seed(data, row.row, AREA).values() if area is not None]
             if rate is not None and values:

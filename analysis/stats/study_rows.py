@@ -91,6 +91,18 @@ def find(rows: Iterable[StudyRow], like: StudyRow) -> StudyRow:
     return next(row for row in rows if _same(row, like))
 
 
+def selected(data: Collected, row: StudyRow) -> bool:
+    """Whether the user's choice of rows, experiments and environments holds a row.
+
+    It decides what is shown only: corrections are over the whole study, whatever is shown.
+    """
+    experiments = {name for part in data.sections for name in part.experiments}
+    asked = {name for experiment, name in row.names if experiment in experiments}
+    if row.env not in {part.env for part in data.sections}:
+        return False
+    return bool(asked & set(data.chosen)) if data.chosen else bool(asked)
+
+
 def started(data: Collected, row: Row) -> Run | None:
     """The run with the lowest seed whose configuration is known."""
     known = (data.by_id.get(run.id) for run in sorted(row.runs, key=lambda run: run.seed))

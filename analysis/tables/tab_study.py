@@ -27,6 +27,7 @@ from analysis.stats.study_rows import (
     find,
     reported,
     rows_of,
+    selected,
     study_rows,
 )
 from scpo.intervals import summarise
@@ -55,7 +56,7 @@ def build(data: Collected) -> Table:
     rows = study_rows(data)
     blocks: list[tuple[str, list[StudyRow]]] = []
     for record in reported(data):
-        own = [row for row in rows_of(data, record) if _has_curve(data, row)]
+        own = [row for row in rows_of(data, record) if selected(data, row) and _has_curve(data, row)]
         for env, model in dict.fromkeys((row.env, row.model) for row in own):
             here = [row for row in own if (row.env, row.model) == (env, model)]
             blocks.append((f"{record.title}: {place(record.scale, env, model)}", here))

@@ -7,7 +7,7 @@ from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
 from analysis.stats.comparisons import NOT_RUN, Comparison, Effect, named_comparisons
-from analysis.stats.study_rows import MAIN
+from analysis.stats.study_rows import MAIN, selected
 
 SCALE = "study"
 YES, NO, OPEN = "yes", "no, the second", "open"
@@ -24,7 +24,11 @@ CAPTION = (
 
 def build(data: Collected) -> Table:
     """One block for each benchmark; MissingRunsError if no comparison has two finished pairs."""
-    found = [comparison for comparison in named_comparisons(data) if comparison.finished]
+    found = [
+        comparison
+        for comparison in named_comparisons(data)
+        if comparison.finished and selected(data, comparison.first) and selected(data, comparison.second)
+    ]
     if not found:
         needed = "two finished seeds of both rows of a named comparison"
         raise missing_runs(needed, data.sections, MAIN)

@@ -1,5 +1,5 @@
 from analysis.show import experiment_table
-from tests.support.run_records import write_ablation, write_experiment, write_run
+from tests.support.run_records import write_ablation, write_experiment, write_json, write_run
 
 
 def test_an_experiment_without_record_has_no_table(tmp_path):
@@ -82,7 +82,7 @@ def test_pairs_on_two_types_of_processor_are_counted(tmp_path):
     rows = {row: [with_success(tmp_path, row, seed, 0.5) for seed in (0, 1)] for row in ("scpo", "chronological")}
     for place, cpu in (("scpo", "one"), ("chronological", "other")):
         folder = tmp_path / rows[place][0]["id"]
-        (folder / "provenance.json").write_text(f'{{"attempts": {{"1": {{"cpu": "{cpu}"}}}}}}')
+        write_json(folder / "provenance.json", {"attempts": {"1": {"cpu": cpu}}})
     write_experiment(tmp_path, rows)
     assert "note: 1 pair ran on two types of processor" in experiment_table(tmp_path, "ablation_monotonicity")
 

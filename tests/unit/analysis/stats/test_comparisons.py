@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.stats.comparisons import (
     HIGHER,
@@ -18,8 +19,9 @@ from analysis.stats.comparisons import (
 )
 from analysis.stats.measures import AREA, BETTER, FASTER
 from analysis.stats.paired import holm, p_value
-from analysis.stats.study_rows import study_rows
+from analysis.stats.study_rows import selected, study_rows
 from scpo.intervals import summarise
+from tests.support.run_records import write_json
 from tests.support.study_runs import rising, write_study, write_study_run
 
 NOISE = (0.0, 0.01, -0.01)
@@ -47,7 +49,7 @@ def set_processors(tmp_path, row, processors, capabilities=None):
     for seed, cpu in enumerate(processors):
         (folder,) = tmp_path.glob(f"alfworld-choice-{row}-s{seed}-*")
         attempt = {"cpu": cpu, "torch_capability": (capabilities or {}).get(seed)}
-        (folder / "provenance.json").write_text(json.dumps({"attempts": {"1": attempt}}))
+        write_json(folder / "provenance.json", {"attempts": {"1": attempt}})
 
 
 def test_a_difference_its_interval_and_its_verdict_by_hand(tmp_path):
@@ -138,8 +140,9 @@ def test_runs_on_other_held_out_games_make_no_pair(tmp_path):
     study(tmp_path)
     (folder,) = tmp_path.glob("alfworld-choice-gigpo-s1-*")
     panels = json.loads((folder / "panels.json").read_text())
+    panels.pop("checksum", None)
     panels["valid_seen"]["sha256"] = "0" * 64
-    (folder / "panels.json").write_text(json.dumps(panels))
+    write_json(folder / "panels.json", panels)
     comparison = by_name(collect(tmp_path).at_scale("study"))["SCPO − GiGPO"]
     assert comparison.pairs.other_games == (1,)
     assert comparison.pairs.used == (0, 2)
@@ -206,3 +209,14 @@ def test_which_row_a_difference_favours_depends_on_the_measure(measure, favours)
     assert effect((1.0, 1.1, 0.9, 1.0), measure=measure).favours == favours
     assert effect((1.0, 1.1, 0.9, 1.0), measure=measure).reversed().favours == -favours
     assert effect((1.0, -1.1, 0.9, -1.0), measure=measure).favours == 0
+
+
+def test_a_selection_of_rows_hides_rows_and_leaves_the_correction_over_the_study(tmp_path):
+    both = {"main_table": ("scpo", "gigpo", "grpo"), "ablation": ("scpo", "chronological")}
+    data = study(tmp_path, both)
+    few = Selection(rows=("gigpo", "grpo")).of(data)
+    assert [row.title for row in study_rows(few) if selected(few, row)] == ["GiGPO", "GRPO"]
+    assert [comparison.effect.tests for comparison in named_comparisons(few)] == [3, 3, 3]
+    ablation = Selection(experiments=("ablation",)).of(data)
+    shown = [row.title for row in study_rows(ablation) if selected(ablation, row)]
+    assert shown == ["SCPO", "SCPO, CHRONOLOGICAL"]
