@@ -144,7 +144,7 @@ def build_from(
     write_parquet(data, out)
     sources.write({output.name: output.sources for output in outputs}, keep=bool(only))
     unfinished, commands = _unfinished(data)
-    return Report(tuple(outputs), tuple(failures), data.problems, unfinished, commands)
+    return Report(tuple(outputs), tuple(failures), (*data.problems, *data.sample_problems), unfinished, commands)
 
 
 def _results(data: Collected, sources: "Sources", only: Collection[str], *, debug: bool) -> Iterator[Output | Failure]:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -130,7 +131,7 @@ class Table:
         columns = (*self.words, *self.numbers)
         lines = []
         for block in self.blocks:
-            lines += [f"**{block.title}**", "", _md_row(columns), _md_row(["---"] * len(columns))]
+            lines += [f"**{_md_title(block.title)}**", "", _md_row(columns), _md_row(["---"] * len(columns))]
             lines += [*map(_md_row, block.rows), ""]
         return "\n".join([*lines, f"{self.caption}\n"])
 
@@ -185,9 +186,15 @@ def _md_row(cells: Iterable[str | Number]) -> str:
     return "| " + " | ".join(_md_cell(cell) for cell in cells) + " |"
 
 
+def _md_title(text: str) -> str:
+    """A title comes from an experiment's record: it is one line, and none of its characters is markup."""
+    title = re.sub(r"([\\*`])", r"\\\1", " ".join(text.split()))
+    return title.replace("<", "&lt;").replace("](", r"]\(")
+
+
 def _md_cell(cell: str | Number) -> str:
     if isinstance(cell, str):
-        return " ".join(cell.split()).replace("|", r"\|")
+        return " ".join(cell.split()).replace("|", r"\|").replace("<", "&lt;")
     return f"**{cell.text}**" if cell.bold else cell.text
 
 

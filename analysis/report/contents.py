@@ -53,7 +53,7 @@ SHAPER_SETTINGS = (
 def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, Any]:
     """Everything that the page's script reads; see the script's files for how each part is shown."""
     sample, episodes = sample_groups(data, group_bytes), sample_episodes(data)
-    problems = (*built.problems, *sample.problems, *episodes.problems)
+    problems = dict.fromkeys((*built.problems, *data.sample_problems, *sample.problems, *episodes.problems))
     points, curves = _curves(data)
     return {
         "notes": [NOTES[scale] for scale in sorted(set(data.runs["scale"])) if NOTES[scale]],

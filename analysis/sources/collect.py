@@ -21,7 +21,7 @@ from analysis.sources.wandb_project import Settings
 from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
 from scpo.records import State
-from scpo.records.files import write_bytes
+from scpo.records.files import RUN_AGAIN, change, write_bytes
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Collected:
     chosen: tuple[str, ...] = ()  # rows that the user asked for by name (analysis.selection); empty: all
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
+    _samples: dict[tuple[str, str], Problem | None] = field(default_factory=dict, repr=False)  # that were looked at
 
     @property
     def scales(self) -> tuple[str, ...]:
@@ -72,10 +73,25 @@ class Collected:
         return tuple(dict.fromkeys(names))
 
     def diagnostics(self, run: str, pattern: str) -> tuple[Path, ...]:
-        """The run's sampled diagnostics whose names match; to be noted with ``use`` by who draws them."""
+        """The run's whole samples whose names match; to be noted with ``use`` by who draws them.
+
+        One that is not what the run wrote is left out and added to ``sample_problems``.
+        """
         paths = tuple(sorted((self.by_id[run].folder / "diagnostics").glob(pattern)))
         self.seen.update((run, self._inside(run, path)) for path in paths)
-        return paths
+        return tuple(path for path in paths if self._is_whole(run, path))
+
+    @property
+    def sample_problems(self) -> tuple[Problem, ...]:
+        """Samples that were asked for and left out."""
+        return tuple(self._samples[key] for key in sorted(self._samples) if self._samples[key] is not None)
+
+    def _is_whole(self, run: str, path: Path) -> bool:
+        key = (run, self._inside(run, path))
+        if key not in self._samples:
+            reason = sample_damage(self.by_id[run], path)
+            self._samples[key] = Problem(f"{run}/{path.name}", reason) if reason else None
+        return self._samples[key] is None
 
     def use(self, run: str, *paths: Path) -> None:
         """Note files of the run as sources."""
@@ -83,6 +99,18 @@ class Collected:
 
     def _inside(self, run: str, path: Path) -> str:
         return str(path.relative_to(self.by_id[run].folder))
+
+
+def sample_damage(run: Run, path: Path) -> str | None:
+    """How a sample differs from what the run wrote; None: not at all, or the run noted no checksum of any sample."""
+    noted = {name: known for name, known in run.sums.items() if "/" in name}
+    known = noted.get(str(path.relative_to(run.folder)))
+    if known is not None:
+        changed = change(path, known, whole=True)
+        return f"{changed}: left out. {RUN_AGAIN}" if changed else None
+    if noted and run.state == State.DONE:
+        return "is no file that the run wrote: left out. Delete it"
+    return None
 
 
 def collect(

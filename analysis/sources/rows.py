@@ -8,7 +8,7 @@ sections of their own.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from analysis.sources.differences import same_games, setting_differences
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, is_implied
@@ -18,6 +18,7 @@ from scpo.records.manifest import PlannedRun, PrimaryComparisons
 
 NOT_APPLICABLE = "n/a"
 DEFAULT = "scpo"
+MAIN = "main_table"  # the experiment whose seeds a row shows that several have
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,21 @@ class Family:
     rows: tuple[str, ...]
     seeds: frozenset[int]
     primary: PrimaryComparisons | None = None
+    runs: tuple[Row, ...] = ()  # its rows with the seeds that it asked for
+
+    def row(self, name: str) -> Row:
+        """Its row of this name; one without runs if there is none."""
+        return next((row for row in self.runs if row.name == name), Row(name, name, ()))
 
 
 @dataclass(frozen=True)
 class Section:
-    """Rows that may be compared.
+    """Rows that may be compared, each with the seeds that one experiment asked for.
 
-    Of the sections of one benchmark and model, the first is the one with most finished rows; ``differs`` says what sets
-    another one apart from it.
+    Where several experiments have a row, those are the main table's, else the first one's;
+    ``families`` has the rows as each experiment asked for them. Of the sections of one benchmark
+    and model, the first is the one with most finished rows; ``differs`` says what sets another one
+    apart from it.
     """
 
     scale: str
@@ -95,6 +103,12 @@ class Section:
     def row(self, name: str) -> Row:
         """The row of this name; one without runs if there is none."""
         return next((row for row in self.rows if row.name == name), Row(name, name, ()))
+
+    def as_asked_by(self, *experiments: str) -> "Section":
+        """The same section, the rows of these experiments with the seeds that they ask for."""
+        families = [family for family in self.families if family.experiment in experiments]
+        own = {row.name: row for family in reversed(families) for row in family.runs}
+        return replace(self, rows=tuple(own.get(row.name, row) for row in self.rows))
 
     @property
     def apart(self) -> str:
@@ -113,7 +127,11 @@ def record_rows(record: ExperimentRecord, runs: Mapping[str, Run], env: str, mod
         Row(
             row.name,
             row.label,
-            tuple(_row_run(run, runs, record.scale) for run in row.runs if (run.env, run.model) == (env, model)),
+            tuple(
+                RowRun(run.id, run.seed, _state(run, runs, record.scale))
+                for run in row.runs
+                if (run.env, run.model) == (env, model)
+            ),
         )
         for row in record.rows
     )
@@ -135,11 +153,15 @@ def sections(
         for row in record.rows:
             for run in row.runs:
                 key = (record.scale, run.env, run.model, settings[run.id])
-                problem = _wrong_scale(run, record, runs)
-                if not problem:
-                    problem = merged.setdefault(key, _Draft({}, {}, {}, {})).add(record, row.name, row.label, run)
-                problems += [problem] if problem else []
-    made = [draft.section(key, runs) for key, draft in merged.items()]
+                if problem := _wrong_scale(run, record, runs):
+                    problems.append(problem)
+                else:
+                    merged.setdefault(key, _Draft()).add(record, row.name, row.label, run)
+    made = []
+    for key, draft in merged.items():
+        section, displaced = draft.section(key, runs)
+        made.append(section)
+        problems += displaced
     made.sort(key=lambda part: (part.scale, part.env, part.model, -_finished(part), part.setting or ""))
     return tuple(_beside_the_first(made, runs)), tuple(problems)
 
@@ -174,70 +196,129 @@ def _apart(one: Run | None, other: Run | None) -> str:
 
 
 @dataclass(frozen=True)
-class _Draft:
-    """A section under construction: insertion-ordered dicts of labels, runs by row and seed, experiments by name.
+class _Asked:
+    """A run that an experiment asked for as a seed of a row."""
 
-    ``asked_by``: the experiment that first asked for a run, by the run's id.
+    experiment: str
+    run: PlannedRun
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """Section under construction; the dicts keep the order of insertion.
+
+    ``asked``: by row and seed, the runs that experiments asked for, the first one first.
     """
 
-    labels: dict[str, str]
-    planned: dict[str, dict[int, PlannedRun]]
-    experiments: dict[str, ExperimentRecord]
-    asked_by: dict[str, str]
+    labels: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, dict[int, list[_Asked]]] = field(default_factory=dict)
+    experiments: dict[str, ExperimentRecord] = field(default_factory=dict)
 
-    def add(self, record: ExperimentRecord, name: str, label: str, run: PlannedRun) -> Problem | None:
+    def add(self, record: ExperimentRecord, name: str, label: str, run: PlannedRun) -> None:
         self.labels.setdefault(name, label)
         self.experiments.setdefault(record.experiment, record)
-        self.asked_by.setdefault(run.id, record.experiment)
-        known = self.planned.setdefault(name, {}).setdefault(run.seed, run)
-        if known.id == run.id:
-            return None
-        place = f"row {name}, seed {run.seed} of {record.experiment}"
-        reason = f"{place} is already run {known.id} of another experiment; left out"
-        return Problem(run.id, reason)
+        self.asked.setdefault(name, {}).setdefault(run.seed, []).append(_Asked(record.experiment, run))
 
-    def section(self, key: _Key, runs: Mapping[str, Run]) -> Section:
-        known = [runs[run.id] for row in self.planned.values() for run in row.values() if _settled(run.id, runs)]
+    def section(self, key: _Key, runs: Mapping[str, Run]) -> tuple[Section, list[Problem]]:
+        """The section, and the runs that another one of the same row and seed displaces."""
+        chosen: dict[str, dict[int, PlannedRun]] = {}
+        problems = []
+        for name, seeds in self.asked.items():
+            chosen[name] = {}
+            for seed, several in sorted(seeds.items()):
+                # The first that is finished, else the first: what failed never hides a result.
+                best = min(several, key=lambda asked: _state(asked.run, runs, key[0]) != State.DONE)
+                chosen[name][seed] = best.run
+                for run_id in dict.fromkeys(asked.run.id for asked in several):
+                    if run_id != best.run.id:
+                        state = _state(next(one.run for one in several if one.run.id == run_id), runs, key[0])
+                        reason = (
+                            f"{state}; row {name}, seed {seed} is run {best.run.id} "
+                            f"({_state(best.run, runs, key[0])}) of {best.experiment}; left out"
+                        )
+                        problems.append(Problem(run_id, reason))
+        problems += self._not_shown(chosen)
+        known = [runs[run.id] for row in chosen.values() for run in row.values() if _settled(run.id, runs)]
         usual = next((run for run in known if run.setting == key[3]), None)
-        rows = tuple(self._row(name, label, key[0], runs, usual) for name, label in self.labels.items())
+        every = {name: self._row(name, seeds.values(), key[0], runs, usual) for name, seeds in chosen.items()}
+        rows = tuple(self._with_its_seeds(row) for row in every.values())
         families = tuple(
-            Family(
-                name,
-                record.title,
-                tuple(row.name for row in record.rows if row.name in self.labels),
-                frozenset(run.seed for row in record.rows for run in row.runs),
-                record.primary,
-            )
-            for name, record in self.experiments.items()
+            self._family(record, {name: self._with_seeds_of(record.experiment, row) for name, row in every.items()})
+            for record in self.experiments.values()
         )
-        return Section(*key, tuple(self.experiments), rows, tuple(self._commands(rows)), families)
+        section = Section(*key, tuple(self.experiments), rows, tuple(self._commands(every.values())), families)
+        return section, problems
 
-    def _row(self, name: str, label: str, scale: str, runs: Mapping[str, Run], usual: Run | None) -> Row:
-        planned = [run for _, run in sorted(self.planned[name].items())]
+    def _family(self, record: ExperimentRecord, rows: Mapping[str, Row]) -> Family:
+        return Family(
+            record.experiment,
+            record.title,
+            tuple(row.name for row in record.rows if row.name in self.labels),
+            frozenset(run.seed for row in record.rows for run in row.runs),
+            record.primary,
+            tuple(rows[row.name] for row in record.rows if row.name in rows and rows[row.name].runs),
+        )
+
+    def _not_shown(self, chosen: Mapping[str, Mapping[int, PlannedRun]]) -> Iterator[Problem]:
+        """Single runs of seeds that the row's experiment does not ask for: no other view has them."""
+        for name, seeds in chosen.items():
+            owner = self._owner(name)
+            shown = self._seeds(owner, name)
+            for seed, run in seeds.items():
+                if seed not in shown and all(is_implied(asked.experiment) for asked in self.asked[name][seed]):
+                    reason = f"row {name} shows the seeds of {owner}, and seed {seed} is none of them; left out"
+                    yield Problem(run.id, reason)
+
+    def _with_its_seeds(self, row: Row) -> Row:
+        """A row of a section shows the seeds that its experiment asked for.
+
+        Another experiment may have run more seeds of it; a mean over these would be compared with rows of fewer.
+        """
+        return self._with_seeds_of(self._owner(row.name), row)
+
+    def _owner(self, row: str) -> str:
+        """The experiment whose seeds a row shows: the main table, else the first that has the row."""
+        own = [name for name in self.experiments if self._seeds(name, row)]
+        return MAIN if MAIN in own else own[0]
+
+    def _with_seeds_of(self, experiment: str, row: Row) -> Row:
+        seeds = self._seeds(experiment, row.name)
+        return replace(row, runs=tuple(run for run in row.runs if run.seed in seeds))
+
+    def _seeds(self, experiment: str, row: str) -> set[int]:
+        asked = self.asked[row].items()
+        return {seed for seed, several in asked if any(one.experiment == experiment for one in several)}
+
+    def _row(
+        self, name: str, planned: Iterable[PlannedRun], scale: str, runs: Mapping[str, Run], usual: Run | None
+    ) -> Row:
+        planned = list(planned)
         own = next((runs[run.id] for run in planned if _settled(run.id, runs)), None)
         alike = own is None or usual is None or own.setting == usual.setting
         return Row(
             name,
-            label,
-            tuple(_row_run(run, runs, scale) for run in planned),
+            self.labels[name],
+            tuple(RowRun(run.id, run.seed, _state(run, runs, scale)) for run in planned),
             own.head.method.name if own else "",
             "" if alike else _apart(own, usual),
         )
 
     def _commands(self, rows: Iterable[Row]) -> Iterator[str]:
-        seeds: dict[str, set[int]] = {}
-        for run in (run for row in rows for run in row.missing):
-            seeds.setdefault(self.asked_by[run.id], set()).add(run.seed)
-        for name, missing in seeds.items():
-            if command := self.experiments[name].command(sorted(missing)):
+        missing: dict[str, set[int]] = {}
+        for row in rows:
+            for run in row.missing:
+                first = next(one for one in self.asked[row.name][run.seed] if one.run.id == run.id)
+                missing.setdefault(first.experiment, set()).add(run.seed)
+        for name, seeds in missing.items():
+            if command := self.experiments[name].command(sorted(seeds)):
                 yield command
 
 
-def _row_run(run: PlannedRun, runs: Mapping[str, Run], scale: str) -> RowRun:
+def _state(run: PlannedRun, runs: Mapping[str, Run], scale: str) -> str:
     if run.id not in runs:
-        return RowRun(run.id, run.seed, State.PENDING)
+        return State.PENDING
     head = runs[run.id].head
-    return RowRun(run.id, run.seed, runs[run.id].state if head.scale == scale else f"of scale {head.scale}")
+    return runs[run.id].state if head.scale == scale else f"of scale {head.scale}"
 
 
 def _settings(record: ExperimentRecord, runs: Mapping[str, Run]) -> dict[str, str | None]:

@@ -7,18 +7,19 @@ still be drawn. They believe nothing that is damaged: such a run enters no numbe
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from scpo.errors import RecordError
 from scpo.records import RunFolder, State
 from scpo.records.files import (
     RUN_AGAIN,
+    FileSum,
     change,
     first_complaint,
     read_json,
@@ -26,6 +27,7 @@ from scpo.records.files import (
     read_yaml,
     text_sum,
 )
+from scpo.records.identity import is_id_of
 from scpo.records.manifest import Manifest
 from scpo.schema import MACHINE_SECTIONS, Scale
 
@@ -72,7 +74,7 @@ class RunHead(_Lenient):
     """The part of a run's config that analysis reads."""
 
     scale: Scale
-    seed: int
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)]
     method: _Method
     env: _Benchmark
     model: _Named
@@ -109,6 +111,7 @@ class Run:
     logs: tuple[str, ...] = LOGS  # in ``folder``
     damage: str | None = None  # why nothing of it is believed, and what to do
     lost: tuple[Path, ...] = ()  # samples that it wrote and that are not there any more
+    sums: Mapping[str, FileSum] = field(default_factory=dict, repr=False)  # of its files, by their paths in ``folder``
     foreign: bool = False  # logged by verl-agent, in its own words
     project: str | None = None  # of a run that was read from W&B
     processor: str | None = None  # that its last attempt ran on
@@ -182,6 +185,11 @@ def read_run(folder: Path) -> Run:
         raise RecordError(
             f"{folder.name}/config.yaml is not a run's config: {first_complaint(error)}. {MOVE_AWAY}"
         ) from error
+    if not is_id_of(folder.name, config):
+        raise RecordError(
+            f"{folder.name} is not the run that its config.yaml describes: a copy, or renamed. Restore its name, "
+            "move the folder elsewhere, or delete it."
+        )
     panels: dict[str, dict[str, Any]] = {}
     attempts: list[dict[str, Any]] = []
     status, damage = None, None
@@ -209,6 +217,7 @@ def read_run(folder: Path) -> Run:
         dirty=any(attempt.get("dirty") for attempt in attempts),
         damage=damage,
         lost=tuple(path for path in samples if not path.exists()),
+        sums=status.sums if status else {},
     )
 
 

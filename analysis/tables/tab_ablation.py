@@ -46,9 +46,13 @@ def _rows(part: Section) -> tuple[Row, ...]:
     return tuple(row for row in part.rows if row.name in NAMES)
 
 
+def _asks_for_variants(experiment: str) -> bool:
+    return experiment.startswith(EXPERIMENT) or experiment == "controls"
+
+
 def _is_ablation(part: Section) -> bool:
     """By its experiment; one that was read from W&B by what it has beside the default and the host."""
-    named = any(name.startswith(EXPERIMENT) or name == "controls" for name in part.experiments)
+    named = any(map(_asks_for_variants, part.experiments))
     return named or any(row.name not in (DEFAULT, "gigpo") for row in _rows(part))
 
 

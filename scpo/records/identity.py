@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from scpo.schema import MACHINE_SECTIONS, MethodConfig, RunConfig
@@ -53,6 +54,20 @@ def run_id(config: RunConfig) -> str:
         f"s{config.seed}",
     ]
     return "-".join([*map(_slug, words), digest(identity(config))[:HASH_LENGTH]])
+
+
+def is_id_of(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a folder's name is the id of the recorded configuration in it.
+
+    The seed and the hash at the end of the name decide. The configuration is taken as it was
+    recorded: one of an earlier version of the code has the hash that it had then.
+    """
+    recorded = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
+    try:
+        ending = f"-s{config['seed']}-{digest(recorded)[:HASH_LENGTH]}"
+    except (KeyError, ValueError, TypeError):  # no seed, or values that no configuration has
+        return False
+    return name.endswith(ending)
 
 
 def settings_digest(config: RunConfig) -> str:

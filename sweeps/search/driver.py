@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
-from scpo.records import JsonLines, RunFolder, State, run_folders
+from scpo.records import RunFolder, State, run_folders
+from scpo.records.logs import read_whole
 from scpo.records.status import JobState
 from scpo.schema import RunConfig
 from sweeps.launchers.local.slot_pool import Pool
@@ -135,7 +136,9 @@ class Driver:
             status, seen = folder.read_status(), self._observer.observe(folder)
             if seen.job is JobState.ORPHANED:
                 self._observer.adopt(folder)
-            records = JsonLines(folder.metrics).records()
+            if status.state is State.DONE:
+                run_folders.check(folder, config)
+            records = read_whole(folder, folder.metrics)
         except RecordError as error:
             return TrialRun(run_id, config.seed, State.DAMAGED, True, {}, str(error))
         metric = self.plan.metric

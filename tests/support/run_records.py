@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from scpo import schema
 from scpo.records import RunFolder
 from scpo.records.files import file_sum, write_json, write_yaml
+from scpo.records.identity import HASH_LENGTH, digest
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = tuple(schema.FAMILIES.values())
@@ -51,13 +52,18 @@ def config(scale="mini", row="scpo", seed=0, overrides=(), **trainer):
     return made
 
 
+def hash_of(made):
+    """The end of the id of a run with this configuration."""
+    return digest({key: value for key, value in made.items() if key not in schema.MACHINE_SECTIONS})[:HASH_LENGTH]
+
+
 def write_run(
     runs_dir, row="scpo", seed=0, *, scale="mini", state="DONE", steps=40, every=10, probes=(), overrides=(),
     sums=False, **trainer,
 ):  # fmt: skip
     """One run folder; returns what the experiment record says of it. ``sums``: with its files' checksums."""
     made = config(scale, row, seed, overrides, steps=steps, **trainer)
-    suffix = hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:8]
+    suffix = hash_of(made)
     env, model = made["env"]["name"], made["model"]["name"]
     run = {"id": f"{env}-{model}-{row}-s{seed}-{suffix}", "env": env, "model": model, "seed": seed}
     folder = Path(runs_dir) / run["id"]

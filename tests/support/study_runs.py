@@ -1,11 +1,10 @@
 """Study-scale run folders with chosen curves, and their experiments' records, for the tests of comparisons."""
 
 import hashlib
-import json
 from pathlib import Path
 
 from scpo.records.files import write_json, write_yaml
-from tests.support.run_records import config, write_lines
+from tests.support.run_records import config, hash_of, write_lines
 
 GAMES = {"alfworld": {"valid_seen": 140, "valid_unseen": 134}, "webshop": {"test": 200}}
 STEPS = (0, 10, 20, 30, 40)
@@ -34,7 +33,7 @@ def write_study_run(runs_dir, row, seed, curve, *, state="DONE", credit=None, en
     """A run whose held-out success follows ``curve`` (step -> rate, on all panels), and what a record says of it."""
     words = [word for word in OVERRIDES[row] if not word.startswith("method.host=")]
     made = config("study", "", seed, (*words, *overrides, *([] if env == "alfworld" else [f"env={env}"])))
-    suffix = hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:8]
+    suffix = hash_of(made)
     run = {"id": f"{env}-choice-{SAME.get(row, row)}-s{seed}-{suffix}", "env": env, "model": "choice", "seed": seed}
     folder = Path(runs_dir) / run["id"]
     if folder.exists():

@@ -1,5 +1,5 @@
 from analysis.rendering.table import NONE, Block, Number, Table, number, percent, with_best_in_bold
-from scpo.intervals import Summary
+from scpo.intervals import Summary, summarise
 
 
 def test_differences_carry_a_sign():
@@ -36,3 +36,11 @@ def test_a_text_cannot_be_a_formula_of_a_spreadsheet_and_a_number_stays_one():
     made = Table(("Step",), (), (Block("b", tuple((text,) for text in texts)),), "c", "tab:x")
     cells = [line.partition(",")[2] for line in made.csv().splitlines()[1:]]
     assert cells == ["'=1+1", "'+cmd", "'-x", "'@sum", "plain", "-0.5"]
+
+
+def test_a_title_with_markup_is_one_line_of_text_in_markdown():
+    title = "a\n\n# <script>alert(1)</script> **bold** [link](http://x) `code`"
+    block = Block(title, (("<b>cell</b>", number(summarise([1.0]))),))
+    text = Table(("row",), ("value",), (block,), "caption", "tab:x").md()
+    assert text.startswith("**a # &lt;script>alert(1)&lt;/script> \\*\\*bold\\*\\* [link]\\(http://x) \\`code\\`**\n")
+    assert "| &lt;b>cell&lt;/b> |" in text

@@ -1,7 +1,9 @@
 import json
 import re
 import shlex
+import shutil
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -9,7 +11,14 @@ from analysis.sources.collect import collect, write_parquet
 from scpo.records import RunFolder
 from scpo.records.files import file_sum
 from tests.support.damage import flip_a_bit, keep_lines, zero
-from tests.support.run_records import log_lines, write_ablation, write_experiment, write_json, write_run
+from tests.support.run_records import (
+    log_lines,
+    write_ablation,
+    write_experiment,
+    write_json,
+    write_probe,
+    write_run,
+)
 
 
 def test_runs_become_long_tables(tmp_path):
@@ -260,12 +269,15 @@ def test_a_sample_that_is_lost_is_missed_and_the_numbers_stay(tmp_path):
 def test_runs_that_no_experiment_asked_for_make_rows_of_their_own(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, seed=0)]})
     single = [write_run(tmp_path, seed=1), write_run(tmp_path, "gigpo", overrides=("method=gigpo",))]
-    (section,) = collect(tmp_path).sections
+    data = collect(tmp_path)
+    (section,) = data.sections
     assert section.experiments == ("ablation_monotonicity", "single runs")
-    assert {row.name: [run.id for run in row.runs][-1] for row in section.rows} == {
-        "scpo": single[0]["id"],
-        "gigpo": single[1]["id"],
-    }
+    assert section.row("gigpo").finished == (single[1]["id"],)
+    # A row shows the seeds that its experiment asks for, and a seed beyond them is named.
+    assert [run.seed for run in section.row("scpo").runs] == [0]
+    (left_out,) = data.problems
+    assert left_out.path == single[0]["id"]
+    assert "row scpo shows the seeds of ablation_monotonicity, and seed 1 is none of them" in left_out.reason
     assert section.sweeps == ("ablation_monotonicity",)
 
 
@@ -288,3 +300,61 @@ def test_a_run_that_has_not_started_stands_with_the_seeds_of_its_row_that_have(t
     write_experiment(tmp_path, {"scpo": runs})
     (section,) = collect(tmp_path).sections
     assert [(row.count, row.differs) for row in section.rows] == [("1/3", "")]
+
+
+@pytest.mark.parametrize("spoil", ["content", "swapped", "unknown"])
+def test_a_sample_that_is_not_what_the_run_wrote_is_left_out_and_named(tmp_path, spoil):
+    made = [write_run(tmp_path, seed=seed, probes=(10, 20)) for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": made})
+    first, other = (tmp_path / run["id"] for run in made)
+    for folder in (first, other):
+        samples = sorted(folder.glob("diagnostics/*.npz"))
+        RunFolder(folder).note_sums({str(path.relative_to(folder)): file_sum(path) for path in samples})
+    path = first / "diagnostics" / "probe_step_00010.npz"
+    if spoil == "content":
+        write_probe(first, 10, np.random.default_rng(5))
+    elif spoil == "swapped":
+        path.write_bytes((other / "diagnostics" / path.name).read_bytes())
+    else:
+        path = write_probe(first, 15)
+    data = collect(tmp_path)
+    found = data.diagnostics(made[0]["id"], "probe_step_*.npz")
+    assert path not in found
+    assert first / "diagnostics" / "probe_step_00020.npz" in found
+    assert [one.path for one in data.sample_problems] == [f"{made[0]['id']}/{path.name}"]
+    assert len(data.diagnostics(made[1]["id"], "probe_step_*.npz")) == 2
+
+
+def test_a_value_that_was_never_measured_takes_its_run_out(tmp_path):
+    run = write_run(tmp_path)
+    write_experiment(tmp_path, {"scpo": [run]})
+    log_lines(tmp_path / run["id"], [{"step": 0, "val/valid_seen/success_rate": 7.0}])
+    data = collect(tmp_path)
+    assert data.by_id[run["id"]].state == "DAMAGED"
+    assert "val/valid_seen/success_rate is 7.0 at step 0, not in [0, 1]" in data.problems[0].reason
+
+
+@pytest.mark.parametrize("name", ["{} (copy)", "{}.bak", "copy", "{}-s1-00000000"])
+def test_a_copied_or_renamed_run_folder_is_named_and_the_others_are_read(tmp_path, name):
+    run = write_run(tmp_path)
+    write_experiment(tmp_path, {"scpo": [run]})
+    before = collect(tmp_path)
+    copy = tmp_path / name.format(run["id"])
+    shutil.copytree(tmp_path / run["id"], copy)
+    data = collect(tmp_path)
+    assert data.by_metric == before.by_metric
+    assert data.sections == before.sections
+    assert [one.path for one in data.problems] == [copy.name]
+    assert "is not the run that its config.yaml describes" in data.problems[0].reason
+
+
+def test_folders_that_changed_names_are_both_left_out(tmp_path):
+    made = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": made})
+    first, other = (tmp_path / run["id"] for run in made)
+    first.rename(tmp_path / "between")
+    other.rename(first)
+    (tmp_path / "between").rename(other)
+    data = collect(tmp_path)
+    assert not data.by_id
+    assert {one.path for one in data.problems} == {run["id"] for run in made}

@@ -1,4 +1,8 @@
+import pytest
+
+from analysis.sources.collect import collect
 from analysis.sources.rows import Section, missing_runs
+from tests.support.run_records import write_experiment, write_run
 
 
 def section(*experiments, scale="mini"):
@@ -25,3 +29,51 @@ def test_what_a_wandb_project_lacks_an_experiment_of_ours_makes():
 
 def test_nothing_recorded_at_all_names_an_experiment():
     assert missing_runs("runs", []).command == "python sweep.py +experiment=ablation"
+
+
+@pytest.mark.parametrize("first", ["done", "failed"])
+def test_a_failed_run_never_hides_a_finished_one_of_its_row_and_seed(tmp_path, first):
+    done = write_run(tmp_path, steps=40)
+    failed = write_run(tmp_path, state="FAILED", overrides=("method.shaper.theta=0.5",))
+    order = [done, failed] if first == "done" else [failed, done]
+    write_experiment(tmp_path, {"scpo": order[:1]}, name="a")
+    write_experiment(tmp_path, {"scpo": order[1:]}, name="b")
+    data = collect(tmp_path)
+    (section,) = data.sections
+    assert section.row("scpo").finished == (done["id"],)
+    (left_out,) = data.problems
+    assert left_out.path == failed["id"]
+    assert f"FAILED; row scpo, seed 0 is run {done['id']} (DONE)" in left_out.reason
+
+
+def two_experiments(folder, second="beyond"):
+    """``main_table`` with seeds 0 and 1, and another experiment with seeds 1 to 3 of the same row."""
+    runs = {seed: write_run(folder, seed=seed) for seed in range(4)}
+    others = [write_run(folder, "gigpo", seed, overrides=("method=gigpo",)) for seed in (1, 2, 3)]
+    write_experiment(folder, {"scpo": [runs[0], runs[1]]}, name="main_table")
+    write_experiment(folder, {"scpo": [runs[1], runs[2], runs[3]], "gigpo": others}, name=second)
+    (section,) = collect(folder).sections
+    return section
+
+
+def seeds(row):
+    return [run.seed for run in row.runs]
+
+
+@pytest.mark.parametrize("second", ["beyond", "zeta"])
+def test_a_row_shows_the_seeds_that_its_experiment_asks_for(tmp_path, second):
+    section = two_experiments(tmp_path, second)
+    assert seeds(section.row("scpo")) == [0, 1]  # of the main table, whatever the others are called
+    assert seeds(section.row("gigpo")) == [1, 2, 3]
+    families = {family.experiment: family for family in section.families}
+    assert seeds(families["main_table"].row("scpo")) == [0, 1]
+    assert seeds(families[second].row("scpo")) == [1, 2, 3]
+    assert seeds(section.as_asked_by(second).row("scpo")) == [1, 2, 3]
+
+
+def test_the_command_of_missing_runs_names_the_experiment_that_asked_for_them(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, seed=0)]}, name="main_table")
+    missing = [write_run(tmp_path, seed=seed, state="FAILED") for seed in (1, 2)]
+    write_experiment(tmp_path, {"scpo": missing}, name="beyond")
+    (section,) = collect(tmp_path).sections
+    assert section.commands == ("python sweep.py +experiment=beyond 'seeds=[1,2]'",)

@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from scpo.records import State
-from scpo.records.files import locked
+from scpo.records.files import file_sum, locked
 from sweeps.search import driver
 from sweeps.search.study import RETRY_OF, Study
 from tests.support.searches import InstantLauncher, drive, plan_in
@@ -151,6 +151,22 @@ def test_a_run_with_damaged_records_fails_its_trial_with_the_reason_and_stops_no
     trials, said = drive(plan)
     assert sorted(states(trials)) == ["COMPLETE", "FAIL"]
     assert any("status.json is damaged" in line for line in said)
+
+
+def test_a_finished_run_that_lost_or_changed_a_line_gives_its_trial_no_value(tmp_path):
+    class Spoiling(InstantLauncher):
+        """The metrics of the first run change after it has finished."""
+
+        def start(self, folder, config):
+            super().start(folder, config)
+            folder.note_sums({folder.metrics.name: file_sum(folder.metrics)})
+            if len(self.started) == 1:
+                lines = folder.metrics.read_text().splitlines(keepends=True)
+                folder.metrics.write_text("".join(lines[:-1]))
+
+    trials, said = drive(plan_in(tmp_path, "seeds=[0]", "search.trials=2", "search.retries=0"), Spoiling())
+    assert sorted(states(trials)) == ["COMPLETE", "FAIL"]
+    assert any("metrics.jsonl ends at step" in line for line in said)
 
 
 def test_what_another_driver_has_told_already_is_told_once(tmp_path):
