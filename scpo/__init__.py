@@ -5,7 +5,12 @@
     batch = scpo.StepBatch.from_episodes([scpo.Episode(group="task 1", steps=[scpo.Step(...), ...]), ...])
     advantage_N, diagnostics = scpo.assign(batch, scpo.load_scorer("exact"), scpo.load_method("scpo", theta=0.5))
 
-Each name is imported when it is first asked for: ``import scpo`` itself loads nothing, NumPy included.
+    runs = scpo.load_runs("runs")  # or an archive, or "wandb:entity/project": a pandas data frame
+    scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"])
+
+Each name is imported when it is first asked for: ``import scpo`` itself loads nothing, NumPy
+included. The last two live in ``analysis``, which is above scpo: this facade names them, no module of
+scpo below it may (import-linter checks that).
 """
 
 from importlib import import_module
@@ -19,8 +24,10 @@ __all__ = [
     "StepBatch",
     "assign",
     "assign_tokens",
+    "compare",
     "contract",
     "load_method",
+    "load_runs",
     "load_scorer",
 ]
 
@@ -31,11 +38,14 @@ _HOMES = {
     "StepBatch": "scpo.steps",
     "assign": "scpo.credit.assign",
     "assign_tokens": "scpo.credit.assign",
+    "compare": "analysis.frames",
     "load_method": "scpo.library",
+    "load_runs": "analysis.frames",
     "load_scorer": "scpo.library",
 }
 
 if TYPE_CHECKING:
+    from analysis.frames import compare, load_runs
     from scpo import contract
     from scpo.credit.assign import assign, assign_tokens
     from scpo.episodes import Episode, Step

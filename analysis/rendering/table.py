@@ -10,7 +10,9 @@ from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_o
 from scpo.intervals import Summary
 
 BESIDE = 3  # columns of texts that are legible beside the repeated ones
-PARTS = ("mean", "std", "low", "high")  # of a number, in the columns of a CSV file
+COPIED, RERUN = "copied", "re-run here"  # where a number of a table with both comes from
+MARKS = {COPIED: "ᶜ", RERUN: "ʳ"}
+TEX_MARKS = {COPIED: r"$^{\mathrm{c}}$", RERUN: r"$^{\mathrm{r}}$"}
 TEXT_SHARE = 0.93  # of the text's width; the rest lies between the columns
 
 
@@ -22,13 +24,15 @@ class Number:
     std: str = ""
     bold: bool = False  # the best of its column
     interval: tuple[str, str] | None = None
+    source: str = ""  # COPIED or RERUN, in a table that has both
 
     @property
     def text(self) -> str:
-        """Plain text, e.g. ``93.7 ± 4.1`` or ``+2.1 [−0.4, +4.6]``."""
+        """Plain text, e.g. ``93.7 ± 4.1``, ``93.7ᶜ`` or ``+2.1 [−0.4, +4.6]``."""
+        mark = MARKS.get(self.source, "")
         if self.interval:
-            return f"{self.mean} [{', '.join(self.interval)}]"
-        return f"{self.mean} ± {self.std}" if self.std else self.mean
+            return f"{self.mean} [{', '.join(self.interval)}]{mark}"
+        return f"{self.mean} ± {self.std}{mark}" if self.std else f"{self.mean}{mark}"
 
 
 NONE = Number("–")
@@ -38,6 +42,11 @@ def percent(summary: Summary, *, sign: bool = False, spread: bool = True) -> Num
     """A share as a percentage with one decimal; a dash without seeds, no deviation for one seed or if not asked for."""
     shown = number(summary, 100, 1, sign=sign)
     return shown if spread or shown == NONE else replace(shown, std="")
+
+
+def marked(cells: Iterable[Number], source: str) -> tuple[Number, ...]:
+    """The numbers with the mark of where they come from; what is no number has none."""
+    return tuple(cell if cell.mean == NONE.mean else replace(cell, source=source) for cell in cells)
 
 
 def number(summary: Summary, factor: float = 1, digits: int = 2, *, sign: bool = False) -> Number:
@@ -140,11 +149,11 @@ class Table:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         cells = [cell for block in self.blocks for row in block.rows for cell in row]
-        parts = PARTS if any(isinstance(cell, Number) and cell.interval for cell in cells) else PARTS[:2]
+        parts = _parts([cell for cell in cells if isinstance(cell, Number)])
         writer.writerow(["block", *self.words, *(f"{name} {part}" for name in self.numbers for part in parts)])
         for block in self.blocks:
             for row in block.rows:
-                writer.writerow(map(_no_formula, [block.title, *_flat(row, len(parts))]))
+                writer.writerow(map(_no_formula, [block.title, *_flat(row, parts)]))
         return text.getvalue()
 
     def files(self) -> dict[str, bytes]:
@@ -168,7 +177,8 @@ def _tex_number(number: Number) -> str:
     if number.interval:
         bounds = escape(f"[{', '.join(number.interval)}]")
         return rf"{mean} {{\scriptsize {bounds}}}"
-    return rf"{mean}$_{{\pm {number.std}}}$" if number.std else mean
+    mark = TEX_MARKS.get(number.source, "")
+    return rf"{mean}$_{{\pm {number.std}}}${mark}" if number.std else f"{mean}{mark}"
 
 
 def _no_formula(cell: str | float | None) -> str | float | None:
@@ -198,11 +208,24 @@ def _md_cell(cell: str | Number) -> str:
     return f"**{cell.text}**" if cell.bold else cell.text
 
 
-def _flat(row: Iterable[str | Number], parts: int) -> list[str]:
+def _parts(numbers: Sequence[Number]) -> tuple[str, ...]:
+    """Columns of a CSV file for each number: intervals and sources where there are any."""
+    parts = ["mean", "std"]
+    if any(number.interval for number in numbers):
+        parts += ["low", "high"]
+    if any(number.source for number in numbers):
+        parts.append("source")
+    return tuple(parts)
+
+
+def _flat(row: Iterable[str | Number], parts: Sequence[str]) -> list[str]:
     cells: list[str] = []
     for cell in row:
-        if isinstance(cell, Number):
-            cells += ["" if cell == NONE else cell.mean, cell.std, *(cell.interval or ("", ""))][:parts]
-        else:
+        if isinstance(cell, str):
             cells.append(cell)
+            continue
+        low, high = cell.interval or ("", "")
+        mean = "" if cell == NONE else cell.mean
+        values = {"mean": mean, "std": cell.std, "low": low, "high": high, "source": cell.source}
+        cells += [values[part] for part in parts]
     return cells

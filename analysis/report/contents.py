@@ -229,7 +229,7 @@ def _figure(output: Output) -> dict[str, Any]:
 def _numbers(path: Path) -> dict[str, Any]:
     """The rows of a table's CSV, mean and standard deviation in one column again."""
     head, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
-    kept = [k for k, name in enumerate(head) if not name.endswith((" std", " low", " high"))]
+    kept = [k for k, name in enumerate(head) if not name.endswith((" std", " low", " high", " source"))]
 
     def cell(row: list[str], k: int) -> str:
         values = dict(zip(head, row, strict=True))

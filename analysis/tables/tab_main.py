@@ -11,7 +11,19 @@ from analysis.naming import names
 from analysis.naming.methods import CLOSED, METHODS, PROMPTING, SIZES, in_order, is_method, method_of
 from analysis.naming.names import Footnotes
 from analysis.paper.published import main_table
-from analysis.rendering.table import NONE, Block, Number, Table, difference, percent, with_best_in_bold, with_columns
+from analysis.rendering.table import (
+    COPIED,
+    NONE,
+    RERUN,
+    Block,
+    Number,
+    Table,
+    difference,
+    marked,
+    percent,
+    with_best_in_bold,
+    with_columns,
+)
 from analysis.sources.collect import Collected
 from analysis.sources.rows import DEFAULT, Section, missing_runs
 from analysis.stats.seed_statistics import best_of_bias
@@ -19,24 +31,35 @@ from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary
 from scpo.schema import FAMILIES
 
-SHOP_COLUMNS = ("Score", "Succ")
-BENCHMARKS = (("ALFWorld", names.COLUMNS), ("WebShop", SHOP_COLUMNS))
+LAST, BEST = "last", "best"
+# The numbers' columns: benchmark, name in the paper, checkpoint.
+PLACES = (
+    *(("ALFWorld", column, LAST) for column in names.COLUMNS),
+    ("ALFWorld", names.ALL, BEST),
+    *(("WebShop", column, which) for which in (LAST, BEST) for column in ("Score", "Succ")),
+)
+COLUMNS = tuple(f"{column}, best" if which == BEST else column for _, column, which in PLACES)
 HOME, SHOP = "alfworld", "webshop"  # begins the names of the shop's settings
 EXPERIMENTS = {"main_table", "prompting"}
 PANELS = (("valid_seen", "test"), ("valid_unseen", None), ("train_games", "train_games"))  # ALFWorld's, WebShop's
+OVERALL = (names.ALL, "Score", "Succ")
 Panels = tuple[str, str | None]
 Cells = tuple[str | Number, ...]
 CAPTION = (
-    "Main results: success rate (%) by task family and overall on ALFWorld, average score and success rate (%) on "
-    "WebShop; mean ± standard deviation over the finished seeds (seeds: finished/planned, of ALFWorld; of WebShop "
-    "where they differ). “Last” is the last checkpoint, which every comparison uses; “best” is the checkpoint with the "
-    "highest overall success of the same run, and optimistic: {bias} “SCPO − method” is the mean difference at the "
-    "last checkpoint over the seeds that both have, with its 95 % Student-t interval where there are several; of task "
-    "families, six chances of a false alarm, the mean alone."
+    "Main results: success rate (%) by task family and overall on ALFWorld, average score and success "
+    "rate (%) on WebShop; mean ± standard deviation over the finished seeds (seeds: finished/planned, "
+    "of ALFWorld; of WebShop where they differ). Columns without a word are of the last checkpoint, "
+    "which every comparison uses; those named “best” of the checkpoint with the highest overall "
+    "success of the same run, which is optimistic: {bias} “SCPO − method” is the mean difference at "
+    "the last checkpoint over the seeds that both have, with its 95 % Student-t interval where there "
+    "are several; of task families, six chances of a false alarm, the mean alone."
 )
 PUBLISHED_NOTE = (
-    " Published rows stand as printed, those marked * as the paper quotes them from their authors. Best per column in "
-    "bold, among published and among measured rows."
+    " Numbers with ᶜ are copied from the paper as printed, those of rows marked * as it quotes them "
+    "from their authors; numbers with ʳ were re-run here. The paper does not name its checkpoint: its "
+    "overall numbers are in the columns “best”, because the default of its sensitivity plot, which "
+    "shows best checkpoints, equals its headline; “re-run − copied” compares them with both. Best per "
+    "column in bold, among copied and among re-run rows."
 )
 
 
@@ -82,7 +105,7 @@ def build(data: Collected) -> Table:
     own = (block for part in measured for block in _panel_blocks(data, part, PANELS))
     blocks = tuple(_paper_blocks(data, measured) if scale == "paper" else own)
     caption = CAPTION.format(bias=_bias(data, measured)) + (PUBLISHED_NOTE if scale == "paper" else "")
-    numbers = (*names.COLUMNS, *SHOP_COLUMNS)
+    numbers = COLUMNS
     words: tuple[str, ...] = ("Type", "Method", "Numbers", "Seeds", "State key")
     key = words.index("State key")
     if {row[key] for block in blocks for row in block.rows} <= {"", "–"}:  # no estimator tells states apart
@@ -139,17 +162,15 @@ def _published_block(title: str, data: Collected, size: str, parts: list[Measure
     """Published rows of one model size, each with the measured rows of the same method under it."""
     published = _published_rows(size)
     measured = {name: part for part in parts for name in part.methods}
-    last = dict(zip(measured, with_best_in_bold([_line(data, part, name, PANELS[0], "last")
-                                                 for name, part in measured.items()]), strict=True))  # fmt: skip
+    lines = [_line(data, part, name, PANELS[0]) for name, part in measured.items()]
+    own = dict(zip(measured, with_best_in_bold(lines), strict=True))
     rows: list[Cells] = []
     for name in dict.fromkeys((*METHODS, *measured)):
         rows += [published[name]] if name in published else []
         if name in measured:
-            rows.append(last[name])
-            if method_of(measured[name].parts[0].row(name)).kind != PROMPTING:
-                rows.append(_line(data, measured[name], name, PANELS[0], "best"))
+            rows.append(own[name])
             rows += _against(data, measured[name], name, published.get(name))
-    measured_too = ", published and measured" if parts else ", published"
+    measured_too = ", copied and re-run here" if parts else ", copied"
     return Block(f"{title}{measured_too}{''.join(dict.fromkeys(map(_differing, parts)))}", tuple(rows))
 
 
@@ -160,28 +181,42 @@ def _published_rows(size: str) -> dict[str, Cells]:
         known = {key[2:]: one for key, one in numbers.items() if key[:2] == (size, method.published)}
         if known:
             quoted = any(one.quoted for one in known.values())
-            places = [(env, column) for env, columns in BENCHMARKS for column in columns]
-            cells = (known[place].number if place in known else NONE for place in places)
+            # Overall numbers are those of the best checkpoint (see the caption), families have one column.
+            cells = []
+            for env, column, which in PLACES:
+                overall = column in OVERALL
+                place = (env, column)
+                printed = place in known and (which == BEST or not overall)
+                cells.append(known[place].number if printed else NONE)
             spread = any(one.number.std for one in known.values())
             label = f"{method.label}*" if quoted else method.label
-            found[name] = (method.kind, label, "quoted" if quoted else "published", "3" if spread else "", "", *cells)
+            words = (method.kind, label, "quoted" if quoted else "published", "3" if spread else "", "")
+            found[name] = (*words, *marked(cells, COPIED))
     return dict(zip(found, with_best_in_bold(list(found.values())), strict=True))
 
 
-def _line(data: Collected, part: Measured, name: str, panels: Panels, which: str) -> Cells:
-    """A measured row, with its label like every other."""
+def _line(data: Collected, part: Measured, name: str, panels: Panels) -> Cells:
+    """A row that was re-run here, with its label like every other."""
     kind, label = part.words(name)
-    what = "measured" if kind == PROMPTING else f"measured, {which}"
-    key = state_key(data, [one.row(name) for one in part.parts])
-    return (kind, label, what, part.count(name), key, *_cells(data, part, name, panels, which))
+    key = state_key(data, [section.row(name) for section in part.parts])
+    cells = marked(_cells(data, part, name, panels), RERUN)
+    return (kind, label, RERUN, part.count(name), key, *cells)
 
 
 def _against(data: Collected, part: Measured, name: str, published: Cells | None) -> Iterator[Cells]:
-    if published:
-        measured = _cells(data, part, name, PANELS[0], "last")
-        printed = [cell for cell in published if isinstance(cell, Number)]
-        cells = (_minus(one, other) for one, other in zip(measured, printed, strict=True))
-        yield (*part.words(name), "last − published", "", "", *cells)
+    if not published:
+        return
+    measured = _cells(data, part, name, PANELS[0])
+    numbers = [cell for cell in published if isinstance(cell, Number)]
+    # The one printed overall number is compared with both checkpoints, so it is looked up by name.
+    printed: dict[tuple[str, str], Number] = {}
+    for (env, column, _), cell in zip(PLACES, numbers, strict=True):
+        if cell.mean != NONE.mean:
+            printed[env, column] = cell
+    cells = []
+    for (env, column, _), cell in zip(PLACES, measured, strict=True):
+        cells.append(_minus(cell, printed.get((env, column), NONE)))
+    yield (*part.words(name), "re-run − copied", "", "", *cells)
 
 
 def _minus(measured: Number, published: Number) -> Number:
@@ -193,10 +228,7 @@ def _minus(measured: Number, published: Number) -> Number:
 def _panel_blocks(data: Collected, part: Measured, panels: Iterable[Panels]) -> Iterator[Block]:
     """Measured rows alone, a block for each panel that was evaluated, and what SCPO adds there."""
     for pair in panels:
-        rows: list[Cells] = []
-        for name in part.methods:
-            trained = part.words(name)[0] != PROMPTING
-            rows += [_line(data, part, name, pair, which) for which in (("last", "best") if trained else ("last",))]
+        rows = [_line(data, part, name, pair) for name in part.methods]
         if any(cell != NONE for row in rows for cell in row if isinstance(cell, Number)):
             yield Block(f"Measured, {_settings(part)}: {_panel_names(part, pair)}", tuple(rows))
             yield from _differences(data, part, pair)
@@ -218,10 +250,20 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
         summaries += [minus(data, section, DEFAULT, name, metric) for metric in metrics]
     if kind == PROMPTING or not any(one.n for one in summaries):
         return None
-    families, overall = summaries[: len(FAMILIES)], summaries[len(FAMILIES) :]
-    counts = dict.fromkeys(str(one.n) for one in overall if one.n)
-    alone = (percent(one, sign=True, spread=False) for one in families)
-    return (kind, f"SCPO − {label}", "paired by seed", "; ".join(counts), "", *alone, *map(difference, overall))
+    by_place = dict(zip((place for place in PLACES if place[2] == LAST), summaries, strict=True))
+    counts: dict[str, None] = {}
+    cells = []
+    for place in PLACES:
+        summary = by_place.get(place)
+        if summary is None:  # comparisons use the last checkpoint
+            cells.append(NONE)
+        elif place[1] in FAMILIES:
+            cells.append(percent(summary, sign=True, spread=False))
+        else:
+            cells.append(difference(summary))
+            if summary.n:
+                counts[str(summary.n)] = None
+    return (kind, f"SCPO − {label}", "paired by seed", "; ".join(counts), "", *cells)
 
 
 def _panel_names(part: Measured, panels: Panels) -> str:
@@ -245,13 +287,18 @@ def _metrics(panels: Panels) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return home, (f"val/{panels[1]}/score", f"val/{panels[1]}/success_rate")
 
 
-def _cells(data: Collected, part: Measured, name: str, panels: Panels, which: str) -> tuple[Number, ...]:
-    sections = zip((part.home, part.shop), _metrics(panels), strict=True)
-    return tuple(
-        value(data, section.row(name), metric, metrics[-1], which) if section else NONE
-        for section, metrics in sections
-        for metric in metrics
-    )
+def _cells(data: Collected, part: Measured, name: str, panels: Panels) -> tuple[Number, ...]:
+    """A method's numbers by place; one that is prompted was evaluated once, and has no best checkpoint."""
+    home, shop = _metrics(panels)
+    metrics = dict(zip([place[:2] for place in PLACES if place[2] == LAST], (*home, *shop), strict=True))
+    cells = []
+    for env, column, which in PLACES:
+        section, judged = (part.home, home[-1]) if env == "ALFWorld" else (part.shop, shop[-1])
+        if section is None or (which == BEST and part.words(name)[0] == PROMPTING):
+            cells.append(NONE)
+        else:
+            cells.append(value(data, section.row(name), metrics[env, column], judged, which))
+    return tuple(cells)
 
 
 def _variants(measured: Iterable[Measured]) -> str:

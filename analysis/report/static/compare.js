@@ -8,6 +8,9 @@ class CompareView {
     this.runs = new Map(data.runs.map((run) => [run.id, run]));
     this.metrics = [...new Set(Object.values(data.curves.runs).flatMap(Object.keys))].sort();
     const runs = data.runs.map((run) => [run.id, runName(run)]);
+    // A run that has logged nothing yet can be chosen, but the page does not open on it.
+    this.logged = data.runs.filter((run) => Object.keys(data.curves.runs[run.id] || {}).length);
+    if (this.logged.length < 2) this.logged = data.runs;
     this.selects = ['a', 'b'].map((name) => menu(name, runs, (id) => go({ [name]: id })));
     this.metric = menu('metric', this.metrics.map((name) => [name, name]), (metric) => go({ metric }));
     this.turn = element('button', { type: 'button', click: () => go({ a: this.selects[1].value, b: this.selects[0].value }) }, 'swap');
@@ -24,8 +27,8 @@ class CompareView {
 
   update(state) {
     if (this.data.runs.length < 2) return;
-    const a = this.runs.get(state.a) || this.data.runs.find(({ method }) => method === 'scpo') || this.data.runs[0];
-    const b = this.runs.get(state.b) || counterpart(this.data, a);
+    const a = this.runs.get(state.a) || this.logged.find(({ method }) => method === 'scpo') || this.logged[0];
+    const b = this.runs.get(state.b) || counterpart(this.data, this.logged, a);
     [this.selects[0].value, this.selects[1].value] = [a.id, b.id];
     const shared = (name) => [a, b].some((run) => name in (this.data.curves.runs[run.id] || {}));
     const first = ['val/valid_seen/success_rate', 'train/success_rate'].find(shared) || this.metrics[0];
@@ -41,11 +44,11 @@ function runName(run) {
   return `${run.label}, seed ${run.seed}: ${run.id}`;
 }
 
-// What differs least in its configuration: first among the same seed of other rows, else among all other runs.
-function counterpart(data, a) {
+// The run that differs least in its configuration: first among the same seed of other rows, else among all others.
+function counterpart(data, runs, a) {
   const of = (run) => data.configurations.runs[run.id];
   const differences = (run) => of(run).filter((value, k) => value !== of(a)[k]).length;
-  const others = data.runs.filter((run) => run !== a);
+  const others = runs.filter((run) => run !== a);
   const paired = others.filter((run) => run.label !== a.label && run.seed === a.seed && run.env === a.env);
   return (paired.length ? paired : others).reduce((best, run) => (differences(run) < differences(best) ? run : best));
 }

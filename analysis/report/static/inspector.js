@@ -60,7 +60,8 @@ class Inspector {
     );
   }
 
-  update(state) {
+  // `opened`: the reader came from another view or page, and sees the top of this one first.
+  update(state, opened = false) {
     if (!this.runs.length) return;
     const telling = state.run ? {} : this.telling || {};
     state = { ...telling, ...state };
@@ -82,7 +83,7 @@ class Inspector {
     const tasks = step.groups.map((one) => [one.group, `${one.group}: ${one.task}`]);
     choose(selects.group, tasks, record?.group);
     this.split.hidden = !record;
-    if (record) this.showRecord(run, step, record, state);
+    if (record) this.showRecord(run, step, record, state, opened);
     else this.showNothing(step);
   }
 
@@ -93,7 +94,7 @@ class Inspector {
     refill(this.summary, element('p', {}, `At training step ${step.step} ${none}: there was nothing to credit.`));
   }
 
-  showRecord(run, step, record, state) {
+  showRecord(run, step, record, state, opened) {
     if (this.now?.record !== record) this.now = { record, group: readGroup(record, this.groups.settings[run]) };
     const { group } = this.now;
     const match = group.matches.find((one) => String(one.trajectory) === state.sibling) || mostCredited(group.matches);
@@ -110,7 +111,7 @@ class Inspector {
     const at = state.at ? readPlace(state.at, group, match) : firstCredited(match);
     if (!this.node.hidden) this.keepAddress({ run, step: step.step, group: record.group, sibling: match.trajectory });
     this.now.at = at;
-    this.columns.choose(at, Boolean(state.at));
+    this.columns.choose(at, Boolean(state.at) && !opened);
     this.heatmap.choose(at);
     this.details.show(group, match, at);
   }

@@ -40,15 +40,19 @@ function shownView() {
 }
 
 let drawnHash = null;
+let drawnView = null;
 
 function render() {
   drawnHash = location.hash;
   const shown = shownView();
+  const opened = shown !== drawnView;
+  drawnView = shown;
   for (const [name, view] of Object.entries(views)) {
     view.node.hidden = name !== shown;
     tabs[name].setAttribute('aria-current', name === shown ? 'page' : 'false');
   }
-  views[shown].update?.(readState());
+  views[shown].update?.(readState(), opened);
+  if (opened) scrollTo(0, 0); // the last view may have been scrolled down
   document.title = `SCPO report: ${views[shown].title}`;
 }
 

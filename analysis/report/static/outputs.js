@@ -41,11 +41,22 @@ function copyButton(latex) {
   return [button, text];
 }
 
-// What it shows, and the name that its files have.
+// The title of a table or figure, and the name that its files have.
 function heading(caption, name) {
-  const tries = [/^[^.:;]{4,90}(?=[.:;])/, /^[^.:;(]{4,90}(?= \()/]; // the first sentence, or what stands before its brackets
-  const title = tries.map((form) => form.exec(caption || '')).find(Boolean);
-  return element('h2', {}, title ? title[0] : name, title ? element('code', { class: 'name' }, name) : null);
+  const title = titleOf(caption || '');
+  return element('h2', {}, title || name, title ? element('code', { class: 'name' }, name) : null);
+}
+
+// The caption's first sentence; of a long one as many of its clauses as fit. A colon ends no sentence.
+const LONGEST_TITLE = 90;
+
+function titleOf(caption) {
+  const sentence = caption.split(/\.(?=\s|$)/)[0].trim();
+  if (sentence.length <= LONGEST_TITLE) return sentence;
+  const beginning = sentence.slice(0, LONGEST_TITLE + 1);
+  const clause = Math.max(beginning.lastIndexOf(','), beginning.lastIndexOf(';'), beginning.lastIndexOf(' ('));
+  if (clause > LONGEST_TITLE / 3) return sentence.slice(0, clause);
+  return `${beginning.slice(0, beginning.lastIndexOf(' '))} …`;
 }
 
 function tableCell(cell) {

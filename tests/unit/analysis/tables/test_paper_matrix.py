@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from analysis.naming.methods import METHODS
 from analysis.naming.names import COLUMNS, success_metric
 from analysis.rendering.table import Number
 from analysis.sources.collect import collect
@@ -71,14 +72,18 @@ def lines(data, scale):
                 yield block.title, size, setting, panels, label, what, seeds, shown | {"key": key}
 
 
-def rows_of(runs, size, label):
-    """The runs of the row with this label, by environment and seed; the mark of a footnote left out."""
+def name_of(label):
     names = {text: name for name, text in METHOD_LABELS.items()} | {
         "GPT-4o": "gpt_4o",
         "Gemini-2.5-Pro": "gemini_2_5_pro",
     }
     bare = label.rstrip("†‡§¶*")
-    name = names.get(bare, bare)
+    return names.get(bare, bare)
+
+
+def rows_of(runs, size, label):
+    """The runs of the row with this label, by environment and seed; the mark of a footnote left out."""
+    name = name_of(label)
     model = {"gpt_4o": "GPT-4o", "gemini_2_5_pro": "Gemini-2.5-Pro"}.get(name, size)
     found = [run for run in runs if run.row == name and run.model == model]
     return {env: {run.seed: run for run in found if run.env == env} for env in ("alfworld", "webshop")}
@@ -88,16 +93,16 @@ def finished(runs):
     return {seed: run for seed, run in runs.items() if run.state == "DONE"}
 
 
-def expected(runs, metric, judged, what):
+def expected(runs, metric, judged, which):
     """Mean ± std over the finished runs; at the best step by ``judged``, or at the last."""
     values = []
     for run in finished(runs).values():
         best = max(STEPS, key=lambda step: (invented(run.id, judged, step), -step))
-        values.append(100 * invented(run.id, metric, best if what == "measured, best" else STEPS[-1]))
+        values.append(100 * invented(run.id, metric, best if which == "best" else STEPS[-1]))
     if not values:
         return "–"
     mean = f"{statistics.fmean(values):.1f}"
-    return f"{mean} ± {statistics.stdev(values):.1f}" if len(values) > 1 else mean
+    return f"{mean} ± {statistics.stdev(values):.1f}ʳ" if len(values) > 1 else f"{mean}ʳ"
 
 
 def expected_difference(ours, theirs, metric):
@@ -107,12 +112,14 @@ def expected_difference(ours, theirs, metric):
 
 
 def columns(panels):
-    """(column, environment, metric, metric that the best is chosen by)."""
+    """(column, environment, metric, metric that the best is chosen by, checkpoint)."""
     home, shop = panels
     for column in COLUMNS:
-        yield column, "alfworld", success_metric(home, column), success_metric(home)
-    for column, name in (("Score", "score"), ("Succ", "success_rate")):
-        yield column, "webshop", f"val/{shop}/{name}", f"val/{shop}/success_rate"
+        yield column, "alfworld", success_metric(home, column), success_metric(home), "last"
+    yield "All, best", "alfworld", success_metric(home), success_metric(home), "best"
+    for which, end in (("last", ""), ("best", ", best")):
+        for column, name in (("Score", "score"), ("Succ", "success_rate")):
+            yield f"{column}{end}", "webshop", f"val/{shop}/{name}", f"val/{shop}/success_rate", which
 
 
 @pytest.mark.parametrize("scale", ["paper", "mini"])
@@ -125,18 +132,20 @@ def test_every_cell_holds_the_numbers_of_its_own_runs(matrix, scale):
         rows = rows_of(mine, size, label.removeprefix("SCPO − ") if minus else label)
         scpo = rows_of(mine, size, "SCPO")
         blank = {"alfworld": setting == LONG, "webshop": setting == SHORT or panels[1] is None}
-        for column, env, metric, judged in columns(panels):
+        prompted = METHODS.get(name_of(label.removeprefix("SCPO − ")), METHODS["scpo"]).kind == "Prompting"
+        for column, env, metric, judged, which in columns(panels):
             here = {} if blank[env] else rows[env]
             if minus:
-                want = expected_difference({} if blank[env] else scpo[env], here, metric)
+                want = expected_difference({} if blank[env] else scpo[env], here, metric) if which == "last" else "–"
                 assert cells[column].mean == want, (title, label, column)
-            elif "published" not in what:
-                assert cells[column].text == expected(here, metric, judged, what), (title, label, what, column)
+            elif what == "re-run here":
+                want = "–" if prompted and which == "best" else expected(here, metric, judged, which)
+                assert cells[column].text == want, (title, label, what, column)
             seen |= {run.id for run in finished(here).values()}
             cells_checked += 1
         counts = [f"{len(finished(one))}/{len(one)}" if one else "n/a" for env, one in rows.items() if not (
             (env == "alfworld" and setting == LONG) or (env == "webshop" and setting == SHORT))]  # fmt: skip
-        if what.startswith("measured"):
+        if what == "re-run here":
             assert seeds == ("; ".join(counts) if len(set(counts)) > 1 else counts[0]), (title, label)
     done = {run.id for (at, _), written in runs.items() if at == scale for run in written if run.state == "DONE"}
     assert seen == done
@@ -159,7 +168,7 @@ def test_every_method_and_setting_has_its_lines_once(matrix):
 
 def test_what_an_estimator_tells_states_apart_by_stands_beside_its_numbers(matrix):
     _, data = matrix
-    keys = {label: cells["key"] for _, _, _, _, label, what, _, cells in lines(data, "paper") if "measured" in what}
+    keys = {label: cells["key"] for _, _, _, _, label, what, _, cells in lines(data, "paper") if what == "re-run here"}
     assert (keys["GiGPO"], keys["GRPO"], keys["Plain prompt"]) == ("anchor", "–", "–")
 
 

@@ -3,6 +3,7 @@ import io
 
 import pytest
 
+from analysis.rendering.table import NONE, Number
 from analysis.sources.collect import collect
 from analysis.sources.rows import MissingRunsError
 from analysis.tables.tab_main import build
@@ -45,18 +46,28 @@ def paper_runs(tmp_path):
 def test_published_measured_and_difference_stand_under_each_other(paper_runs):
     table = [row for row in rows(paper_runs, "paper") if row["block"].startswith("Qwen2.5-1.5B")]
     at = next(i for i, row in enumerate(table) if row["Method"] == "GiGPO*")
-    shown = [(row["Numbers"], row["Seeds"], row["All mean"], row["All std"]) for row in table[at : at + 4]]
-    assert shown == [
-        ("quoted", "3", "86.7", "1.7"),
-        ("measured, last", "2/2; n/a", "85.0", "7.1"),
-        ("measured, best", "2/2; n/a", "92.5", "3.5"),
-        ("last − published", "", "−1.7", ""),
+    names = ("Numbers", "Seeds", "All mean", "All std", "All source", "All, best mean", "All, best source")
+    assert [tuple(row[name] for name in names) for row in table[at : at + 3]] == [
+        ("quoted", "3", "", "", "", "86.7", "copied"),
+        ("re-run here", "2/2; n/a", "85.0", "7.1", "re-run here", "92.5", "re-run here"),
+        ("re-run − copied", "", "−1.7", "", "", "+5.8", ""),
     ]
+
+
+def test_every_number_of_a_method_says_where_it_comes_from(paper_runs):
+    made = build(collect(paper_runs).at_scale("paper"))
+    for block in made.blocks:
+        for row in block.rows:
+            sources = {cell.source for cell in row if isinstance(cell, Number) and cell != NONE}
+            wanted = {"quoted": {"copied"}, "published": {"copied"}, "re-run here": {"re-run here"}}
+            assert sources <= wanted.get(row[2], {""})
+    assert "± 1.7ᶜ" in made.md()
+    assert r"$_{\pm 1.7}$$^{\mathrm{c}}$" in made.tex()
 
 
 def test_a_missing_seed_and_both_benchmarks_are_shown(paper_runs):
     table = [row for row in rows(paper_runs, "paper") if row["block"].startswith("Qwen2.5-1.5B")]
-    last = next(row for row in table if row["Numbers"] == "measured, last" and row["Score mean"])
+    last = next(row for row in table if row["Numbers"] == "re-run here" and row["Score mean"])
     assert (last["Seeds"], last["All mean"], last["All std"], last["Score mean"]) == ("1/2; 1/1", "95.0", "", "70.0")
 
 
@@ -81,9 +92,7 @@ def test_the_mini_table_holds_no_published_number_and_says_so(tmp_path):
         name="main_table",
     )
     made = build(collect(tmp_path).at_scale("mini"))
-    assert {row["Numbers"] for row in csv.DictReader(io.StringIO(made.csv()))} == {
-        *("measured, last", "measured, best", "paired by seed")
-    }
+    assert {row["Numbers"] for row in csv.DictReader(io.StringIO(made.csv()))} == {*("re-run here", "paired by seed")}
     assert "do not separate the methods" in made.caption
     assert "5.0 points too high; here, 5 checkpoints of 140 at " in made.caption
     measured = [block.title for block in made.blocks if block.title.startswith("Measured")]
@@ -103,16 +112,15 @@ def test_an_ablation_alone_is_no_main_table(tmp_path):
 
 def test_a_run_of_train_py_stands_in_the_table(tmp_path):
     logged(tmp_path, "scpo", 0, {0: 0.1, 40: 0.5}, overrides=SCPO)
-    (last, best) = rows(tmp_path, "mini")
-    assert (last["Method"], last["Seeds"], last["All mean"], best["All mean"]) == ("SCPO", "1/1", "50.0", "50.0")
+    (row,) = rows(tmp_path, "mini")
+    assert (row["Method"], row["Seeds"], row["All mean"], row["All, best mean"]) == ("SCPO", "1/1", "50.0", "50.0")
 
 
-def test_best_is_one_checkpoint_for_all_columns(tmp_path):
+def test_last_and_best_checkpoint_have_columns_of_their_own(tmp_path):
     run = write_run(tmp_path)
     family = "val/valid_seen/pick_and_place_simple/success_rate"
     lines = (f'{{"step": {s}, "{SUCCESS}": {a}, "{family}": {p}}}\n' for s, a, p in ((0, 0.9, 0.2), (40, 0.5, 1.0)))
     (tmp_path / run["id"] / "metrics.jsonl").write_text("".join(lines))
     write_experiment(tmp_path, {"scpo": [run]}, name="main_table")
-    last, best = rows(tmp_path, "mini")
-    assert (last["Pick mean"], last["All mean"]) == ("100.0", "50.0")
-    assert (best["Pick mean"], best["All mean"]) == ("20.0", "90.0")
+    (row,) = rows(tmp_path, "mini")
+    assert (row["Pick mean"], row["All mean"], row["All, best mean"]) == ("100.0", "50.0", "90.0")

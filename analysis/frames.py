@@ -1,0 +1,252 @@
+"""Runs as pandas data frames, for notebooks: ``scpo.load_runs`` and ``scpo.compare``.
+
+Both read through the same code as every table and figure, so a run that is damaged enters no number here either, and a
+run that belongs to a row of an experiment has the name of that row.
+"""
+
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import pandas as pd
+
+from analysis.sources.collect import Collected, collect
+from analysis.sources.series import Series, make_series
+from analysis.sources.wandb_project import Settings
+from analysis.stats.paired import difference, holm, p_value
+from scpo.errors import ConfigError, RecordError
+from scpo.progress import counted
+
+COLUMNS = (
+    *("run", "method", "seed", "row", "step", "metric", "value"),
+    *("env", "model", "scale", "setting", "differs"),
+)
+WANDB = re.compile(r"(?:wandb:|https?://(?:www\.)?wandb\.ai/)([^/\s]+/[^/\s]+)/?")
+OVERALL = re.compile(r"val/[^/]+/success_rate")  # success on a whole panel, without its families
+At: TypeAlias = int | Literal["last", "best", "mean", "area"]
+READINGS = ("last", "best", "mean", "area")
+
+
+def load_runs(
+    source: str | Path | Iterable[str | Path],
+    *,
+    metrics: str | Iterable[str] | None = None,
+    finished: bool = True,
+    refresh: bool = False,
+) -> pd.DataFrame:
+    """Every logged value of every run, one line each.
+
+    Args:
+        source: A folder of run folders, an archive (``docs/study``), a folder of W&B's offline folders, a W&B project
+            (``"wandb:entity/project"`` or its address), or several of them. A project is downloaded once into
+            ``.cache/scpo/wandb`` and read from there without network.
+        metrics: Names to keep, with ``*`` for any text, e.g. ``"val/*/success_rate"``; None: all.
+        finished: Leave out runs that are not finished; they have no last checkpoint to compare.
+        refresh: Ask W&B again for runs that went on since the download.
+
+    Returns:
+        Columns ``run, method, seed, row, step, metric, value`` and, so that unlike runs are not pooled
+        by accident, ``env, model, scale, setting, differs``. ``row`` is the run's name in the first
+        table that has it (``scpo``, ``chronological``, ...), the method's name for a run of no
+        experiment. Runs with one ``setting`` may be in one table, and ``differs`` says what sets a
+        row's runs apart from the others of its table besides the method. Sorted by run, metric and
+        step. ``attrs["left_out"]`` lists what could not be read.
+
+    Raises:
+        RecordError: A folder does not exist, a project cannot be read, or there is no run at all.
+
+    Warns:
+        UserWarning: A run was left out, because it is damaged or not finished.
+    """
+    data = _collected([source] if isinstance(source, str | Path) else list(source), refresh=refresh)
+    runs = _runs_frame(data)
+    if finished:
+        runs = runs[runs["finished"]]
+    left_out = [f"{problem.path}: {problem.reason}" for problem in data.problems]
+    if finished:
+        for run in data.runs[~data.runs["finished"]].itertuples():
+            left_out.append(f"{run.id}: not finished ({run.state})")
+    if left_out:
+        message = f"{counted(len(left_out), 'run or file')} left out (attrs['left_out']); the first: {left_out[0]}"
+        warnings.warn(message, UserWarning, stacklevel=2)
+    logged = data.metrics[data.metrics["run"].isin(runs.index)]
+    logged = logged.astype({"run": str, "metric": str})
+    if metrics is not None:
+        names = [metrics] if isinstance(metrics, str) else list(metrics)
+        wanted = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names))
+        logged = logged[logged["metric"].map(lambda name: wanted.fullmatch(name) is not None)]
+    table = logged.join(runs.drop(columns="finished"), on="run")[list(COLUMNS)].reset_index(drop=True)
+    table.attrs["left_out"] = left_out
+    return table
+
+
+def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
+    folders: list[Path] = []
+    projects: list[str] = []
+    for source in sources:
+        project = WANDB.fullmatch(source) if isinstance(source, str) else None
+        if project:
+            projects.append(project[1])
+            continue
+        folder = Path(source)
+        if not folder.is_dir():
+            hint = f'; a W&B project is "wandb:{source}"' if re.fullmatch(r"[^/]+/[^/]+", str(source)) else ""
+            raise RecordError(f"there is no folder {source}{hint}")
+        folders.append(folder)
+    data = collect(folders, projects, Settings(refresh=refresh))
+    if data.runs.empty:
+        reason = f": {data.problems[0].reason}" if data.problems else ""
+        raise RecordError(f"no runs were found in {', '.join(map(str, sources))}{reason}")
+    return data
+
+
+def _runs_frame(data: Collected) -> pd.DataFrame:
+    """One line a run, by its id: what it is, its row and setting, and whether it is finished."""
+    runs = data.runs.set_index("id")
+    first_row = [rows[0] if len(rows) else method for rows, method in zip(runs["rows"], runs["method"], strict=True)]
+    columns = runs[["method", "seed", "env", "model", "scale", "finished"]]
+    # The tables decide what may be compared: a row may be run with its own learning rate, for one.
+    settings = dict(runs["setting"])
+    differs = dict.fromkeys(runs.index, "")
+    for part in reversed(data.sections):  # of several sections the first counts, as for the row
+        for row in part.rows:
+            for run in row.runs:
+                settings[run.id] = part.setting
+                differs[run.id] = row.differs
+    ids = list(runs.index)
+    return columns.assign(
+        row=first_row,
+        setting=[settings[run] for run in ids],
+        differs=[differs[run] for run in ids],
+    )
+
+
+def compare(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    metric: str | Iterable[str] | None = None,
+    *,
+    at: At = "last",
+) -> pd.DataFrame:
+    """Paired differences ``first - second`` over the seeds that both have, as in every table of this project.
+
+    Args:
+        first: Lines of ``load_runs`` with one run a seed, e.g. ``runs[runs.row == "scpo"]``.
+        second: The same for what is subtracted.
+        metric: One name or several; None: success on every validation panel that both have.
+        at: ``"last"`` logged value, ``"best"`` one (optimistic), ``"mean"`` of all, ``"area"`` under the curve divided
+            by its length, or a training step.
+
+    Returns:
+        A line for each metric: means of both over the pairs, their ``difference``, its 95 % Student-t interval
+        (``low``, ``high``), ``p`` of the paired t-test, ``p_holm`` corrected over these lines, the number of ``pairs``
+        and their ``seeds``. NaN where pairs are too few: an interval takes two.
+
+    Raises:
+        ConfigError: A column is missing, a seed has several runs on one side, ``at`` is unknown, or the two share no
+            metric or no seed.
+
+    Warns:
+        UserWarning: The runs of the two differ in more than the method (another scorer, more steps, ...).
+    """
+    if isinstance(at, str) and at not in READINGS:
+        raise ConfigError(f"at={at!r} is unknown; allowed are {', '.join(READINGS)} or a training step")
+    for name, table in (("first", first), ("second", second)):
+        _check_side(name, table)
+    apart = _apart(first, second)
+    if apart:
+        message = f"the two differ in more than the method: {apart}"
+        warnings.warn(message, UserWarning, stacklevel=2)
+    lines = []
+    for name in _metrics(first, second, metric):
+        values, others = _by_seed(first, name, at), _by_seed(second, name, at)
+        seeds = [seed for seed in sorted(values) if values[seed] is not None and others.get(seed) is not None]
+        summary = difference(values, others)
+        low, high = summary.interval()
+        lines.append(
+            {
+                "metric": name,
+                "first": _mean(values, seeds),
+                "second": _mean(others, seeds),
+                "difference": summary.mean,
+                "low": low,
+                "high": high,
+                "p": p_value(summary),
+                "pairs": summary.n,
+                "seeds": seeds,
+            }
+        )
+    if not any(line["pairs"] for line in lines):
+        raise ConfigError(
+            f"no seed has both: the first has seeds {_seeds(first)}, the second {_seeds(second)}, "
+            f"and the metrics are {', '.join(str(line['metric']) for line in lines)}"
+        )
+    table = pd.DataFrame(lines).set_index("metric")
+    table.insert(list(table.columns).index("p") + 1, "p_holm", holm(table["p"].tolist()))
+    return table
+
+
+def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """What sets the runs of the two apart besides the method; empty if nothing does."""
+    if set(first["setting"].dropna()) != set(second["setting"].dropna()):
+        return "they were run under different settings (column 'setting')"
+    notes = sorted({note for table in (first, second) for note in table["differs"] if note})
+    same = set(first["differs"]) == set(second["differs"])
+    return "" if same else "; ".join(notes)
+
+
+def _check_side(name: str, table: pd.DataFrame) -> None:
+    missing = [column for column in COLUMNS if column not in table.columns]
+    if missing:
+        raise ConfigError(f"{name} has no column {', '.join(missing)}; it must be lines of load_runs")
+    runs = table[["run", "seed", "row"]].drop_duplicates("run")
+    twice = runs[runs["seed"].duplicated(keep=False)]
+    if len(twice):
+        rows = ", ".join(sorted(set(twice["row"])))
+        raise ConfigError(
+            f"{name} has {len(runs)} runs of {runs['seed'].nunique()} seeds (rows: {rows}); a comparison takes one run "
+            "a seed: select one row and one setting, e.g. runs[(runs.row == 'scpo') & (runs.setting == ...)]"
+        )
+
+
+def _metrics(first: pd.DataFrame, second: pd.DataFrame, metric: str | Iterable[str] | None) -> list[str]:
+    common = set(first["metric"]) & set(second["metric"])
+    if metric is None:
+        names = sorted(name for name in common if OVERALL.fullmatch(name))
+    else:
+        names = [metric] if isinstance(metric, str) else list(metric)
+    unknown = [name for name in names if name not in common]
+    if unknown or not names:
+        wanted = ", ".join(unknown) or "val/*/success_rate"
+        available = ", ".join(sorted(common)) or "none"
+        raise ConfigError(f"the two do not both have the metric {wanted}; common are {available}")
+    return names
+
+
+def _by_seed(table: pd.DataFrame, metric: str, at: At) -> dict[int, float | None]:
+    values: dict[int, float | None] = {}
+    for seed, lines in table[table["metric"] == metric].groupby("seed"):
+        values[int(seed)] = _read(make_series(zip(lines["step"], lines["value"], strict=True)), at)
+    return values
+
+
+def _read(series: Series, at: At) -> float | None:
+    if at == "last":
+        return series.last
+    if at == "best":
+        return series.best
+    if at == "mean":
+        return series.mean
+    if at == "area":
+        return series.area
+    return series.at(int(at))
+
+
+def _mean(values: Mapping[int, float | None], seeds: Sequence[int]) -> float:
+    return float(pd.Series([values[seed] for seed in seeds], dtype=float).mean())
+
+
+def _seeds(table: pd.DataFrame) -> str:
+    return ", ".join(map(str, sorted(set(table["seed"])))) or "none"

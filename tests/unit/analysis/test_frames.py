@@ -1,0 +1,135 @@
+"""Runs as data frames: what a line is, and that a comparison is the one that the tables print."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import scpo
+from analysis.sources.archive import write_archive
+from analysis.sources.collect import collect
+from analysis.stats.measures import Measure, by_seed
+from analysis.stats.paired import difference
+from scpo.errors import ConfigError, RecordError
+from tests.support.run_records import write_ablation, write_experiment, write_run
+from tests.support.study_runs import rising, write_study
+
+CURVES = {"scpo": lambda seed: rising(0.8, 0.02 * seed), "gigpo": lambda seed: rising(0.7, 0.01 * (seed % 2))}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_study(tmp_path / "runs", {"main_table": ("scpo", "gigpo")}, CURVES)
+    return tmp_path / "runs"
+
+
+def test_one_line_for_each_logged_value(folder):
+    runs = scpo.load_runs(folder)
+    assert list(runs.columns[:7]) == ["run", "method", "seed", "row", "step", "metric", "value"]
+    assert runs.groupby("row")["seed"].unique().map(list).to_dict() == {"gigpo": [0, 1, 2], "scpo": [0, 1, 2]}
+    line = runs[(runs.row == "scpo") & (runs.seed == 1) & (runs.metric == "val/valid_seen/success_rate")]
+    assert line.set_index("step")["value"].to_dict() == pytest.approx({0: 0, 10: 0.22, 20: 0.42, 30: 0.62, 40: 0.82})
+    assert len(set(runs["setting"])) == 1
+
+
+def test_an_archive_gives_the_same_lines_as_its_runs(folder, tmp_path):
+    data = collect(folder)
+    write_archive(data.by_id.values(), data.metrics, data.experiments, tmp_path / "archive")
+    pd.testing.assert_frame_equal(scpo.load_runs(tmp_path / "archive"), scpo.load_runs(folder))
+
+
+def test_metrics_are_chosen_by_a_pattern(folder):
+    runs = scpo.load_runs(folder, metrics="val/*/success_rate")
+    assert set(runs["metric"]) == {"val/valid_seen/success_rate", "val/valid_unseen/success_rate"}
+
+
+def test_a_comparison_is_the_one_of_the_tables(folder):
+    runs = scpo.load_runs(folder)
+    with pytest.warns(UserWarning, match=r"more than the method: trainer.optimizer.learning_rate"):  # a rate a method
+        found = scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"])
+    data = collect(folder)
+    last = Measure("last", lambda data, run: data.series(run, "val/valid_seen/success_rate").last)
+    rows = (data.sections[0].row(name) for name in ("scpo", "gigpo"))
+    expected = difference(*(by_seed(data, row, last) for row in rows))
+    line = found.loc["val/valid_seen/success_rate"]
+    assert line["difference"] == expected.mean
+    assert (line["low"], line["high"]) == expected.interval()
+    assert line["difference"] == pytest.approx(line["first"] - line["second"])
+    assert (line["pairs"], line["seeds"]) == (3, [0, 1, 2])
+    assert list(found["p_holm"]) == pytest.approx([min(1, 2 * p) for p in found["p"]])
+
+
+@pytest.mark.parametrize(("at", "value"), [(10, 0.22), ("last", 0.82), ("best", 0.82), ("mean", 0.416)])
+def test_a_comparison_reads_the_curve_where_it_is_told(folder, at, value):
+    runs = scpo.load_runs(folder)
+    one_seed = runs[runs.seed == 1]
+    sides = (one_seed[one_seed.row == row] for row in ("scpo", "gigpo"))
+    found = scpo.compare(*sides, "val/valid_seen/success_rate", at=at)
+    assert found["first"].item() == pytest.approx(value)
+    assert math.isnan(found["low"].item())  # one pair has no interval
+
+
+def test_seeds_that_one_side_lacks_make_no_pair(folder):
+    runs = scpo.load_runs(folder)
+    found = scpo.compare(runs[(runs.row == "scpo") & (runs.seed < 2)], runs[runs.row == "gigpo"])
+    assert set(found["pairs"]) == {2}
+    gigpo = runs[(runs.row == "gigpo") & (runs.seed < 2) & (runs.step == 40)]
+    assert found["second"]["val/valid_seen/success_rate"] == pytest.approx(
+        gigpo[gigpo.metric == "val/valid_seen/success_rate"]["value"].mean()
+    )
+
+
+def test_unfinished_and_damaged_runs_are_left_out_with_a_warning(tmp_path):
+    ids = write_ablation(tmp_path, seeds=(0, 1))
+    unfinished = write_run(tmp_path, seed=2, state="FAILED")["id"]
+    with pytest.warns(UserWarning, match="1 run or file left out") as warned:
+        runs = scpo.load_runs(tmp_path)
+    assert len(warned) == 1
+    assert set(runs["run"]) == {run for of_row in ids.values() for run in of_row}
+    assert runs.attrs["left_out"] == [f"{unfinished}: not finished (FAILED)"]
+    assert unfinished in set(scpo.load_runs(tmp_path, finished=False)["run"])
+
+
+def test_runs_of_several_settings_are_not_averaged(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)]}, name="longer")
+    runs = scpo.load_runs(tmp_path)
+    with pytest.raises(ConfigError, match=r"first has 2 runs of 1 seeds .* one run a seed"):
+        scpo.compare(runs, runs)
+    short, long = (runs[runs.setting == setting] for setting in runs["setting"].unique())
+    with pytest.warns(UserWarning, match="different settings"):
+        scpo.compare(short, long, "train/success_rate")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda runs: scpo.compare(runs[runs.seed == 0], runs[runs.seed == 1]), "several|one run a seed"),
+        (lambda runs: scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"], at="end"), "allowed are last"),
+        (lambda runs: scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"], "loss"), "metric loss"),
+        (lambda runs: scpo.compare(runs[["run"]], runs), "no column method"),
+        (
+            lambda runs: scpo.compare(runs[(runs.row == "scpo") & (runs.seed == 0)],
+                                      runs[(runs.row == "gigpo") & (runs.seed == 1)]),
+            "the first has seeds 0, the second 1",
+        ),
+    ],
+)  # fmt: skip
+def test_a_comparison_that_cannot_be_made_says_why(folder, call, said):
+    with pytest.raises(ConfigError, match=said):
+        call(scpo.load_runs(folder))
+
+
+def test_a_source_that_is_none_is_refused(tmp_path):
+    with pytest.raises(RecordError, match='a W&B project is "wandb:team/project"'):
+        scpo.load_runs("team/project")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RecordError, match="no runs were found in"):
+        scpo.load_runs(tmp_path / "empty")
+
+
+def test_the_numbers_are_floats_and_the_seeds_whole(folder):
+    runs = scpo.load_runs(folder)
+    assert runs["value"].dtype == np.float64
+    assert runs["seed"].dtype.kind == runs["step"].dtype.kind == "i"
