@@ -124,6 +124,10 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     found += experiment_members(arguments.runs_dir)[1]
     for problem in found:
         say_error(console, problem)
+    # Not a problem of single runs, but of a sweep's: then its manifest was deleted.
+    alone = verify.without_experiment(arguments.runs_dir, folders)
+    if alone:
+        console.print(f"in no experiment: {', '.join(alone)}", highlight=False)
     console.print(f"{counted(len(folders), 'run')}, {counted(len(found), 'problem')}", highlight=False)
     return EXIT_FAILED if found else EXIT_DONE
 

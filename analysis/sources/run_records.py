@@ -28,10 +28,9 @@ from scpo.records.files import (
     text_sum,
 )
 from scpo.records.identity import is_id_of
-from scpo.records.manifest import Manifest
+from scpo.records.manifest import EXPERIMENTS, Manifest
 from scpo.schema import MACHINE_SECTIONS, Scale
 
-EXPERIMENTS = "experiments"
 BESIDE = (EXPERIMENTS, "searches")  # folders beside the runs
 CODE = "code.json"  # checksums of the code's files, by their paths
 LOGS = ("metrics.jsonl", "timing.jsonl")

@@ -19,6 +19,7 @@ from scpo.errors import (
     ChatError,
     ConfigError,
     GameError,
+    PanelError,
     RecordError,
     RecordWriteError,
     ScorerError,
@@ -38,7 +39,16 @@ Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 75, 130
 EXIT_ELSEWHERE = 3  # of a sweep: nothing failed, but some runs are another process' or were cancelled
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-USER_ERRORS = (ConfigError, GameError, CatalogueError, ScorerError, ChatError, RecordError, RecordWriteError)
+USER_ERRORS = (
+    ConfigError,
+    GameError,
+    PanelError,
+    CatalogueError,
+    ScorerError,
+    ChatError,
+    RecordError,
+    RecordWriteError,
+)
 """Errors that a user can fix: the message says how, a traceback would only hide it."""
 
 

@@ -1,9 +1,12 @@
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scpo.records.identity import digest, identity, run_id, settings_digest
+from scpo.records.files import read_yaml
+from scpo.records.identity import digest, identity, is_id_of, run_id, settings_digest
+from scpo.records.run_folders import ensure
 from sweeps.compose.configuration import compose_run
 
 
@@ -72,3 +75,11 @@ def test_runs_that_differ_in_the_seed_alone_share_their_settings():
 @given(st.dictionaries(st.text(), st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()))
 def test_the_digest_ignores_the_order_of_keys(value):
     assert digest(value) == digest(dict(reversed(value.items())))
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("scale=study", "method=empg"), ("scale=paper", "env=webshop"), ("method=plain",)]
+)
+def test_a_recorded_configuration_is_that_of_the_folders_name(tmp_path, words):
+    folder = ensure(compose_run([*words, f"machine.runs_dir={tmp_path}"]))
+    assert is_id_of(folder.run_id, read_yaml(folder.config))

@@ -2,8 +2,9 @@ import re
 
 import pytest
 
-from scpo.records import State, verify
+from scpo.records import State, manifest, verify
 from scpo.records.files import write_json
+from scpo.records.manifest import Manifest, PlannedRow, PlannedRun
 from sweeps.records import attempt as entry
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
@@ -65,3 +66,11 @@ def test_runs_of_one_setting_on_different_panels_are_a_conflict(folder, tmp_path
     assert (
         conflict == f"{other.run_id}: panel valid_seen is not the one of {folder.run_id}, whose settings are the same"
     )
+
+
+def test_runs_that_no_manifest_names_are_listed(tmp_path):
+    folders = [fake.make_run(tmp_path, f"seed={seed}") for seed in (0, 1)]
+    runs = (PlannedRun(id=folders[0].run_id, env="alfworld", model="tiny", seed=0),)
+    row = PlannedRow(name="scpo", label="SCPO", runs=runs)
+    manifest.update(tmp_path, Manifest(experiment="ablation", title="A", scale="mini", rows=(row,)))
+    assert verify.without_experiment(tmp_path, folders) == [folders[1].run_id]
