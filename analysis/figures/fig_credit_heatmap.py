@@ -31,7 +31,7 @@ from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
 from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
-HEIGHT, NARROW_HEIGHT = 2.4, 1.8  # inches: of a line of panels, of a panel in a single column
+HEIGHT, NARROW_HEIGHT, MARGIN = 2.4, 1.6, 0.9  # inches: a line of panels, a panel of one column, its texts
 CAPTION = (
     "Similarity of every step of a reference (rows) to every step of a failed sibling (columns) of one fixed game "
     "(task: {task}), {run}, at {count} of its training. Credited cells are framed; the walk of the reference "
@@ -91,7 +91,7 @@ def _draw(probes: Sequence[Probe]) -> Figure:
     width = canvas_width(PAGE_WIDTH if len(probes) > 1 else COLUMN_WIDTH)
     columns = 1 if width < NARROW else len(probes)
     lines = len(probes) // columns
-    figure = new_figure(width, NARROW_HEIGHT * lines + 0.4 if columns == 1 else HEIGHT)
+    figure = new_figure(width, NARROW_HEIGHT * lines + MARGIN if columns == 1 else HEIGHT)
     axes = figure.subplots(lines, columns, squeeze=False)
     for axis, probe in zip(axes.flat, probes, strict=True):
         pair = probe.pair

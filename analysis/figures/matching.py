@@ -77,6 +77,7 @@ def mark_threshold(bar: Colorbar, theta: float) -> None:
     line(theta, color=ACCENT, linewidth=1.4)
     text = f"threshold θ = {theta:g}"
     if across:
+        text = f"θ = {theta:g}"  # a bar is not always as high as the longer text
         place = bar.ax.get_yaxis_transform()
         options = {"rotation": 90, "ha": "right", "va": "center", "transform": place}
         bar.ax.text(-0.25, theta, text, fontsize=SMALL, color=ACCENT, **options)

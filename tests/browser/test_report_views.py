@@ -224,3 +224,42 @@ def test_a_tables_latex_is_copied_or_shown(open_page):
         " || !document.querySelector('#tab_ablation_mini textarea').hidden"
     )
     assert "\\begin{tabular" in page.locator("#tab_ablation_mini textarea").text_content()
+
+
+@pytest.mark.parametrize("name", ["The most telling step here", "Credit inspector"])
+def test_the_inspector_opens_at_its_top(open_page, name):
+    page = open_page("view=overview", height=400)
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    assert page.evaluate("scrollY") > 0
+    page.get_by_role("link", name=name).click()
+    page.wait_for_selector(".inspector:visible")
+    assert page.evaluate("scrollY") == 0
+
+
+def test_compare_opens_on_two_runs_that_logged_something(open_page, reports):
+    page = open_page("view=compare")
+    silent = """(run) => {
+      const runs = {...data.curves.runs, [run]: {}};
+      const view = new CompareView({...data, curves: {...data.curves, runs}}, () => {});
+      view.update({});
+      return view.selects.map((select) => select.value);
+    }"""
+    for run in reports.runs:
+        assert run not in page.evaluate(silent, run)
+
+
+@pytest.mark.parametrize(
+    ("caption", "title"),
+    [
+        ("Study scale: a policy that chooses. More.", "Study scale: a policy that chooses"),
+        ("No full stop", "No full stop"),
+        ("Seconds of 0.5 s a step. More", "Seconds of 0.5 s a step"),
+        (
+            "Main results: success rate (%) by task family and overall on ALFWorld, average score "
+            "and success on WebShop.",
+            "Main results: success rate (%) by task family and overall on ALFWorld",
+        ),
+    ],
+)
+def test_a_title_is_a_sentence_or_clauses_of_it(open_page, caption, title):
+    assert open_page("view=tables").evaluate("(caption) => titleOf(caption)", caption) == title
