@@ -33,13 +33,13 @@ from scpo.records import RunFolder, verify
 from scpo.records.manifest import experiment_members, select
 from sweeps import wandb_commands
 from sweeps.doctor import examination
+from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.records import cancellation
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.log_lines import follow
-from sweeps.records.run_process import tail
 from sweeps.search import search_command
 from sweeps.status import RunStatus, add_health_arguments, show_health, show_statuses, statuses, watch
 from sweeps.terminal import complaint, replace_what_cannot_be_printed, say, say_error

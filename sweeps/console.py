@@ -15,10 +15,10 @@ from scpo.schema import Experiment, LocalLauncher, RunConfig
 from sweeps.compose.gpu_hours import duration
 from sweeps.compose.matrix import Matrix
 from sweeps.compose.resources import cost_lines, resources
-from sweeps.launchers.local.slot_pool import refused_here, slots_for
+from sweeps.launchers.local import refused_here, slots_for
+from sweeps.launchers.run_process import Outcome, tail
 from sweeps.records.past_times import PastTimes
 from sweeps.records.reconcile import Action, Decision
-from sweeps.records.run_process import Outcome, tail
 from sweeps.terminal import coloured, say, say_markup, wide
 
 

@@ -16,9 +16,10 @@ from sweeps import console as show
 from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
 from sweeps.compose.overrides import CONF, Request, options
-from sweeps.launchers.local.forked_runs import forked_runs
-from sweeps.launchers.local.progress_board import ProgressBoard
-from sweeps.launchers.local.slot_pool import Pool, refused_here, slots_for
+from sweeps.launchers.forked import forked_runs
+from sweeps.launchers.local import Pool, refused_here, slots_for
+from sweeps.launchers.progress_board import ProgressBoard
+from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm.cluster_settings import read_site
 from sweeps.launchers.slurm.launcher import Cluster
 from sweeps.launchers.slurm.observer import Observer
@@ -27,7 +28,6 @@ from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.submission import Sbatch, by_request, call_sbatch
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, reconcile
-from sweeps.records.run_process import Outcome
 
 
 @dataclass

@@ -8,6 +8,7 @@ write. Each row carries a checksum. Read and write errors cost time and change n
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -75,7 +76,7 @@ class EmbeddingStore:
                         if zlib.crc32(key + vector) == checksum:
                             found[keys[key]] = np.frombuffer(vector, dtype="<f4").astype(np.float32)
             database.close()
-        except (sqlite3.Error, OSError, TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 (whichever decoder finds the damage)
             self._give_up(error)
         return found
 
@@ -87,10 +88,6 @@ class EmbeddingStore:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._open() as database:
-                database.execute(
-                    "CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB, "
-                    "checksum INT)"
-                )
                 (count,) = database.execute("SELECT count(*) FROM embedding").fetchone()
                 database.executemany(
                     "INSERT OR REPLACE INTO embedding VALUES (?, ?, ?)",
@@ -107,13 +104,23 @@ class EmbeddingStore:
         database = sqlite3.connect(self._path, timeout=_WAIT_S)
         # A row that a power cut tore fails its checksum.
         database.execute("PRAGMA synchronous = OFF")
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB, checksum INT)"
+        )
         return database
 
     def _give_up(self, error: Exception) -> None:
+        """Delete a damaged file; if it cannot be read or written otherwise, keep nothing."""
+        damaged = isinstance(error, sqlite3.DatabaseError)
+        if damaged and not isinstance(error, sqlite3.OperationalError):
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+                logger.warning(
+                    "the embeddings %s are damaged (%s) and are made again", self._path, error
+                )
+                return
         self._broken = True
-        logger.warning(
-            "embeddings are no longer kept in %s: %s; delete it to start anew", self._path, error
-        )
+        logger.warning("embeddings are no longer kept in %s: %s", self._path, error)
 
 
 def encoder_identity(tokenizer: Any, model: Any, max_tokens: int) -> str:

@@ -21,8 +21,7 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
@@ -35,6 +34,7 @@ from numpy.typing import NDArray
 from scpo.errors import ScorerError, ScorerUnavailable
 from scpo.schema.scorer import ScorerConfig, ScorerRuntime
 from scpo.shaping.drive import Scorer, TextPair
+from scpo.stop_signals import stop_signals_blocked
 
 logger = logging.getLogger(__name__)
 
@@ -189,7 +189,6 @@ def _answer(connection: Connection, asked: Message, scorer: Scorer) -> None:
 
 PAIRS_A_REQUEST = 128
 """Pairs that one deadline is for; more are asked for one request after another."""
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CRASHES = (OSError, EOFError, MessageError)
 """What asking a process that hangs, dies or talks nonsense ends in."""
 
@@ -315,7 +314,7 @@ class _Child:
         )
         # Whoever starts it unblocks signals: not while ours are blocked
         resource_tracker.ensure_running()
-        with theirs, _stop_signals_blocked():
+        with theirs, stop_signals_blocked():
             self._process.start()
         self._finalizer = weakref.finalize(self, _end, self._process, self._connection)
         # Before multiprocessing's own, which would wait for it.
@@ -374,17 +373,3 @@ def _end(process: BaseProcess, connection: Connection) -> None:
     connection.close()
     process.kill()
     process.join()
-
-
-@contextmanager
-def _stop_signals_blocked() -> Iterator[None]:
-    """Block the stop signals, which a child inherits.
-
-    Ctrl-C and a launcher's signals to the process group are for the trainer, which finishes its
-    step with the scorer and then ends it.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

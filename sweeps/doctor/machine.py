@@ -15,7 +15,7 @@ from scpo.records.files import write_bytes
 from scpo.records.memory import installed_gpus
 from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig
 from sweeps.doctor.subject import Subject
-from sweeps.launchers.local.slot_pool import refused_here, slots_for
+from sweeps.launchers.local import refused_here, slots_for
 from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYSTEMS, file_system
 
 CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")

@@ -30,7 +30,7 @@ from scpo.records.files import locked
 from scpo.records.logs import before_after, read_whole
 from scpo.records.run_folders import now
 from scpo.schema import RunConfig
-from sweeps.records.stop_signals import stop_signals_go_to
+from scpo.stop_signals import stop_signals_go_to
 
 logger = logging.getLogger(__name__)
 
@@ -53,15 +53,18 @@ USER_ERRORS = (
 
 
 class Stop:
-    """Asked to stop at the next step boundary by a signal or by stop.json; a second signal stops at once.
+    """Whether a run was asked to stop after its present step, by a signal or by stop.json.
 
-    Once training is over nothing stops the writing down of how it ended.
+    A signal stops the run at once if it is the second one, or if this attempt has logged no step yet:
+    loading, translating games and making demonstrations can take minutes and leave nothing to save.
+    Once training is over, signals are ignored, so that the end is recorded.
     """
 
     def __init__(self, folder: RunFolder) -> None:
         self.asked = False
         self.over = False
         self._folder = folder
+        self._logged = self._log_size()
 
     def __call__(self) -> bool:
         return self.asked or self._folder.stop.exists()
@@ -70,10 +73,17 @@ class Stop:
         """The signal handler."""
         if self.over:
             return
-        if self.asked:
+        if self.asked or self._log_size() == self._logged:
+            self.asked = True
             raise KeyboardInterrupt
         self.asked = True
         logger.warning("%s: stopping after this step; once more stops at once", signal.Signals(number).name)
+
+    def _log_size(self) -> int:
+        try:
+            return self._folder.metrics.stat().st_size
+        except OSError:  # nothing was ever logged
+            return 0
 
 
 def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:

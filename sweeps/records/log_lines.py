@@ -9,7 +9,7 @@ from rich.console import Console
 
 from scpo.errors import ScpoError
 from scpo.records import RunFolder, State
-from sweeps.records.run_process import tail
+from sweeps.launchers.run_process import tail
 from sweeps.terminal import say
 
 POLL_S = 0.5

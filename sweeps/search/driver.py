@@ -13,7 +13,7 @@ from scpo.records import RunFolder, State, run_folders
 from scpo.records.logs import read_whole
 from scpo.records.status import JobState
 from scpo.schema import RunConfig
-from sweeps.launchers.local.slot_pool import Pool
+from sweeps.launchers.local import Pool
 from sweeps.launchers.slurm.launcher import Cluster, cancel
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm

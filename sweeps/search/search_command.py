@@ -16,16 +16,16 @@ from scpo.records.identity import run_id
 from scpo.schema import SlurmLauncher
 from sweeps.compose.overrides import Request
 from sweeps.compose.resources import cost_lines
-from sweeps.launchers.local.forked_runs import forked_runs
-from sweeps.launchers.local.progress_board import ProgressBoard
-from sweeps.launchers.local.slot_pool import Pool, refused_here, slots_for
+from sweeps.launchers.forked import forked_runs
+from sweeps.launchers.local import Pool, refused_here, slots_for
+from sweeps.launchers.progress_board import ProgressBoard
+from sweeps.launchers.run_process import Begin
 from sweeps.launchers.slurm.launcher import Cluster
 from sweeps.launchers.slurm.preview import show_submissions
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.submission import call_sbatch
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.past_times import PastTimes
-from sweeps.records.run_process import Begin
 from sweeps.search import search_folder
 from sweeps.search.driver import Driver
 from sweeps.search.plan import Plan, make_plan

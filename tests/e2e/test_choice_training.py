@@ -7,8 +7,8 @@ import pytest
 
 from scpo.records import State, run_folders
 from sweeps.compose.configuration import compose_run
-from sweeps.launchers.local.forked_runs import Forked, forked_runs
-from sweeps.records.run_process import RunProcess
+from sweeps.launchers.forked import Forked, forked_runs
+from sweeps.launchers.run_process import RunProcess
 from tests.support import training_in_process
 from tests.support.damage import flip_a_bit
 from tests.support.training_in_process import STUDY, Killed, cache_without, logged

@@ -14,16 +14,14 @@ pytest.importorskip("alfworld", reason="needs alfworld: make setup")
 
 SCRIPT = """
 import os, sys, time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from scpo.envs.alfworld.demonstrations import _end_with_parent
+from scpo.envs.alfworld.demonstrations import _workers
 
 def work(folder):
     open(os.path.join(folder, str(os.getpid())), "w").close()
     time.sleep(600)
 
 if __name__ == "__main__":
-    with ProcessPoolExecutor(2, mp_context=get_context("forkserver"), initializer=_end_with_parent) as pool:
+    with _workers(2) as pool:
         list(pool.map(work, [sys.argv[1]] * 2))
 """
 

@@ -11,6 +11,7 @@ from unittest.mock import patch
 from scpo.records import RunFolder, Tracker, provenance
 from scpo.records.status import JobState
 from scpo.schema import RunConfig
+from sweeps.launchers.run_process import RunProcess
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm import observer
 from sweeps.launchers.slurm.job import Supervisor
@@ -18,7 +19,6 @@ from sweeps.launchers.slurm.job_limits import JobLimits
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Seen
 from sweeps.records import attempt as entry
-from sweeps.records.run_process import RunProcess
 
 
 class Killed(BaseException):

@@ -1,7 +1,7 @@
 """Searches on a fake objective, in this process and without any training."""
 
 from scpo.records import JsonLines, State
-from sweeps.records.run_process import Outcome
+from sweeps.launchers.run_process import Outcome
 from sweeps.search.driver import Driver
 from sweeps.search.plan import make_plan
 from sweeps.search.study import Study

@@ -15,9 +15,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context, resource_tracker
+from multiprocessing.connection import Connection
 
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.engine import Engine
@@ -30,6 +32,7 @@ from scpo.progress import progress
 from scpo.schema import FAMILIES
 from scpo.schema.env import AlfworldConfig
 from scpo.schema.model import Imitation
+from scpo.stop_signals import stop_signals_blocked
 
 logger = logging.getLogger(__name__)
 _TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
@@ -77,12 +80,10 @@ def demonstrations(
         made = _joined((_demonstrate(engine, job, part) for part in parts), len(parts))
     else:
         work = partial(_demonstrate_apart, open_engine, job)
-        # Not fork, which is unsafe once a library has started threads.
-        context = get_context("forkserver")
-        with ProcessPoolExecutor(
-            processes, mp_context=context, initializer=_end_with_parent
-        ) as pool:
-            made = _joined(pool.map(work, parts), len(parts))
+        with _workers(processes) as pool:
+            with stop_signals_blocked():  # the workers start at the first submission
+                parts_made = pool.map(work, parts)
+            made = _joined(parts_made, len(parts))
     order = {game_id: place for place, game_id in enumerate(games)}
     # Stable: repetitions stay in order.
     return sorted(made, key=lambda demonstration: order[demonstration.task_id])
@@ -124,19 +125,37 @@ class _Job:
     habits: Habits
 
 
-def _end_with_parent() -> None:
-    """End this worker when its parent dies.
+@contextmanager
+def _workers(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Pool whose workers exit at once if the block raises or this process is killed.
 
-    A killed parent cannot notify its workers, which would wait for work forever.
+    A pool that is closed waits for its tasks, which takes minutes, and a killed process closes
+    nothing. So each worker watches a pipe whose other end only this process has.
     """
-    parent = parent_process()
-    if parent is not None:
+    context = get_context("forkserver")  # not fork, which is unsafe once a library has threads
+    watched, held = context.Pipe(duplex=False)
+    # Starting the tracker unblocks signals, so it must run before ours are blocked.
+    resource_tracker.ensure_running()
+    pool = ProcessPoolExecutor(
+        processes, mp_context=context, initializer=_exit_with, initargs=(watched,)
+    )
+    try:
+        with held:
+            yield pool
+            pool.shutdown()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        watched.close()
 
-        def watch() -> None:
-            connection.wait([parent.sentinel])
-            os._exit(1)
 
-        threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+def _exit_with(watched: Connection) -> None:
+    """In a worker: exit once the other end of the pipe is closed."""
+
+    def watch() -> None:
+        connection.wait([watched])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
 def _cores() -> int:

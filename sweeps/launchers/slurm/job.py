@@ -20,10 +20,10 @@ from scpo.installed import installed_version
 from scpo.records import RunFolder, State, StopRequest, run_folders
 from scpo.records.files import locked
 from scpo.records.memory import driver_version, installed_gpus
+from sweeps.launchers.run_process import RunProcess
 from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
 from sweeps.records.attempt import LOG_FORMAT
-from sweeps.records.run_process import RunProcess
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission

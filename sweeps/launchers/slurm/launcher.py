@@ -9,6 +9,8 @@ from scpo.progress import counted
 from scpo.records import RunFolder, State
 from scpo.records.provenance import key_variables
 from scpo.schema import RunConfig, SlurmLauncher
+from scpo.stop_signals import CountsSignals
+from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
 from sweeps.launchers.slurm.job_limits import JobLimits, shares, smallest, split
 from sweeps.launchers.slurm.job_records import read_job
@@ -19,8 +21,6 @@ from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.snapshot import freeze, locate
 from sweeps.launchers.slurm.submission import SUBMISSIONS, Request, Sbatch, Submission, by_request, new_folder, submit
 from sweeps.records import cancellation
-from sweeps.records.run_process import Outcome
-from sweeps.records.stop_signals import CountsSignals
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Cluster(CountsSignals):
     """Submits runs; the jobs outlive this process.
 
     Used as a context manager with ``free``, ``start``, ``poll`` and ``stop`` it is a pool of ``launcher.parallelism``
-    slots, as ``sweeps.launchers.local.slot_pool.Pool`` is; ``stop`` leaves the jobs alone.
+    slots, as ``sweeps.launchers.local.Pool`` is; ``stop`` leaves the jobs alone.
     """
 
     launcher: SlurmLauncher

@@ -210,13 +210,27 @@ def test_a_damaged_row_is_as_one_that_is_not_there(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"no database" * 100, b""], ids=["garbage", "empty"])
-def test_a_file_that_is_no_database_is_said_once_and_costs_nothing_else(tmp_path, content, caplog):
+def test_a_file_that_is_no_database_is_made_again(tmp_path, content, caplog):
     (tmp_path / "encoder.sqlite").write_bytes(content)
     store = EmbeddingStore(tmp_path, "encoder")
     assert store.get(["a"]) == {}
     store.put(VECTORS)
-    assert store.get(["a"]) == {}
-    assert caplog.text.count("no longer kept") == 1
+    assert_same(store.get(list(VECTORS)), VECTORS)
+    assert not content or caplog.text.count(f"{tmp_path / 'encoder.sqlite'} are damaged") == 1
+
+
+def test_a_database_that_is_zeroed_in_the_middle_is_made_again(tmp_path, caplog):
+    many = {f"text {n}": np.full(64, n, np.float32) for n in range(400)}
+    EmbeddingStore(tmp_path, "encoder").put(many)
+    file = tmp_path / "encoder.sqlite"
+    content = bytearray(file.read_bytes())
+    content[4096 : len(content) // 2] = bytes(len(content) // 2 - 4096)
+    file.write_bytes(content)
+    store = EmbeddingStore(tmp_path, "encoder")
+    store.get(list(many))
+    store.put(many)
+    assert_same(store.get(list(many)), many)
+    assert "are damaged" in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_is_said_once(tmp_path, caplog):

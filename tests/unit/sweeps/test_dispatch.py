@@ -14,7 +14,7 @@ from scpo.records.run_folders import finished_in
 from sweeps import __main__ as cli
 from sweeps.compose.matrix import expand
 from sweeps.dispatch import exit_status
-from sweeps.records.run_process import Outcome
+from sweeps.launchers.run_process import Outcome
 from tests.support import fake_runs as fake
 
 ROOT = Path(__file__).parents[3]

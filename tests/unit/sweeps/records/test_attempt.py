@@ -9,8 +9,8 @@ import pytest
 from scpo.errors import GameError, RecordError
 from scpo.records import JsonLines, State, StopRequest, Tracker, provenance
 from scpo.records.files import locked, read_json
+from scpo.stop_signals import STOP_SIGNALS
 from sweeps.records import attempt as entry
-from sweeps.records.stop_signals import STOP_SIGNALS
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
 from tests.support.small_disks import half_a_checkpoint

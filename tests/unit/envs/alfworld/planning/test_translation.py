@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.games.games import generate
+from scpo.envs.alfworld.planning import translation
 from scpo.envs.alfworld.planning.pddl import read_problem
 from scpo.envs.alfworld.planning.translation import NameTable, TranslationStore, make_task, translate
 from tests.support.alfworld_games import official_games
@@ -155,6 +156,20 @@ def test_a_damaged_or_foreign_file_is_made_again(tmp_path, caplog, damage):
         assert TranslationStore(tmp_path).get(game.domain, game.problem) == made
     assert "is made again" in caplog.text
     assert file.read_bytes() == good
+
+
+def test_a_flipped_bit_anywhere_in_a_file_is_found_whichever_decoder_finds_it(tmp_path, caplog):
+    game = generate("train", 0, 1)
+    made = TranslationStore(tmp_path).get(game.domain, game.problem)
+    file = kept_file(tmp_path)
+    good = file.read_bytes()
+    for place in range(0, len(good), max(1, len(good) // 150)):
+        damaged = bytearray(good)
+        damaged[place] ^= 1 << place % 8
+        file.write_bytes(damaged)
+        caplog.clear()
+        kept = translation._read(file, file.name.partition(".")[0])
+        assert kept == made or (kept is None and str(file) in caplog.text)
 
 
 def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path, caplog):

@@ -12,10 +12,10 @@ from scpo.progress import counted
 from scpo.records import JsonLines, RunFolder, State
 from scpo.records.memory import visible_gpus
 from scpo.schema import LocalLauncher, RunConfig
+from scpo.stop_signals import CountsSignals
 from sweeps.compose.resources import resources, trains_in_verl
-from sweeps.launchers.local.progress_board import ProgressBoard
-from sweeps.records.run_process import Begin, Outcome, RunProcess, begin_anew
-from sweeps.records.stop_signals import CountsSignals
+from sweeps.launchers.progress_board import ProgressBoard
+from sweeps.launchers.run_process import Begin, Outcome, RunProcess, begin_anew
 
 POLL_S = 0.1
 GRACE_S = 120.0  # for finishing a step and writing a checkpoint; a second Ctrl-C does not wait

@@ -1,4 +1,4 @@
-"""The signals that ask a launcher or a run to stop."""
+"""The signals that ask a process to stop: SIGTERM, Ctrl-C and the end of a terminal."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @contextmanager
 def stop_signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Inside, the stop signals call ``handler``; those that the parent told us to ignore (nohup) stay ignored."""
+    """Call ``handler`` on stop signals; those that the parent told us to ignore (nohup) stay ignored."""
     caught = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in caught}
     try:
@@ -22,9 +22,24 @@ def stop_signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iter
             signal.signal(number, earlier)
 
 
+@contextmanager
+def stop_signals_blocked() -> Iterator[None]:
+    """Block stop signals in this thread, so that the processes started meanwhile never get them.
+
+    A child inherits the mask of its parent. Ctrl-C, ``timeout`` and ``scancel`` signal a whole process
+    group: only the trainer shall react, finish its step and then end its helpers in order. A signal
+    that arrives meanwhile reaches this process at the end of the block.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 @dataclass
 class CountsSignals:
-    """Inside its ``with`` block the stop signals only count up ``signals``."""
+    """Context manager inside which the stop signals only count up ``signals``."""
 
     signals: int = field(default=0, kw_only=True)
     _caught: ExitStack = field(default_factory=ExitStack, kw_only=True)

@@ -4,8 +4,8 @@ import pytest
 from rich.console import Console
 
 from scpo.records import JsonLines, State
-from sweeps.launchers.local.progress_board import ProgressBoard
-from sweeps.records.run_process import Outcome
+from sweeps.launchers.progress_board import ProgressBoard
+from sweeps.launchers.run_process import Outcome
 from tests.support import fake_runs as fake
 
 

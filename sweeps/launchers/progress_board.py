@@ -15,7 +15,7 @@ from scpo.errors import ScpoError
 from scpo.progress import Pace, about, counted
 from scpo.records import JsonLines, RunFolder
 from scpo.schema import RunConfig
-from sweeps.records.run_process import Outcome
+from sweeps.launchers.run_process import Outcome
 from sweeps.terminal import coloured, say_markup
 
 

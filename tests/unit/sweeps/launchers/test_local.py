@@ -7,7 +7,7 @@ import pytest
 from scpo.errors import ConfigError
 from scpo.records import State
 from scpo.records.files import locked
-from sweeps.launchers.local.slot_pool import Pool, slots_for
+from sweeps.launchers.local import Pool, slots_for
 from tests.support import fake_runs as fake
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from scpo.records import State, StopRequest
-from sweeps.records.run_process import RunProcess, tail
+from sweeps.launchers.run_process import RunProcess, tail
 from tests.support import fake_runs as fake
 
 

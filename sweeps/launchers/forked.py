@@ -1,0 +1,385 @@
+"""Fork runs from a server process that has imported everything and opened the environment.
+
+A forked run of the laptop study costs a third less CPU time: importing torch, reading 800 games and
+loading engines happens once. Forked processes share that memory and nothing else, and each can be
+killed like any other process.
+
+This file holds both ends: ``forked_runs`` and ``Server`` in the launcher, ``main`` in the server.
+multiprocessing's own fork server is not used, because it is one per process and ends with it: our
+servers are replaced after ``FORKS`` runs, so that the next one starts with the games that those
+runs have cached, and the memory of the old one is freed.
+
+Messages, over a pipe of multiprocessing. Launcher: ``{"number", "command", "log", "variables"}``.
+Server: ``{"number", "pid"}`` once the process exists, ``{"number", "status"}`` once it has ended.
+The number makes sure that a late answer is never taken for that of another run. A forked process
+waits until its pid has been sent, and exits if the server dies before: so after the launcher has
+killed a server and read what is left in the pipe, it knows every process that runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from scpo.records.provenance import REPOSITORY, code_files
+from scpo.records.run_folders import RunFolder
+from scpo.schema import LocalLauncher, RunConfig
+from sweeps.compose.resources import resources, trains_in_verl
+from sweeps.launchers.run_process import Begin, Process, Start, begin_anew, ignore_warning
+from sweeps.records.attempt import thread_environment
+
+FEWEST = 3  # runs for which a server pays
+FORKS = 12  # runs of one server
+OPENING_S = 300.0  # limit for imports and the environment; a cold cache takes about 100 s
+FORKING_S = 30.0  # limit for the answer of a server that has answered before
+POLL_S = 0.05
+
+
+class Forked:
+    """The process of one run, forked by a server, or started anew if the server fails.
+
+    It exists as soon as the run was asked for, so that the launcher keeps reacting to signals while
+    a server opens its environment.
+    """
+
+    def __init__(self, server: Server, start: Start, number: int) -> None:
+        self.server = server
+        self._start = start
+        self._number = number
+        self._asked = time.monotonic()
+        self._anew: Process | None = None
+        self._withdrawn = False
+
+    @property
+    def pid(self) -> int:
+        """Process id; ProcessLookupError while there is no process."""
+        if self._anew is not None:
+            return self._anew.pid
+        pid = self.server.pid(self._number)
+        if pid is None:
+            raise ProcessLookupError
+        return pid
+
+    def poll(self) -> int | None:
+        """The exit status; None while it runs or waits for its server."""
+        if self._anew is not None:
+            return self._anew.poll()
+        if self._withdrawn:
+            return -signal.SIGTERM
+        if self.server.pid(self._number) is None and self._is_overdue():
+            self.server.kill()
+            # Killing is final: the last messages are read, so this pid is known or never ran.
+            if self.server.pid(self._number) is None:
+                return self._begin_anew()
+        return self.server.status(self._number)
+
+    def terminate(self) -> None:
+        """Ask it to end; one that is not forked yet never starts."""
+        if self._anew is not None:
+            self._anew.terminate()
+            return
+        limit = time.monotonic() + POLL_S
+        while self.server.pid(self._number) is None and time.monotonic() < limit:
+            time.sleep(POLL_S / 5)
+        pid = self.server.pid(self._number)
+        if pid is None:
+            self.server.kill()
+            pid = self.server.pid(self._number)
+        if pid is None:
+            self._withdrawn = True
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+    def _begin_anew(self) -> int | None:
+        try:
+            self._anew = begin_anew(self._start)
+        except OSError:  # no process could be started; whoever polls records the death of the run
+            return 1
+        return self._anew.poll()
+
+    def _is_overdue(self) -> bool:
+        limit = FORKING_S if self.server.has_answered else OPENING_S
+        since = max(self._asked, self.server.heard_at)
+        return self.server.has_ended or time.monotonic() - since > limit
+
+
+class Server:
+    """The launcher's end of one fork server.
+
+    Args:
+        first: A run whose environment is opened.
+    """
+
+    def __init__(self, first: Start) -> None:
+        from multiprocessing import Pipe
+
+        self._channel, theirs = Pipe()
+        program = (
+            f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from sweeps.launchers.forked import main; main()"
+        )
+        arguments = [str(theirs.fileno()), str(first.script), str(first.folder.path)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **thread_environment(first.config.machine.threads)},
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        self.heard_at = time.monotonic()  # when its last message arrived
+        self._requests = 0
+        self._pids: dict[int, int] = {}
+        self._statuses: dict[int, int] = {}
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process is gone."""
+        return self._process.poll() is not None
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether it has opened its environment and forked a run."""
+        return bool(self._pids)
+
+    @property
+    def used_up(self) -> bool:
+        """Whether another server should take over."""
+        return self._requests >= FORKS or self.has_ended
+
+    @property
+    def over(self) -> bool:
+        """Whether it is used up and its runs have ended, so that its memory can be freed."""
+        forked = [number for number in range(self._requests) if self.pid(number) is not None]
+        waiting = len(forked) < self._requests and not self.has_ended
+        has_runs = any(self.status(number) is None for number in forked)
+        return self.used_up and not waiting and not has_runs
+
+    def begin(self, start: Start) -> Forked:
+        """Ask for a process; OSError if its log cannot be written."""
+        start.log.touch()
+        number = self._requests
+        self._requests += 1
+        request = {
+            "number": number,
+            "command": start.command,
+            "log": str(start.log),
+            "variables": dict(start.variables),
+        }
+        with contextlib.suppress(OSError):  # a dead server: the process is started anew
+            self._channel.send(request)
+        return Forked(self, start, number)
+
+    def pid(self, number: int) -> int | None:
+        """The process of a request; None if there is none yet."""
+        if number not in self._pids:
+            self._receive()
+        return self._pids.get(number)
+
+    def status(self, number: int) -> int | None:
+        """The exit status of a request's process; None while it runs.
+
+        Without a server the status of a process that is not our child is unknown: 1, and the run's
+        own status.json tells how it ended.
+        """
+        if number not in self._statuses:
+            self._receive()
+        pid = self._pids.get(number)
+        if number not in self._statuses and pid is not None and self.has_ended:
+            status = exit_status(pid)
+            if status is not None:
+                self._statuses[number] = status
+        return self._statuses.get(number)
+
+    def kill(self) -> None:
+        """End the server and its translation workers now; the runs that it forked go on."""
+        if not self.has_ended:  # else its number may be that of another process group by now
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._receive()
+
+    def close(self) -> None:
+        """End the server; its runs go on."""
+        if not self.has_answered:  # it may be in the middle of opening thousands of games
+            self.kill()
+        self._channel.close()  # which the server takes as the request to end
+        try:
+            self._process.wait(timeout=FORKING_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _receive(self) -> None:
+        """Read the messages that have arrived."""
+        with contextlib.suppress(EOFError, OSError):
+            while self._channel.poll(0):
+                message = self._channel.recv()
+                self.heard_at = time.monotonic()
+                if "pid" in message:
+                    self._pids[message["number"]] = message["pid"]
+                else:
+                    self._statuses[message["number"]] = message["status"]
+
+
+def exit_status(pid: int) -> int | None:
+    """The exit status of a process whose parent is gone; None while it runs, 1 if unknown.
+
+    Orphans are adopted by process 1. If that is this process (``docker run``), it has to reap them;
+    if it is a program that reaps nothing, they stay as zombies, which ``kill(pid, 0)`` still finds.
+    """
+    with contextlib.suppress(ChildProcessError):
+        reaped, status = os.waitpid(pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if reaped else None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return 1
+    except PermissionError:  # the number is now a process of another user
+        return 1
+    return 1 if _is_zombie(pid) else None
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        # The name, in parentheses, may hold any character; the state follows it.
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:  # no /proc (macOS, whose process 1 reaps), or gone since
+        return False
+    return after_name.split()[0] in ("Z", "X")
+
+
+@contextlib.contextmanager
+def forked_runs(configs: Sequence[RunConfig], note: Callable[[str], None]) -> Iterator[Begin]:
+    """How to begin these runs: forked where that is possible and pays, else in a new Python.
+
+    Args:
+        configs: The runs to come.
+        note: Called with a line before something takes a while.
+    """
+    forkable = [config for config in configs if _can_fork(config)]
+    environments = Counter(config.env.model_dump_json() for config in forkable)
+    commonest, runs = environments.most_common(1)[0] if environments else ("", 0)
+    servers: list[Server] = []
+
+    def begin(start: Start) -> Process:
+        if not _can_fork(start.config) or start.config.env.model_dump_json() != commonest:
+            return begin_anew(start)
+        if servers and servers[-1].has_ended and not servers[-1].has_answered:
+            # It could not open the environment. The next one could not either, and a run that
+            # starts by itself reports the reason.
+            return begin_anew(start)
+        if not servers or servers[-1].used_up:
+            for server in [server for server in servers if server.over]:
+                servers.remove(server)
+                server.close()
+            note("opening what the runs share; the first time its games are translated")
+            servers.append(Server(start))
+        return servers[-1].begin(start)
+
+    try:
+        yield begin if runs >= FEWEST else begin_anew
+    finally:
+        for server in servers:
+            server.close()
+
+
+def _can_fork(config: RunConfig) -> bool:
+    """One thread and no GPU: neither threads nor CUDA survive a fork."""
+    return (
+        isinstance(config.launcher, LocalLauncher)
+        and config.launcher.fork
+        and config.machine.threads == 1
+        and not trains_in_verl(config)
+        and resources(config).all_gpus == 0
+    )
+
+
+def main() -> None:
+    """Run the server: open what the run needs, then fork as asked.
+
+    Arguments: file descriptor of the pipe, training script, folder of a run. The script says what
+    there is to open, by its function ``open_ahead(config)``, if it has one.
+    """
+    channel = Connection(int(sys.argv[1]))
+    code = code_files()  # before the first import of training code
+    open_ahead = runpy.run_path(sys.argv[2]).get("open_ahead")
+    gc.disable()
+    if open_ahead is not None:
+        open_ahead(RunFolder(sys.argv[3]).read_config())
+    gc.collect()
+    # Without this, the collector of each run would walk over all objects and copy their pages.
+    gc.freeze()
+    gc.enable()
+    request = _serve(channel)
+    if request is not None:
+        _become(request, code)
+
+
+def _serve(channel: Connection) -> dict[str, Any] | None:
+    """Fork until the launcher is gone (None). In each forked process: the request to run."""
+    numbers: dict[int, int] = {}
+    while True:
+        if channel.poll(POLL_S):
+            try:
+                request = dict(channel.recv())
+            except EOFError:
+                return None
+            started, start = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                os.close(start)
+                channel.close()
+                if not os.read(started, 1):  # the server died before it could send the pid
+                    os._exit(1)
+                os.close(started)
+                return request
+            numbers[pid] = request["number"]
+            channel.send({"number": request["number"], "pid": pid})
+            os.write(start, b"1")
+            os.close(started)
+            os.close(start)
+        for pid, status in iter(_ended, None):
+            if pid in numbers:
+                channel.send({"number": numbers[pid], "status": status})
+
+
+def _ended() -> tuple[int, int] | None:
+    """A child that has ended, with its exit status as ``subprocess`` gives it."""
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, os.waitstatus_to_exitcode(status)) if pid else None
+
+
+def _become(request: dict[str, Any], code: dict[str, str]) -> None:
+    """Become the process that the launcher asked for, as if it had been started anew."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    ignore_warning()
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    os.environ.update(request["variables"])
+    command = request["command"]
+    if code_files() != code:
+        # The imported code is not what is on disk now, and the run would record the new one.
+        os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 (the launcher's command)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # they are files
+    sys.argv = command
+    sys.path.insert(0, str(Path(command[0]).parent))
+    runpy.run_path(command[0], run_name="__main__")
