@@ -11,13 +11,10 @@ from rich.table import Table
 from scpo.progress import about, counted
 from scpo.records import State
 from scpo.records.status import Observed
-from scpo.schema import Experiment, LocalLauncher, RunConfig
-from sweeps.compose.gpu_hours import duration
+from scpo.schema import Experiment, RunConfig
 from sweeps.compose.matrix import Matrix
-from sweeps.compose.resources import cost_lines, resources
-from sweeps.launchers.local import refused_here, slots_for
+from sweeps.estimates import PastTimes, cost_lines, duration, resources
 from sweeps.launchers.run_process import Outcome, tail
-from sweeps.records.past_times import PastTimes
 from sweeps.records.reconcile import Action, Decision
 from sweeps.terminal import coloured, say, say_markup, wide
 
@@ -38,9 +35,16 @@ def show_searches(console: Console, names: Sequence[str]) -> None:
 
 
 def show_matrix(
-    console: Console, matrix: Matrix, seen: Mapping[str, Observed], decisions: Mapping[str, Decision]
+    console: Console,
+    matrix: Matrix,
+    seen: Mapping[str, Observed],
+    decisions: Mapping[str, Decision],
+    slots: int | None,
 ) -> None:
-    """The run matrix of a dry run: row, axes, id, state, what would be done."""
+    """Show the run matrix of a dry run: row, axes, id, state, what would be done.
+
+    ``slots``: how many of the runs to start run at a time; None if they cannot be run.
+    """
     title = f"{matrix.experiment.title}, scale={matrix.scale}: {counted(len(matrix.runs), 'run')}"
     past = PastTimes(Path(next(iter(matrix.runs.values())).machine.runs_dir))
     time = "hours" if matrix.scale == "paper" else "min"
@@ -56,10 +60,8 @@ def show_matrix(
     todo = [config for run_id, config in matrix.runs.items() if decisions[run_id].action is Action.START]
     for line in cost_lines(list(matrix.runs.values()), todo):
         say(console, line)
-    if matrix.scale != "paper" and todo:
-        local = isinstance(todo[0].launcher, LocalLauncher)
-        if not (local and refused_here(todo)):
-            say(console, _time_here(todo, past))
+    if matrix.scale != "paper" and slots:
+        say(console, _time_here(todo, past, slots))
     show_notes(console, matrix.notes)
 
 
@@ -71,10 +73,8 @@ def _time(config: RunConfig, past: PastTimes) -> str:
     return "" if seconds is None else f"{seconds / 60:.1f}"
 
 
-def _time_here(todo: Sequence[RunConfig], past: PastTimes) -> str:
-    """How long what is left to run may take in this machine's slots."""
-    launcher = todo[0].launcher
-    slots = len(slots_for(todo)) if isinstance(launcher, LocalLauncher) else launcher.parallelism
+def _time_here(todo: Sequence[RunConfig], past: PastTimes, slots: int) -> str:
+    """How long the runs to start may take in so many slots."""
     seconds, unknown = past.total(todo, slots)
     count = f"{counted(len(todo), 'run')} to start"
     if unknown == len(todo):

@@ -2,30 +2,24 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 
-from scpo.errors import RecordError, RecordWriteError
+from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.records import RunFolder, State, manifest, run_folders
 from scpo.records.status import Observed
-from scpo.schema import Experiment, LauncherConfig, SlurmLauncher
+from scpo.schema import Experiment, LauncherConfig, RunConfig
 from sweeps import console as show
 from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
 from sweeps.compose.overrides import CONF, Request, options
-from sweeps.launchers.forked import forked_runs
-from sweeps.launchers.local import Pool, refused_here, slots_for
-from sweeps.launchers.progress_board import ProgressBoard
+from sweeps.launchers.base import Launcher, follow, open_launcher
 from sweeps.launchers.run_process import Outcome
-from sweeps.launchers.slurm.cluster_settings import read_site
-from sweeps.launchers.slurm.launcher import Cluster
 from sweeps.launchers.slurm.observer import Observer
-from sweeps.launchers.slurm.preview import show_submissions
 from sweeps.launchers.slurm.scheduler import Slurm
-from sweeps.launchers.slurm.submission import Sbatch, by_request, call_sbatch
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, reconcile
 
@@ -54,69 +48,79 @@ def experiments() -> list[Experiment]:
     return [compose_experiment(name)[0] for name in options("experiment")]
 
 
-def preview(console: Console, request: Request) -> int:
+def preview(console: Console, request: Request, train_script: Path) -> int:
     """Show what a call would do. Writes nothing."""
     matrix = expand(request.name, request.overrides)
-    observer, launcher = Observer(Slurm()), launcher_of(matrix)
+    configs = list(matrix.runs.values())
+    launcher = open_launcher(configs, train_script, console)
+    observer = Observer(Slurm())
     seen = {run_id: observer.observe(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs}
     archived = _archived(matrix)
     seen |= dict.fromkeys(archived, Observed(State.DONE))
-    plan = reconcile(matrix.runs, seen, launcher.max_failures) | archived
-    show.show_notes(console, _elsewhere(runs_dir(matrix)))
-    show.show_matrix(console, matrix, seen, plan)
+    plan = reconcile(matrix.runs, seen, configs[0].launcher.max_failures) | archived
     starts = {run_id: config for run_id, config in matrix.runs.items() if plan[run_id].action is Action.START}
-    if isinstance(launcher, SlurmLauncher) and starts:
-        cluster = Cluster(launcher, runs_dir(matrix), observer.scheduler, call_sbatch)
-        show_submissions(console, list(cluster.planned(starts)))
-    elif starts and (reason := refused_here(list(starts.values()))):
-        show.show_notes(console, [f"would be refused on this machine: {reason}"])
+    show.show_notes(console, _elsewhere(runs_dir(matrix)))
+    show.show_matrix(console, matrix, seen, plan, _slots(launcher, list(starts.values())))
+    if starts:
+        launcher.preview(console, starts)
     return EXIT_DONE
 
 
+def _slots(launcher: Launcher, configs: list[RunConfig]) -> int | None:
+    """How many of these would run at a time; None if there are none or one cannot be run."""
+    try:
+        return launcher.check(configs) if configs else None
+    except ConfigError:  # which the launcher's preview shows
+        return None
+
+
 def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
-    """Run what is not finished, in the local pool, or submit it to Slurm; returns the exit status of the command."""
+    """Run or submit what is not finished; returns the exit status of the command."""
+
+    def launcher_for(configs: Sequence[RunConfig]) -> Launcher:
+        return open_launcher(configs, train_script, console)
+
+    return run(console, matrix, launcher_for, Observer(Slurm()))
+
+
+def run(
+    console: Console,
+    matrix: Matrix,
+    launcher_for: Callable[[Sequence[RunConfig]], Launcher],
+    observer: Observer,
+) -> int:
+    """Run or submit what is not finished, with this launcher and this observer of jobs."""
     show.show_notes(console, [*matrix.notes, *_elsewhere(runs_dir(matrix))])
-    if isinstance(launcher_of(matrix), SlurmLauncher):
-        return submit(console, matrix, Slurm(), call_sbatch)
-    slots_for(list(matrix.runs.values()))  # refuses what this machine cannot run, before a folder is made
+    configs = list(matrix.runs.values())
+    launcher = launcher_for(configs)
+    launcher.check(configs)  # before a folder is made
     archived = _archived(matrix)
-    with run_folders.driver_lock(runs_dir(matrix)):
-        found = _open(console, matrix, Observer(Slurm()), archived)
-    starts = found.planned(Action.START)
-    outcomes, completed = found.outcomes(), True
-    if starts:
-        configs = [matrix.runs[run_id] for run_id in starts]
-        with ProgressBoard(console, configs) as board, forked_runs(configs, board.note) as begin:
-            pool = Pool(train_script, slots_for(configs), board, begin)
-            completed = pool.run({run_id: (folder, matrix.runs[run_id]) for run_id, folder in starts.items()})
-        outcomes |= pool.outcomes
-    show.show_summary(console, {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes})
-    if not completed:
-        console.print("Stopped; what is done is kept. The same command goes on from the checkpoints.")
-        return EXIT_INTERRUPTED
-    return exit_status(outcomes.values())
-
-
-def submit(console: Console, matrix: Matrix, scheduler: Slurm, sbatch: Sbatch) -> int:
-    """Submit what is not finished, and leave.
-
-    The lock is held until the jobs are recorded: of two sweeps at once, the second one finds what the first submitted.
-    """
-    launcher = launcher_of(matrix)
-    assert isinstance(launcher, SlurmLauncher)  # noqa: S101 (for mypy; `dispatch` chose by it)
-    by_request(matrix.runs, launcher, read_site(launcher.site))  # refuses what fits no job, before a folder is made
-    observer, archived = Observer(scheduler), _archived(matrix)
+    # Of two sweeps at once, the second finds what the first has started. A detached launcher keeps
+    # the lock until its jobs are recorded; runs of this machine lock their own folders.
     with run_folders.driver_lock(runs_dir(matrix)):
         found = _open(console, matrix, observer, archived)
         for folder in found.planned(Action.ADOPT).values():
             observer.adopt(folder)
-        runs = {run_id: (folder, matrix.runs[run_id]) for run_id, folder in found.planned(Action.START).items()}
-        cluster = Cluster(launcher, runs_dir(matrix), scheduler, sbatch)
-        ids = cluster.submit_all(runs, matrix.experiment.name) if runs else []
-    show.show_submitted(console, ids, matrix.experiment.name)
-    if found.damaged:
-        show.show_summary(console, found.damaged)
-    return EXIT_FAILED if found.damaged else EXIT_DONE
+        starts = {run_id: (folder, matrix.runs[run_id]) for run_id, folder in found.planned(Action.START).items()}
+        if launcher.detached:
+            ids = launcher.start(starts, matrix.experiment.name) if starts else []
+    if launcher.detached:
+        show.show_submitted(console, ids, matrix.experiment.name)
+        if found.damaged:
+            show.show_summary(console, found.damaged)
+        return EXIT_FAILED if found.damaged else EXIT_DONE
+    outcomes, completed = found.outcomes(), True
+    if starts:
+        # Slots, servers and the time left are for the runs that are left.
+        launcher = launcher_for([config for _, config in starts.values()])
+        ended, completed = follow(launcher, starts, matrix.experiment.name)
+        outcomes |= ended
+    in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
+    show.show_summary(console, in_order)
+    if not completed:
+        console.print("Stopped; what is done is kept. The same command goes on from the checkpoints.")
+        return EXIT_INTERRUPTED
+    return exit_status(outcomes.values())
 
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:

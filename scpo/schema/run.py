@@ -1,8 +1,17 @@
 """The whole configuration of one run."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Tag,
+    model_validator,
+)
 
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import ConfigError
@@ -102,7 +111,26 @@ class SlurmLauncher(Strict):
     site: str
 
 
-LauncherConfig = Annotated[LocalLauncher | SlurmLauncher, Field(discriminator="name")]
+class OtherLauncher(BaseModel):
+    """Settings of a launcher that was added to the registry of ``sweeps.launchers``, which checks them."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+    max_failures: PositiveInt
+
+
+def _launcher_tag(settings: Any) -> str:
+    name = settings.get("name") if isinstance(settings, dict) else getattr(settings, "name", None)
+    return name if name in ("local", "slurm") else "other"
+
+
+LauncherConfig = Annotated[
+    Annotated[LocalLauncher, Tag("local")]
+    | Annotated[SlurmLauncher, Tag("slurm")]
+    | Annotated[OtherLauncher, Tag("other")],
+    Discriminator(_launcher_tag),
+]
 
 
 class RunConfig(Strict):

@@ -11,9 +11,8 @@ from scpo.memory import FULL_SHARE, gpu_table, needed_gib, shortage
 from scpo.records.memory import driver_version, installed_gpus
 from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig, SlurmLauncher, VerlTrainer, WebshopConfig
 from scpo.verl_config import cores_needed, temp_root
-from sweeps.compose.gpu_hours import LEGEND, duration
-from sweeps.compose.resources import resources, trains_in_verl
 from sweeps.doctor.subject import Subject
+from sweeps.estimates import LEGEND, duration, resources, trains_in_verl
 
 CUDA_OF_TORCH: dict[tuple[int, ...], str] = {(2, 10): "13", (2, 11): "13", (2, 13): "13"}  # PyPI's default builds
 DRIVER_OF_CUDA = {"12": 525, "13": 580}  # NVIDIA's release notes: the oldest driver of each major version

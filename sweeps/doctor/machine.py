@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
-from scpo.memory import GIB, parameters
+from scpo.memory import GIB
 from scpo.records.files import write_bytes
 from scpo.records.memory import installed_gpus
-from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig
+from scpo.schema import HuggingFaceModel, LocalLauncher
 from sweeps.doctor.subject import Subject
+from sweeps.estimates import disk_gib, training_gib
 from sweeps.launchers.local import refused_here, slots_for
 from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYSTEMS, file_system
 
@@ -22,8 +23,6 @@ CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 MIN_INODES = 10_000
 # What a run needs, estimated from its configuration. Lower bounds: activations come on top.
 PROCESS_GIB = 1.4  # peak of a mini run: 0.95 GiB on ALFWorld, 1.3 GiB on WebShop, measured with scale=mini
-LOGS_GIB = 0.05  # logs and diagnostics of a mini run: 16 MB with its checkpoints
-BYTES = {"float32": 4, "bfloat16": 2}
 
 
 def check_cpus(subject: Subject) -> Iterator[Finding]:
@@ -120,38 +119,11 @@ def _without_gpu(subject: Subject, large: bool) -> Finding:
     return ok("gpus", "none; the tiny policy needs none")
 
 
-def training_gib(config: RunConfig) -> float | None:
-    """Weights, gradients, Adam's two moments and, with a KL term, the reference: on one device, or over verl's GPUs."""
-    count = parameters(config.model)
-    if count is None:
-        return None
-    if config.method.kind == "prompted":
-        return count * _width(config) / GIB
-    copies = 4 + (config.trainer.loss.kl_coefficient > 0)
-    return count * copies * _width(config) / GIB
-
-
-def disk_gib(config: RunConfig) -> float | None:
-    """Of one run: its checkpoints, one more while it is written, and its logs."""
-    if config.method.kind == "prompted":
-        return LOGS_GIB
-    count = parameters(config.model)
-    if count is None:
-        return None
-    checkpoint_gib = count * 3 * _width(config) / GIB  # weights and Adam's moments
-    return LOGS_GIB + checkpoint_gib * (config.trainer.keep_checkpoints + 1)
-
-
 def rounded(gib: float) -> str:
     """For people: 0.3 GiB, 12 GiB."""
     return f"{gib:.1f} GiB" if gib < 10 else f"{math.ceil(gib)} GiB"
 
 
-def _width(config: RunConfig) -> int:
-    """Bytes of a number; verl trains in float32 whatever the weights on disk are."""
-    if config.trainer.name == "verl" or not isinstance(config.model, HuggingFaceModel):
-        return BYTES["float32"]
-    return BYTES[config.model.dtype]
 
 
 def _try_out(place: Path) -> None:

@@ -1,4 +1,4 @@
-"""The local launcher: a pool of slots on this machine, one process a run."""
+"""The local launcher: a pool of slots on this machine, one process per run."""
 
 import contextlib
 import os
@@ -6,6 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar, Self
+
+from rich.console import Console
 
 from scpo.errors import ConfigError, ScpoError
 from scpo.progress import counted
@@ -13,54 +16,78 @@ from scpo.records import JsonLines, RunFolder, State
 from scpo.records.memory import visible_gpus
 from scpo.schema import LocalLauncher, RunConfig
 from scpo.stop_signals import CountsSignals
-from sweeps.compose.resources import resources, trains_in_verl
+from sweeps.estimates import resources, trains_in_verl
+from sweeps.launchers.forked import forked_runs
 from sweeps.launchers.progress_board import ProgressBoard
 from sweeps.launchers.run_process import Begin, Outcome, RunProcess, begin_anew
+from sweeps.terminal import say
 
 POLL_S = 0.1
 GRACE_S = 120.0  # for finishing a step and writing a checkpoint; a second Ctrl-C does not wait
 
 
+def make_launcher(configs: Sequence[RunConfig], train_script: Path, console: Console) -> "Pool":
+    """See :func:`sweeps.launchers.base.open_launcher`."""
+    return Pool(train_script, (), ProgressBoard(console, configs), planned=configs)
+
+
 @dataclass
 class Pool(CountsSignals):
-    """Runs each folder in a process of its own, one a slot. One that fails stops none of the others.
+    """Runs each folder in a process of its own, one per slot. A failed run stops no other.
 
-    ``slots``: the GPUs that a process in each of them may see; None leaves that as it is.
-
-    ``run`` takes a whole list. Who decides later what to run (a search) enters the pool as a context manager, which
-    catches the stop signals, and calls ``start`` while there is a ``free`` slot, ``poll``, and ``stop`` once
-    ``signals`` is not 0.
+    Attributes:
+        train_script: The script that runs one run.
+        slots: The GPUs that the process in each slot may see; None leaves that as it is.
+        board: Shows progress.
+        begin: Starts a process.
+        grace_s: Time that stopped runs have for their checkpoint.
+        planned: All runs to come. If given, entering the context makes slots for them, starts the
+            board, and forks runs from a server where that pays.
     """
+
+    detached: ClassVar[bool] = False
 
     train_script: Path
     slots: Sequence[str | None]
     board: ProgressBoard
     begin: Begin = begin_anew
     grace_s: float = GRACE_S
+    poll_s: float = POLL_S
+    planned: Sequence[RunConfig] = ()
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     _running: dict[int, RunProcess] = field(default_factory=dict)
+    _news: dict[str, Outcome] = field(default_factory=dict)
 
-    def run(self, runs: Mapping[str, tuple[RunFolder, RunConfig]]) -> bool:
-        """Run all; True if they were let run to their ends, False if a signal stopped the pool."""
-        waiting = list(runs.values())
-        with self:
-            while (waiting and not self.signals) or self._running:
-                while waiting and not self.signals and self.free:
-                    self.start(*waiting.pop(0))
-                time.sleep(POLL_S)
-                self.poll()
-                if self.signals:
-                    self.stop()
-        return not self.signals
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if self.planned:
+            self.slots = slots_for(self.planned)
+            self._caught.enter_context(self.board)
+            self.begin = self._caught.enter_context(forked_runs(self.planned, self.board.note))
+        return self
 
     @property
     def free(self) -> int:
-        """How many more runs could be started now."""
+        """How many more runs may be started now."""
         return len(self.slots) - len(self._running)
 
-    def start(self, folder: RunFolder, config: RunConfig) -> None:
-        """Start a run in a free slot."""
-        slot = next(one for one in range(len(self.slots)) if one not in self._running)
+    def check(self, configs: Sequence[RunConfig]) -> int:
+        """Number of slots for these; ConfigError if this machine cannot run one of them."""
+        return len(slots_for(configs))
+
+    def preview(self, console: Console, configs: Mapping[str, RunConfig]) -> None:
+        """Show in a dry run why this machine could not run these, if so."""
+        if reason := refused_here(list(configs.values())):
+            say(console, f"note: would be refused on this machine: {reason}")
+
+    def start(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], _title: str = "") -> list[str]:
+        """Start each run in a free slot."""
+        for folder, config in runs.values():
+            self._start(folder, config)
+        return []
+
+    def _start(self, folder: RunFolder, config: RunConfig) -> None:
+        slot = next(number for number in range(len(self.slots)) if number not in self._running)
         gpus = self.slots[slot]
         variables = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
         try:
@@ -72,36 +99,42 @@ class Pool(CountsSignals):
         self.board.started(folder, config)
 
     def poll(self) -> dict[str, Outcome]:
-        """Look at every process once; returns the runs that ended since the last time (all: ``outcomes``)."""
-        ended = {}
-        for slot, one in list(self._running.items()):
+        """Look at every process; returns the runs that have ended since the last call."""
+        self._look()
+        news, self._news = self._news, {}
+        return news
+
+    def _look(self) -> None:
+        for slot, run in list(self._running.items()):
             with contextlib.suppress(ScpoError):  # a damaged log is the run's own to report
-                last = JsonLines(one.folder.metrics).last()
+                last = JsonLines(run.folder.metrics).last()
                 if last is not None:
-                    self.board.progress(one.folder, last["step"], last.get("train/success_rate"))
-            self.board.doing(one.folder, one.doing())
-            code = one.poll()
+                    self.board.progress(run.folder, last["step"], last.get("train/success_rate"))
+            self.board.doing(run.folder, run.doing())
+            code = run.poll()
             if code is not None:
                 del self._running[slot]
-                ended[one.folder.run_id] = one.outcome(code, interrupted=self.signals > 0)
-                self._end(one.folder, ended[one.folder.run_id])
-        return ended
+                self._end(run.folder, run.outcome(code, interrupted=self.signals > 0))
 
     def stop(self) -> None:
-        """Ask all runs to checkpoint and end; kill what outlasts the grace or a second signal, workers included."""
+        """Ask all runs to checkpoint and end, and wait for them.
+
+        Those that outlast the grace or a second signal are killed, workers included.
+        """
         self.board.stopping(len(self._running), self.grace_s)
-        for one in self._running.values():
-            one.terminate()
+        for run in self._running.values():
+            run.terminate()
         deadline = time.monotonic() + self.grace_s
         while self._running:
-            time.sleep(POLL_S)
-            self.poll()
+            time.sleep(self.poll_s)
+            self._look()
             if self.signals > 1 or time.monotonic() > deadline:
-                for one in self._running.values():
-                    one.kill()
+                for run in self._running.values():
+                    run.kill()
 
     def _end(self, folder: RunFolder, outcome: Outcome) -> None:
         self.outcomes[folder.run_id] = outcome
+        self._news[folder.run_id] = outcome
         self.board.ended(folder, outcome)
 
 

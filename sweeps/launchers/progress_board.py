@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -15,51 +15,24 @@ from scpo.errors import ScpoError
 from scpo.progress import Pace, about, counted
 from scpo.records import JsonLines, RunFolder
 from scpo.schema import RunConfig
+from sweeps.estimates import RunPace, time_left_s
 from sweeps.launchers.run_process import Outcome
 from sweeps.terminal import coloured, say_markup
 
 
 @dataclass
-class _Run:
-    """A run that was started here. ``step`` is -1 before the first record."""
+class _Run(RunPace):
+    """A run that was started here, and what is shown of it."""
 
-    steps: int
-    step: int
-    started: float
     doing: str = "starting"
     said: str = ""
     success: float | None = None
-    first: tuple[float, int] | None = None  # when the first step was seen here, and which
-    last: float = 0.0
-    ended: bool = False
     task: TaskID | None = None
 
     @property
     def note(self) -> str:
         """What it is doing; once it trains, how well."""
         return self.doing if self.success is None else f"train success {self.success:.2f}"
-
-
-@dataclass
-class Estimate:
-    """How long runs take, from those that were seen: time before a run's first step, and time per step after it."""
-
-    planned: Sequence[RunConfig]
-    runs: dict[str, _Run] = field(default_factory=dict)
-
-    def left_s(self) -> float | None:
-        """Seconds until all planned runs are done; None before any step was seen, or if the plan is not known."""
-        seen = [(run, *run.first) for run in self.runs.values() if run.first]
-        taken = sum(run.step - step for run, _, step in seen)
-        if not self.planned or taken == 0:
-            return None
-        step_s = sum(run.last - at for run, at, _ in seen) / taken
-        start_s = min(at - run.started for run, at, _ in seen)  # the first one also makes what the others share
-        running = [run for run in self.runs.values() if not run.ended]
-        waiting = len(self.planned) - len(self.runs)
-        planned = sum(config.trainer.steps for config in self.planned)
-        steps = planned - sum(run.steps if run.ended else max(run.step, 0) for run in self.runs.values())
-        return (steps * step_s + waiting * start_s) / max(1, len(running))
 
 
 class ProgressBoard:
@@ -73,8 +46,8 @@ class ProgressBoard:
     ) -> None:
         self._console = console
         self._clock = clock
-        self._estimate = Estimate(planned)
-        self._runs = self._estimate.runs
+        self._planned = planned
+        self._runs: dict[str, _Run] = {}
         self._pace = Pace(clock)
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -136,8 +109,8 @@ class ProgressBoard:
             if not run.ended and line != run.said:
                 self._say(line)
                 run.said = line
-        if self._estimate.planned:
-            self._say(f"{self._done} of {counted(len(self._estimate.planned), 'run')} done{self._left(', ')}")
+        if self._planned:
+            self._say(f"{self._done} of {counted(len(self._planned), 'run')} done{self._left(', ')}")
 
     def ended(self, folder: RunFolder, outcome: Outcome) -> None:
         """A run's process has ended."""
@@ -158,7 +131,7 @@ class ProgressBoard:
         return sum(run.ended for run in self._runs.values())
 
     def _left(self, before: str = "") -> str:
-        left = self._estimate.left_s()
+        left = time_left_s(self._planned, self._runs)
         return "" if left is None else f"{before}{about(left)} left"
 
     def _say(self, line: str) -> None:

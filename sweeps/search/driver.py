@@ -13,8 +13,8 @@ from scpo.records import RunFolder, State, run_folders
 from scpo.records.logs import read_whole
 from scpo.records.status import JobState
 from scpo.schema import RunConfig
-from sweeps.launchers.local import Pool
-from sweeps.launchers.slurm.launcher import Cluster, cancel
+from sweeps.launchers.base import Launcher
+from sweeps.launchers.slurm.launcher import cancel
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.search.plan import Plan
@@ -25,7 +25,7 @@ from sweeps.search.trial_runs import TrialRun, end_of, mean_curve
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-POLL_S = {"local": 0.5, "slurm": 20.0}  # squeue is asked once each time
+LEAST_POLL_S = 0.5  # between two looks at the trials
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Driver:
 
     plan: Plan
     study: Study
-    launcher: Pool | Cluster
+    launcher: Launcher
     say: Callable[[str], None]
     scheduler: Slurm = field(default_factory=Slurm)
     _observer: Observer = field(init=False)
@@ -49,7 +49,7 @@ class Driver:
                 if launcher.signals:
                     launcher.stop()
                     return False
-                time.sleep(POLL_S[self.plan.base.launcher.name])
+                time.sleep(max(LEAST_POLL_S, launcher.poll_s))
         return True
 
     def step(self) -> bool:
@@ -98,7 +98,7 @@ class Driver:
             self._never_started[run_id] = str(error)
             return
         self._under_way.add(run_id)
-        self.launcher.start(folder, config)
+        self.launcher.start({run_id: (folder, config)}, config.method.name)
 
     def _follow(self, trial: "FrozenTrial") -> None:
         runs = self._runs_now(trial)

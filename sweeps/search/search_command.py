@@ -13,19 +13,10 @@ from rich.table import Table
 from scpo.errors import ConfigError, RecordWriteError, ScpoError
 from scpo.progress import about
 from scpo.records.identity import run_id
-from scpo.schema import SlurmLauncher
 from sweeps.compose.overrides import Request
-from sweeps.compose.resources import cost_lines
-from sweeps.launchers.forked import forked_runs
-from sweeps.launchers.local import Pool, refused_here, slots_for
-from sweeps.launchers.progress_board import ProgressBoard
-from sweeps.launchers.run_process import Begin
-from sweeps.launchers.slurm.launcher import Cluster
-from sweeps.launchers.slurm.preview import show_submissions
-from sweeps.launchers.slurm.scheduler import Slurm
-from sweeps.launchers.slurm.submission import call_sbatch
+from sweeps.estimates import PastTimes, cost_lines
+from sweeps.launchers.base import open_launcher
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
-from sweeps.records.past_times import PastTimes
 from sweeps.search import search_folder
 from sweeps.search.driver import Driver
 from sweeps.search.plan import Plan, make_plan
@@ -46,7 +37,7 @@ def command(console: Console, request: Request, train_script: Path) -> int:
     _load_optuna()
     plan = make_plan(request.name, request.overrides)
     if request.dry_run:
-        _preview(console, plan)
+        _preview(console, plan, train_script)
         return EXIT_DONE
     search_folder.write_plan(plan)
     study = Study(plan)
@@ -67,26 +58,17 @@ def command(console: Console, request: Request, train_script: Path) -> int:
 
 
 def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:
-    runs = [plan.base] * plan.trials * len(plan.seeds)
-    with ProgressBoard(console) as board, forked_runs(runs, board.note) as begin:
-        launcher = _launcher(plan, train_script, board, begin)
-        try:
-            return Driver(plan, study, launcher, lambda line: say(console, line)).run()
-        except OSError as error:  # Optuna's: ours name themselves
-            if isinstance(error, ScpoError):
-                raise
-            text = f"cannot write the search's records in {plan.folder}: {error.strerror}. Make room, then go on"
-            raise RecordWriteError(error.errno or 0, text) from error
+    launcher = open_launcher([plan.base] * plan.trials * len(plan.seeds), train_script, console)
+    try:
+        return Driver(plan, study, launcher, lambda line: say(console, line)).run()
+    except OSError as error:  # Optuna's: ours name themselves
+        if isinstance(error, ScpoError):
+            raise
+        text = f"cannot write the search's records in {plan.folder}: {error.strerror}. Make room, then go on"
+        raise RecordWriteError(error.errno or 0, text) from error
 
 
-def _launcher(plan: Plan, train_script: Path, board: ProgressBoard, begin: Begin) -> Pool | Cluster:
-    first = plan.base
-    if isinstance(first.launcher, SlurmLauncher):
-        return Cluster(first.launcher, Path(first.machine.runs_dir), Slurm(), call_sbatch)
-    return Pool(train_script, slots_for([first] * plan.trials * len(plan.seeds)), board, begin)
-
-
-def _preview(console: Console, plan: Plan) -> None:
+def _preview(console: Console, plan: Plan, train_script: Path) -> None:
     """What the search would do; nothing is written."""
     _opening(console, plan, [])
     default = plan.default() or {}
@@ -97,12 +79,9 @@ def _preview(console: Console, plan: Plan) -> None:
     for number, params in enumerate(first(plan, PREVIEWED)):
         say(console, f"trial {number}: {shown(params)}")
     say(console, f"folder: {plan.folder}" + (" (there already)" if plan.folder.exists() else ""))
-    launcher, runs_dir = plan.base.launcher, Path(plan.base.machine.runs_dir)
-    if isinstance(launcher, SlurmLauncher):  # every trial is submitted by itself, and asks for the same
-        cluster = Cluster(launcher, runs_dir, Slurm(), call_sbatch)
-        show_submissions(console, list(cluster.planned({run_id(plan.base): plan.base})))
-    elif reason := refused_here([plan.base]):
-        say(console, f"note: would be refused on this machine: {reason}")
+    # Each run of a trial is started by itself, and asks for the same as the first.
+    launcher = open_launcher([plan.base], train_script, console)
+    launcher.preview(console, {run_id(plan.base): plan.base})
 
 
 def _opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> None:

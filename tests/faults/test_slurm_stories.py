@@ -48,7 +48,11 @@ def slurm(tmp_path, monkeypatch):
 def sweep(matrix, slurm):
     """One call of sweep.py; what it printed."""
     out = StringIO()
-    assert dispatch.submit(Console(file=out, width=200), matrix, slurm, slurm) == 0
+
+    def launcher_for(configs):
+        return cluster.Cluster(configs[0].launcher, run_folders.Path("runs"), slurm, slurm)
+
+    assert dispatch.run(Console(file=out, width=200), matrix, launcher_for, Observer(slurm)) == 0
     return out.getvalue()
 
 

@@ -4,6 +4,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
+
+from rich.console import Console
 
 from scpo.progress import counted
 from scpo.records import RunFolder, State
@@ -15,12 +18,29 @@ from sweeps.launchers.slurm.cluster_settings import Site, read_site
 from sweeps.launchers.slurm.job_limits import JobLimits, shares, smallest, split
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Observer
+from sweeps.launchers.slurm.preview import show_submissions
 from sweeps.launchers.slurm.reachable import check_reachable
 from sweeps.launchers.slurm.refusal import RefusedError
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.snapshot import freeze, locate
-from sweeps.launchers.slurm.submission import SUBMISSIONS, Request, Sbatch, Submission, by_request, new_folder, submit
+from sweeps.launchers.slurm.submission import (
+    SUBMISSIONS,
+    Request,
+    Sbatch,
+    Submission,
+    by_request,
+    call_sbatch,
+    new_folder,
+    submit,
+)
 from sweeps.records import cancellation
+
+
+def make_launcher(configs: Sequence[RunConfig], _train_script: Path, _console: Console) -> "Cluster":
+    """See :func:`sweeps.launchers.base.open_launcher`."""
+    first = configs[0]
+    assert isinstance(first.launcher, SlurmLauncher)  # noqa: S101 (for mypy: named by the registry)
+    return Cluster(first.launcher, Path(first.machine.runs_dir), Slurm(), call_sbatch)
 
 
 @dataclass
@@ -31,12 +51,15 @@ class Cluster(CountsSignals):
     slots, as ``sweeps.launchers.local.Pool`` is; ``stop`` leaves the jobs alone.
     """
 
+    detached: ClassVar[bool] = True
+
     launcher: SlurmLauncher
     runs_dir: Path
     scheduler: Slurm
     sbatch: Sbatch
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
+    poll_s: float = 20.0  # squeue is called once each time
     _running: dict[str, RunFolder] = field(default_factory=dict)
 
     @property
@@ -115,10 +138,21 @@ class Cluster(CountsSignals):
         """How many more single runs may be submitted now."""
         return self.launcher.parallelism - len(self._running)
 
-    def start(self, folder: RunFolder, config: RunConfig) -> None:
-        """Submit one run."""
-        self.submit_all({folder.run_id: (folder, config)}, config.method.name)
-        self._running[folder.run_id] = folder
+    def check(self, configs: Sequence[RunConfig]) -> int:
+        """How many jobs may run at a time; ConfigError if a run fits no job."""
+        numbered = {str(number): config for number, config in enumerate(configs)}
+        by_request(numbered, self.launcher, self.site)
+        return self.launcher.parallelism
+
+    def preview(self, console: Console, configs: Mapping[str, RunConfig]) -> None:
+        """Show the arrays of jobs, and what sbatch would be given for the first of them."""
+        show_submissions(console, list(self.planned(configs)))
+
+    def start(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], title: str) -> list[str]:
+        """Submit these runs; returns the ids of their jobs."""
+        ids = self.submit_all(runs, title)
+        self._running |= {run_id: folder for run_id, (folder, _) in runs.items()}
+        return ids
 
     def poll(self) -> dict[str, Outcome]:
         """Ask how the started runs stand; returns those that ended since the last time."""

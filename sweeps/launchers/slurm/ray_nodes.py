@@ -4,7 +4,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from sweeps.compose.resources import Resources
+from sweeps.estimates import Resources
 
 FIRST_NODE = ("--nodes=1", "--ntasks=1", "--overlap")
 """Options of srun for the run itself: one process, which shares its node with Ray's."""

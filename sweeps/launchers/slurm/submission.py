@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from scpo.errors import ConfigError
 from scpo.records import RunFolder
 from scpo.schema import RunConfig, SlurmLauncher
-from sweeps.compose.gpu_hours import hours
-from sweeps.compose.resources import Resources, check_fits, resources
+from sweeps.estimates import Resources, check_fits, hours, resources
 from sweeps.launchers.slurm.cluster_settings import Site
 from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, restore_job, write_job
 from sweeps.launchers.slurm.ray_nodes import FIRST_NODE, ray_lines

@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from scpo.findings import Level
-from sweeps.compose.gpu_hours import hours
+from sweeps.estimates import hours
 from sweeps.doctor import gpu_path
 from tests.support.doctor_findings import assert_finds
 

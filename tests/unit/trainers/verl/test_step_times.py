@@ -9,7 +9,7 @@ from scpo.memory import PAPER_GPU_GIB, engine_memory, gpu_table, micro_batch, ne
 from scpo.trainers.verl import step_times
 from scpo.trainers.verl.step_times import compared, estimated, measured
 from sweeps.compose.configuration import compose_run
-from sweeps.compose.gpu_hours import duration
+from sweeps.estimates import duration
 
 TOOK = {
     "timing_s/gen": 70.0, "timing_s/old_log_prob": 10.0, "timing_s/ref": 10.0,

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from sweeps.compose.resources import Resources
+from sweeps.estimates import Resources
 from sweeps.launchers.slurm import ray_nodes
 from sweeps.launchers.slurm.ray_nodes import ray_lines
 

@@ -10,7 +10,7 @@ from scpo.errors import ConfigError
 from scpo.records import RunFolder
 from scpo.schema import SlurmLauncher
 from sweeps.compose.configuration import compose_run
-from sweeps.compose.resources import Resources
+from sweeps.estimates import Resources
 from sweeps.launchers.slurm import submission
 from sweeps.launchers.slurm.cluster_settings import read_site
 from sweeps.launchers.slurm.job_records import read_job

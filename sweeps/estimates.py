@@ -1,0 +1,424 @@
+"""Estimates of a run: GPUs, cores and memory, hours, GPU-hours, disk space and time left.
+
+The only place that knows them; ``scpo.memory`` has the memory of one GPU in detail. Sources, per run:
+
+- GPUs, cores and GiB follow from method, model and trainer (``resources``).
+- Hours are the paper's (appendix A.2) where it has a figure, scaled by size and GPUs, or derived
+  from the number of tokens or requests. We measured none of them; ``LEGEND`` names the source.
+- Seconds on this machine are the median of finished runs of the same kind (``PastTimes``).
+- The time left of running runs follows from the steps seen so far (``time_left_s``).
+"""
+
+import functools
+import math
+import socket
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from scpo.benchmarks import BENCHMARKS
+from scpo.errors import ConfigError, ScpoError
+from scpo.memory import GIB, parameters, shortage
+from scpo.progress import counted
+from scpo.records import RunFolder, State, Status
+from scpo.records.identity import run_id
+from scpo.records.run_folders import list_runs
+from scpo.schema import CrossEncoderScorer, HuggingFaceModel, RunConfig, SlurmLauncher, VerlTrainer
+from scpo.verl_config import cores_needed
+
+PAPER_GPUS = 4  # appendix A.2: one node of 4 x A800 80 GB
+PAPER_STEPS = 150  # Table 3
+PAPER_EPISODES = 128  # appendix A.6, of one validation
+PAPER_EVERY = 5  # Table 3, steps between validations
+PAPER_BILLIONS = (1.5, 7.0)
+ROLLOUT_SHARE = (
+    0.27,
+    0.14,
+)  # of a step, at 1.5B and 7B: 65 of 240 s and 120 of 850 s, estimated from verl's sources
+# Hugging Face generate on an A800, seconds a token of a batch; 4 ms more for each billion of
+# parameters
+TOKEN_S = 0.03
+TOKEN_S_PER_BILLION = 0.004
+LOAD_H = 0.25  # to load and to warm up model, games and scorer
+
+Basis = Literal["paper", "scaled", "estimate"]
+
+
+MARKS: dict[Basis, str] = {"paper": "", "scaled": "+", "estimate": "~"}
+LEGEND: dict[Basis, str] = {
+    "paper": "hours: the paper's SCPO runs on 4 x A800 (appendix A.2), and our longer validation",
+    "scaled": "+ scaled from those by size and by GPUs, as A800s",
+    "estimate": "~ an estimate from the number of requests or tokens",
+}
+
+
+@dataclass(frozen=True)
+class Duration:
+    """Hours of one run on the GPUs that it asks for, and what the figure rests on.
+
+    ``paper``: the paper's own run, with our validation on top. ``scaled``: the paper's, for other
+    sizes or GPUs. ``estimate``: from the number of requests or tokens.
+    """
+
+    hours: float
+    basis: Basis
+
+    def __str__(self) -> str:
+        return f"{MARKS[self.basis]}{self.hours:.1f}"
+
+
+def duration(config: RunConfig) -> Duration | None:
+    """How long a run takes at scale=paper; None: at this scale nothing tells."""
+    if config.scale != "paper":
+        return None
+    if config.model.kind == "api":
+        return Duration(_api_hours(config), "estimate")
+    if config.method.kind == "prompted":
+        return Duration(_played_hours(config, _episodes(config)), "estimate")
+    if isinstance(config.trainer, VerlTrainer):
+        return _verl_duration(config, config.trainer)
+    return Duration(_local_hours(config), "estimate")
+
+
+def hours(config: RunConfig) -> float | None:
+    """Hours of one run; None where nothing tells."""
+    known = duration(config)
+    return None if known is None else known.hours
+
+
+def gpu_hours(configs: Iterable[RunConfig], gpus: Iterable[int]) -> tuple[float, int]:
+    """GPU-hours of the runs that have a figure, and how many have none.
+
+    ``gpus`` of each run, on all its nodes.
+    """
+    known = [(hours(config), count) for config, count in zip(configs, gpus, strict=True)]
+    return sum(one * count for one, count in known if one is not None), sum(one is None for one, _ in known)
+
+
+def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
+    """The paper's hours, linear in the model's size, inverse in the number of its GPUs.
+
+    And our longer validation.
+
+    The paper tells what SCPO's runs took, of which the shaper is about a tenth (section
+    "Computational cost"): other methods are counted the same.
+    """
+    count, figures = parameters(config.model), BENCHMARKS[config.env.benchmark].paper_hours
+    if count is None or figures is None:
+        return None
+    billions = next((one for one in PAPER_BILLIONS if config.model.name == f"{one:g}B"), count / 1e9)
+    whole = _linear(billions, figures) * config.trainer.steps / PAPER_STEPS
+    rollout = min(ROLLOUT_SHARE[0], max(ROLLOUT_SHARE[1], _linear(billions, ROLLOUT_SHARE))) * whole / trainer.steps
+    more = _episodes(config) * _validations(config) - PAPER_EPISODES * (trainer.steps / PAPER_EVERY + 1)
+    ranks = trainer.verl.gpus * trainer.verl.nodes
+    took = (whole + max(0.0, more) / PAPER_EPISODES * rollout) * PAPER_GPUS / ranks
+    as_the_papers = billions in PAPER_BILLIONS and ranks == PAPER_GPUS
+    return Duration(took, "paper" if as_the_papers else "scaled")
+
+
+def _linear(billions: float, figures: tuple[float, float]) -> float:
+    """Through the paper's two sizes; never less than a third of the smaller one's."""
+    low, high = PAPER_BILLIONS
+    slope = (figures[1] - figures[0]) / (high - low)
+    return max(figures[0] / 3, figures[0] + slope * (billions - low))
+
+
+def _episodes(config: RunConfig) -> int:
+    """Episodes of one validation.
+
+    The panels' sizes are the official ones where all of a split is taken.
+    """
+    whole = {"valid_seen": 140, "valid_unseen": 134, "test": 500}
+    played = 0
+    for panel in config.env.validation_panels.values():
+        size = getattr(panel, "games", None) or getattr(panel, "goals", None) or whole.get(panel.split, PAPER_EPISODES)
+        played += size * panel.repeats
+    trials = getattr(getattr(config.method, "agent", None), "trials", 1)
+    return played * trials
+
+
+def _validations(config: RunConfig) -> int:
+    return math.ceil(config.trainer.steps / config.trainer.validation.every) + 1
+
+
+def _api_hours(config: RunConfig) -> float:
+    """At most one request a step of every episode, as fast as the account's limit allows."""
+    return LOAD_H + _episodes(config) * config.env.horizon / config.machine.api.requests_per_minute / 60
+
+
+def _played_hours(config: RunConfig, episodes: int) -> float:
+    """Hours of episodes that all reach the horizon with responses of the longest length."""
+    count = parameters(config.model) or 0.0
+    rounds = config.env.horizon * math.ceil(episodes / config.trainer.rollout_batch)
+    token_s = TOKEN_S + TOKEN_S_PER_BILLION * count / 1e9
+    return LOAD_H + rounds * config.trainer.max_response_tokens * token_s / 3600
+
+
+def _local_hours(config: RunConfig) -> float:
+    """One process: Hugging Face generate, then the update of at most horizon x episodes rows."""
+    trainer, count = config.trainer, parameters(config.model) or 0.0
+    per_step = trainer.groups * trainer.group_size
+    tokens = per_step * config.env.horizon * (trainer.max_prompt_tokens / 4 + trainer.max_response_tokens / 4)
+    update_h = tokens * count * 12 / 1e14 / 3600  # 12 operations a parameter and token, at a third of an A800's peak
+    played = trainer.steps * (_played_hours(config, per_step) - LOAD_H)
+    validated = _validations(config) * (_played_hours(config, _episodes(config)) - LOAD_H)
+    return LOAD_H + played + validated + trainer.steps * update_h
+
+
+CPUS_A_GPU = 8  # appendix A.2: 32 cores for 4 GPUs
+LEAST_CPUS_OF_VERL = 16  # TransferQueue, the agent loops, the scorer and the engine each hold some
+VERL_GB, VERL_GB_PER_BILLION = (
+    80,
+    32,
+)  # estimates: Ray, environments and engine; reference, loading and checkpoints
+LOCAL_GB, LOCAL_GB_PER_BILLION = 16, 8  # estimates: one process with a Hugging Face model
+SMALL_GB = 4  # a process with a small policy takes 1.3 GiB at its peak, measured at scale=mini
+RERANKER_GB = 4  # a large reranker in float32 in a process of its own
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Of one run; ``gpus``, ``cpus`` and ``memory_gb`` are those of each node."""
+
+    nodes: int
+    gpus: int
+    cpus: int
+    memory_gb: int
+
+    @property
+    def all_gpus(self) -> int:
+        """On all nodes."""
+        return self.nodes * self.gpus
+
+
+def resources(config: RunConfig) -> Resources:
+    """What a run needs.
+
+    None of it depends on where it runs, but for what the launcher's settings replace.
+
+    A model behind an API needs no GPU; an evaluation and trainer=local one, unless its policy is a
+    small one, which trains on the CPU; verl ``gpus`` on each of ``nodes``, and none with its engine
+    for the CPU.
+    """
+    found = _derived(config)
+    launcher = config.launcher
+    if not isinstance(launcher, SlurmLauncher):
+        return found
+    gpus = found.gpus if launcher.gpus is None else launcher.gpus
+    return Resources(found.nodes, gpus, launcher.cpus or found.cpus, found.memory_gb)
+
+
+def _derived(config: RunConfig) -> Resources:
+    billions = (parameters(config.model) or 0.0) / 1e9
+    if config.model.kind == "api":
+        return Resources(1, 0, 2, 2 * SMALL_GB)
+    if trains_in_verl(config):
+        verl = config.trainer.verl  # type: ignore[union-attr]  # as it says
+        gpus = 0 if verl.engine == "hf" else verl.gpus
+        memory = VERL_GB + VERL_GB_PER_BILLION * billions / verl.nodes
+        return Resources(verl.nodes, gpus, max(LEAST_CPUS_OF_VERL, CPUS_A_GPU * gpus), _rounded(memory))
+    if isinstance(config.model, HuggingFaceModel):
+        return Resources(1, 1, CPUS_A_GPU, _rounded(LOCAL_GB + LOCAL_GB_PER_BILLION * billions))
+    reranker = RERANKER_GB if isinstance(config.scorer, CrossEncoderScorer) else 0
+    on_gpu = config.machine.device == "cuda"
+    return Resources(1, int(on_gpu), max(2, config.machine.threads), SMALL_GB + reranker)
+
+
+def trains_in_verl(config: RunConfig) -> bool:
+    """Whether verl runs it.
+
+    A method that only prompts is played by our own evaluation, whatever the trainer.
+    """
+    return isinstance(config.trainer, VerlTrainer) and config.method.kind == "trained"
+
+
+def cost_lines(configs: Sequence[RunConfig], todo: Sequence[RunConfig]) -> list[str]:
+    """GPU-hours of all runs and of those to start, and what the figures rest on.
+
+    Nothing where there are none.
+    """
+    total, unknown = gpu_hours(configs, [resources(config).all_gpus for config in configs])
+    if not total:
+        return []
+    rest, _ = gpu_hours(todo, [resources(config).all_gpus for config in todo])
+    without = f"; {counted(unknown, 'run')} without a figure" if unknown else ""
+    bases = {known.basis for config in configs if (known := duration(config))}
+    legend = "; ".join(text for basis, text in LEGEND.items() if basis in bases)
+    return [f"about {total:,.0f} GPU-hours, of which {rest:,.0f} still to start{without}", legend]
+
+
+def check_fits(config: RunConfig, gpu_gb: float) -> None:
+    """Reject a run that needs more GPU memory or cores than its job has (:mod:`scpo.memory`).
+
+    Raises:
+        ConfigError: It says what takes the memory, or is too few, and what would fit.
+    """
+    if trains_in_verl(config) and isinstance(config.trainer, VerlTrainer):
+        given, needed = resources(config), _derived(config).gpus
+        if given.gpus < needed:
+            raise ConfigError(
+                f"launcher.gpus={given.gpus}, the run takes {needed} of each node "
+                "(trainer.verl.gpus); allowed: null, "
+                f"or {needed} and more. For one GPU: trainer=verl_1gpu"
+            )
+        if needed and given.cpus < (cores := cores_needed(config.trainer)):
+            raise ConfigError(
+                f"launcher.cpus={given.cpus}, verl on {needed} GPUs needs {cores} CPU cores: with "
+                "fewer it waits for "
+                f"ever; allowed: null, or {cores} and more"
+            )
+    if resources(config).gpus and (reason := shortage(config, gpu_gb)):
+        raise ConfigError(reason)
+
+
+def _rounded(gb: float) -> int:
+    return 8 * math.ceil(gb / 8)
+
+
+LOGS_GIB = 0.05  # logs and diagnostics of a mini run: 16 MB with its checkpoints
+BYTES = {"float32": 4, "bfloat16": 2}
+
+
+def training_gib(config: RunConfig) -> float | None:
+    """Weights, gradients, Adam's two moments and, with a KL term, the reference: on one device, or over verl's GPUs."""
+    count = parameters(config.model)
+    if count is None:
+        return None
+    if config.method.kind == "prompted":
+        return count * _width(config) / GIB
+    copies = 4 + (config.trainer.loss.kl_coefficient > 0)
+    return count * copies * _width(config) / GIB
+
+
+def disk_gib(config: RunConfig) -> float | None:
+    """Of one run: its checkpoints, one more while it is written, and its logs."""
+    if config.method.kind == "prompted":
+        return LOGS_GIB
+    count = parameters(config.model)
+    if count is None:
+        return None
+    checkpoint_gib = count * 3 * _width(config) / GIB  # weights and Adam's moments
+    return LOGS_GIB + checkpoint_gib * (config.trainer.keep_checkpoints + 1)
+
+
+def _width(config: RunConfig) -> int:
+    """Bytes of a number; verl trains in float32 whatever the weights on disk are."""
+    if config.trainer.name == "verl" or not isinstance(config.model, HuggingFaceModel):
+        return BYTES["float32"]
+    return BYTES[config.model.dtype]
+
+
+NEWEST = 5  # of each kind are read
+
+
+@dataclass
+class PastTimes:
+    """Seconds of runs of a kind, from the newest ones in ``runs_dir`` that ended DONE on this host at first attempt."""
+
+    runs_dir: Path
+    host: str = field(default_factory=socket.gethostname)
+
+    def seconds(self, config: RunConfig) -> float | None:
+        """Of one whole run: the median of its own kind, else of others that play and learn as much; None: none here."""
+        kind = _kind(run_id(config))
+        for alike in (kind, kind[:2]):
+            rates = [
+                rate for name in self._finished if name[: len(alike)] == alike for rate in self._rates(name, config)
+            ]
+            if rates:
+                return statistics.median(rates[:NEWEST]) * config.trainer.steps
+        return None
+
+    def total(self, configs: Iterable[RunConfig], slots: int) -> tuple[float, int]:
+        """Seconds of all runs in so many slots, and of how many runs nothing is known."""
+        known = [self.seconds(config) for config in configs]
+        return sum(one for one in known if one is not None) / max(1, slots), known.count(None)
+
+    def _rates(self, kind: tuple[str, ...], config: RunConfig) -> list[float]:
+        """Seconds a training step of the runs of a kind that are of the same size as this one."""
+        read = (_read(folder) for folder, _ in self._finished[kind][:NEWEST])
+        spent = zip(read, self._finished[kind], strict=False)
+        return [wall / past.trainer.steps for past, (_, wall) in spent if past and _size(past) == _size(config)]
+
+    @functools.cached_property
+    def _finished(self) -> dict[tuple[str, ...], list[tuple[RunFolder, float]]]:
+        """Kind -> runs and their seconds, the newest first."""
+        found: dict[tuple[str, ...], list[tuple[str, RunFolder, float]]] = {}
+        for folder in list_runs(self.runs_dir):
+            try:
+                status = folder.read_status()
+            except ScpoError:  # a damaged record is `verify`'s to report
+                continue
+            wall = self._wall(status)
+            if wall is not None:
+                found.setdefault(_kind(folder.run_id), []).append((status.updated_at or "", folder, wall))
+        newest = {kind: sorted(runs, key=lambda run: run[0], reverse=True) for kind, runs in found.items()}
+        return {kind: [(folder, wall) for _, folder, wall in runs] for kind, runs in newest.items()}
+
+    def _wall(self, status: Status) -> float | None:
+        once = status.state is State.DONE and status.attempt == 1 and status.host == self.host and status.step
+        if not once or status.started_at is None or status.updated_at is None:
+            return None
+        began, ended = (datetime.fromisoformat(text) for text in (status.started_at, status.updated_at))
+        return (ended - began).total_seconds()
+
+
+def _kind(name: str) -> tuple[str, ...]:
+    """Benchmark, model, method and its choices: a run's id without seed and hash."""
+    return tuple(name.split("-")[:-2])
+
+
+def _size(config: RunConfig) -> tuple[object, ...]:
+    """What a step's cost depends on most; two runs that differ in it are not compared."""
+    trainer = config.trainer
+    return config.scale, trainer.name, trainer.groups, trainer.group_size, trainer.validation, config.machine.threads
+
+
+def _read(folder: RunFolder) -> RunConfig | None:
+    try:
+        return folder.read_config()
+    except ScpoError:  # of another version of the code
+        return None
+
+
+@dataclass
+class RunPace:
+    """How far a run is. ``step`` is -1 before the first record.
+
+    ``started``, ``first`` (with its step) and ``last`` are times of one clock in seconds: the start
+    of its process, and the first and the last step seen here.
+    """
+
+    steps: int
+    step: int
+    started: float
+    first: tuple[float, int] | None = None
+    last: float = 0.0
+    ended: bool = False
+
+
+def time_left_s(planned: Sequence[RunConfig], runs: Mapping[str, RunPace]) -> float | None:
+    """Seconds until all planned runs are done, from the pace of those that were seen here.
+
+    Args:
+        planned: All runs of this call; empty if that is not known.
+        runs: Those that were started, by id.
+
+    Returns:
+        None before any step was seen, or without a plan.
+    """
+    seen = [(run, *run.first) for run in runs.values() if run.first]
+    steps_seen = sum(run.step - step for run, _, step in seen)
+    if not planned or steps_seen == 0:
+        return None
+    step_s = sum(run.last - at for run, at, _ in seen) / steps_seen
+    # The first run also makes what the others share, so the shortest start is the typical one.
+    start_s = min(at - run.started for run, at, _ in seen)
+    running = [run for run in runs.values() if not run.ended]
+    waiting = len(planned) - len(runs)
+    all_steps = sum(config.trainer.steps for config in planned)
+    done = sum(run.steps if run.ended else max(run.step, 0) for run in runs.values())
+    return ((all_steps - done) * step_s + waiting * start_s) / max(1, len(running))

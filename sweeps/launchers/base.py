@@ -1,0 +1,118 @@
+"""The interface of launchers, and the registry.
+
+A launcher is one file with ``make_launcher``, a line in ``LAUNCHERS``, and ``conf/launcher/<name>.yaml``.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Protocol, Self
+
+from rich.console import Console
+
+from scpo.errors import ConfigError
+from scpo.records import RunFolder
+from scpo.schema import RunConfig
+from sweeps.launchers.run_process import Outcome
+
+LAUNCHERS = {
+    "local": "sweeps.launchers.local",
+    "slurm": "sweeps.launchers.slurm.launcher",
+}
+"""``launcher.name`` -> the module whose ``make_launcher(configs, train_script, console)`` makes it.
+
+Imported on use: a sweep on this machine needs nothing of Slurm's submission.
+"""
+
+Runs = Mapping[str, tuple[RunFolder, RunConfig]]
+
+
+class Launcher(Protocol):
+    """Starts runs and follows them.
+
+    Used as a context manager, inside which stop signals (Ctrl-C, SIGTERM) only count up ``signals``.
+
+    Attributes:
+        detached: Its runs outlive this process, and are all started at once: sweep.py submits them
+            and leaves. Else it follows them, and starts one whenever there is a ``free`` slot.
+        poll_s: Seconds between two looks at the runs.
+        signals: How many stop signals have arrived.
+    """
+
+    detached: ClassVar[bool]
+    poll_s: float
+    signals: int
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+    @property
+    def free(self) -> int:
+        """How many more runs may be started now."""
+        ...
+
+    def check(self, configs: Sequence[RunConfig]) -> int:
+        """How many of these can run at a time; ConfigError if one of them cannot be run at all."""
+        ...
+
+    def preview(self, console: Console, configs: Mapping[str, RunConfig]) -> None:
+        """Show in a dry run what would be started. Writes nothing."""
+        ...
+
+    def start(self, runs: Runs, title: str) -> list[str]:
+        """Start these runs; returns the ids of their jobs, if it has any."""
+        ...
+
+    def poll(self) -> dict[str, Outcome]:
+        """Look at the started runs; returns those that have ended since the last call."""
+        ...
+
+    def stop(self) -> None:
+        """Let all runs checkpoint and end; a detached launcher lets them go on."""
+        ...
+
+
+def open_launcher(configs: Sequence[RunConfig], train_script: Path, console: Console) -> Launcher:
+    """The launcher that these configurations name.
+
+    Args:
+        configs: All runs that may be started; they share their launcher settings.
+        train_script: The script that runs one run, train.py.
+        console: Where progress is shown.
+    """
+    name = configs[0].launcher.name
+    if name not in LAUNCHERS:
+        raise ConfigError(f"launcher.name={name}: unknown launcher; allowed: {', '.join(LAUNCHERS)}")
+    launcher: Launcher = import_module(LAUNCHERS[name]).make_launcher(configs, train_script, console)
+    return launcher
+
+
+def follow(launcher: Launcher, runs: Runs, title: str) -> tuple[dict[str, Outcome], bool]:
+    """Start runs as slots become free, until all have ended or a signal stops the launcher.
+
+    Returns:
+        The outcome of each run that was started, and whether all runs were allowed to end.
+    """
+    waiting, running = list(runs), 0
+    outcomes: dict[str, Outcome] = {}
+    with launcher:
+        while (waiting and not launcher.signals) or running:
+            while waiting and not launcher.signals and launcher.free:
+                run_id = waiting.pop(0)
+                launcher.start({run_id: runs[run_id]}, title)
+                running += 1
+            time.sleep(launcher.poll_s)
+            if launcher.signals:
+                launcher.stop()
+            ended = launcher.poll()
+            outcomes |= ended
+            running -= len(ended)
+        return outcomes, not launcher.signals

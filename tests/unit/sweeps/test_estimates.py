@@ -1,0 +1,139 @@
+import pytest
+
+from scpo.errors import ConfigError
+from scpo.records import State
+from sweeps.compose.configuration import compose_run
+from sweeps.estimates import PastTimes, Resources, check_fits, duration, gpu_hours, hours, resources
+from tests.support import fake_runs as fake
+from tests.support.matrices import expanded
+
+
+def test_the_papers_twelve_scpo_runs_come_to_about_a_thousand_gpu_hours():
+    runs = [cell.config for cell in expanded("paper_runs", "scale=paper").cells if cell.row.name == "scpo"]
+    assert len(runs) == 12
+    papers = [run.model_copy(update={"env": run.env.model_copy(update={"validation_panels": {}})}) for run in runs]
+    total, unknown = gpu_hours(papers, [4] * 12)
+    assert unknown == 0
+    assert total == pytest.approx(1000, rel=0.01)  # 996: (13 + 7 + 36 + 27) h x 3 seeds x 4 GPUs
+    ours, _ = gpu_hours(runs, [4] * 12)
+    assert 1.02 * total < ours < 1.1 * total  # 274 or 500 episodes a validation instead of 128
+
+
+def test_fewer_steps_take_less_time_and_other_sizes_and_gpus_are_scaled():
+    whole = duration(compose_run(["scale=paper"]))
+    assert (whole.basis, str(whole)) == ("paper", "13.8")
+    assert hours(compose_run(["scale=paper", "trainer.steps=75"])) == pytest.approx(whole.hours / 2, rel=0.02)
+    assert hours(compose_run(["scale=paper", "trainer=verl_1gpu"])) == pytest.approx(4 * whole.hours)
+    small = duration(compose_run(["scale=paper", "model=qwen2_5_0_5b"]))
+    assert small.basis == "scaled"
+    assert 4 < small.hours < 13
+
+
+def test_a_closed_model_takes_as_long_as_its_account_may_ask():
+    words = ["scale=paper", "method=plain", "model=gpt_4o"]
+    slow, fast = (hours(compose_run([*words, f"machine.api.requests_per_minute={rate}"])) for rate in (60, 600))
+    assert slow == pytest.approx(0.25 + 274 * 50 / 60 / 60)
+    assert fast - 0.25 == pytest.approx((slow - 0.25) / 10)
+
+
+def test_evaluations_have_an_estimate_and_small_scales_none():
+    evaluated = compose_run(["scale=paper", "method=plain"])
+    assert str(duration(evaluated)).startswith("~0.")
+    assert hours(compose_run([])) is None
+    total, unknown = gpu_hours([compose_run([]), compose_run(["scale=paper"])], [0, 4])
+    assert (total, unknown) == (pytest.approx(4 * 13.8, rel=0.01), 1)
+
+
+WANTED = {
+    "a method that verl trains": (["scale=paper"], Resources(1, 4, 32, 128)),
+    "the large model": (["scale=paper", "model=qwen2_5_7b"], Resources(1, 4, 32, 304)),
+    "one card": (["scale=paper", "trainer=verl_1gpu"], Resources(1, 1, 16, 128)),
+    "two nodes": (["scale=paper", "trainer.verl.nodes=2"], Resources(2, 4, 32, 104)),
+    "an evaluation": (["scale=paper", "method=react"], Resources(1, 1, 8, 32)),
+    "a model behind an API": (["scale=paper", "method=plain", "model=gpt_4o"], Resources(1, 0, 2, 8)),
+    "a language model in one process": (["scale=paper", "trainer=local"], Resources(1, 1, 8, 32)),
+    "a small policy": ([], Resources(1, 0, 2, 4)),
+    "verl for the CPU": (["trainer=verl_cpu"], Resources(1, 0, 16, 88)),
+}
+
+
+@pytest.mark.parametrize(("words", "needed"), WANTED.values(), ids=WANTED)
+def test_what_a_run_asks_for_follows_from_method_model_and_trainer(words, needed):
+    assert resources(compose_run(words)) == needed
+
+
+def test_the_launcher_may_say_otherwise():
+    given = compose_run(["scale=paper", "launcher=slurm_a800x4", "launcher.gpus=8", "launcher.cpus=4"])
+    assert (resources(given).gpus, resources(given).cpus) == (8, 4)
+
+
+BAD = {
+    "too few GPUs": (["launcher.gpus=2"], r"launcher\.gpus=2, the run takes 4 of each node .*trainer=verl_1gpu"),
+    "too few cores": (["launcher.cpus=8"], r"launcher\.cpus=8, verl on 4 GPUs needs 15 CPU cores.*or 15 and more"),
+    "small GPUs": (["launcher.gpu_gb=24"], r"1\.5B with trainer=verl needs about \d+ GiB of each GPU"),
+    "one process": (["trainer=local", "model=qwen2_5_7b"], r"7B with trainer=local needs about \d+ GiB of each GPU"),
+    "an evaluation": (["method=react", "model=qwen2_5_7b", "launcher.gpu_gb=16"], r"a GPU has 16\. Fewer rows at once"),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), BAD.values(), ids=BAD)
+def test_a_job_that_its_run_cannot_start_on_is_refused_in_one_line(words, message):
+    config = compose_run(["scale=paper", "launcher=slurm_a800x4", *words])
+    with pytest.raises(ConfigError, match=message) as refused:
+        check_fits(config, config.launcher.gpu_gb)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_evaluation_takes_what_it_is_given():
+    check_fits(compose_run(["scale=paper", "method=react", "launcher=slurm_a800x4", "launcher.cpus=2"]), 80.0)
+
+
+def test_every_row_of_the_main_table_fits_the_papers_gpus():
+    for cell in expanded("main_table", "scale=paper").cells:
+        check_fits(cell.config, 80.0)
+
+
+def finish(folder, minutes, *, at="10", **changes):
+    times = {"started_at": f"2026-01-01T{at}:00:00+00:00", "updated_at": f"2026-01-01T{at}:{minutes:02}:00+00:00"}
+    status = folder.read_status().model_copy(
+        update={"state": State.DONE, "attempt": 1, "step": 4, "host": "here", **times, **changes}
+    )
+    fake.write_status(folder, status)
+
+
+def seconds(tmp_path, *overrides):
+    config = compose_run([*fake.QUICK, f"machine.runs_dir={tmp_path}", *overrides])
+    return PastTimes(tmp_path, host="here").seconds(config)
+
+
+def test_a_run_takes_what_its_kind_took_here_by_steps(tmp_path):
+    for seed, minutes in enumerate((2, 4, 12)):
+        finish(fake.make_run(tmp_path, f"seed={seed}"), minutes)
+    assert seconds(tmp_path, "seed=7") == 240  # the median
+    assert seconds(tmp_path, "seed=7", "trainer.steps=8") == 480
+
+
+def test_its_own_kind_comes_before_others_of_the_benchmark_and_model(tmp_path):
+    finish(fake.make_run(tmp_path, "method=grpo"), 2)
+    assert seconds(tmp_path, "method=scpo") == 120
+    finish(fake.make_run(tmp_path, "method=scpo"), 6)
+    assert seconds(tmp_path, "method=scpo", "seed=3") == 360
+
+
+@pytest.mark.parametrize("changes", [{"host": "there"}, {"attempt": 2}, {"state": State.FAILED}, {"started_at": None}])
+def test_runs_of_elsewhere_and_in_pieces_say_nothing(tmp_path, changes):
+    finish(fake.make_run(tmp_path), 2, **changes)
+    assert seconds(tmp_path) is None
+
+
+def test_runs_of_another_size_say_nothing(tmp_path):
+    finish(fake.make_run(tmp_path), 2)
+    assert seconds(tmp_path, "trainer.groups=2") is None
+    assert seconds(tmp_path, "env=webshop") is None
+
+
+def test_all_together_share_the_slots(tmp_path):
+    finish(fake.make_run(tmp_path), 2)
+    configs = [compose_run([*fake.QUICK, f"machine.runs_dir={tmp_path}", f"seed={seed}"]) for seed in range(4)]
+    other = compose_run([*fake.QUICK, f"machine.runs_dir={tmp_path}", "env=webshop"])
+    assert PastTimes(tmp_path, host="here").total([*configs, other], slots=2) == (240, 1)
