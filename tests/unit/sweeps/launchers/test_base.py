@@ -68,7 +68,7 @@ def test_a_new_launcher_is_a_file_and_a_line(words, tmp_path):
 
 def test_a_name_that_is_not_registered_is_refused_before_a_folder_is_made(words, tmp_path):
     matrix = expand("one", [*words, "launcher.name=ecko"])
-    with pytest.raises(ConfigError, match="launcher.name=ecko: unknown launcher; allowed: local, slurm, echo"):
+    with pytest.raises(ConfigError, match=r"launcher\.name=ecko: unknown launcher; allowed: local, slurm, echo"):
         dispatch.dispatch(Console(file=io.StringIO()), matrix, tmp_path / "train.py")
     assert not (tmp_path / "runs").exists()
 
