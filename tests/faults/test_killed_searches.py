@@ -24,7 +24,7 @@ SMALL = ("search.trials=2", "search.parallel=1", "trainer.steps=1", "seeds=[0]")
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setitem(driver.POLL_S, "local", 0.0)
+    monkeypatch.setattr(driver, "LEAST_POLL_S", 0.0)
 
 
 def outcome(trials):

@@ -302,8 +302,8 @@ def test_who_decides_run_by_run_submits_as_jobs_end(matrix, slurm):
     with cluster.Cluster(launcher, run_folders.Path("runs"), slurm, slurm, sleep=slurm.sleep) as pool:
         while len(ended) < 4:
             while pool.free and waiting:
-                _, config = waiting.popitem()
-                pool.start(run_folders.ensure(config), config)
+                run_id, config = waiting.popitem()
+                pool.start({run_id: (run_folders.ensure(config), config)}, "a title")
             assert len(slurm.queue) <= 2
             slurm.run(next(iter(slurm.queue)))
             ended |= pool.poll()

@@ -159,14 +159,15 @@ def test_a_server_that_cannot_open_anything_costs_nothing_but_time(start):
 
 @pytest.mark.parametrize("slow", ["while it opens", "before it forks"])
 def test_a_run_whose_server_is_too_slow_is_run_by_one_process(start, monkeypatch, slow):
-    monkeypatch.setattr(forked, "OPENING_S", 2.0)
+    if slow == "while it opens":
+        monkeypatch.setattr(forked, "OPENING_S", 2.0)
     monkeypatch.setattr(forked, "FORKING_S", 0.5)
     starts = [start(COUNTS_ITSELF, seed) for seed in range(3)]
     with three_runs(starts[0]) as begin:
         processes = [begin(starts[0])]
         server = processes[0].server
         if slow == "before it forks":
-            fake.wait_until(lambda: processes[0].poll() is None and processes_of(starts[0]))
+            fake.wait_until(lambda: processes[0].poll() is None and processes_of(starts[0]), 120)
         os.kill(server._process.pid, signal.SIGSTOP)
         processes += [begin(one) for one in starts[1:]]
         fake.wait_until(lambda: [one.poll() for one in processes] and all(map(processes_of, starts)), 20)

@@ -11,7 +11,7 @@ from tests.support.searches import InstantLauncher, drive, plan_in
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setitem(driver.POLL_S, "local", 0.0)
+    monkeypatch.setattr(driver, "LEAST_POLL_S", 0.0)
 
 
 def best(trials):
