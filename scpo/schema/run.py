@@ -112,7 +112,7 @@ class SlurmLauncher(Strict):
 
 
 class OtherLauncher(BaseModel):
-    """Settings of a launcher that was added to the registry of ``sweeps.launchers``, which checks them."""
+    """Settings of a launcher added to the registry of ``sweeps.launchers``; it checks its own."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 

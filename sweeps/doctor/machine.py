@@ -124,8 +124,6 @@ def rounded(gib: float) -> str:
     return f"{gib:.1f} GiB" if gib < 10 else f"{math.ceil(gib)} GiB"
 
 
-
-
 def _try_out(place: Path) -> None:
     with tempfile.TemporaryDirectory(dir=place, prefix=".doctor-") as folder:
         path = Path(folder) / "record"

@@ -4,8 +4,8 @@ import tempfile
 from pathlib import Path
 
 from scpo.findings import Level
-from sweeps.estimates import hours
 from sweeps.doctor import gpu_path
+from sweeps.estimates import hours
 from tests.support.doctor_findings import assert_finds
 
 
