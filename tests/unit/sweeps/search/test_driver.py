@@ -58,9 +58,9 @@ def test_parallel_limits_the_trials_under_way(tmp_path):
     study, seen = Study(plan), []
 
     class Watched(InstantLauncher):
-        def start(self, folder, config):
+        def _run(self, folder, config):
             seen.append(len(study.mine()))
-            super().start(folder, config)
+            super()._run(folder, config)
 
     driver.Driver(plan, study, Watched(), lambda _: None).run()
     study.close()
@@ -97,11 +97,11 @@ def test_a_hopeless_trial_is_pruned_and_its_runs_with_it(tmp_path):
     class Slow(InstantLauncher):
         """Runs of a bad theta stay at their second step."""
 
-        def start(self, folder, config):
+        def _run(self, folder, config):
             if config.method.shaper.theta >= 0.6 - 1e-9:
-                return super().start(folder, config)
+                return super()._run(folder, config)
             self.steps = [0, 1]
-            super().start(folder, config)
+            super()._run(folder, config)
             self.steps = None
             folder.update_status(state=State.INTERRUPTED)
 
@@ -130,8 +130,8 @@ def test_a_stop_signal_leaves_the_trials_to_the_next_call(tmp_path):
 @pytest.mark.parametrize(("host", "starts"), [(socket.gethostname(), 0), ("another-host", 1)])
 def test_a_run_that_a_dead_driver_left_on_this_host_keeps_its_slot(tmp_path, host, starts):
     class OneSlot(InstantLauncher):
-        def start(self, folder, config):
-            super().start(folder, config)
+        def _run(self, folder, config):
+            super()._run(folder, config)
             self.free = 0
 
     plan, launcher = plan_in(tmp_path, "seeds=[0]", "search.trials=2"), OneSlot(free=1)
