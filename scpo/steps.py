@@ -248,9 +248,10 @@ def _collected(name: str, rows: NDArray[Any], dtype: Any) -> NDArray[Any]:
     largest = float(np.finfo(dtype).max) if kind == "f" else 0.0
     for row, given in enumerate(rows):
         value = given.item() if isinstance(given, np.generic) else given
+        is_number: bool = isinstance(value, Real)
         if kind == "O":
             fits = isinstance(value, str)
-        elif not isinstance(value, Real):
+        elif not is_number:
             fits = False
         elif kind == "b":
             fits = bool(value in (0, 1))
@@ -284,7 +285,7 @@ def _check_rows(batch: StepBatch) -> None:
     # Missing values of these are NaN; an infinity is the logarithm of 0 somewhere in the trainer.
     for name in ("entropy_N", "hindsight_logprob_N"):
         value_N = getattr(batch, name)
-        bad = np.flatnonzero(np.isinf(value_N)) if value_N is not None else []
+        bad = np.flatnonzero([] if value_N is None else np.isinf(value_N))
         if len(bad):
             refuse(batch, bad[0], f"{name} is {value_N[bad[0]]}, expected a finite number or NaN")
     row_KT = batch.timeline.row_KT

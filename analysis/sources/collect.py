@@ -84,7 +84,8 @@ class Collected:
     @property
     def sample_problems(self) -> tuple[Problem, ...]:
         """Samples that were asked for and left out."""
-        return tuple(self._samples[key] for key in sorted(self._samples) if self._samples[key] is not None)
+        samples = [self._samples[key] for key in sorted(self._samples)]
+        return tuple(problem for problem in samples if problem is not None)
 
     def _is_whole(self, run: str, path: Path) -> bool:
         key = (run, self._inside(run, path))

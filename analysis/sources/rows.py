@@ -158,8 +158,8 @@ def sections(
                 else:
                     merged.setdefault(key, _Draft()).add(record, row.name, row.label, run)
     made = []
-    for key, draft in merged.items():
-        section, displaced = draft.section(key, runs)
+    for place, draft in merged.items():
+        section, displaced = draft.section(place, runs)
         made.append(section)
         problems += displaced
     made.sort(key=lambda part: (part.scale, part.env, part.model, -_finished(part), part.setting or ""))

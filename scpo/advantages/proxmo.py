@@ -95,7 +95,7 @@ def _tfidf(text_N: StrArray, features: int) -> NDArray[np.float64]:
     frequency_V = (count_NV > 0).sum(axis=0)
     weighted_NV = count_NV * (np.log((1 + len(words)) / (1 + frequency_V)) + 1)
     norm_N = np.linalg.norm(weighted_NV, axis=1, keepdims=True)
-    return weighted_NV / np.where(norm_N > 0, norm_N, 1.0)
+    return np.asarray(weighted_NV / np.where(norm_N > 0, norm_N, 1.0), dtype=np.float64)
 
 
 PROXMO = Estimator(

@@ -60,7 +60,7 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     """
     observation_N = _stripped(batch.next_observation_N)
     if batch.no_op_N is not None:
-        return batch.valid_N & ~batch.no_op_N & (observation_N != "")
+        return np.asarray(batch.valid_N & ~batch.no_op_N & (observation_N != ""), dtype=bool)
     no_op_N = np.isin(observation_N, ["", *_no_ops(step_filter)])
     if step_filter.no_op_if_unchanged:
         no_op_N |= observation_N == _stripped(batch.anchor_N)

@@ -71,7 +71,7 @@ async def _attempt(environment: Environment, panel: str, slot: Slot, ask: Ask) -
         answer = await ask(episode.prompt())
         result = episode.step(answer.generation.text)
         row = _row(panel, slot, step=len(turns), anchor=anchor, result=result, generation=answer.generation)
-        turns.append(Turn(answer, replace(row, state=state, given=given and asdict(given))))
+        turns.append(Turn(answer, replace(row, state=state, given=None if given is None else asdict(given))))
     return [replace(turn, row=replace(turn.row, length=len(turns))) for turn in turns]
 
 
@@ -94,6 +94,6 @@ def _row(panel: str, slot: Slot, *, step: int, anchor: str, result: StepResult, 
         score=result.score,
         truncated=generation.truncated,
         next_state=result.state,
-        next_given=result.given and asdict(result.given),
+        next_given=None if result.given is None else asdict(result.given),
         no_op=result.no_op,
     )
