@@ -37,9 +37,9 @@ from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
+from sweeps.log_lines import follow
 from sweeps.records import cancellation
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
-from sweeps.records.log_lines import follow
 from sweeps.search import search_command
 from sweeps.status import RunStatus, add_health_arguments, show_health, show_statuses, statuses, watch
 from sweeps.terminal import complaint, replace_what_cannot_be_printed, say, say_error

@@ -4,7 +4,7 @@ import threading
 from rich.console import Console
 
 from scpo.records import State
-from sweeps.records import log_lines
+from sweeps import log_lines
 from tests.support import fake_runs as fake
 
 
