@@ -95,7 +95,8 @@ def missing_samples(data: Collected, needed: str, command: str = "") -> MissingR
         needed: What no finished run has.
         command: What makes a run that has it; default: one run of the default method.
     """
-    finished = [data.by_id[run] for part in data.sections for row in part.rows for run in row.finished]
+    ids = {run for part in data.sections for row in part.rows for run in row.finished}  # a run may be in many rows
+    finished = [data.by_id[run] for run in sorted(ids)]
     scale = data.scales[0] if data.scales else "mini"
     make = command or f"python train.py method={DEFAULT}" + (f" scale={scale}" if scale != "mini" else "")
     if not finished:

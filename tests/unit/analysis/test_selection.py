@@ -3,9 +3,11 @@
 import pytest
 
 from analysis.figures import fig_learning
+from analysis.naming.methods import compared
 from analysis.selection import Selection, missing_samples
 from analysis.sources.archive import write_archive
 from analysis.sources.collect import collect
+from analysis.sources.rows import Row
 from scpo.errors import ConfigError
 from tests.support.run_records import write_ablation, write_experiment, write_run
 from tests.support.study_runs import rising, write_study
@@ -28,12 +30,23 @@ def test_nothing_asked_for_is_everything(data):
     assert Selection().of(data) is data
 
 
-def test_rows_are_drawn_in_the_order_in_which_they_were_named(data):
-    chosen = Selection(rows=("chronological", "gigpo", "scpo")).of(data)
-    assert rows(chosen) == ["chronological", "gigpo", "scpo"]
-    made = fig_learning.build(chosen.at_scale("study"))  # without the option it drops variants of a method
-    first = [row[1] for row in made.numbers.blocks[0].rows][:3]
-    assert [label.split()[0] for label in first] == ["CHRONOLOGICAL", "GiGPO", "SCPO"]
+def test_rows_are_drawn_in_the_order_in_which_they_were_named(tmp_path):
+    write_ablation(tmp_path, rows=("scpo", "no_monotonicity", "chronological"), seeds=(0,))
+    chosen = Selection(rows=("chronological", "scpo")).of(collect(tmp_path))
+    assert rows(chosen) == ["chronological", "scpo"]
+    made = fig_learning.build(chosen.at_scale("mini"))
+    first = [row[1] for row in made.numbers.blocks[0].rows][:2]
+    assert first == ["chronological order", "SCPO"]
+
+
+def test_variants_that_were_named_are_compared_with_methods():
+    known = [
+        Row("scpo", "SCPO", (), "scpo"),
+        Row("gigpo", "GiGPO", (), "gigpo"),
+        Row("variant", "a variant", (), "scpo"),
+    ]
+    assert [row.name for row in compared(known)] == ["gigpo", "scpo"]
+    assert [row.name for row in compared(known, ("variant", "gigpo"))] == ["variant", "gigpo"]
 
 
 def test_an_experiment_has_its_own_rows_and_seeds(tmp_path):
@@ -64,7 +77,7 @@ def test_an_unknown_name_is_answered_with_those_there_are(data, selection, said)
 def test_an_archive_says_that_it_has_no_diagnostics(data, tmp_path):
     write_archive(data.by_id.values(), data.metrics, data.experiments, tmp_path / "archive")
     error = missing_samples(collect(tmp_path / "archive").at_scale("study"), "finished run that has sampled a group")
-    assert "read from an archive, which holds metrics and no diagnostics" in error.needed
+    assert "all 12 finished runs were read from an archive, which holds metrics and no diagnostics" in error.needed
     assert error.command.count("python") == 1
 
 
