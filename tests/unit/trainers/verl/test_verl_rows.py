@@ -1,12 +1,13 @@
 """The adapter between verl's rows and the StepBatch, without verl."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from bench.recorded import recorded
 from scpo.credit.assign import assign
+from scpo.envs.base import GivenState
 from scpo.errors import RolloutError
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer
@@ -79,6 +80,24 @@ def test_a_doubled_row_is_named():
     extra_fields, is_padding = verl_batch(step_rows(batch), batch.position_N)
     with pytest.raises(RolloutError, match=r"group 0, sibling 1 .* took 2 steps, the batch has steps \[0, 1, 1\]"):
         read_rows([*extra_fields, extra_fields[1]], [*is_padding, False], episodes=4)
+
+
+def test_what_the_environment_gives_of_states_survives_verl():
+    rows = [
+        replace(
+            row,
+            given=asdict(GivenState(f"at {row.step}", "look", "seen", "true")),
+            next_given=asdict(GivenState(f"at {row.step + 1}", "look", "seen", "true")),
+            no_op=row.step == 1,
+        )
+        for row in step_rows(make_batch((0, 0, "a b", 1), (0, 1, "a", 0)))
+    ]
+    read = read_rows(*verl_batch(rows, np.array([2, 0, 1])), episodes=2)
+    batch = step_batch(read.trajectories, success_threshold=0.0)
+    assert batch.facts_N.tolist() == ["at 0", "at 1", "at 0"]
+    assert batch.next_facts_N.tolist() == ["at 1", "at 2", "at 1"]
+    assert batch.true_state_N.tolist() == ["true"] * 3
+    assert batch.no_op_N.tolist() == [False, True, False]
 
 
 def test_a_lost_episode_is_named():
