@@ -351,7 +351,7 @@ def run_parts(session: Session, chosen: Sequence[Part], report: dict[str, Any]) 
             entry |= {"status": "not run", "reason": reason}
             write_report(session, report)
             continue
-        entry |= {"status": "running", "limit_s": limit_s}
+        entry |= {"status": "running", "reason": "", "limit_s": limit_s}
         write_report(session, report)
         print(f"== {part.name}: at most {limit_s:.0f} s, {session.left_s / 60:.0f} min are left", flush=True)
         started = time.monotonic()
