@@ -11,7 +11,7 @@ from analysis.rendering.style import COLUMN_WIDTH
 from analysis.sources.collect import collect
 from analysis.sources.rows import MissingRunsError
 from analysis.stats.comparisons import HIGHER, LOWER, OPEN, named_comparisons
-from tests.support.run_records import write_json
+from tests.support.run_records import config, write_json
 from tests.support.study_runs import PRIMARY, rising, write_study, write_study_run
 
 EXPERIMENTS = {
@@ -123,13 +123,14 @@ def test_the_sweep_of_rates_marks_the_rate_of_the_main_table(tmp_path):
         listed.append({"name": name, "label": f"GiGPO, {rate}", "runs": runs})
     record = {"experiment": "learning_rates", "title": "Rates", "scale": "study", "rows": listed}
     write_json(tmp_path / "experiments" / "learning_rates-study.json", record)
-    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES)  # at 1e-3
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES)  # at the rate of conf/scale/method
+    used = config("study", "", 0, ("method=gigpo",))["trainer"]["optimizer"]["learning_rate"]
     made = fig_study_rates.build(collect(tmp_path).at_scale("study"))
     (row,) = made.numbers.blocks[0].rows
-    assert row[:3] == ("GiGPO", "2", "1e-3")
+    assert row[:3] == ("GiGPO", "2", fig_study_rates.rate_text(used))
     assert made.numbers.numbers == ("Area at 5e-4 (%)", "Area at 1e-3 (%)", "Area at 2e-3 (%)")
     assert [cell.text for cell in row[3:]] == ["35.4 ± 0.6", "45.4 ± 0.6", "40.4 ± 0.6"]
-    assert [cell.bold for cell in row[3:]] == [False, True, False]
+    assert [cell.bold for cell in row[3:]] == [rate == used for rate in (5e-4, 1e-3, 2e-3)]
     assert "edge of the sweep" not in made.numbers.caption
 
 
