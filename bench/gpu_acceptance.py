@@ -2,7 +2,7 @@
 
     python -m bench.gpu_acceptance scale=paper method=scpo                     # 4 x A800, 1.5B
     python -m bench.gpu_acceptance scale=paper method=scpo trainer=verl_1gpu   # one card of 80 GB
-    python -m bench.gpu_acceptance --dry                                       # on a CPU, small models
+    python -m bench.gpu_acceptance --dry                                       # small, on a CPU
     python -m bench.gpu_acceptance --only scorer scale=paper method=scpo       # one part again
 
 Without the official games: env.games=generated. The parts come in the order of what is most likely
@@ -26,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -45,8 +46,19 @@ from sweeps.doctor.machine import disk_gib
 TOTAL_S = 30 * 60.0
 FOLDER = Path("gpu_acceptance")
 PACKAGES = ("torch", "vllm", "transformers", "verl", "flash-attn", "ray", "accelerate")
-DRY = ("scale=study", "method=scpo", "scorer=exact", "env.train_panel.games=4", "machine.device=cpu")
-RARELY = ("wandb.mode=disabled", "trainer.validation.every=50", "trainer.probe_every=50", "trainer.checkpoint_every=50")
+DRY = (
+    "scale=study",
+    "method=scpo",
+    "scorer=exact",
+    "env.train_panel.games=4",
+    "machine.device=cpu",
+)
+RARELY = (
+    "wandb.mode=disabled",
+    "trainer.validation.every=50",
+    "trainer.probe_every=50",
+    "trainer.checkpoint_every=50",
+)
 SMOKE = (
     "trainer.groups=2", "trainer.group_size=4", "trainer.mini_batch_rows=16", "env.horizon=10",
     "trainer.steps=50",
@@ -92,7 +104,15 @@ class Session:
             size = "goals" if hasattr(panel, "goals") else "games"
             panels.append(f"env.validation_panels.{name}.{size}={PANEL_SIZE}")
         place = f"machine.runs_dir={(self.folder / runs).absolute()}"
-        return [sys.executable, str(REPOSITORY / "train.py"), *self.words, *RARELY, *panels, *words, place]
+        return [
+            sys.executable,
+            str(REPOSITORY / "train.py"),
+            *self.words,
+            *RARELY,
+            *panels,
+            *words,
+            place,
+        ]
 
 
 @dataclass(frozen=True)
@@ -113,17 +133,19 @@ class Part:
 
 def doctor(session: Session, limit_s: float) -> dict[str, Any]:
     """Whatever the doctor finds before anything is started."""
-    ended = stream(session, "doctor", [sys.executable, "-m", "sweeps", "doctor", *session.words], limit_s)
+    command = [sys.executable, "-m", "sweeps", "doctor", *session.words]
+    ended = stream(session, "doctor", command, limit_s)
     errors = [line for line in ended.pop("last_words") if line.startswith("error")]
     return {**ended, "errors": errors}
 
 
 def smoke(session: Session, limit_s: float) -> dict[str, Any]:
-    """A training step of 2 groups of 4 siblings with a horizon of 10, stopped by SIGTERM after it."""
+    """A training step of 2 groups of 4 siblings with a horizon of 10, then SIGTERM."""
     session.findings["before"] = {"gpu_gib": list(used_gib().values())}
     needed, free = disk_gib(session.config), shutil.disk_usage(session.folder).free / (1 << 30)
     if needed is not None and needed > free:
-        raise NotRunError(f"checkpoints need {needed:.0f} GiB, {session.folder.absolute()} has {free:.0f}")
+        place = session.folder.absolute()
+        raise NotRunError(f"checkpoints need {needed:.0f} GiB, {place} has {free:.0f}")
     return _stopped_after(session, "smoke", 1, limit_s)
 
 
@@ -150,7 +172,7 @@ def left_over(session: Session, limit_s: float) -> dict[str, Any]:
 
 
 def step(session: Session, limit_s: float) -> dict[str, Any]:
-    """One training step of the real size: seconds, memory, and how far rollout and update are apart."""
+    """One training step of the real size: seconds, memory, rollout against update."""
     words = ["trainer.steps=1"]
     if session.dry:
         words += ["trainer.groups=2", "trainer.group_size=2", "trainer.mini_batch_rows=16"]
@@ -174,7 +196,14 @@ def probe(name: str) -> Callable[[Session, float], dict[str, Any]]:
     def run(session: Session, limit_s: float) -> dict[str, Any]:
         answer = session.folder / f"{name}.json"
         answer.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "bench.gpu_probes", name, str(answer.absolute()), *session.words]
+        command = [
+            sys.executable,
+            "-m",
+            "bench.gpu_probes",
+            name,
+            str(answer.absolute()),
+            *session.words,
+        ]
         ended = stream(session, name, [*command, *(["--dry"] if session.dry else [])], limit_s)
         found = json.loads(answer.read_text()) if answer.exists() else {}
         if "not_run" in found:
@@ -223,7 +252,11 @@ def _train(
     metrics, timing = (_lines(session.folder / runs, kind) for kind in ("metrics", "timing"))
     found = {**ended, "peak_gib": gib, "steps": [line["step"] for line in metrics]}
     if metrics:
-        found |= {"step": metrics[-1]["step"], "metrics": metrics[-1], "timing": timing[-1] if timing else {}}
+        found |= {
+            "step": metrics[-1]["step"],
+            "metrics": metrics[-1],
+            "timing": timing[-1] if timing else {},
+        }
     first = [line for line in metrics if line["step"] == 1]
     return {**found, "first_update": first[0] if first else {}}
 
@@ -250,18 +283,19 @@ def stream(
 ) -> dict[str, Any]:
     """Run a command; its output goes to the screen and to ``<name>.log`` line by line.
 
-    It gets SIGTERM once ``stop_when`` holds or after ``limit_s`` seconds, SIGKILL if it does not end
-    then, and SIGTERM when this process dies.
+    It gets SIGTERM once ``stop_when`` holds or after ``limit_s`` seconds, SIGKILL if it does not
+    end then, and SIGTERM when this process dies.
     """
     started, stopped_at, timed_out = time.monotonic(), None, False
     last: list[str] = []
     environment = {**os.environ, MARK: str(os.getpid()), "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
-        command, cwd=REPOSITORY, env=environment, text=True, errors="replace", start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        command, cwd=REPOSITORY, env=environment, text=True, errors="replace",
+        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         preexec_fn=_die_with_parent,  # noqa: PLW1509 (it takes no lock: one system call)
     )  # fmt: skip
-    copier = threading.Thread(target=_copy, args=(process, session.folder / f"{name}.log", last), daemon=True)
+    log = session.folder / f"{name}.log"
+    copier = threading.Thread(target=_copy, args=(process, log, last), daemon=True)
     copier.start()
     try:
         while process.poll() is None:
@@ -283,7 +317,12 @@ def stream(
             process.wait()
         copier.join(timeout=5)
     seconds = time.monotonic() - started
-    return {"exit": process.returncode, "timed_out": timed_out, "seconds": seconds, "last_words": last[-30:]}
+    return {
+        "exit": process.returncode,
+        "timed_out": timed_out,
+        "seconds": seconds,
+        "last_words": last[-30:],
+    }
 
 
 def _copy(process: subprocess.Popen[str], path: Path, last: list[str]) -> None:
@@ -297,7 +336,7 @@ def _copy(process: subprocess.Popen[str], path: Path, last: list[str]) -> None:
 
 
 def _die_with_parent() -> None:
-    """In the child: SIGTERM when the script is killed, so that nothing goes on holding the GPU (prctl, Linux)."""
+    """In the child: SIGTERM when the script is killed, so that the GPU is freed (prctl, Linux)."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
@@ -325,7 +364,8 @@ def peaks() -> Iterator[list[float]]:
 
     def watch() -> None:
         while not over.wait(MEMORY_POLL_S):
-            gib[:] = [max(pair) for pair in itertools.zip_longest(gib, used_gib().values(), fillvalue=0.0)]
+            pairs = itertools.zip_longest(gib, used_gib().values(), fillvalue=0.0)
+            gib[:] = [max(pair) for pair in pairs]
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -353,7 +393,10 @@ def run_parts(session: Session, chosen: Sequence[Part], report: dict[str, Any]) 
             continue
         entry |= {"status": "running", "reason": "", "limit_s": limit_s}
         write_report(session, report)
-        print(f"== {part.name}: at most {limit_s:.0f} s, {session.left_s / 60:.0f} min are left", flush=True)
+        print(
+            f"== {part.name}: at most {limit_s:.0f} s, {session.left_s / 60:.0f} min are left",
+            flush=True,
+        )
         started = time.monotonic()
         try:
             session.findings[part.name] = part.run(session, limit_s)
@@ -364,7 +407,7 @@ def run_parts(session: Session, chosen: Sequence[Part], report: dict[str, Any]) 
             entry |= {"status": "stopped", "seconds": time.monotonic() - started}
             write_report(session, report)
             raise
-        except Exception as error:  # noqa: BLE001 (one part that breaks is a finding; the others go on)
+        except Exception as error:  # noqa: BLE001 (a finding; the other parts go on)
             entry |= {"status": "broken", "reason": f"{type(error).__name__}: {first_line(error)}"}
         entry["seconds"] = time.monotonic() - started
         write_report(session, report)
@@ -390,10 +433,17 @@ def write_report(session: Session, report: dict[str, Any]) -> None:
     """``report.json`` and ``report.md``, each replaced as a whole."""
     judged = verdicts(report)
     report["thresholds"] = [
-        {"part": one.part, "name": one.name, "verdict": verdict, "found": found, "expected": one.expected}
+        {
+            "part": one.part,
+            "name": one.name,
+            "verdict": verdict,
+            "found": found,
+            "expected": one.expected,
+        }
         for one, verdict, found in judged
     ]
-    _replace(session.folder / "report.md", markdown(report))  # first: where there is JSON, there is a page
+    # The page first: where there is JSON, there is a page.
+    _replace(session.folder / "report.md", markdown(report))
     _replace(session.folder / "report.json", json.dumps(report, indent=2) + "\n")
 
 
@@ -407,13 +457,14 @@ def _replace(path: Path, text: str) -> None:
 
 def markdown(report: dict[str, Any]) -> str:
     """The report for people."""
-    counts = {verdict: sum(one["verdict"] == verdict for one in report["thresholds"]) for verdict in Verdict}
+    counts = Counter(one["verdict"] for one in report["thresholds"])
     gpus = ", ".join(f"{name} {gib:.0f} GiB" for name, gib in report["machine"]["gpus"]) or "none"
-    packages = ", ".join(f"{name} {version}" for name, version in report["machine"]["packages"].items() if version)
+    installed = report["machine"]["packages"].items()
+    packages = ", ".join(f"{name} {version}" for name, version in installed if version)
     lines = [
         "# GPU acceptance" + (" (dry run on a CPU: no figure is a GPU's)" if report["dry"] else ""),
         "",
-        ", ".join(f"{count} {verdict}" for verdict, count in counts.items()),
+        ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict),
         "",
         f"Words: `{' '.join(report['words'])}`. GPUs: {gpus}; driver {report['machine']['driver']}; {packages}.",
         "",
@@ -479,10 +530,17 @@ def main(words: Sequence[str]) -> int:
         given = [*DRY, *given] if dry else given
         session = Session(given, compose_run(given), FOLDER, dry)
     except (ConfigError, IndexError) as error:
-        print(f"error: {error if isinstance(error, ConfigError) else '--only names a part'}", file=sys.stderr)
+        print(
+            f"error: {error if isinstance(error, ConfigError) else '--only names a part'}",
+            file=sys.stderr,
+        )
         return 2
     FOLDER.mkdir(exist_ok=True)
-    for runs in ("smoke", "step", "tensor_parallel"):  # of an earlier call: they would be gone on with
+    for runs in (
+        "smoke",
+        "step",
+        "tensor_parallel",
+    ):  # of an earlier call: they would be gone on with
         shutil.rmtree(FOLDER / runs, ignore_errors=True)
     report = new_report(session)
 
@@ -497,11 +555,15 @@ def main(words: Sequence[str]) -> int:
         print("stopped", file=sys.stderr)
         return 130
     finally:
-        for runs in ("smoke", "step", "tensor_parallel"):  # 18.5 GB a checkpoint at 1.5B, 91 GB at 7B
+        for runs in (
+            "smoke",
+            "step",
+            "tensor_parallel",
+        ):  # 18.5 GB a checkpoint at 1.5B, 91 GB at 7B
             for checkpoints in FOLDER.glob(f"{runs}/*/checkpoints"):
                 shutil.rmtree(checkpoints, ignore_errors=True)
         print((FOLDER / "report.md").read_text() if (FOLDER / "report.md").exists() else "")
-    print(f"written: {FOLDER}/report.json, report.md and a log of each part; please send the folder back")
+    print(f"written: {FOLDER}/report.json, report.md and logs; please send the folder back")
     return exit_status(report)
 
 

@@ -33,11 +33,13 @@ DRY_TOKENS = 64
 RESPONSE = 128  # tokens of a row whose log-probabilities two kinds of attention compute
 VERLS_TOKENS = 16  # sampled before and after the engine sleeps
 
+OF_A_MICRO_BATCH = ("activations", "logits", "fragments")  # parts of the memory table
+
 Probe = Callable[[RunConfig, bool], dict[str, Any]]
 
 
 def sleep(config: RunConfig, dry: bool) -> dict[str, Any]:
-    """GPU memory after the rollout engine sleeps and after it wakes, and whether it answers the same."""
+    """GPU memory while the rollout engine sleeps and after it wakes, and its answers."""
     engine = _SmallEngine() if dry else _Vllm(config)
     before = engine.answer()
     awake = engine.used_gib()
@@ -67,7 +69,8 @@ class _Vllm:
         self._sampling = vllm.SamplingParams(temperature=0.0, max_tokens=VERLS_TOKENS)
 
     def answer(self) -> str:
-        return str(self._llm.generate(["You are in the kitchen."], self._sampling)[0].outputs[0].text)
+        (answered,) = self._llm.generate(["You are in the kitchen."], self._sampling)
+        return str(answered.outputs[0].text)
 
     def sleep(self) -> None:
         self._llm.sleep(level=1)
@@ -93,7 +96,8 @@ class _SmallEngine:
         return self._model.generate(ids, max_new_tokens=4, do_sample=False)[0].tolist()
 
     def sleep(self) -> None:
-        self._kept = {name: value.numpy().copy() for name, value in self._model.state_dict().items()}
+        state = self._model.state_dict()
+        self._kept = {name: value.numpy().copy() for name, value in state.items()}
         for parameter in self._model.parameters():
             parameter.data = self._torch.empty(0)
 
@@ -140,7 +144,10 @@ def _log_probs(config: RunConfig, kind: str, dry: bool) -> np.ndarray:
 
 
 def longest(config: RunConfig, dry: bool) -> dict[str, Any]:
-    """Peak memory of forward and backward over a micro-batch of the longest rows, above the weights'."""
+    """Peak memory of forward and backward over a micro-batch of the longest rows.
+
+    Above the weights', and with their gradients in bfloat16, which FSDP would share out.
+    """
     import torch
 
     model, device = _model(config, "eager" if dry else _attention(), dry)
@@ -157,10 +164,8 @@ def longest(config: RunConfig, dry: bool) -> dict[str, Any]:
         "rows": rows,
         "tokens": tokens,
         "measured_gib": _peak_gib(device) - before,
-        "estimated_gib": sum(parts.get(name, 0.0) for name in ("activations", "logits", "fragments")),
-        "rest_of_table_gib": sum(
-            gib for name, gib in parts.items() if name not in ("activations", "logits", "fragments")
-        ),
+        "estimated_gib": sum(parts.get(name, 0.0) for name in OF_A_MICRO_BATCH),
+        "rest_of_table_gib": sum(gib for name, gib in parts.items() if name not in OF_A_MICRO_BATCH),
         "gpu_gib": 0.0 if dry else _gpu_gib(),
     }
 
@@ -183,12 +188,13 @@ def _longest_rows(config: RunConfig) -> tuple[int, int]:
 
 
 def scorer(config: RunConfig, dry: bool) -> dict[str, Any]:
-    """Pairs a second in float16 and float32 on recorded rollouts, and how often theta decides otherwise."""
+    """Pairs a second in float16 and float32 on recorded rollouts, and flips of theta."""
     shaper = config.trained.shaper
     if shaper is None:
         return {"not_run": "the method has no shaper"}
     pairs = _recorded_pairs(DRY_PAIRS if dry else PAIRS)
-    precisions = ("float16", "float32") if isinstance(config.scorer, CrossEncoderScorer) else ("its own",)
+    neural = isinstance(config.scorer, CrossEncoderScorer)
+    precisions = ("float16", "float32") if neural else ("its own",)
     answers, found = [], {"pairs": len(pairs)}
     for precision in precisions:
         settings = config.scorer
@@ -206,7 +212,7 @@ def scorer(config: RunConfig, dry: bool) -> dict[str, Any]:
 
 
 def _recorded_pairs(count: int) -> list[tuple[str, str]]:
-    """Steps of failed rollouts with steps of successes of the same group, drawn from recorded training."""
+    """Steps of failed and of successful siblings, drawn from recorded training."""
     pairs: list[tuple[str, str]] = []
     for _, batch, _ in recorded():
         texts = step_texts(batch, "action_next_observation")
@@ -227,7 +233,8 @@ def _model(config: RunConfig, kind: str, dry: bool) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM
 
     device = torch.device("cuda")
-    model = AutoModelForCausalLM.from_pretrained(_path(config), dtype=torch.bfloat16, attn_implementation=kind)
+    load = AutoModelForCausalLM.from_pretrained
+    model = load(_path(config), dtype=torch.bfloat16, attn_implementation=kind)
     return model.to(device), device
 
 
@@ -237,7 +244,8 @@ def _tiny(kind: str) -> Any:
 
     torch.manual_seed(0)
     shape = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2)
-    return Qwen2ForCausalLM(Qwen2Config(**shape, num_key_value_heads=1, vocab_size=100, attn_implementation=kind))
+    more = dict(num_key_value_heads=1, vocab_size=100, attn_implementation=kind)
+    return Qwen2ForCausalLM(Qwen2Config(**shape, **more))
 
 
 def _path(config: RunConfig) -> str:
@@ -274,7 +282,12 @@ def _peak_gib(device: Any, *, reset: bool = False) -> float:
     return float(torch.cuda.max_memory_allocated() / GIB)
 
 
-PROBES: dict[str, Probe] = {"sleep": sleep, "attention": attention, "longest": longest, "scorer": scorer}
+PROBES: dict[str, Probe] = {
+    "sleep": sleep,
+    "attention": attention,
+    "longest": longest,
+    "scorer": scorer,
+}
 
 
 def main(words: Sequence[str]) -> None:

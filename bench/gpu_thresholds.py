@@ -93,7 +93,9 @@ def _largest_gib(findings: Findings) -> float | None:
 
 def _steps_go_on(findings: Findings) -> list[int] | None:
     before, steps = findings.get("step_before"), findings.get("steps")
-    return None if before is None or steps is None else [step for step in steps if step >= before][:2]
+    if before is None or steps is None:
+        return None
+    return [step for step in steps if step >= before][:2]
 
 
 def _with_the_longest_rows(findings: Findings) -> float | None:
@@ -175,7 +177,8 @@ THRESHOLDS: tuple[Threshold, ...] = (
     Threshold("step", "exit status", "0", _found("exit"), _is(0)),
     Threshold(
         "step", "episodes", "groups x siblings",
-        _metric("train/episodes"), lambda found, report: report["dry"] or found == report["episodes"],
+        _metric("train/episodes"),
+        lambda found, report: report["dry"] or found == report["episodes"],
     ),
     Threshold(
         "step", "mean difference of rollout and update probabilities", "below 0.02",

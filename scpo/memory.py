@@ -109,7 +109,7 @@ class Part:
 
 
 def gpu_table(config: RunConfig, gpu_gib: float) -> list[Part]:
-    """Memory of the fullest GPU of a run, the one that the scorer shares; empty if the size is unknown.
+    """Memory of the fullest GPU of a run, which the scorer shares; empty if the size is unknown.
 
     Args:
         config: The run.
@@ -170,7 +170,7 @@ def micro_batch(config: RunConfig, trainer: VerlTrainer) -> tuple[int, str]:
 
     The largest divisor of a rank's share of the mini-batch that ``trainer.micro_batch_rows`` is a
     multiple of, halved until a micro-batch of the longest rows stays under ``FULL_SHARE`` of one of
-    the paper's GPUs. With verl this changes no result: the loss is the token mean of the mini-batch.
+    the paper's GPUs. With verl this changes no result: the loss is the mini-batch's token mean.
     verl-agent averages over micro-batches, so its number is left as it is configured.
 
     Raises:
@@ -191,7 +191,10 @@ def micro_batch(config: RunConfig, trainer: VerlTrainer) -> tuple[int, str]:
     while fitting % 2 == 0 and _update_gib(config, trainer, size, fitting) > _limit_gib():
         fitting //= 2
     if _update_gib(config, trainer, size, fitting) > _limit_gib():
-        return rows, f"{source}, dividing a rank's share"  # fewer rows would not help: shortage() refuses
+        return (
+            rows,
+            f"{source}, dividing a rank's share",
+        )  # fewer rows would not help: shortage() refuses
     halved = "" if fitting == rows else f", halved from {rows} so that the longest rows fit"
     return fitting, f"{source}, dividing a rank's share{halved}"
 
@@ -269,7 +272,8 @@ def _freed_after_an_update(config: RunConfig, trainer: VerlTrainer, size: Shape,
     tokens = rows * _longest_row(config)
     yield Part("activations", _activations_gib(size, tokens), 0.0)
     logits = LOGIT_BYTES * tokens * size.vocabulary / GIB
-    yield Part("logits", min(logits, FUSED_GIB) if trainer.verl.attention == "sdpa" else logits, 0.0)
+    fused = trainer.verl.attention == "sdpa"
+    yield Part("logits", min(logits, FUSED_GIB) if fused else logits, 0.0)
 
 
 def _activations_gib(size: Shape, tokens: int) -> float:

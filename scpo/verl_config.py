@@ -41,7 +41,7 @@ def ray_temp_folder(run_folder: Path) -> Path:
 def temp_root() -> Path:
     """The node's temporary folder, or /tmp where sockets below it would have too long a path."""
     root = Path(tempfile.gettempdir())
-    return root if _sockets_fit(root) else Path("/tmp")  # noqa: S108 (Ray makes a private folder in it)
+    return root if _sockets_fit(root) else Path("/tmp")  # noqa: S108 (Ray's folder is private)
 
 
 def _sockets_fit(root: Path) -> bool:

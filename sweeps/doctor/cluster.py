@@ -26,7 +26,11 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
         return
     missing = [name for name in COMMANDS if shutil.which(name) is None]
     if missing:
-        yield error("slurm", f"not found: {', '.join(missing)}", "run this on a login node, or launcher=local")
+        yield error(
+            "slurm",
+            f"not found: {', '.join(missing)}",
+            "run this on a login node, or launcher=local",
+        )
         return
     yield from _accounting()
     yield from _reachable(subject)
@@ -34,7 +38,11 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
         site = read_site(launcher.site)
         requests = by_request({str(place): config for place, config in enumerate(subject.configs)}, launcher, site)
     except ConfigError as failure:
-        yield error("slurm job", str(failure), "launcher.site=<your copy of slurm/site.yaml>, launcher.time_h=<hours>")
+        yield error(
+            "slurm job",
+            str(failure),
+            "launcher.site=<your copy of slurm/site.yaml>, launcher.time_h=<hours>",
+        )
         return
     yield from _limits(site, launcher)
     for partition in dict.fromkeys(request.partition for request in requests):
@@ -78,14 +86,20 @@ def _partition(launcher: SlurmLauncher, name: str | None, asked: Sequence[Reques
     code, output = _call("sinfo", "--noheader", *(["--partition", name] if name else []), "--format", FIELDS)
     rows = [line.split("|") for line in output.splitlines() if line.count("|") == FIELDS.count("|")]
     if code != 0:
-        yield error("slurm", f"sinfo: {output or f'exit status {code}'}", "is slurmctld up? ask the administrators")
+        yield error(
+            "slurm",
+            f"sinfo: {output or f'exit status {code}'}",
+            "is slurmctld up? ask the administrators",
+        )
         return
     if name is None:
         rows = [row for row in rows if row[0].endswith("*")] or rows
     check = f"partition {name or '(default)'}"
     if not rows:
         yield error(
-            check, "the cluster has no such partition", f"partition: <one that sinfo shows>, in {launcher.site}"
+            check,
+            "the cluster has no such partition",
+            f"partition: <one that sinfo shows>, in {launcher.site}",
         )
         return
     yield from _fits(check, asked, rows)
@@ -95,17 +109,26 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
     if all(available != "up" for _, available, *_ in rows):
         yield error(check, f"is {rows[0][1]}", "another partition, or wait")
         return
-    cores, gpus = max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows), max(_gpus_in(row[4]) for row in rows)
+    cores, gpus = (
+        max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows),
+        max(_gpus_in(row[4]) for row in rows),
+    )
     asked_cores, asked_gpus = (max(getattr(one.resources, name) for one in asked) for name in ("cpus", "gpus"))
     if cores < asked_cores:
-        yield error(check, f"nodes have {cores} cores, a job asks for {asked_cores}", f"launcher.cpus={cores}")
+        yield error(
+            check,
+            f"nodes have {cores} cores, a job asks for {asked_cores}",
+            f"launcher.cpus={cores}",
+        )
     if gpus < asked_gpus:
         fix = "another partition, or trainer=verl_1gpu" if asked_gpus > 1 else "another partition"
         yield error(check, f"nodes have {gpus} GPUs, a job asks for {asked_gpus}", fix)
     longest, asked_h = max(_hours(row[2]) for row in rows), max(one.limit_min for one in asked) / 60
     if asked_h > longest:
         yield warning(
-            check, f"allows {longest:g} h, a job asks for {asked_h:g} h", f"max_time_h: {longest:g}, in launcher.site"
+            check,
+            f"allows {longest:g} h, a job asks for {asked_h:g} h",
+            f"max_time_h: {longest:g}, in launcher.site",
         )
     if cores >= asked_cores and gpus >= asked_gpus and asked_h <= longest:
         yield ok(check, f"up, {cores} cores and {gpus} GPUs a node, {longest:g} h")

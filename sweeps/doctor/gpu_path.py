@@ -9,13 +9,27 @@ from scpo.findings import Finding, error, ok, warning
 from scpo.installed import installed_version
 from scpo.memory import FULL_SHARE, gpu_table, needed_gib, shortage
 from scpo.records.memory import driver_version, installed_gpus
-from scpo.schema import HuggingFaceModel, LocalLauncher, RunConfig, SlurmLauncher, VerlTrainer, WebshopConfig
+from scpo.schema import (
+    HuggingFaceModel,
+    LocalLauncher,
+    RunConfig,
+    SlurmLauncher,
+    VerlTrainer,
+    WebshopConfig,
+)
 from scpo.verl_config import cores_needed, temp_root
 from sweeps.doctor.subject import Subject
 from sweeps.estimates import LEGEND, duration, resources, trains_in_verl
 
-CUDA_OF_TORCH: dict[tuple[int, ...], str] = {(2, 10): "13", (2, 11): "13", (2, 13): "13"}  # PyPI's default builds
-DRIVER_OF_CUDA = {"12": 525, "13": 580}  # NVIDIA's release notes: the oldest driver of each major version
+CUDA_OF_TORCH: dict[tuple[int, ...], str] = {
+    (2, 10): "13",
+    (2, 11): "13",
+    (2, 13): "13",
+}  # PyPI's default builds
+DRIVER_OF_CUDA = {
+    "12": 525,
+    "13": 580,
+}  # NVIDIA's release notes: the oldest driver of each major version
 SOCKETS = "rl-colocate-zmq-*.sock"
 VERL_SOCKETS = Path("/tmp")  # noqa: S108 (verl's own choice: vllm_rollout.py)
 NOUN_MODEL = "en_core_web_sm"
@@ -102,7 +116,11 @@ def check_ray_cores(subject: Subject) -> Iterator[Finding]:
         there = len(os.sched_getaffinity(0)) if local else resources(config).cpus
         if there < needed:
             fix = "a machine with more, or trainer=verl_1gpu" if local else f"launcher.cpus={needed}"
-            yield error("cores for Ray", f"{there}; verl on {config.trainer.verl.gpus} GPUs needs {needed}", fix)
+            yield error(
+                "cores for Ray",
+                f"{there}; verl on {config.trainer.verl.gpus} GPUs needs {needed}",
+                fix,
+            )
         else:
             yield ok("cores for Ray", f"{there} of at least {needed}")
         return
@@ -141,9 +159,16 @@ def check_ray(subject: Subject) -> Iterator[Finding]:
     root = temp_root()
     if str(root) != tempfile.gettempdir():
         length = len(os.fsencode(tempfile.gettempdir()))
-        yield ok("temporary folder", f"TMPDIR has {length} characters, too many for sockets: runs use {root}")
+        yield ok(
+            "temporary folder",
+            f"TMPDIR has {length} characters, too many for sockets: runs use {root}",
+        )
     if not os.access(root, os.W_OK):
-        yield error("temporary folder", f"{root} cannot be written", "export TMPDIR=<a short folder of yours>")
+        yield error(
+            "temporary folder",
+            f"{root} cannot be written",
+            "export TMPDIR=<a short folder of yours>",
+        )
 
 
 def check_hours(subject: Subject) -> Iterator[Finding]:
@@ -152,7 +177,10 @@ def check_hours(subject: Subject) -> Iterator[Finding]:
         known = duration(config)
         if known is not None and _on_gpus(config):
             check = f"hours {config.method.name} {config.model.name} {config.env.benchmark}"
-            yield ok(check, f"{known} h a run on {resources(config).all_gpus} GPUs ({LEGEND[known.basis]})")
+            yield ok(
+                check,
+                f"{known} h a run on {resources(config).all_gpus} GPUs ({LEGEND[known.basis]})",
+            )
 
 
 def check_noun_rule(subject: Subject) -> Iterator[Finding]:

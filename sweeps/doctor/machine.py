@@ -53,7 +53,11 @@ def check_memory(subject: Subject) -> Iterator[Finding]:
     text = f"{rounded(free)} free; {slots} at a time need at least {rounded(needed)}"
     fitting = int(free // (needed / slots))
     if needed > free:
-        yield error("memory", text, f"launcher.slots={fitting}" if fitting else "a smaller model, or a larger machine")
+        yield error(
+            "memory",
+            text,
+            f"launcher.slots={fitting}" if fitting else "a smaller model, or a larger machine",
+        )
     else:
         yield ok("memory", text)
 
@@ -74,7 +78,11 @@ def check_disk(subject: Subject) -> Iterator[Finding]:
         yield ok("disk", text)
     inodes = os.statvfs(place)
     if inodes.f_files and inodes.f_favail < MIN_INODES:
-        yield error("disk", f"{inodes.f_favail} inodes are left in {place}", "remove small files, or another disk")
+        yield error(
+            "disk",
+            f"{inodes.f_favail} inodes are left in {place}",
+            "remove small files, or another disk",
+        )
 
 
 def check_run_folder(subject: Subject) -> Iterator[Finding]:
@@ -88,11 +96,19 @@ def check_run_folder(subject: Subject) -> Iterator[Finding]:
         yield error("run folder", f"{place} ({kind}): {failure.strerror or failure}", fix)
         return
     if kind in VOLATILE_FILE_SYSTEMS:
-        yield warning("run folder", f"{place} is {kind}: gone when the machine restarts", "machine.runs_dir=<a disk>")
+        yield warning(
+            "run folder",
+            f"{place} is {kind}: gone when the machine restarts",
+            "machine.runs_dir=<a disk>",
+        )
     else:
         yield ok("run folder", f"{place} ({kind}): writable, renames and locks work")
     if subject.search is not None and subject.search.storage == "sqlite" and kind in NETWORK_FILE_SYSTEMS:
-        yield error("search storage", f"sqlite on {kind} breaks when two hosts write", "search.storage=journal")
+        yield error(
+            "search storage",
+            f"sqlite on {kind} breaks when two hosts write",
+            "search.storage=journal",
+        )
 
 
 def check_gpus(subject: Subject) -> Iterator[Finding]:
@@ -111,7 +127,11 @@ def check_gpus(subject: Subject) -> Iterator[Finding]:
 
 def _without_gpu(subject: Subject, large: bool) -> Finding:
     if subject.first.machine.device == "cuda":
-        return error("gpus", "machine.device=cuda, and nvidia-smi shows no GPU", "machine.device=auto, or a driver")
+        return error(
+            "gpus",
+            "machine.device=cuda, and nvidia-smi shows no GPU",
+            "machine.device=auto, or a driver",
+        )
     if any(config.trainer.name == "verl" for config in subject.configs):
         return error("gpus", "trainer=verl wants GPUs, and nvidia-smi shows none", "launcher=slurm_a800x4")
     if large:

@@ -57,16 +57,27 @@ FITS = {
     "1.5B on the paper's node": ([], A800),
     "7B on the paper's node": (["model=qwen2_5_7b"], A800),
     "1.5B on one card": (["trainer=verl_1gpu"], A800),
-    "0.5B on a small card": (["trainer=verl_1gpu", "model=qwen2_5_0_5b", "trainer.micro_batch_rows=4"], 23.5),
+    "0.5B on a small card": (
+        ["trainer=verl_1gpu", "model=qwen2_5_0_5b", "trainer.micro_batch_rows=4"],
+        23.5,
+    ),
     "an evaluation of 7B": (["method=react", "model=qwen2_5_7b"], A800),
     "1.5B in one process": (["trainer=local", "method=grpo"], A800),
 }
 FITS_NOT = {
-    "an engine that never sleeps": (["model=qwen2_5_7b", "trainer.verl.free_cache=false"], A800, "free_cache=true"),
+    "an engine that never sleeps": (
+        ["model=qwen2_5_7b", "trainer.verl.free_cache=false"],
+        A800,
+        "free_cache=true",
+    ),
     "7B on one card": (["trainer=verl_1gpu", "model=qwen2_5_7b"], A800, "offload_training=true"),
     "1.5B on a small card": (["trainer=verl_1gpu"], 23.5, "offload_training=true"),
     "1.5B on four small cards": ([], 23.5, "trainer.micro_batch_rows"),
-    "7B in one process": (["trainer=local", "model=qwen2_5_7b"], A800, "trainer=verl over several GPUs"),
+    "7B in one process": (
+        ["trainer=local", "model=qwen2_5_7b"],
+        A800,
+        "trainer=verl over several GPUs",
+    ),
 }
 
 
@@ -94,7 +105,11 @@ def test_a_model_tells_its_own_sizes(tmp_path):
     assert (shape(model).layers, shape(model).hidden, shape(model).vocabulary) == (2, 64, 100)
 
 
-TASKS = {"alfworld": [], "webshop": ["env=webshop"], "webshop_paper": ["env=webshop", "env.setting=paper"]}
+TASKS = {
+    "alfworld": [],
+    "webshop": ["env=webshop"],
+    "webshop_paper": ["env=webshop", "env.setting=paper"],
+}
 MODELS = ("qwen2_5_1_5b", "qwen2_5_7b")
 
 

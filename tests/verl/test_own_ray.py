@@ -57,7 +57,11 @@ def node():
 def foreign_ray(node):
     """``ray start --head`` of someone else, recorded on the node."""
     command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--port=0"]
-    command += ["--include-dashboard=false", "--disable-usage-stats", "--object-store-memory=80000000"]
+    command += [
+        "--include-dashboard=false",
+        "--disable-usage-stats",
+        "--object-store-memory=80000000",
+    ]
     command += [f"--num-cpus={CPUS_OF_THE_FOREIGN_ONE}"]
     variables = {**os.environ, "TMPDIR": node, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(

@@ -66,7 +66,11 @@ def folder(tmp_path):
     torch.manual_seed(0)
     shape = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2)
     config = Qwen2Config(
-        **shape, num_key_value_heads=1, vocab_size=40, tie_word_embeddings=False, attn_implementation="sdpa"
+        **shape,
+        num_key_value_heads=1,
+        vocab_size=40,
+        tie_word_embeddings=False,
+        attn_implementation="sdpa",
     )
     Qwen2ForCausalLM(config).save_pretrained(tmp_path)
     return tmp_path
@@ -94,7 +98,10 @@ def test_two_ranks_that_load_an_untied_policy_give_the_whole_models_logits(folde
     last_words = "\n".join(errors[-1500:] for _, errors in reversed(ends))  # the second rank's first
     assert [process.returncode for process in processes] == [0, 0], last_words
     answers = [json.loads(line[2:]) for output, _ in ends for line in output.splitlines() if line.startswith("= ")]
-    assert [devices for devices, *_ in answers] == [["cpu"], ["meta"]]  # rank 1 began without weights
+    assert [devices for devices, *_ in answers] == [
+        ["cpu"],
+        ["meta"],
+    ]  # rank 1 began without weights
     assert all(shards == ["DTensor"] for _, shards, _ in answers)
     with torch.no_grad():
         whole = AutoModelForCausalLM.from_pretrained(folder)(torch.tensor([[1, 2, 3, 4, 5]])).logits.flatten()

@@ -49,7 +49,13 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
 
         try:
             self._check_schedule(entry, kwargs["global_steps"])
-            turns = await play(place.environment, entry["panel"], slot, ask, retries=place.config.env.failure_retries)
+            turns = await play(
+                place.environment,
+                entry["panel"],
+                slot,
+                ask,
+                retries=place.config.env.failure_retries,
+            )
         except Exception as error:  # whatever it is, verl would go on without this episode's rows
             cause = error.cause if isinstance(error, RayTaskError) else error  # its own text holds every stack
             reason = f"{type(cause).__name__}: {cause}"
@@ -118,7 +124,12 @@ def _outputs(turns: list[Turn], hindsight: list[Ids] | None) -> list[AgentLoopOu
             reward_score=total,
             num_turns=2,
             metrics=AgentLoopMetrics(),
-            extra_fields={**turn.answer.origin, **turn.row.extra_field(), **also, "reward_extra_info": {}},
+            extra_fields={
+                **turn.answer.origin,
+                **turn.row.extra_field(),
+                **also,
+                "reward_extra_info": {},
+            },
         )
         for turn, also in zip(turns, more, strict=True)
     ]

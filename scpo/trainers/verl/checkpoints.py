@@ -1,4 +1,4 @@
-"""Checkpoints of verl inside the run folder: ``checkpoints/step_<n>/global_step_<n>``, complete once marked."""
+"""Checkpoints of verl in the run folder: ``checkpoints/step_<n>/global_step_<n>``, once marked."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class Sealing:
     def start(self, step: int, logs: Mapping[str, FileSum]) -> None:
         """Begin with a checkpoint that is written; ``logs`` as :func:`mark_complete`'s."""
         self.wait()
-        self._pending = self._thread.submit(mark_complete, self._folder, step, dict(logs), keep=self._keep)
+        arguments = (self._folder, step, dict(logs))
+        self._pending = self._thread.submit(mark_complete, *arguments, keep=self._keep)
 
     def wait(self) -> float:
         """Wait for the checksums under way; returns the seconds that this took.

@@ -50,7 +50,11 @@ def hindsight_logprob(
 
 
 def _scored(
-    worker_group: Any, keys: list[str], rows: list[dict[str, Any]], tags: list[dict[str, int]], temperature: float
+    worker_group: Any,
+    keys: list[str],
+    rows: list[dict[str, Any]],
+    tags: list[dict[str, int]],
+    temperature: float,
 ) -> list[float]:
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 

@@ -21,7 +21,10 @@ logger = logging.getLogger(__name__)
 
 
 def wait_for_nodes(
-    nodes: int, gpus: int, should_stop: Callable[[], bool] = lambda: False, deadline_s: float = DEADLINE_S
+    nodes: int,
+    gpus: int,
+    should_stop: Callable[[], bool] = lambda: False,
+    deadline_s: float = DEADLINE_S,
 ) -> bool:
     """Wait until ``nodes`` nodes with ``gpus`` GPUs each have joined the Ray of this machine, or of RAY_ADDRESS.
 

@@ -103,7 +103,10 @@ def attention(config: RunConfig) -> Attention:
     Raises:
         ConfigError: flash was asked for, and the package is not there.
     """
-    wanted, installed = trainer_of(config).verl.attention, importlib.util.find_spec("flash_attn") is not None
+    wanted, installed = (
+        trainer_of(config).verl.attention,
+        importlib.util.find_spec("flash_attn") is not None,
+    )
     if wanted == "flash" and not installed:
         raise ConfigError(
             "trainer.verl.attention=flash needs the package flash-attn, which is not installed: pip install -c "
@@ -119,7 +122,9 @@ def gpu_settings(config: RunConfig, run_folder: Path) -> Iterator[Setting]:
         yield Setting("ray_kwargs.ray_init.num_cpus", cores(), source)
         yield from own_ray(run_folder)
     yield Setting(
-        "transfer_queue.backend.SimpleStorage.num_data_storage_units", STORAGE_UNITS, "each holds a CPU of Ray's"
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units",
+        STORAGE_UNITS,
+        "each holds a CPU of Ray's",
     )
 
 
@@ -144,6 +149,11 @@ def temp_variables() -> dict[str, str]:
 def ray_settings(config: RunConfig, variables: dict[str, str]) -> Iterator[Setting]:
     """The Ray of several nodes, which runs already, and variables of every process, on whichever node."""
     if trainer_of(config).verl.nodes > 1:
-        yield Setting("ray_kwargs.ray_init.address", "auto", "trainer.verl.nodes: Ray runs on each node", added=True)
+        yield Setting(
+            "ray_kwargs.ray_init.address",
+            "auto",
+            "trainer.verl.nodes: Ray runs on each node",
+            added=True,
+        )
     for name, value in variables.items():
         yield Setting(f"{ENV_VARS}.{name}", value, "sockets named by this attempt; the platform", added=True)

@@ -51,7 +51,9 @@ def run(config: Any) -> None:
     """What ``verl.trainer.main_ppo`` does with a composed configuration, with our task runner."""
     auto_set_device(config)
     validate_config(
-        _in_tasks(config), use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
+        _in_tasks(config),
+        use_reference_policy=need_reference_policy(config),
+        use_critic=need_critic(config),
     )
     remember_gpus()
     main_ppo.run_ppo(config, task_runner_class=KeepsStopSignals())

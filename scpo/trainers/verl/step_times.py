@@ -24,7 +24,7 @@ TIMERS: dict[str, tuple[str, ...]] = {
 }
 """Part -> verl's and our timers; what is left of a step is ``sync and driver``."""
 REST = "sync and driver"
-CHECKSUMS_WAIT = "timing_s/checksums_wait"  # within save_checkpoint: the one before was not hashed yet
+CHECKSUMS_WAIT = "timing_s/checksums_wait"  # within save_checkpoint, for the one before
 DIAGNOSTICS = "diagnostics"  # inside verl's timer of the advantages, and no part of training
 
 SIZES = (1.5, 7.0)  # billions of parameters
@@ -60,7 +60,10 @@ def estimated(config: RunConfig) -> dict[str, float] | None:
     for part, (low, high) in SECONDS.items():
         linear = max(low / 3, low + place * (high - low))
         seconds[part] = linear * ESTIMATED_GPUS / gpus
-    every = {"validation": config.trainer.validation.every, "checkpoint": config.trainer.checkpoint_every}
+    every = {
+        "validation": config.trainer.validation.every,
+        "checkpoint": config.trainer.checkpoint_every,
+    }
     for part, steps in every.items():
         seconds[part] *= EVERY / steps
     return seconds

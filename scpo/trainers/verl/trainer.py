@@ -119,7 +119,11 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.checkpoint_manager: Any = WithDeadline(self.checkpoint_manager, self.place.stall_s)
 
     def _balance_batch(
-        self, batch: Any, metrics: dict[str, Any], logging_prefix: str = "global_seqlen", keep_minibatch: bool = False
+        self,
+        batch: Any,
+        metrics: dict[str, Any],
+        logging_prefix: str = "global_seqlen",
+        keep_minibatch: bool = False,
     ) -> Any:
         """verl's, and then its padding spread over the mini-batches; real rows keep their order."""
         batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
@@ -169,9 +173,14 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
         metrics.update(self.scorer.report() if self.scorer is not None else {})
         metrics.update(self._recorded(rows, estimated))
-        estimates = {"advantages": _jagged(estimated.advantage), "returns": _jagged(estimated.target)}
+        estimates = {
+            "advantages": _jagged(estimated.advantage),
+            "returns": _jagged(estimated.target),
+        }
         return tq.kv_batch_put(
-            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(estimates, batch_size=len(batch))
+            keys=batch.keys,
+            partition_id=batch.partition_id,
+            fields=TensorDict(estimates, batch_size=len(batch)),
         )
 
     def _save_checkpoint(self) -> None:

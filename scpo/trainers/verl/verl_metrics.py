@@ -11,7 +11,14 @@ from scpo.diagnostics.validation_episodes import episode_metrics
 from scpo.rollout import Trajectory
 from scpo.trainers.verl.verl_rows import Rows, StepRow
 
-CLOCK = ("timing_s/", "timing_per_token_ms/", "perf/", "actor/perf/", "critic/perf/", "global_seqlen/")
+CLOCK = (
+    "timing_s/",
+    "timing_per_token_ms/",
+    "perf/",
+    "actor/perf/",
+    "critic/perf/",
+    "global_seqlen/",
+)
 """Prefixes of what depends on the machine."""
 STEP, DIAGNOSTICS = "timing_s/step", "timing_s/diagnostics"
 SCORER = ("scpo/pairs_truncated", "scpo/scorer_crashes")

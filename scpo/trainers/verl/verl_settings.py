@@ -70,13 +70,25 @@ def _verl(config: RunConfig) -> VerlTrainer:
 
 
 def _data(config: RunConfig, files: Files) -> Iterator[Setting]:
-    yield Setting("data.train_files", str(files.train), "the schedule of the run, made from the training panel")
+    yield Setting(
+        "data.train_files",
+        str(files.train),
+        "the schedule of the run, made from the training panel",
+    )
     yield Setting("data.val_files", str(files.validation), "the validation panels")
     yield Setting("data.train_batch_size", prompts_per_step(config), "trainer.groups; method.sampling")
     yield Setting("data.shuffle", False, "the schedule is in order, as with trainer=local")
     yield Setting("data.max_prompt_length", config.trainer.max_prompt_tokens, "trainer.max_prompt_tokens")
-    yield Setting("data.max_response_length", config.trainer.max_response_tokens, "trainer.max_response_tokens")
-    yield Setting("data.dataloader_num_workers", 0, "the data are task names; prompts are made in the agent loop")
+    yield Setting(
+        "data.max_response_length",
+        config.trainer.max_response_tokens,
+        "trainer.max_response_tokens",
+    )
+    yield Setting(
+        "data.dataloader_num_workers",
+        0,
+        "the data are task names; prompts are made in the agent loop",
+    )
 
 
 def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
@@ -86,19 +98,31 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
         yield Setting(f"{model}.external_lib", update_guard.MODULE, "trainer.skip_updates_without_advantage")
     if files.tokenizer:
         yield Setting(f"{model}.tokenizer_path", files.tokenizer, "model: its word-level tokenizer")
-    yield Setting(f"{model}.enable_gradient_checkpointing", trainer.verl.gradient_checkpointing, "trainer.verl")
+    yield Setting(
+        f"{model}.enable_gradient_checkpointing",
+        trainer.verl.gradient_checkpointing,
+        "trainer.verl",
+    )
     yield Setting(f"{actor}.strategy", "fsdp2", "FSDP2; runs without a GPU too")
     yield Setting(f"{actor}.ppo_mini_batch_size", _mini_batch(config), "trainer.mini_batch_rows / rollout.n")
     yield Setting(f"{actor}.ppo_micro_batch_size_per_gpu", *micro_batch(config, trainer))
     yield Setting(f"{actor}.ppo_epochs", trainer.epochs, "trainer.epochs")
     yield Setting(f"{ref}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
-    yield Setting(f"{ref}.fsdp_config.param_offload", trainer.verl.offload_reference, "trainer.verl.offload_reference")
+    yield Setting(
+        f"{ref}.fsdp_config.param_offload",
+        trainer.verl.offload_reference,
+        "trainer.verl.offload_reference",
+    )
     for part in (actor, ref):
         # verl's yaml has false, its dataclass true, with which a rank keeps whole gradients: 28 GiB at 7B.
         key = f"{part}.fsdp_config.use_no_sync_for_gradient_accumulation"
         yield Setting(key, False, "gradients are reduced after every micro-batch")
     if trainer.verl.engine != "hf":  # on the CPU all is float32
-        yield Setting(f"{ref}.fsdp_config.model_dtype", "bf16", "verl-agent; float32 takes twice the host's memory")
+        yield Setting(
+            f"{ref}.fsdp_config.model_dtype",
+            "bf16",
+            "verl-agent; float32 takes twice the host's memory",
+        )
     if trainer.verl.offload_training:
         for what in ("param_offload", "optimizer_offload"):
             yield Setting(f"{actor}.fsdp_config.{what}", True, "trainer.verl.offload_training")
@@ -106,8 +130,16 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
 
 def _without_flash(config: RunConfig) -> Iterator[Setting]:
     """Torch's attention, and the logits in pieces: verl would else take the log-probabilities token by token."""
-    for part in ("actor_rollout_ref.model", *(["critic.model"] if "value" in required(config.method) else [])):
-        yield Setting(f"{part}.override_config.attn_implementation", "sdpa", "trainer.verl.attention", added=True)
+    for part in (
+        "actor_rollout_ref.model",
+        *(["critic.model"] if "value" in required(config.method) else []),
+    ):
+        yield Setting(
+            f"{part}.override_config.attn_implementation",
+            "sdpa",
+            "trainer.verl.attention",
+            added=True,
+        )
     yield Setting("actor_rollout_ref.model.use_fused_kernels", True, "trainer.verl.attention: no flash-attn")
     yield Setting("actor_rollout_ref.model.fused_kernel_options.impl_backend", "torch", "as above")
 
@@ -143,7 +175,11 @@ def _optimizer(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting(f"{actor}.optim.weight_decay", optimizer.weight_decay, "trainer.optimizer.weight_decay")
     yield Setting(f"{actor}.optim.clip_grad", optimizer.gradient_clip, "trainer.optimizer.gradient_clip")
     estimator = "gae" if "value" in required(config.method) else "grpo"
-    yield Setting("algorithm.adv_estimator", estimator, "says whether there is a critic; scpo.credit.assign estimates")
+    yield Setting(
+        "algorithm.adv_estimator",
+        estimator,
+        "says whether there is a critic; scpo.credit.assign estimates",
+    )
 
 
 def _critic(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
@@ -154,10 +190,16 @@ def _critic(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
         yield Setting("critic.model.tokenizer_path", files.tokenizer, "as the policy")
     yield Setting("critic.strategy", "fsdp2", "as the policy")
     yield Setting("critic.optim.lr", critic.learning_rate, "method.estimator.critic.learning_rate")
-    yield Setting("critic.optim.weight_decay", trainer.optimizer.weight_decay, "trainer.optimizer.weight_decay")
+    yield Setting(
+        "critic.optim.weight_decay",
+        trainer.optimizer.weight_decay,
+        "trainer.optimizer.weight_decay",
+    )
     yield Setting("critic.cliprange_value", critic.value_clip, "method.estimator.critic.value_clip")
     yield Setting(
-        "critic.fsdp.use_no_sync_for_gradient_accumulation", False, "gradients are reduced after every micro-batch"
+        "critic.fsdp.use_no_sync_for_gradient_accumulation",
+        False,
+        "gradients are reduced after every micro-batch",
     )
     yield Setting("critic.ppo_micro_batch_size_per_gpu", *micro_batch(config, trainer))
 
@@ -169,18 +211,34 @@ def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[
         yield Setting(f"{rollout}.engine_kwargs.vllm.tokenizer", files.tokenizer, "as the policy", added=True)
     yield Setting(f"{rollout}.n", siblings(config), "trainer.group_size; method.sampling")
     yield Setting(f"{rollout}.temperature", trainer.temperature, "trainer.temperature")
-    yield Setting(f"{rollout}.val_kwargs.temperature", trainer.validation.temperature, "trainer.validation.temperature")
+    yield Setting(
+        f"{rollout}.val_kwargs.temperature",
+        trainer.validation.temperature,
+        "trainer.validation.temperature",
+    )
     yield Setting(f"{rollout}.val_kwargs.do_sample", trainer.validation.temperature > 0, "as above")
     yield Setting(f"{rollout}.val_kwargs.n", 1, "repeats are rows of the validation file")
-    yield Setting(f"{rollout}.calculate_log_probs", True, "logs how far rollout and update probabilities are apart")
-    yield Setting(f"{rollout}.tensor_model_parallel_size", verl.tensor_parallel, "trainer.verl.tensor_parallel")
+    yield Setting(
+        f"{rollout}.calculate_log_probs",
+        True,
+        "logs how far rollout and update probabilities are apart",
+    )
+    yield Setting(
+        f"{rollout}.tensor_model_parallel_size",
+        verl.tensor_parallel,
+        "trainer.verl.tensor_parallel",
+    )
     yield Setting(f"{rollout}.gpu_memory_utilization", *engine_memory(config, trainer))
     yield Setting(f"{rollout}.seed", engine_seed(config.seed), "a hash of seed; each engine adds its number")
     yield Setting(f"{rollout}.enable_chunked_prefill", verl.chunked_prefill, "trainer.verl.chunked_prefill")
     yield Setting(f"{rollout}.free_cache_engine", verl.free_cache, "trainer.verl.free_cache")
     yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
     length = trainer.max_prompt_tokens + trainer.max_response_tokens
-    yield Setting(f"{rollout}.max_model_len", length, "trainer.max_prompt_tokens + trainer.max_response_tokens")
+    yield Setting(
+        f"{rollout}.max_model_len",
+        length,
+        "trainer.max_prompt_tokens + trainer.max_response_tokens",
+    )
     yield Setting(f"{rollout}.agent.num_workers", verl.agent_workers, "trainer.verl.agent_workers")
     yield Setting(f"{rollout}.agent.default_agent_loop", MODE, "our agent loop")
     yield Setting(f"{rollout}.agent.agent_loop_config_path", str(AGENT_LOOPS), "our agent loop")
@@ -198,7 +256,9 @@ def _run(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Sett
     yield Setting("trainer.val_before_train", files.resume_from is None, "step 0; a resumed run has it")
     yield Setting("trainer.save_freq", trainer.checkpoint_every, "trainer.checkpoint_every")
     yield Setting(
-        "trainer.resume_mode", "resume_path" if files.resume_from else "disable", "our own record of checkpoints"
+        "trainer.resume_mode",
+        "resume_path" if files.resume_from else "disable",
+        "our own record of checkpoints",
     )
     yield Setting("trainer.resume_from_path", files.resume_from and str(files.resume_from), "as above")
     yield Setting("trainer.project_name", config.wandb.project, "wandb.project")

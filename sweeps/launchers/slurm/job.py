@@ -179,7 +179,11 @@ class RunJob:
         signal.signal(signal.SIGUSR2, supervisor.warn)
         signal.signal(signal.SIGTERM, supervisor.terminate)
         logger.info(
-            "%s: job %s on %s, process %d", folder.run_id, job.job_id, socket.gethostname(), process.process.pid
+            "%s: job %s on %s, process %d",
+            folder.run_id,
+            job.job_id,
+            socket.gethostname(),
+            process.process.pid,
         )
         logger.info("%s", node_report())
         state = supervisor.run()

@@ -55,12 +55,14 @@ def shares(sizes: Sequence[int], running: int) -> list[int]:
         return []
     if len(sizes) > running:
         raise ConfigError(
-            f"launcher.parallelism={running} jobs may run at a time, and these runs make {len(sizes)} "
-            f"arrays, of which each must run one; allowed: {len(sizes)} and more, or fewer rows in a call"
+            f"launcher.parallelism={running} jobs may run at a time, and these runs make "
+            f"{len(sizes)} arrays, of which each must run one; allowed: {len(sizes)} and more, or "
+            "fewer rows in a call"
         )
     given = [1] * len(sizes)
     for _ in range(running - len(sizes)):
-        waiting = [size / share if share < size else 0.0 for size, share in zip(sizes, given, strict=True)]
+        pairs = zip(sizes, given, strict=True)
+        waiting = [size / share if share < size else 0.0 for size, share in pairs]
         if not any(waiting):
             break
         given[waiting.index(max(waiting))] += 1

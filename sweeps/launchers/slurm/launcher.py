@@ -129,7 +129,12 @@ class Cluster(CountsSignals):
             yield self._submission(place, folders, request, snapshot, running)
 
     def _submission(
-        self, folder: Path, runs: Sequence[RunFolder], request: Request, snapshot: Path, running: int
+        self,
+        folder: Path,
+        runs: Sequence[RunFolder],
+        request: Request,
+        snapshot: Path,
+        running: int,
     ) -> Submission:
         return Submission(folder, tuple(runs), request, self.launcher, self.site, snapshot, running)
 

@@ -35,7 +35,10 @@ class Observer:
         if job is None or observed.job is None:
             return ""
         counted = {"timed out": job.timeouts, "preempted": job.preemptions}
-        parts = [f"job {job.job_id or job.name}", *(f"{n}x {what}" for what, n in counted.items() if n)]
+        parts = [
+            f"job {job.job_id or job.name}",
+            *(f"{n}x {what}" for what, n in counted.items() if n),
+        ]
         found = job.found_in(self._seen or {})
         if found and self._seen and observed.job is JobState.QUEUED and self._seen[found].why != "None":
             parts.append(f"waits: {self._seen[found].why}")

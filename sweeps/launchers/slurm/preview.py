@@ -23,15 +23,29 @@ def show_submissions(console: Console, submissions: Sequence[Submission]) -> Non
     others = "; the other arrays differ in what the table shows" if len(submissions) > 1 else ""
     first = submissions[0]
     limit = first.request.limit_min / 60
-    say(console, f"\n{counted(len(first.runs), 'job')} of at most {limit:g} h; sbatch would read{others}:")
+    say(
+        console,
+        f"\n{counted(len(first.runs), 'job')} of at most {limit:g} h; sbatch would read{others}:",
+    )
     say(console, sbatch_text(first))
 
 
 def _row(one: Submission) -> list[str]:
     needed, request = one.request.resources, one.request
     first, others = one.runs[0].run_id, len(one.runs) - 1
-    asked = (len(one.runs), needed.nodes, needed.gpus, needed.cpus, _memory(one), f"{request.limit_min / 60:g} h")
-    return [*map(str, asked), request.partition or "(default)", first + (f" and {others} more" if others else "")]
+    asked = (
+        len(one.runs),
+        needed.nodes,
+        needed.gpus,
+        needed.cpus,
+        _memory(one),
+        f"{request.limit_min / 60:g} h",
+    )
+    return [
+        *map(str, asked),
+        request.partition or "(default)",
+        first + (f" and {others} more" if others else ""),
+    ]
 
 
 def _memory(one: Submission) -> str:

@@ -1,4 +1,4 @@
-"""Whether the nodes of a cluster can read what a job needs: code, run folders, Python environment."""
+"""Folders that a job needs and nodes may not see: code, run folders, Python environment."""
 
 import socket
 import sys
@@ -19,7 +19,7 @@ def needed_on_nodes(runs_dir: Path) -> dict[str, Path]:
 
 
 def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
-    """(name, folder, file system) of what lies on no network file system, and so perhaps on this host alone."""
+    """(name, folder, file system) of what lies on no network file system."""
     nodes = node_names()
     if not nodes or socket.gethostname().partition(".")[0] in nodes:
         return  # no Slurm to ask, or a cluster of which this host is a node
@@ -32,14 +32,14 @@ def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
 def check_reachable(runs_dir: Path) -> None:
     """Refuse to submit jobs whose files lie in this host's memory.
 
-    Other local disks only cause a warning of the doctor: an unusual network file system looks like one.
+    Other local disks only cause a warning of the doctor: some network file systems look like one.
 
     Raises:
-        ConfigError: A folder that jobs need lies on a tmpfs or ramfs, and this host is no node itself.
+        ConfigError: A folder that jobs need lies on a tmpfs or ramfs, and this host is no node.
     """
     for name, folder, kind in local_folders(runs_dir):
         if kind in VOLATILE_FILE_SYSTEMS:
             raise ConfigError(
-                f"{name} lies in {folder}, on {kind}: in this host's memory, where no node can read it. "
-                "Move it to a file system that the nodes share"
+                f"{name} lies in {folder}, on {kind}: in this host's memory, where no node can read "
+                "it. Move it to a file system that the nodes share"
             )

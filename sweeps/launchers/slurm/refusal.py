@@ -8,11 +8,19 @@ KEYS = (  # in sbatch's message -> the key of the site's file, what to do
     ("account|association", "account", "account: <one of `sacctmgr show associations user=$USER`>"),
     ("qos", "qos", "qos: <one that your account has>"),
     ("partition", "partition", "partition: <one that `sinfo` shows>"),
-    ("gres|generic resource|gpus", "gres", "gres: <as `sinfo -o %G` names the GPUs>, for example gpu:a800"),
+    (
+        "gres|generic resource|gpus",
+        "gres",
+        "gres: <as `sinfo -o %G` names the GPUs>, for example gpu:a800",
+    ),
     ("feature|constraint", "constraint", "constraint: <one that `sinfo -o %f` shows>"),
     ("time limit|timelimit", "max_time_h", "max_time_h: <the partition's limit, `sinfo -o %l`>"),
     ("memory", "memory_gb", "memory_gb: null (the partition's default) or 0 (the whole node)"),
-    ("node configuration|node count|cpu count", "partition", "partition: <one whose nodes have that much>"),
+    (
+        "node configuration|node count|cpu count",
+        "partition",
+        "partition: <one whose nodes have that much>",
+    ),
 )
 UNSURE = re.compile(r"timed out|unable to contact|connection refused|communication|slurm_persist", re.IGNORECASE)
 """No answer of slurmctld: the job may be queued all the same."""

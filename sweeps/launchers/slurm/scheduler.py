@@ -8,10 +8,24 @@ from dataclasses import dataclass
 
 from scpo.errors import ScpoError
 from scpo.records.status import JobState
-from sweeps.launchers.slurm.job_limits import JobLimits, array_size_of, number, parse_fields, smallest
+from sweeps.launchers.slurm.job_limits import (
+    JobLimits,
+    array_size_of,
+    number,
+    parse_fields,
+    smallest,
+)
 
 COMMAND_TIMEOUT_S = 60  # slurmctld may be slow to answer on a busy cluster
-QUEUED = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
+QUEUED = (
+    "PENDING",
+    "CONFIGURING",
+    "REQUEUED",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "RESV_DEL_HOLD",
+    "SPECIAL_EXIT",
+)
 
 
 class SchedulerError(ScpoError, RuntimeError):
@@ -37,7 +51,14 @@ class Slurm:
         """Job id -> what is known of it, of our jobs that wait or run, by one squeue; None if there is no answer."""
         format_ = "%i|%T|%r|%j"  # the name last: it alone may hold a |
         try:
-            lines = _ask("squeue", "--noheader", "--array", "--all", f"--user={os.getuid()}", f"--format={format_}")
+            lines = _ask(
+                "squeue",
+                "--noheader",
+                "--array",
+                "--all",
+                f"--user={os.getuid()}",
+                f"--format={format_}",
+            )
         except SchedulerError:
             return None
         fields = (line.split("|", 3) for line in lines)
@@ -49,7 +70,14 @@ class Slurm:
         if not ids:
             return {}
         try:
-            lines = _ask("sacct", "--allocations", "--noheader", "--parsable2", "--format=JobID,State", f"--jobs={ids}")
+            lines = _ask(
+                "sacct",
+                "--allocations",
+                "--noheader",
+                "--parsable2",
+                "--format=JobID,State",
+                f"--jobs={ids}",
+            )
         except SchedulerError:
             return {}
         return dict(line.split("|", 1) for line in lines)
@@ -85,7 +113,9 @@ class Slurm:
             submitted += [row.get("MaxSubmitPU"), row.get("GrpSubmit")]
             running += [row.get("MaxJobsPU"), row.get("GrpJobs")]
         return JobLimits(
-            array_size, smallest([number(text) for text in submitted]), smallest([number(text) for text in running])
+            array_size,
+            smallest([number(text) for text in submitted]),
+            smallest([number(text) for text in running]),
         )
 
     def preempted(self, job_id: str) -> bool | None:

@@ -13,7 +13,12 @@ from scpo.records import provenance, redaction
 from scpo.records.files import write_json
 
 SNAPSHOTS = ".snapshots"
-PARTS = ("scpo", "sweeps", "conf", "train.py")  # what a job needs; the working tree's files, committed or not
+PARTS = (
+    "scpo",
+    "sweeps",
+    "conf",
+    "train.py",
+)  # what a job needs; the working tree's files, committed or not
 
 
 def freeze(runs_dir: Path, secret_names: Collection[str] = ()) -> Path:

@@ -22,7 +22,10 @@ torch = pytest.importorskip("torch", reason="needs torch: make setup")
 
 def test_without_a_gpu_only_the_cpu_trainer_is_allowed(tmp_path):
     for words in (["scale=paper"], ["trainer=verl_cpu", "trainer.verl.engine=vllm"]):
-        with pytest.raises(ConfigError, match="torch sees no CUDA device here; allowed without one: trainer=verl_cpu"):
+        with pytest.raises(
+            ConfigError,
+            match="torch sees no CUDA device here; allowed without one: trainer=verl_cpu",
+        ):
             prepare(compose_run([*words, "machine.device=cpu"]), RunFolder(tmp_path), lambda: False)
     assert not list(tmp_path.iterdir())
 

@@ -55,7 +55,11 @@ def test_a_step_is_counted_without_our_own_samples():
 def test_rollouts_are_counted_without_padding_and_padding_beside():
     rows = read_rows(*read(padding=(1, 3, 5)), episodes=4)
     metrics = rollout_metrics(rows, rows.trajectories)
-    assert (metrics["train/rows"], metrics["train/rows_padded"], metrics["train/episodes"]) == (7.0, 3.0, 4.0)
+    assert (metrics["train/rows"], metrics["train/rows_padded"], metrics["train/episodes"]) == (
+        7.0,
+        3.0,
+        4.0,
+    )
     assert (metrics["train/success_rate"], metrics["train/episode_length"]) == (0.5, 7 / 4)
 
 

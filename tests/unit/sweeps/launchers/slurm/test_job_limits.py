@@ -104,7 +104,8 @@ def test_more_runs_than_an_array_may_have_become_several_that_share_the_limit(ru
 def test_what_the_account_may_not_submit_stays_pending_and_is_told(runs, tmp_path):
     slurm, pool = submitted(runs, tmp_path, JobLimits(submitted=5))
     with pytest.raises(
-        RefusedError, match=r"may have 5 jobs .* PENDING as before: 2 runs; submitted before that: 5 runs"
+        RefusedError,
+        match=r"may have 5 jobs .* PENDING as before: 2 runs; submitted before that: 5 runs",
     ):
         pool.submit_all(runs, "table")
     assert len(slurm.submitted) == 5
