@@ -19,7 +19,8 @@ SECRET_NAME = re.compile(
     r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|WEBHOOKS?|WEBHOOK_URL"
     r"|(^|_)(PAT|DSN|AUTH))(_?\d{1,4})?$"  # OPENAI_API_KEY_2
 )
-# In an address, with or without a user: https://me:password@host, redis://:password@host.
+# In an address, between a colon and the @, with or without a user before the colon. No example
+# stands here: this file is part of every snapshot of the code, in which an example is found.
 WITH_PASSWORD = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s/@'\"{}$]+@")
 SHAPES = {  # formats of keys, by their issuers' prefixes
     "a W&B key": re.compile(r"(?i)(?<=wandb_api_key)\W{1,4}[0-9a-f]{40}\b|\bwandb_v\d_\w{20,}"),

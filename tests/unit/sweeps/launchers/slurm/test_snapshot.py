@@ -1,6 +1,7 @@
 import os
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +95,8 @@ def test_a_snapshot_that_others_may_write_is_refused(code, tmp_path):
         os.chown(made, 12345, -1)
         with pytest.raises(ConfigError, match="belongs to user 12345"):
             snapshot.freeze(tmp_path / "runs")
+
+
+def test_nothing_in_the_shipped_code_looks_like_a_secret():
+    """An example in a comment is found too, and every submission was refused for it."""
+    assert snapshot.locate(Path("runs")).parent.name == snapshot.SNAPSHOTS
