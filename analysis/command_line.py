@@ -49,6 +49,12 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--experiment", action="append", default=[], metavar="NAME,...", help="the rows and seeds of these experiments"
     )
+    group.add_argument(
+        "--seeds",
+        choices=("all", "common"),
+        default="all",
+        help="common: the seeds that all rows under each other have finished (default: all that a row has)",
+    )
     group.add_argument("--env", action="append", default=[], metavar="NAME,...", help="environments, e.g. alfworld")
 
 
@@ -72,7 +78,8 @@ def add_look(parser: argparse.ArgumentParser) -> None:
 
 def selection(options: argparse.Namespace) -> Selection:
     """The rows, experiments and environments that were asked for."""
-    return Selection(_names(options.rows), _names(options.experiment), _names(options.env))
+    common = options.seeds == "common"
+    return Selection(_names(options.rows), _names(options.experiment), _names(options.env), common)
 
 
 def look(options: argparse.Namespace) -> Look:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from analysis.sources.collect import Collected
-from analysis.sources.rows import DEFAULT, Family, MissingRunsError, Row, Section
+from analysis.sources.rows import DEFAULT, MissingRunsError, Section
 from analysis.sources.run_records import Run
 from scpo.errors import ConfigError
 from scpo.progress import counted
@@ -19,11 +19,13 @@ class Selection:
         rows: Row names, in the order in which they shall be drawn.
         experiments: Experiments whose rows, and whose seeds of them, are drawn.
         envs: Environments.
+        common_seeds: Only the seeds that all rows of a section have finished.
     """
 
     rows: tuple[str, ...] = ()
     experiments: tuple[str, ...] = ()
     envs: tuple[str, ...] = ()
+    common_seeds: bool = False
 
     def of(self, data: Collected) -> Collected:
         """The same data with the selected rows of the selected sections.
@@ -40,6 +42,8 @@ class Selection:
         for part in data.sections:
             if not self.envs or part.env in self.envs:
                 selected = self._rows_of(part)
+                if self.common_seeds:
+                    selected = with_common_seeds(selected)
                 if selected.rows:
                     parts.append(selected)
         if not parts:
@@ -54,7 +58,8 @@ class Selection:
         rows = list(part.rows)
         if self.experiments:
             families = tuple(family for family in families if family.experiment in self.experiments)
-            rows = [planned for row in rows if (planned := _planned_by(row, families)).runs]
+            asked = part.as_asked_by(*self.experiments).rows
+            rows = [row for row in asked if any(row.name in family.rows for family in families)]
         if self.rows:
             by_name = {row.name: row for row in rows}
             rows = [by_name[name] for name in self.rows if name in by_name]
@@ -71,13 +76,13 @@ class Selection:
         )
 
 
-def _planned_by(row: Row, families: Sequence[Family]) -> Row:
-    """The row with the seeds that these experiments planned for it; without runs if none has the row."""
-    seeds: set[int] = set()
-    for family in families:
-        if row.name in family.rows:
-            seeds |= family.seeds
-    return replace(row, runs=tuple(run for run in row.runs if run.seed in seeds))
+def with_common_seeds(part: Section) -> Section:
+    """The section with the seeds that all of its rows have finished; rows without any are left out."""
+    rows = [row for row in part.rows if row.finished]
+    finished = [{run.seed for run in row.runs if run.id in row.finished} for row in rows]
+    common = set.intersection(*finished) if finished else set()
+    kept = tuple(replace(row, runs=tuple(run for run in row.runs if run.seed in common)) for row in rows if common)
+    return replace(part, rows=kept)
 
 
 def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:

@@ -305,8 +305,9 @@ def disk_gib(config: RunConfig) -> float | None:
 
 
 def _width(config: RunConfig) -> int:
-    """Bytes of a number; verl trains in float32 whatever the weights on disk are."""
-    if config.trainer.name == "verl" or not isinstance(config.model, HuggingFaceModel):
+    """Bytes of a number; every trainer trains in float32, whatever the weights on disk are."""
+    trains = config.method.kind == "trained"
+    if trains or config.trainer.name == "verl" or not isinstance(config.model, HuggingFaceModel):
         return BYTES["float32"]
     return BYTES[config.model.dtype]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from scpo.errors import RecordError, first_line
 from scpo.records.files import read_json, write_json
+from scpo.records.identity import settings_digest
 from scpo.records.manifest import manifest_paths, read
 from scpo.records.run_folders import RunFolder
 from scpo.schema import MACHINE_SECTIONS, RunConfig
@@ -137,7 +138,7 @@ def init_settings(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
     return {
         "mode": config.wandb.mode,
         **_address_settings(folder, config),
-        "group": os.environ.get("WANDB_RUN_GROUP") or group_of(folder.run_id),
+        "group": os.environ.get("WANDB_RUN_GROUP") or group_of(folder.run_id, config),
         "job_type": os.environ.get("WANDB_JOB_TYPE") or job_type,
         "tags": list(dict.fromkeys(_tags(folder, config))),
         "name": folder.run_id,
@@ -153,9 +154,14 @@ def unheeded() -> list[str]:
     return [name for name in OUR_OWN if os.environ.get(name)]
 
 
-def group_of(run_id: str) -> str:
-    """The run id without seed and hash: benchmark, model, method and its choices."""
-    return "-".join(run_id.split("-")[:-2]) or run_id
+def group_of(run_id: str, config: RunConfig) -> str:
+    """The run id without its seed, and a hash of all settings but the seed.
+
+    The readable part names benchmark, model, method and its choices, but not the scorer or a
+    learning rate: without the hash, runs with different settings would be averaged.
+    """
+    readable = "-".join(run_id.split("-")[:-2]) or run_id
+    return f"{readable}-{settings_digest(config)}"
 
 
 def keep_address(folder: RunFolder, run: Any, mode: str) -> None:

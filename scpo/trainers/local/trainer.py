@@ -49,7 +49,7 @@ from scpo.rollout import (
 )
 from scpo.schema import required
 from scpo.scoring import PairCache, open_scorer
-from scpo.shaping.order import positions
+from scpo.shaping.order import UNSHAPED_ORDER, UNSHAPED_RANKS, positions
 from scpo.steps import FloatArray, StepBatch
 from scpo.trainers.local.checkpoint import Learned, load_checkpoint, newest_usable, save_checkpoint
 from scpo.trainers.local.garbage import collected_at_checkpoints
@@ -280,7 +280,9 @@ def _positions(config: RunConfig, trajectories: Sequence[Trajectory]) -> NDArray
     """Processing order as the paper's four GPUs would leave it, although this is one process."""
     lengths = np.array([generation.tokens for generation in _generations(trajectories)])
     shaper = config.trained.shaper
-    return positions(lengths, shaper.order if shaper else "chronological", shaper.order_ranks if shaper else 1)
+    if shaper is None:
+        return positions(lengths, UNSHAPED_ORDER, UNSHAPED_RANKS)
+    return positions(lengths, shaper.order, shaper.order_ranks)
 
 
 def _generations(trajectories: Sequence[Trajectory]) -> list[Generation]:

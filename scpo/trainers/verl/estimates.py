@@ -15,6 +15,7 @@ from scpo.credit.metrics import CreditDiagnostics
 from scpo.rollout import Trajectory, step_batch
 from scpo.schema import RunConfig, required
 from scpo.shaping.drive import Scorer
+from scpo.shaping.order import UNSHAPED_ORDER, UNSHAPED_RANKS
 from scpo.shaping.reference_buffer import ReferenceBuffer
 from scpo.steps import FloatArray, StepBatch
 from scpo.trainers.verl.verl_rows import Rows
@@ -73,10 +74,10 @@ def estimate(
         trajectories,
         success_threshold=config.env.success_threshold,
         position_N=rows.positions(
-            shaper.order if shaper else "balanced",
+            shaper.order if shaper else UNSHAPED_ORDER,
             columns.tokens[rows.place_N],
             ranks=ranks,
-            order_ranks=shaper.order_ranks if shaper else ranks,
+            order_ranks=shaper.order_ranks if shaper else UNSHAPED_RANKS,
         ),
         measured=_measured(rows, columns, config),
     )

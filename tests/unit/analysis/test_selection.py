@@ -85,3 +85,21 @@ def test_run_folders_without_samples_name_one_command(tmp_path):
     write_ablation(tmp_path, seeds=(0,))
     error = missing_samples(collect(tmp_path).at_scale("mini"), "finished run that has sampled a group")
     assert (error.needed, error.command) == ("finished run that has sampled a group", "python train.py method=scpo")
+
+
+def test_common_seeds_are_those_that_every_row_has_finished(tmp_path):
+    runs = {
+        "scpo": [write_run(tmp_path, "scpo", seed) for seed in (0, 1, 2)],
+        "chronological": [write_run(tmp_path, "chronological", seed) for seed in (1, 2, 3)],
+        "no_monotonicity": [
+            write_run(tmp_path, "no_monotonicity", seed, state="FAILED" if seed == 2 else "DONE") for seed in (1, 2)
+        ],
+        "shortest_reference": [write_run(tmp_path, "shortest_reference", 0, state="FAILED")],
+    }
+    write_experiment(tmp_path, runs)
+    (part,) = Selection(common_seeds=True).of(collect(tmp_path)).sections
+    assert {row.name: [run.seed for run in row.runs] for row in part.rows} == {
+        "scpo": [1],
+        "chronological": [1],
+        "no_monotonicity": [1],
+    }

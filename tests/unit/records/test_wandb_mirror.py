@@ -12,6 +12,7 @@ import pytest
 from scpo.errors import ConfigError
 from scpo.records import RunFolder, State, Tracker, manifest
 from scpo.records.health import read_rules
+from scpo.records.identity import run_id, settings_digest
 from scpo.records.manifest import Manifest, PlannedRow, PlannedRun
 from scpo.records.wandb_mirror import WandbMirror, group_of, init_settings, keep_address, unheeded, url_of
 from sweeps.compose.configuration import compose_run
@@ -19,15 +20,23 @@ from tests.support import fake_runs as fake
 
 
 @pytest.mark.parametrize(
-    ("run_id", "group"),
+    ("name", "group"),
     [
         ("alfworld-tiny-scpo-s0-4c541560", "alfworld-tiny-scpo"),
         ("alfworld-tiny-scpo-theta0.4-s12-4c541560", "alfworld-tiny-scpo-theta0.4"),
         ("alfworld-tiny-scpo-no_monotonicity-s0-4c541560", "alfworld-tiny-scpo-no_monotonicity"),
     ],
 )
-def test_ablations_are_groups_of_their_own(run_id, group):
-    assert group_of(run_id) == group
+def test_ablations_are_groups_of_their_own(name, group):
+    config = compose_run([])
+    assert group_of(name, config) == f"{group}-{settings_digest(config)}"
+
+
+def test_a_group_holds_the_seeds_of_one_setting_and_no_other_setting():
+    same = [compose_run(["method=scpo", f"seed={seed}"]) for seed in (0, 1)]
+    others = [compose_run(["method=scpo", word]) for word in ("scorer=lexical", "trainer.optimizer.learning_rate=0.1")]
+    assert len({group_of(run_id(config), config) for config in same}) == 1
+    assert len({group_of(run_id(config), config) for config in (*same, *others)}) == 3
 
 
 def written(**known):
@@ -160,7 +169,11 @@ def test_the_mirror_sends_steps_id_group_and_config(folder, fake_wandb):
     mirror.finish()
     assert run.logged == [(5, {"a": 1.0})]
     assert run.finished == 0
-    assert (called["id"], called["resume"], called["group"]) == (folder.run_id, "allow", "run")
+    assert (called["id"], called["resume"], called["group"]) == (
+        folder.run_id,
+        "allow",
+        f"run-{settings_digest(mirrored())}",
+    )
     assert "machine" not in called["config"]
 
 

@@ -2,6 +2,7 @@ import pytest
 
 from scpo.errors import ConfigError
 from scpo.records import State
+from sweeps import estimates
 from sweeps.compose.configuration import compose_run
 from sweeps.estimates import PastTimes, Resources, check_fits, duration, gpu_hours, hours, resources
 from tests.support import fake_runs as fake
@@ -137,3 +138,11 @@ def test_all_together_share_the_slots(tmp_path):
     configs = [compose_run([*fake.QUICK, f"machine.runs_dir={tmp_path}", f"seed={seed}"]) for seed in range(4)]
     other = compose_run([*fake.QUICK, f"machine.runs_dir={tmp_path}", "env=webshop"])
     assert PastTimes(tmp_path, host="here").total([*configs, other], slots=2) == (240, 1)
+
+
+def test_training_counts_float32_whatever_the_weights_on_disk_are():
+    config = compose_run(["scale=paper", "trainer=local", "env.games=generated"])
+    assert config.model.dtype == "bfloat16"
+    copies = 4 + (config.trainer.loss.kl_coefficient > 0)
+    expected = estimates.parameters(config.model) * copies * 4 / estimates.GIB
+    assert estimates.training_gib(config) == expected

@@ -64,7 +64,8 @@ def test_what_an_offline_run_wrote_is_pushed_by_wandb_itself_and_once(server, ca
             tracker.log(step, {"val/valid_seen/success_rate": step / 4}, {})
     assert main(["sync", "--runs-dir", "../runs"]) == 0
     (made, *_) = server.written[folder.run_id]
-    assert (made["project"], made["groupName"], made["sweep"]) == ("scpo", group_of(folder.run_id), None)
+    group = group_of(folder.run_id, folder.read_config())
+    assert (made["project"], made["groupName"], made["sweep"]) == ("scpo", group, None)
     sent = [json.loads(line) for line in server.streamed[folder.run_id]["wandb-history.jsonl"]]
     assert [row["val/valid_seen/success_rate"] for row in sent] == [0.0, 0.25, 0.5]
     assert main(["sync", "--runs-dir", "../runs"]) == 0

@@ -79,6 +79,7 @@ def test_a_damaged_record_is_named_and_the_others_are_shown(tmp_path):
     (run,) = runs_with_validations(tmp_path, 0, 20)
     path = tmp_path / run / "diagnostics" / "validation_step_00020.json.gz"
     path.write_bytes(path.read_bytes()[:-9])
-    sample = sample_episodes(collect(tmp_path))
+    data = collect(tmp_path)
+    sample = sample_episodes(data)
     assert sample.content()["panels"][0]["runs"][run]["steps"] == [0]
-    assert [problem.path for problem in sample.problems] == [f"{run}/{path.name}"]
+    assert [problem.path for problem in (*data.sample_problems, *sample.problems)] == [f"{run}/{path.name}"]
