@@ -157,8 +157,8 @@ def test_a_finished_run_that_lost_or_changed_a_line_gives_its_trial_no_value(tmp
     class Spoiling(InstantLauncher):
         """The metrics of the first run change after it has finished."""
 
-        def start(self, folder, config):
-            super().start(folder, config)
+        def _run(self, folder, config):
+            super()._run(folder, config)
             folder.note_sums({folder.metrics.name: file_sum(folder.metrics)})
             if len(self.started) == 1:
                 lines = folder.metrics.read_text().splitlines(keepends=True)
