@@ -49,9 +49,10 @@ def test_a_damaged_file_is_named_and_the_others_are_shown(tmp_path):
     (run,) = runs_with_groups(tmp_path, 1, 5)
     path = tmp_path / run / "diagnostics" / "groups_step_00005.json.gz"
     path.write_bytes(path.read_bytes()[:-30])
-    sample = sample_groups(collect(tmp_path), ROOM)
+    data = collect(tmp_path)
+    sample = sample_groups(data, ROOM)
     assert [record["step"] for record in sample.steps[run]] == [1]
-    (problem,) = sample.problems
+    (problem,) = (*data.sample_problems, *sample.problems)
     assert problem.path == f"{run}/groups_step_00005.json.gz"
 
 
