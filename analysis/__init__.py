@@ -5,4 +5,6 @@ from importlib.util import find_spec
 NEEDED = ("pandas", "pyarrow", "matplotlib", "seaborn", "sklearn", "scipy", "pylatexenc")
 
 if missing := [name for name in NEEDED if find_spec(name) is None]:
-    raise ModuleNotFoundError(f"tables and figures need {', '.join(missing)}: pip install 'scpo[analysis]'")
+    raise ModuleNotFoundError(
+        f"tables and figures need {', '.join(missing)}: pip install 'scpo[analysis]'"
+    )

@@ -1,7 +1,8 @@
 """``python -m analysis animate``: an experiment as its terminal showed it, from its records, as an animated SVG.
 
-Bars, step numbers and success follow the wall times and metrics that the runs recorded, faster; the table is the one
-that the sweep ended with. Without animation (print, reduced motion) the end is shown.
+Bars, step numbers and success follow the wall times and metrics that the runs recorded, faster; the
+table is the one that the sweep ended with. Without animation (print, reduced motion) the end is
+shown.
 """
 
 import argparse
@@ -13,18 +14,21 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from rich.console import Console
+from scpo.errors import RecordError
+from scpo.progress import counted
+from scpo.records import State
+from scpo.records.files import write_bytes
 
 from analysis.naming.line_styles import line_style
 from analysis.show import experiment_table
 from analysis.sources.logged_lines import read_lines
 from analysis.sources.rows import benchmarks, record_rows
 from analysis.sources.run_records import ExperimentRecord, Run, read_experiments, read_runs
-from scpo.errors import RecordError
-from scpo.progress import counted
-from scpo.records import State
-from scpo.records.files import write_bytes
 
-TRAINING_S, TABLE_S = 12, 8  # of the animation: training takes so long, and the table stands so long
+TRAINING_S, TABLE_S = (
+    12,
+    8,
+)  # of the animation: training takes so long, and the table stands so long
 TRAINING = 100 * TRAINING_S / (TRAINING_S + TABLE_S)  # percent
 WIDTH, LINE, LEFT, TOP = 900, 20, 20, 26  # pixels
 BAR_LEFT, BAR_WIDTH, STATE_LEFT = 190, 220, 425
@@ -35,8 +39,8 @@ text{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#e8
 @media (prefers-reduced-motion:reduce){*{animation:none!important}}
 """.strip()
 _TABLE = (
-    f".table{{animation:table {TRAINING_S + TABLE_S}s linear infinite}}@keyframes table{{0%{{opacity:0}}"
-    f"{TRAINING:.2f}%{{opacity:0}}{TRAINING + 2:.2f}%{{opacity:1}}100%{{opacity:1}}}}"
+    f".table{{animation:table {TRAINING_S + TABLE_S}s linear infinite}}@keyframes "
+    f"table{{0%{{opacity:0}}{TRAINING:.2f}%{{opacity:0}}{TRAINING + 2:.2f}%{{opacity:1}}100%{{opacity:1}}}}"
 )
 
 
@@ -59,17 +63,29 @@ class Progress:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
-    parser.add_argument("experiment", nargs="?", default="demo", help="a finished experiment (default: demo)")
-    parser.add_argument("--runs-dir", type=Path, default=Path("runs"), help="folder of run folders (default: runs)")
-    parser.add_argument("--out", type=Path, default=Path("docs/demo.svg"), help="file (default: docs/demo.svg)")
+    parser.add_argument(
+        "experiment", nargs="?", default="demo", help="a finished experiment (default: demo)"
+    )
+    parser.add_argument(
+        "--runs-dir", type=Path, default=Path("runs"), help="folder of run folders (default: runs)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("docs/demo.svg"), help="file (default: docs/demo.svg)"
+    )
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Write the picture; 0 when it is there."""
     record, progress = experiment_progress(options.runs_dir, options.experiment)
     table = experiment_table(options.runs_dir, options.experiment) or ""
-    command = "make demo" if options.experiment == "demo" else record.command(_seeds(record)) or options.experiment
-    write_bytes(options.out, animation(command, progress, success_lines(table)).encode(), readable=True)
+    command = (
+        "make demo"
+        if options.experiment == "demo"
+        else record.command(_seeds(record)) or options.experiment
+    )
+    write_bytes(
+        options.out, animation(command, progress, success_lines(table)).encode(), readable=True
+    )
     console.print(f"[green]wrote[/] {options.out}, {options.out.stat().st_size / 1000:.0f} kB")
     return 0
 
@@ -84,7 +100,10 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
     record = next((one for one in known if one.experiment == experiment), None)
     if record is None:
         there = ", ".join(sorted({one.experiment for one in known})) or "none"
-        raise RecordError(f"{runs_dir} has no experiment {experiment}; it has {there}; --runs-dir names another folder")
+        raise RecordError(
+            f"{runs_dir} has no experiment {experiment}; it has {there}; --runs-dir names another "
+            f"folder"
+        )
     runs, _ = read_runs(runs_dir)
     planned = [
         (row.label, row.name, run)
@@ -92,11 +111,14 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
         for row in record_rows(record, runs, env, model)
         for run in row.runs
     ]
-    left = [one.id for _, _, one in planned if one.id not in runs or runs[one.id].state != State.DONE]
+    left = [
+        one.id for _, _, one in planned if one.id not in runs or runs[one.id].state != State.DONE
+    ]
     if left:
         command = record.command(_seeds(record))
         raise RecordError(
-            f"not finished of {experiment}: {counted(len(left), 'run')} ({left[0]}); finish them: {command}"
+            f"not finished of {experiment}: {counted(len(left), 'run')} ({left[0]}); finish them: "
+            f"{command}"
         )
     clocks = {one.id: _clock(runs[one.id]) for _, _, one in planned}
     start = min(times[0] for times in clocks.values())
@@ -105,7 +127,10 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
             f"{label}, seed {one.seed}",
             line_style(name, runs[one.id].head.method.name).screen()["dark"],
             [time - start for time in clocks[one.id][1:]],
-            [line.get("train/success_rate") for line in read_lines(runs[one.id], ("metrics.jsonl",))],
+            [
+                line.get("train/success_rate")
+                for line in read_lines(runs[one.id], ("metrics.jsonl",))
+            ],
         )
         for label, name, one in planned
     ]
@@ -124,7 +149,9 @@ def _clock(run: Run) -> list[float]:
 
 def success_lines(table: str) -> list[str]:
     """Of the table that a sweep ends with the first part, success before and after training."""
-    first = takewhile(lambda line: not line.startswith(("Credit:", "Published:", "missing:")), table.splitlines())
+    first = takewhile(
+        lambda line: not line.startswith(("Credit:", "Published:", "missing:")), table.splitlines()
+    )
     return [line for line in first if line.strip()]
 
 
@@ -135,6 +162,7 @@ def animation(command: str, progress: Sequence[Progress], table: Sequence[str]) 
     below = TOP + LINE * (len(progress) + 3)
     height = below + LINE * len(table) + 14
     told = f"Terminal: {command}; {len(progress)} runs, then the table of success before and after training"
+    clock = [_minutes(end * k / CLOCKS) for k in range(CLOCKS + 1)]
     ticks = [(end * k / CLOCKS, f"translateY({-LINE * k}px)") for k in range(CLOCKS + 1)]
     frames = "".join(frame for _, frame in rows) + _frames("clock", end, ticks) + _TABLE
     return (
@@ -142,13 +170,15 @@ def animation(command: str, progress: Sequence[Progress], table: Sequence[str]) 
         f"<title>{escape(told)}</title><style>{STYLE}{frames}</style>"
         f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#14171b"/>'
         f'<text x="{LEFT}" y="{TOP}">$ {escape(command)}</text>'
-        f"{_strip('clock', WIDTH - 110, TOP - 15, [_minutes(end * k / CLOCKS) for k in range(CLOCKS + 1)])}"
+        f"{_strip('clock', WIDTH - 110, TOP - 15, clock)}"
         f"{''.join(drawn for drawn, _ in rows)}"
         f'<g class="table">{_lines(table, below)}</g></svg>\n'
     )
 
 
-def _frames(name: str, end: float, moves: Sequence[tuple[float, str]], timing: str = "step-end") -> str:
+def _frames(
+    name: str, end: float, moves: Sequence[tuple[float, str]], timing: str = "step-end"
+) -> str:
     """A class ``name`` whose transform is each of ``moves`` from its time on; the last one holds unanimated too.
 
     ``end``: seconds of the experiment, which training takes in the animation.
@@ -162,9 +192,18 @@ def _frames(name: str, end: float, moves: Sequence[tuple[float, str]], timing: s
 def _row(k: int, one: Progress, end: float) -> tuple[str, str]:
     """A run's line, and the frames that move it."""
     y, last = TOP + LINE * (k + 1), len(one.at_T) - 1
-    texts = ["waiting", *(_state(step, last, success) for step, success in enumerate(one.success_T))]
-    strip = [(0.0, "translateY(0)"), *((at, f"translateY({-LINE * (step + 1)}px)") for step, at in enumerate(one.at_T))]
-    bar = [(0.0, "scaleX(0)"), *((at, f"scaleX({step / last:.3f})") for step, at in enumerate(one.at_T))]
+    texts = [
+        "waiting",
+        *(_state(step, last, success) for step, success in enumerate(one.success_T)),
+    ]
+    strip = [
+        (0.0, "translateY(0)"),
+        *((at, f"translateY({-LINE * (step + 1)}px)") for step, at in enumerate(one.at_T)),
+    ]
+    bar = [
+        (0.0, "scaleX(0)"),
+        *((at, f"scaleX({step / last:.3f})") for step, at in enumerate(one.at_T)),
+    ]
     drawn = (
         f'<text x="{LEFT}" y="{y + 8}">{escape(one.label)}</text>'
         f'<svg x="{BAR_LEFT}" y="{y - 3}" width="{BAR_WIDTH}" height="12">'
@@ -176,13 +215,16 @@ def _row(k: int, one: Progress, end: float) -> tuple[str, str]:
 
 
 def _state(step: int, last: int, success: float | None) -> str:
-    return f"{step:>3}/{last}" + ("" if success is None else f"  training success {100 * success:.0f} %")
+    return f"{step:>3}/{last}" + (
+        "" if success is None else f"  training success {100 * success:.0f} %"
+    )
 
 
 def _strip(name: str, x: float, y: float, texts: Sequence[str]) -> str:
     """A window one line high onto texts below each other, which the frames of ``name`` move."""
     lines = "".join(
-        f'<text class="dim" x="0" y="{LINE * k + 15}">{escape(text)}</text>' for k, text in enumerate(texts)
+        f'<text class="dim" x="0" y="{LINE * k + 15}">{escape(text)}</text>'
+        for k, text in enumerate(texts)
     )
     return f'<svg x="{x}" y="{y}" width="{WIDTH - x}" height="{LINE}"><g class="{name}">{lines}</g></svg>'
 
@@ -192,4 +234,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _lines(texts: Sequence[str], top: float) -> str:
-    return "".join(f'<text x="{LEFT}" y="{top + LINE * k}">{escape(text)}</text>' for k, text in enumerate(texts))
+    return "".join(
+        f'<text x="{LEFT}" y="{top + LINE * k}">{escape(text)}</text>'
+        for k, text in enumerate(texts)
+    )

@@ -1,12 +1,13 @@
 """Build every table and figure that the records allow, and report what is missing for the others.
 
-A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)``, which returns a ``Table``, a
-matplotlib ``Figure``, or a ``Drawing`` (a figure with the numbers of its caption). It is called once for each scale;
-the paper's scale gets the plain name, so that no paper includes a mini-scale file by it. A module with a ``SCALE`` is
-built for that scale alone, under its plain name.
+A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)``, which
+returns a ``Table``, a matplotlib ``Figure``, or a ``Drawing`` (a figure with the numbers of its
+caption). It is called once for each scale; the paper's scale gets the plain name, so that no paper
+includes a mini-scale file by it. A module with a ``SCALE`` is built for that scale alone, under its
+plain name.
 
-``sources.json`` records the runs, inputs and code that each output was made from, so that a figure is drawn again only
-when one of them has changed.
+``sources.json`` records the runs, inputs and code that each output was made from, so that a figure
+is drawn again only when one of them has changed.
 """
 
 import hashlib
@@ -24,6 +25,10 @@ from typing import Any, TypeAlias
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from scpo.errors import RecordError, first_line
+from scpo.installed import installed_version
+from scpo.records import State
+from scpo.records.files import write_bytes
 
 import analysis.figures
 import analysis.tables
@@ -32,17 +37,14 @@ from analysis.rendering.table import Table
 from analysis.sources.collect import Collected, write_parquet
 from analysis.sources.rows import MissingRunsError, Row
 from analysis.sources.run_records import Problem
-from scpo.errors import RecordError, first_line
-from scpo.installed import installed_version
-from scpo.records import State
-from scpo.records.files import write_bytes
 
 Made: TypeAlias = Table | Drawing
 Builder: TypeAlias = Callable[[Collected], Made | Figure]
 DEFAULT_COMMAND = "python sweep.py +experiment=ablation"
 SOURCES = "sources.json"
 ROOT = Path(__file__).resolve().parents[1]
-# What an output depends on besides its runs. The files of schema and advantages hold the labels of methods.
+# What an output depends on besides its runs. The files of schema and advantages hold the labels of
+# methods.
 CODE = (
     "analysis/**/*.py",
     "paper_figures/published/*.csv",
@@ -52,7 +54,16 @@ CODE = (
     "scpo/schema/agent.py",
     "scpo/advantages/*.py",
 )
-LIBRARIES = ("matplotlib", "numpy", "pandas", "scikit-learn", "scipy", "seaborn", "sentence-transformers", "torch")
+LIBRARIES = (
+    "matplotlib",
+    "numpy",
+    "pandas",
+    "scikit-learn",
+    "scipy",
+    "seaborn",
+    "sentence-transformers",
+    "torch",
+)
 
 
 @dataclass(frozen=True)
@@ -144,10 +155,18 @@ def build_from(
     write_parquet(data, out)
     sources.write({output.name: output.sources for output in outputs}, keep=bool(only))
     unfinished, commands = _unfinished(data)
-    return Report(tuple(outputs), tuple(failures), (*data.problems, *data.sample_problems), unfinished, commands)
+    return Report(
+        tuple(outputs),
+        tuple(failures),
+        (*data.problems, *data.sample_problems),
+        unfinished,
+        commands,
+    )
 
 
-def _results(data: Collected, sources: "Sources", only: Collection[str], *, debug: bool) -> Iterator[Output | Failure]:
+def _results(
+    data: Collected, sources: "Sources", only: Collection[str], *, debug: bool
+) -> Iterator[Output | Failure]:
     for name, build in builders().items():
         if only and name not in only:
             continue
@@ -161,8 +180,11 @@ def _results(data: Collected, sources: "Sources", only: Collection[str], *, debu
                 yield _build_one(output, build, data.at_scale(scale), sources, debug=debug)
 
 
-def _build_one(name: str, build: Builder, data: Collected, sources: "Sources", *, debug: bool) -> Output | Failure:
-    # A figure takes seconds and is kept if nothing that it depends on has changed; a table takes no time.
+def _build_one(
+    name: str, build: Builder, data: Collected, sources: "Sources", *, debug: bool
+) -> Output | Failure:
+    # A figure takes seconds and is kept if nothing that it depends on has changed; a table takes no
+    # time.
     before = sources.unchanged(name, data) if name.startswith("fig_") else None
     if before:
         files = tuple(sources.out / file for file in before["files"])
@@ -181,14 +203,19 @@ def _build_one(name: str, build: Builder, data: Collected, sources: "Sources", *
     for file, content in contents.items():
         write_bytes(sources.out / file, content, readable=True)
     entry = sources.entry(data, contents)
-    return Output(name, tuple(sources.out / file for file in contents), tuple(entry["runs"]), entry, made)
+    return Output(
+        name, tuple(sources.out / file for file in contents), tuple(entry["runs"]), entry, made
+    )
 
 
 def _checked(made: object) -> Made:
     if isinstance(made, Figure):
         return Drawing(made)
     if not isinstance(made, Table | Drawing):
-        raise TypeError(f"build(data) returned {type(made).__name__}; allowed are a Figure, a Drawing or a Table")
+        raise TypeError(
+            f"build(data) returned {type(made).__name__}; allowed are a Figure, a Drawing or a "
+            f"Table"
+        )
     return made
 
 
@@ -207,7 +234,9 @@ def _crashed(name: str, error: Exception) -> Failure:
 
 
 def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    lines = (line for part in data.sections for row in part.rows for line in _missing(row, part.scale))
+    lines = (
+        line for part in data.sections for row in part.rows for line in _missing(row, part.scale)
+    )
     commands = (command for part in data.sections for command in part.commands)
     return tuple(dict.fromkeys(lines)), tuple(dict.fromkeys(commands))
 
@@ -216,9 +245,14 @@ def _missing(row: Row, scale: str) -> list[str]:
     """A line for each run that was started and is not finished, and one for all that were not started."""
     waiting = [str(run.seed) for run in row.missing if run.state == State.PENDING]
     started = [run for run in row.missing if run.state != State.PENDING]
-    lines = [f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}" for run in started]
+    lines = [
+        f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}" for run in started
+    ]
     if waiting:
-        lines.append(f"{row.label} ({scale} scale): not started: seed{'s' * (len(waiting) > 1)} {', '.join(waiting)}")
+        lines.append(
+            f"{row.label} ({scale} scale): not started: seed{'s' * (len(waiting) > 1)} "
+            f"{', '.join(waiting)}"
+        )
     return lines
 
 
@@ -251,7 +285,9 @@ class Sources:
         rows = data.runs.set_index("id").loc[runs]
         used = {(run, "config.yaml") for run in runs} | data.used
         return {
-            "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
+            "files": {
+                name: hashlib.sha256(content).hexdigest() for name, content in contents.items()
+            },
             "runs": runs,
             "seeds": int(rows["seed"].nunique()),
             "run_commits": sorted({str(commit) for commit in rows["commit"].dropna()}),
@@ -276,12 +312,20 @@ class Sources:
 
     def _hash(self, path: Path) -> str | None:
         if path not in self._hashes:
-            self._hashes[path] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+            self._hashes[path] = (
+                hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+            )
         return self._hashes[path]
 
     def _state(self, data: Collected) -> str:
         """Hash of what a builder may choose from (rows, runs, names of diagnostics), of the code and of the look."""
-        runs = [run.id for part in data.sections for row in part.rows for run in row.runs if run.id in data.by_id]
+        runs = [
+            run.id
+            for part in data.sections
+            for row in part.rows
+            for run in row.runs
+            if run.id in data.by_id
+        ]
         samples = []
         for run in runs:
             folder = data.by_id[run].folder / "diagnostics"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from scpo.errors import ConfigError, RecordError
+from scpo.progress import counted
 
 from analysis.build import Failure, Output
 from analysis.rendering.style import FORMATS, Look, read_size, read_style
 from analysis.selection import Selection
 from analysis.sources.collect import Collected, collect
 from analysis.sources.wandb_project import Settings
-from scpo.errors import ConfigError, RecordError
-from scpo.progress import counted
 
 RUNS = Path("runs")
 FIX = "make some, `make demo` or `python sweep.py +experiment=ablation`, or name others with --runs-dir or --wandb"
@@ -35,19 +35,37 @@ def add_places(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="W&B project; both may be repeated",
     )
-    parser.add_argument("--refresh", action="store_true", help="ask W&B again instead of reading the local copy")
-    parser.add_argument("--cache", type=Path, default=Settings.cache, help=f"local copies (default: {Settings.cache})")
     parser.add_argument(
-        "--out", type=Path, default=Path("paper_figures"), help="output folder (default: paper_figures)"
+        "--refresh", action="store_true", help="ask W&B again instead of reading the local copy"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Settings.cache,
+        help=f"local copies (default: {Settings.cache})",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("paper_figures"),
+        help="output folder (default: paper_figures)",
     )
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``selection`` reads."""
-    group = parser.add_argument_group("which rows", "names are separated by commas, and an option may be repeated")
-    group.add_argument("--rows", action="append", default=[], metavar="NAME,...", help="rows, in this order")
+    group = parser.add_argument_group(
+        "which rows", "names are separated by commas, and an option may be repeated"
+    )
     group.add_argument(
-        "--experiment", action="append", default=[], metavar="NAME,...", help="the rows and seeds of these experiments"
+        "--rows", action="append", default=[], metavar="NAME,...", help="rows, in this order"
+    )
+    group.add_argument(
+        "--experiment",
+        action="append",
+        default=[],
+        metavar="NAME,...",
+        help="the rows and seeds of these experiments",
     )
     group.add_argument(
         "--seeds",
@@ -55,7 +73,9 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         default="all",
         help="common: the seeds that all rows under each other have finished (default: all that a row has)",
     )
-    group.add_argument("--env", action="append", default=[], metavar="NAME,...", help="environments, e.g. alfworld")
+    group.add_argument(
+        "--env", action="append", default=[], metavar="NAME,...", help="environments, e.g. alfworld"
+    )
 
 
 def add_look(parser: argparse.ArgumentParser) -> None:
@@ -67,12 +87,19 @@ def add_look(parser: argparse.ArgumentParser) -> None:
         help="width of one column (3.25 inches) or of the page (6.75), or width and height in inches "
         "(default: what each figure is made for)",
     )
-    group.add_argument("--font-size", type=float, metavar="POINTS", help="size of all text (default: 8)")
     group.add_argument(
-        "--format", default="pdf,png", metavar="NAME,...", help=f"of {', '.join(FORMATS)} (default: pdf,png)"
+        "--font-size", type=float, metavar="POINTS", help="size of all text (default: 8)"
     )
     group.add_argument(
-        "--style", metavar="FILE", help="a .mplstyle file, or a style of matplotlib; its prop_cycle colours the rows"
+        "--format",
+        default="pdf,png",
+        metavar="NAME,...",
+        help=f"of {', '.join(FORMATS)} (default: pdf,png)",
+    )
+    group.add_argument(
+        "--style",
+        metavar="FILE",
+        help="a .mplstyle file, or a style of matplotlib; its prop_cycle colours the rows",
     )
 
 
@@ -91,13 +118,19 @@ def look(options: argparse.Namespace) -> Look:
     width, height = read_size(options.size) if options.size else (None, None)
     formats = _names([options.format])
     if not formats or not set(formats) <= set(FORMATS):
-        raise ConfigError(f"--format {options.format}: allowed are {', '.join(FORMATS)}, separated by commas")
+        raise ConfigError(
+            f"--format {options.format}: allowed are {', '.join(FORMATS)}, separated by commas"
+        )
     low, high = FONT_SIZES
     if options.font_size is not None and not low <= options.font_size <= high:
-        raise ConfigError(f"--font-size {options.font_size:g} is not between {low:g} and {high:g} points")
+        raise ConfigError(
+            f"--font-size {options.font_size:g} is not between {low:g} and {high:g} points"
+        )
     style = read_style(options.style) if options.style else ()
     if width is None and options.style:
-        width = dict(style).get("figure.figsize", (None,))[0]  # heights depend on the number of rows
+        width = dict(style).get("figure.figsize", (None,))[
+            0
+        ]  # heights depend on the number of rows
     return Look(width, height, options.font_size, formats, style)
 
 
@@ -110,7 +143,8 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
     """Read every run of the sources that were asked for, and print how many those are.
 
     Raises:
-        RecordError: A folder does not exist, a W&B project cannot be read at all, or no run was found anywhere.
+        RecordError: A folder does not exist, a W&B project cannot be read at all, or no run was
+            found anywhere.
     """
     folders = options.runs_dir or ([] if options.wandb else [RUNS])
     if options.wandb and not options.runs_dir and RUNS.is_dir():
@@ -134,7 +168,9 @@ def tell_result(console: Console, result: Output | Failure) -> None:
     """Print the result for a table or figure; for one that could not be built, what to do about it."""
     if isinstance(result, Failure):
         console.print(f"[yellow]missing[/]  {result.name}: {escape(result.reason)}")
-        console.print(*(f"           {line}" for line in result.remedy.splitlines()), sep="\n", markup=False)
+        console.print(
+            *(f"           {line}" for line in result.remedy.splitlines()), sep="\n", markup=False
+        )
         return
     files = ", ".join(str(path) for path in result.files)
     verb = "[green]built[/]    " if result.made is not None else "[green]as it was[/]"

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
 from scpo.diagnostics.rollout_file import Recorded, read_rollouts
 from scpo.diagnostics.step_credit import (
     StepCredit,
@@ -65,18 +64,36 @@ def rules(scorers: Sequence[str] = tuple(SCORERS)) -> Iterator[Rule]:
     for matcher, order, scorer in product(MATCHERS, ORDERS, scorers):
         yield _shaped("SCPO's credit", "credit", scorer, matcher=matcher, order=order)
     for matcher, order in product(MATCHERS, ORDERS[:2]):
-        yield _shaped("SCPO's credit", "credit", "exact", matcher=matcher, order=order, step_text="action_next_state")
-    yield _shaped("SCPO's credit", "credit", "exact", matcher="kmp", order="balanced", allocation="graph")
+        yield _shaped(
+            "SCPO's credit",
+            "credit",
+            "exact",
+            matcher=matcher,
+            order=order,
+            step_text="action_next_state",
+        )
+    yield _shaped(
+        "SCPO's credit", "credit", "exact", matcher="kmp", order="balanced", allocation="graph"
+    )
     for matcher, order, scorer in product(MATCHERS, ORDERS[:2], scorers):
-        yield _shaped("Raised by SCPO's credit on GiGPO", "raised", scorer, matcher=matcher, order=order)
+        yield _shaped(
+            "Raised by SCPO's credit on GiGPO", "raised", scorer, matcher=matcher, order=order
+        )
     block = "Step term of the advantage"
     for name in WITH_STEP_TERM:
         published = load_method(name).estimator.model_dump().get("state_key", "anchor")
         for key, compared in KEYS.items():
-            label = f"{method_label(name)}, by {compared}{' (published)' if key == published else ''}"
+            label = (
+                f"{method_label(name)}, by {compared}{' (published)' if key == published else ''}"
+            )
             yield Rule(block, label, "step_term", load_method(name, state_key=key))
         if name == "hgpo":
-            yield Rule(block, f"HGPO, K = 4, by {KEYS['anchor']}", "step_term", load_method(name, context=4))
+            yield Rule(
+                block,
+                f"HGPO, K = 4, by {KEYS['anchor']}",
+                "step_term",
+                load_method(name, context=4),
+            )
     for matcher, order, scorer in product(MATCHERS, ORDERS[:2], scorers):
         yield _shaped(block, "step_term", scorer, matcher=matcher, order=order)
     yield from _without_penalty()
@@ -95,7 +112,11 @@ def _without_penalty() -> Iterator[Rule]:
 
 
 def _shaped(block: str, what: What, scorer: str, **settings: Any) -> Rule:
-    compared = "equal states" if settings.get("step_text") == "action_next_state" else SCORERS.get(scorer, scorer)
+    compared = (
+        "equal states"
+        if settings.get("step_text") == "action_next_state"
+        else SCORERS.get(scorer, scorer)
+    )
     label = f"{MATCHERS[settings['matcher']]}, {settings['order']}, {compared}"
     if settings.get("allocation") == "graph":
         label = f"as much on the graph's steps ({label})"
@@ -128,22 +149,30 @@ def judge(
         GameError: A game is not there.
     """
     source = "official" if games else "generated"
-    environment = judge_of(load_environment("alfworld", cache_dir=cache_dir, data=games, games=source))
+    environment = judge_of(
+        load_environment("alfworld", cache_dir=cache_dir, data=games, games=source)
+    )
     judged = []
     for recorded in _distinct(files, tell):
         batch = with_states(environment, recorded.batch)
         helping = helping_steps(environment, batch)
         judged.append((replace(recorded, batch=batch), helping))
         known, unknown = len(helping.row_S), helping.unknown
-        tell(f"step {recorded.step}: {known} failed steps beside a success, {unknown} without a plan")
+        tell(
+            f"step {recorded.step}: {known} failed steps beside a success, {unknown} without a plan"
+        )
     scorers = {rule.scorer: Remembering(rule.scorer) for rule in chosen if rule.scorer}
     found = []
     for rule in chosen:
-        counts = [tally(helping, _credited(recorded, rule, scorers)) for recorded, helping in judged]
+        counts = [
+            tally(helping, _credited(recorded, rule, scorers)) for recorded, helping in judged
+        ]
         fell = step_credit(counts)
         found.append((rule, fell))
         tell(f"{rule.label}: {fell.credited} of {fell.steps} steps credited")
-    everything = [tally(helping, np.ones(len(recorded.batch), dtype=np.bool_)) for recorded, helping in judged]
+    everything = [
+        tally(helping, np.ones(len(recorded.batch), dtype=np.bool_)) for recorded, helping in judged
+    ]
     return step_credit(everything), found
 
 

@@ -1,7 +1,7 @@
 """Runs as pandas data frames, for notebooks: ``scpo.load_runs`` and ``scpo.compare``.
 
-Both read through the same code as every table and figure, so a run that is damaged enters no number here either, and a
-run that belongs to a row of an experiment has the name of that row.
+Both read through the same code as every table and figure, so a run that is damaged enters no number
+here either, and a run that belongs to a row of an experiment has the name of that row.
 """
 
 import re
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import pandas as pd
+from scpo.errors import ConfigError, RecordError
+from scpo.progress import counted
 
 from analysis.sources.collect import Collected, collect
 from analysis.sources.series import Series, make_series
 from analysis.sources.wandb_project import Settings
 from analysis.stats.paired import difference, holm, p_value
-from scpo.errors import ConfigError, RecordError
-from scpo.progress import counted
 
 COLUMNS = (
     *("run", "method", "seed", "row", "step", "metric", "value"),
@@ -39,20 +39,21 @@ def load_runs(
     """Every logged value of every run, one line each.
 
     Args:
-        source: A folder of run folders, an archive (``docs/study``), a folder of W&B's offline folders, a W&B project
-            (``"wandb:entity/project"`` or its address), or several of them. A project is downloaded once into
-            ``.cache/scpo/wandb`` and read from there without network.
+        source: A folder of run folders, an archive (``docs/study``), a folder of W&B's offline
+            folders, a W&B project (``"wandb:entity/project"`` or its address), or several of them.
+            A project is downloaded once into ``.cache/scpo/wandb`` and read from there without
+            network.
         metrics: Names to keep, with ``*`` for any text, e.g. ``"val/*/success_rate"``; None: all.
         finished: Leave out runs that are not finished; they have no last checkpoint to compare.
         refresh: Ask W&B again for runs that went on since the download.
 
     Returns:
-        Columns ``run, method, seed, row, step, metric, value`` and, so that unlike runs are not pooled
-        by accident, ``env, model, scale, setting, differs``. ``row`` is the run's name in the first
-        table that has it (``scpo``, ``chronological``, ...), the method's name for a run of no
-        experiment. Runs with one ``setting`` may be in one table, and ``differs`` says what sets a
-        row's runs apart from the others of its table besides the method. Sorted by run, metric and
-        step. ``attrs["left_out"]`` lists what could not be read.
+        Columns ``run, method, seed, row, step, metric, value`` and, so that unlike runs are not
+        pooled by accident, ``env, model, scale, setting, differs``. ``row`` is the run's name in
+        the first table that has it (``scpo``, ``chronological``, ...), the method's name for a run
+        of no experiment. Runs with one ``setting`` may be in one table, and ``differs`` says what
+        sets a row's runs apart from the others of its table besides the method. Sorted by run,
+        metric and step. ``attrs["left_out"]`` lists what could not be read.
 
     Raises:
         RecordError: A folder does not exist, a project cannot be read, or there is no run at all.
@@ -77,7 +78,9 @@ def load_runs(
         names = [metrics] if isinstance(metrics, str) else list(metrics)
         wanted = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names))
         logged = logged[logged["metric"].map(lambda name: wanted.fullmatch(name) is not None)]
-    table = logged.join(runs.drop(columns="finished"), on="run")[list(COLUMNS)].reset_index(drop=True)
+    table = logged.join(runs.drop(columns="finished"), on="run")[list(COLUMNS)].reset_index(
+        drop=True
+    )
     table.attrs["left_out"] = left_out
     return table
 
@@ -92,7 +95,11 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
             continue
         folder = Path(source)
         if not folder.is_dir():
-            hint = f'; a W&B project is "wandb:{source}"' if re.fullmatch(r"[^/]+/[^/]+", str(source)) else ""
+            hint = (
+                f'; a W&B project is "wandb:{source}"'
+                if re.fullmatch(r"[^/]+/[^/]+", str(source))
+                else ""
+            )
             raise RecordError(f"there is no folder {source}{hint}")
         folders.append(folder)
     data = collect(folders, projects, Settings(refresh=refresh))
@@ -105,7 +112,10 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
 def _runs_frame(data: Collected) -> pd.DataFrame:
     """One line a run, by its id: what it is, its row and setting, and whether it is finished."""
     runs = data.runs.set_index("id")
-    first_row = [rows[0] if len(rows) else method for rows, method in zip(runs["rows"], runs["method"], strict=True)]
+    first_row = [
+        rows[0] if len(rows) else method
+        for rows, method in zip(runs["rows"], runs["method"], strict=True)
+    ]
     columns = runs[["method", "seed", "env", "model", "scale", "finished"]]
     # The tables decide what may be compared: a row may be run with its own learning rate, for one.
     settings = dict(runs["setting"])
@@ -136,23 +146,27 @@ def compare(
         first: Lines of ``load_runs`` with one run a seed, e.g. ``runs[runs.row == "scpo"]``.
         second: The same for what is subtracted.
         metric: One name or several; None: success on every validation panel that both have.
-        at: ``"last"`` logged value, ``"best"`` one (optimistic), ``"mean"`` of all, ``"area"`` under the curve divided
-            by its length, or a training step.
+        at: ``"last"`` logged value, ``"best"`` one (optimistic), ``"mean"`` of all, ``"area"``
+            under the curve divided by its length, or a training step.
 
     Returns:
-        A line for each metric: means of both over the pairs, their ``difference``, its 95 % Student-t interval
-        (``low``, ``high``), ``p`` of the paired t-test, ``p_holm`` corrected over these lines, the number of ``pairs``
-        and their ``seeds``. NaN where pairs are too few: an interval takes two.
+        A line for each metric: means of both over the pairs, their ``difference``, its 95 %
+            Student-t interval
+        (``low``, ``high``), ``p`` of the paired t-test, ``p_holm`` corrected over these lines, the
+        number of ``pairs`` and their ``seeds``. NaN where pairs are too few: an interval takes two.
 
     Raises:
-        ConfigError: A column is missing, a seed has several runs on one side, ``at`` is unknown, or the two share no
-            metric or no seed.
+        ConfigError: A column is missing, a seed has several runs on one side, ``at`` is unknown, or
+            the two share no metric or no seed.
 
     Warns:
-        UserWarning: The runs of the two differ in more than the method (another scorer, more steps, ...).
+        UserWarning: The runs of the two differ in more than the method (another scorer, more steps,
+            ...).
     """
     if isinstance(at, str) and at not in READINGS:
-        raise ConfigError(f"at={at!r} is unknown; allowed are {', '.join(READINGS)} or a training step")
+        raise ConfigError(
+            f"at={at!r} is unknown; allowed are {', '.join(READINGS)} or a training step"
+        )
     for name, table in (("first", first), ("second", second)):
         _check_side(name, table)
     apart = _apart(first, second)
@@ -162,7 +176,11 @@ def compare(
     lines = []
     for name in _metrics(first, second, metric):
         values, others = _by_seed(first, name, at), _by_seed(second, name, at)
-        seeds = [seed for seed in sorted(values) if values[seed] is not None and others.get(seed) is not None]
+        seeds = [
+            seed
+            for seed in sorted(values)
+            if values[seed] is not None and others.get(seed) is not None
+        ]
         summary = difference(values, others)
         low, high = summary.interval()
         lines.append(
@@ -200,18 +218,24 @@ def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
 def _check_side(name: str, table: pd.DataFrame) -> None:
     missing = [column for column in COLUMNS if column not in table.columns]
     if missing:
-        raise ConfigError(f"{name} has no column {', '.join(missing)}; it must be lines of load_runs")
+        raise ConfigError(
+            f"{name} has no column {', '.join(missing)}; it must be lines of load_runs"
+        )
     runs = table[["run", "seed", "row"]].drop_duplicates("run")
     twice = runs[runs["seed"].duplicated(keep=False)]
     if len(twice):
         rows = ", ".join(sorted(set(twice["row"])))
         raise ConfigError(
-            f"{name} has {len(runs)} runs of {runs['seed'].nunique()} seeds (rows: {rows}); a comparison takes one run "
-            "a seed: select one row and one setting, e.g. runs[(runs.row == 'scpo') & (runs.setting == ...)]"
+            f"{name} has {len(runs)} runs of {runs['seed'].nunique()} seeds (rows: {rows}); a "
+            f"comparison takes one run "
+            "a seed: select one row and one setting, e.g. runs[(runs.row == 'scpo') & "
+            "(runs.setting == ...)]"
         )
 
 
-def _metrics(first: pd.DataFrame, second: pd.DataFrame, metric: str | Iterable[str] | None) -> list[str]:
+def _metrics(
+    first: pd.DataFrame, second: pd.DataFrame, metric: str | Iterable[str] | None
+) -> list[str]:
     common = set(first["metric"]) & set(second["metric"])
     if metric is None:
         names = sorted(name for name in common if OVERALL.fullmatch(name))

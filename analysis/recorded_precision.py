@@ -5,24 +5,38 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from scpo.records.files import write_bytes
 
 from analysis.credit_rules import SCORERS, judge, rules
 from analysis.tables.tab_precision import recorded_table
-from scpo.records.files import write_bytes
 
 NAME = "tab_precision_recorded"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("files", type=Path, nargs="+", help="recorded rollouts (tests/data/rollouts shows their form)")
-    parser.add_argument("--games", help="folder of the official games that were played (default: generated ones)")
-    parser.add_argument("--cache", default=".cache/scpo", help="translations of games (default: .cache/scpo)")
     parser.add_argument(
-        "--scorer", action="append", help=f"scorer of SCPO's rows, may be repeated (default: {', '.join(SCORERS)})"
+        "files",
+        type=Path,
+        nargs="+",
+        help="recorded rollouts (tests/data/rollouts shows their form)",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("paper_figures"), help="output folder (default: paper_figures)"
+        "--games", help="folder of the official games that were played (default: generated ones)"
+    )
+    parser.add_argument(
+        "--cache", default=".cache/scpo", help="translations of games (default: .cache/scpo)"
+    )
+    parser.add_argument(
+        "--scorer",
+        action="append",
+        help=f"scorer of SCPO's rows, may be repeated (default: {', '.join(SCORERS)})",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("paper_figures"),
+        help="output folder (default: paper_figures)",
     )
 
 
@@ -33,7 +47,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
         The exit code 0.
 
     Raises:
-        ScpoError: A file holds no rollouts, a game or a scorer is not there, or nothing can be judged.
+        ScpoError: A file holds no rollouts, a game or a scorer is not there, or nothing can be
+            judged.
     """
     chance, found = judge(
         options.files,

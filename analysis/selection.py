@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analysis.sources.collect import Collected
-from analysis.sources.rows import DEFAULT, MissingRunsError, Section
-from analysis.sources.run_records import Run
 from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.archive_index import METRICS
+
+from analysis.sources.collect import Collected
+from analysis.sources.rows import DEFAULT, MissingRunsError, Section
+from analysis.sources.run_records import Run
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,11 @@ class Selection:
         if self == Selection():
             return data
         _check("--env", self.envs, [part.env for part in data.sections])
-        _check("--experiment", self.experiments, [name for part in data.sections for name in part.experiments])
+        _check(
+            "--experiment",
+            self.experiments,
+            [name for part in data.sections for name in part.experiments],
+        )
         _check("--rows", self.rows, [row.name for part in data.sections for row in part.rows])
         parts = []
         for part in data.sections:
@@ -47,7 +52,9 @@ class Selection:
                 if selected.rows:
                     parts.append(selected)
         if not parts:
-            raise ConfigError("no row has all that --rows, --experiment and --env ask for; leave one of them out")
+            raise ConfigError(
+                "no row has all that --rows, --experiment and --env ask for; leave one of them out"
+            )
         chosen = self.rows
         if self.experiments and not self.rows:
             chosen = tuple(dict.fromkeys(row.name for part in parts for row in part.rows))
@@ -65,7 +72,8 @@ class Selection:
             rows = [by_name[name] for name in self.rows if name in by_name]
         kept = {row.name for row in rows}
         families = tuple(
-            replace(family, rows=tuple(name for name in family.rows if name in kept)) for family in families
+            replace(family, rows=tuple(name for name in family.rows if name in kept))
+            for family in families
         )
         experiments = self.experiments or part.experiments
         return replace(
@@ -81,7 +89,11 @@ def with_common_seeds(part: Section) -> Section:
     rows = [row for row in part.rows if row.finished]
     finished = [{run.seed for run in row.runs if run.id in row.finished} for row in rows]
     common = set.intersection(*finished) if finished else set()
-    kept = tuple(replace(row, runs=tuple(run for run in row.runs if run.seed in common)) for row in rows if common)
+    kept = tuple(
+        replace(row, runs=tuple(run for run in row.runs if run.seed in common))
+        for row in rows
+        if common
+    )
     return replace(part, rows=kept)
 
 
@@ -89,7 +101,10 @@ def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
     unknown = [name for name in names if name not in known]
     if unknown:
         available = ", ".join(sorted(set(known)))
-        raise ConfigError(f"{option} {', '.join(unknown)}: these runs have none of this name; they have {available}")
+        raise ConfigError(
+            f"{option} {', '.join(unknown)}: these runs have none of this name; they have "
+            f"{available}"
+        )
 
 
 def missing_samples(data: Collected, needed: str, command: str = "") -> MissingRunsError:
@@ -100,10 +115,14 @@ def missing_samples(data: Collected, needed: str, command: str = "") -> MissingR
         needed: What no finished run has.
         command: What makes a run that has it; default: one run of the default method.
     """
-    ids = {run for part in data.sections for row in part.rows for run in row.finished}  # a run may be in many rows
+    ids = {
+        run for part in data.sections for row in part.rows for run in row.finished
+    }  # a run may be in many rows
     finished = [data.by_id[run] for run in sorted(ids)]
     scale = data.scales[0] if data.scales else "mini"
-    make = command or f"python train.py method={DEFAULT}" + (f" scale={scale}" if scale != "mini" else "")
+    make = command or f"python train.py method={DEFAULT}" + (
+        f" scale={scale}" if scale != "mini" else ""
+    )
     if not finished:
         return MissingRunsError(needed, make)
     without = [run for run in finished if not _has_samples(run)]
@@ -111,10 +130,13 @@ def missing_samples(data: Collected, needed: str, command: str = "") -> MissingR
         return MissingRunsError(needed, make)
     place = "an archive" if all(run.logs == (METRICS,) for run in without) else "W&B or an archive"
     reason = (
-        f"diagnostics: all {counted(len(finished), 'finished run')} were read from {place}, which holds metrics and no "
+        f"diagnostics: all {counted(len(finished), 'finished run')} were read from {place}, which "
+        f"holds metrics and no "
         "diagnostics (sampled groups, probes, step texts, seconds of stages)"
     )
-    return MissingRunsError(reason, f"read run folders that have them with --runs-dir, or make one: {make}")
+    return MissingRunsError(
+        reason, f"read run folders that have them with --runs-dir, or make one: {make}"
+    )
 
 
 def _has_samples(run: Run) -> bool:

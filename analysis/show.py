@@ -1,6 +1,7 @@
 """The table that `sweep.py` ends with: plain text, at most 100 columns, read straight from the run folders.
 
-It imports no pandas and reads only the metrics that it shows, so that a finished sweep prints at once.
+It imports no pandas and reads only the metrics that it shows, so that a finished sweep prints at
+once.
 """
 
 import io
@@ -11,6 +12,12 @@ from pathlib import Path
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from scpo.benchmarks import with_families
+from scpo.errors import RecordError
+from scpo.intervals import Summary, paired_text, summarise
+from scpo.progress import counted
+from scpo.records import State
+from scpo.records.manifest import PlannedRow
 
 from analysis.naming.names import COLUMNS, NOTES, PANELS, panel_order, success_metric
 from analysis.paper.published import ablation
@@ -27,16 +34,13 @@ from analysis.sources.run_records import (
     read_runs,
 )
 from analysis.sources.series import Series, make_series
-from scpo.benchmarks import with_families
-from scpo.errors import RecordError
-from scpo.intervals import Summary, paired_text, summarise
-from scpo.progress import counted
-from scpo.records import State
-from scpo.records.manifest import PlannedRow
 
 WIDTH = 100
 LONGEST_LABEL = 22
-REFERENCES = ("gigpo", "scpo")  # rows that the others are compared with; of an experiment without them its first
+REFERENCES = (
+    "gigpo",
+    "scpo",
+)  # rows that the others are compared with; of an experiment without them its first
 CREDIT = {
     "credit/active_groups": "active\ngroups, %",
     "credit/steps": "credited steps per\nfailed trajectory",
@@ -60,13 +64,17 @@ def experiment_table(runs_dir: Path, experiment: str) -> str | None:
     metrics, damaged = _read_finished(records, runs)
     runs |= {one.path: replace(runs[one.path], state=State.DAMAGED) for one in damaged}
     buffer = io.StringIO()
-    console = Console(file=buffer, width=WIDTH, color_system=None, highlight=False, emoji=False, markup=False)
+    console = Console(
+        file=buffer, width=WIDTH, color_system=None, highlight=False, emoji=False, markup=False
+    )
     for record in records:
         for env, model in benchmarks(record):
             _print_benchmark(console, record, runs, metrics, (env, model))
         if NOTES[record.scale]:
             console.print(NOTES[record.scale])
-        if experiment.startswith("ablation") and any(with_families(env) for env, _ in benchmarks(record)):
+        if experiment.startswith("ablation") and any(
+            with_families(env) for env, _ in benchmarks(record)
+        ):
             _print_published(console, record)
     members = {run.id for record in records for row in record.rows for run in row.runs}
     for problem in (*problems, *(one for one in (*unreadable, *damaged) if one.path in members)):
@@ -75,15 +83,24 @@ def experiment_table(runs_dir: Path, experiment: str) -> str | None:
 
 
 def _print_benchmark(
-    console: Console, record: ExperimentRecord, runs: Mapping[str, Run], metrics: Metrics, benchmark: tuple[str, str]
+    console: Console,
+    record: ExperimentRecord,
+    runs: Mapping[str, Run],
+    metrics: Metrics,
+    benchmark: tuple[str, str],
 ) -> None:
     rows = record_rows(record, runs, *benchmark)
     logged = {key for row in rows for run in row.finished for key in metrics[run]}
     panels = panel_order({key.split("/")[1] for key in logged if key.startswith("val/")})
     headings = [f"{panel}\n{PANELS.get(panel, '')}" for panel in panels]
-    cells = {row.name: [_before_after(row, success_metric(panel), metrics) for panel in panels] for row in rows}
+    cells = {
+        row.name: [_before_after(row, success_metric(panel), metrics) for panel in panels]
+        for row in rows
+    }
     console.print(f"{record.title} ({record.scale} scale, {', '.join(benchmark)})\n")
-    console.print("Success before → after training, %; after: last checkpoint, mean ± std over seeds\n")
+    console.print(
+        "Success before → after training, %; after: last checkpoint, mean ± std over seeds\n"
+    )
     console.print(_table(rows, headings, cells), "")
     if differences := _differences(rows, dict(zip(panels, headings, strict=True)), runs, metrics):
         for part in differences:
@@ -120,7 +137,11 @@ def _differences(
         values = [_paired(pairs[row.name], success_metric(panel), metrics) for panel in panels]
         table.add_row(row.label, str(len(pairs[row.name])), *values)
     title = f"Minus {reference.label}, points, paired by seed, with 95 % intervals; last checkpoint"
-    crossed = sum(not one_processor_type(runs[one], runs[other]) for row in others for one, other in pairs[row.name])
+    crossed = sum(
+        not one_processor_type(runs[one], runs[other])
+        for row in others
+        for one, other in pairs[row.name]
+    )
     note = f"note: {counted(crossed, 'pair')} ran on two types of processor, where sums of floats differ"
     return [f"{title}\n", table, *([note] if crossed else [])]
 
@@ -141,7 +162,9 @@ def _paired(pairs: Iterable[tuple[str, str]], metric: str, metrics: Metrics) -> 
     return paired_text(summarise(values))
 
 
-def _read_finished(records: Iterable[ExperimentRecord], runs: Mapping[str, Run]) -> tuple[Metrics, list[Problem]]:
+def _read_finished(
+    records: Iterable[ExperimentRecord], runs: Mapping[str, Run]
+) -> tuple[Metrics, list[Problem]]:
     """What the finished runs of these experiments logged, and which of them are damaged."""
     metrics: Metrics = {}
     damaged: list[Problem] = []
@@ -156,7 +179,9 @@ def _read(run: Run) -> dict[str, Series]:
     points: dict[str, list[tuple[int, float]]] = {}
     for entry in read_lines(run, LOGS[:1]):
         for key, value in entry.items():
-            if isinstance(value, (int, float)) and (key in CREDIT or (key.startswith("val/") and key.count("/") == 2)):
+            if isinstance(value, (int, float)) and (
+                key in CREDIT or (key.startswith("val/") and key.count("/") == 2)
+            ):
                 points.setdefault(key, []).append((entry["step"], value))
     return {key: make_series(values) for key, values in points.items()}
 
@@ -174,7 +199,9 @@ def _table(rows: Sequence[Row], headings: Iterable[str], cells: Mapping[str, lis
         table.add_column(heading, justify="right")
     for row in rows:
         values = cells[row.name]
-        table.add_row(row.label, row.count, *(values if row.runs else [NOT_APPLICABLE] * len(values)))
+        table.add_row(
+            row.label, row.count, *(values if row.runs else [NOT_APPLICABLE] * len(values))
+        )
     return table
 
 
@@ -204,7 +231,9 @@ def _print_published(console: Console, record: ExperimentRecord) -> None:
     except RecordError as error:
         console.print(str(error))
         return
-    console.print("\nPublished: ALFWorld, success on valid_seen, %, Qwen2.5-1.5B at paper scale, three seeds")
+    console.print(
+        "\nPublished: ALFWorld, success on valid_seen, %, Qwen2.5-1.5B at paper scale, three seeds"
+    )
     if record.scale != "paper":
         console.print("(another model and another scale: not comparable with the numbers above)")
     console.print()
@@ -213,5 +242,7 @@ def _print_published(console: Console, record: ExperimentRecord) -> None:
         table.add_column(column, justify="right", no_wrap=True)
     for row in record.rows:
         known = [numbers.get((row.name, column)) for column in COLUMNS]
-        table.add_row(row.label, *(number.text.replace(" ", "") if number else "–" for number in known))
+        table.add_row(
+            row.label, *(number.text.replace(" ", "") if number else "–" for number in known)
+        )
     console.print(table)

@@ -31,9 +31,9 @@ UPDATES: Columns = {
 }
 UPDATES_NOTE = (
     "Means over training steps, then over seeds. In a group without a win every group method's "
-    "outcome term is 0. The step term is the part of an advantage that tells the steps of one rollout "
-    "apart; a row that is alone in its anchor group has none in most methods. A mini-batch in which no "
-    "row has an advantage makes no optimizer step."
+    "outcome term is 0. The step term is the part of an advantage that tells the steps of one "
+    "rollout apart; a row that is alone in its anchor group has none in most methods. A "
+    "mini-batch in which no row has an advantage makes no optimizer step."
 )
 
 
@@ -51,7 +51,11 @@ def credit_lines(data: Collected) -> Iterator[str]:
 def update_lines(data: Collected) -> Iterator[str]:
     """Section of the page: groups without a win, skipped updates, both terms of the advantage."""
     metrics = [metric for metric in UPDATES if metric != "update/skipped"]
-    rows = [row for row in study_rows(data) if any(data.summary(row.row, metric, "mean").n for metric in metrics)]
+    rows = [
+        row
+        for row in study_rows(data)
+        if any(data.summary(row.row, metric, "mean").n for metric in metrics)
+    ]
     if not rows:
         return
     yield "## What are the updates made of?\n"
@@ -105,8 +109,10 @@ def _correlation(points: list[tuple[float, float]], place: str) -> Iterator[str]
     found = spearmanr(*zip(*points, strict=True))
     if math.isfinite(found.statistic):
         yield (
-            f"Over the {len(points)} rows with credit on {place}, the rank correlation of credit's "
+            f"Over the {len(points)} rows with credit on {place}, the rank correlation of "
+            f"credit's "
             "precision (credited minus uncredited) with the gain over GiGPO is "
-            f"{found.statistic:+.2f} (p = {found.pvalue:.2f}; rows share seeds and GiGPO's runs, so this "
+            f"{found.statistic:+.2f} (p = {found.pvalue:.2f}; rows share seeds and GiGPO's runs, "
+            f"so this "
             "is a description, not a test)."
         )

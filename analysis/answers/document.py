@@ -3,6 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from scpo.progress import counted
+from scpo.records import State
+
 from analysis.answers.credit import credit_lines, update_lines
 from analysis.answers.opening import opening
 from analysis.answers.questions import Answer, answers, effect_text, headlined, sentence
@@ -13,8 +16,6 @@ from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
 from analysis.stats.comparisons import named_comparisons
 from analysis.stats.study_rows import MAIN
 from analysis.tables import tab_study, tab_study_effects
-from scpo.progress import counted
-from scpo.records import State
 
 RATES = "fig_study_rates"
 FIGURES = {
@@ -28,13 +29,15 @@ TITLE = """\
 *This page is written by `python -m analysis study` from [the archive of its runs](study/); edit the command's texts, \
 not this file. The [first edition](study/first-edition.md) is withdrawn: an entropy bonus decided its numbers.*"""
 UNEQUAL_SEEDS = (
-    "A curve is the mean over its row's own finished seeds; the differences are of equal seeds. In the "
-    "figure of effects a point is filled where the corrected test resolves a comparison that was named "
-    "before the runs, as the bold text does; a small point was not named and is not tested."
+    "A curve is the mean over its row's own finished seeds; the differences are of equal seeds. "
+    "In the figure of effects a point is filled where the corrected test resolves a comparison "
+    "that was named before the runs, as the bold text does; a small point was not named and is "
+    "not tested."
 )
 RATES_TEXT = (
-    "Each trained method was run at each learning rate on tuning seeds that are reported nowhere else. "
-    "The marked rate is the one at which the method trains in every other experiment of this page."
+    "Each trained method was run at each learning rate on tuning seeds that are reported nowhere "
+    "else. The marked rate is the one at which the method trains in every other experiment of "
+    "this page."
 )
 CONCLUSIONS = """\
 ## What may be concluded about a language model, and what not
@@ -115,7 +118,8 @@ def _sources(data: Collected) -> Iterator[str]:
     runs = [run for run in data.by_id.values() if run.state == State.DONE and run.id in planned]
     if left := len(planned) - len(runs):
         yield (
-            f"**Not finished: {left} of {len(planned)} planned runs are missing**, of the rows named below; each "
+            f"**Not finished: {left} of {len(planned)} planned runs are missing**, of the rows "
+            f"named below; each "
             "comparison names its finished pairs. `make study` runs what is missing.\n"
         )
     hours = sum(sum(data.series(run.id, "timing_s/step").values) for run in runs) / 3600

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from scpo.intervals import summarise
+
 from analysis.answers.questions import (
     effect_text,
     headline,
@@ -15,34 +17,33 @@ from analysis.sources.collect import Collected
 from analysis.stats.comparisons import Comparison
 from analysis.stats.measures import AREA, BETTER, by_seed
 from analysis.stats.study_rows import MAIN, TUNING, StudyRow, started, study_rows
-from scpo.intervals import summarise
 
 QUESTION = (
     "**Question.** GRPO gives every step of a rollout the same advantage. GiGPO adds a term that "
-    "compares steps taken in the same state. SCPO, the method of the reproduced paper, also credits "
-    "steps of a failed rollout that match steps of a successful rollout of the same task. Does that, "
-    "or another rule of step credit, make a policy learn faster or end better?"
+    "compares steps taken in the same state. SCPO, the method of the reproduced paper, also "
+    "credits steps of a failed rollout that match steps of a successful rollout of the same task. "
+    "Does that, or another rule of step credit, make a policy learn faster or end better?"
 )
 MEASURED = (
-    "**Measured.** *Area under validation*: mean held-out success over training, in points; it is the "
-    "measure that was named before the runs. *Faster*: training steps to 50 % held-out success. "
-    "*Better*: held-out success after the last step. A difference is paired by seed and has a 95 % "
-    "Student interval; p is of the paired t-test after Holm's correction over all {tests} named "
-    "comparisons of the study, each counted once. *Resolved* means p < 0.05."
+    "**Measured.** *Area under validation*: mean held-out success over training, in points; it is "
+    "the measure that was named before the runs. *Faster*: training steps to 50 % held-out "
+    "success. *Better*: held-out success after the last step. A difference is paired by seed and "
+    "has a 95 % Student interval; p is of the paired t-test after Holm's correction over all "
+    "{tests} named comparisons of the study, each counted once. *Resolved* means p < 0.05."
 )
 NOT_LANGUAGE_MODELS = (
     "**Not to be concluded: anything about the size of effects in language models.** This policy "
-    "chooses among admissible commands, reads templates and starts from imitation; the paper's models "
-    "write free text and start from pretraining."
+    "chooses among admissible commands, reads templates and starts from imitation; the paper's "
+    "models write free text and start from pretraining."
 )
 NOT_EQUALITY = (
     "**Not to be concluded: equality.** A comparison that is not resolved is compatible with every "
     "difference in its interval, and some would need more seeds than were run."
 )
 SAME_CODE = (
-    "**Why it may matter all the same.** Rollouts, groups, matcher, credit, advantages and loss are "
-    "the code that trains language models here, so a *mechanism* that must act on any policy can be "
-    "refuted, and rows can be ranked by how much they deserve GPUs."
+    "**Why it may matter all the same.** Rollouts, groups, matcher, credit, advantages and loss "
+    "are the code that trains language models here, so a *mechanism* that must act on any policy "
+    "can be refuted, and rows can be ranked by how much they deserve GPUs."
 )
 
 
@@ -70,13 +71,17 @@ def _setting(data: Collected) -> str:
     games = sum(data.series(run.id, f"val/{panel}/episodes").last or 0 for panel in panels)
     text = (
         "**Setting.** A small policy network that scores the listed commands of household games "
-        "(ALFWorld's engine) by hashed features, after a short imitation start; not a language model. "
-        f"{trainer['steps']} training steps of {trainer['groups']} games × {trainer['group_size']} "
-        f"rollouts; success is measured on {games:.0f} held-out games every "
-        f"{trainer['validation']['every']} steps. Rows share code, games, starts and random numbers."
+        "(ALFWorld's engine) by hashed features, after a short imitation start; not a language "
+        "model. "
+        f"{trainer['steps']} training steps of {trainer['groups']} games × "
+        f"{trainer['group_size']} rollouts; success is measured on {games:.0f} held-out games "
+        f"every {trainer['validation']['every']} steps. Rows share code, games, starts and random "
+        f"numbers."
     )
     if _tuned(data):
-        text += " Each method trains at the learning rate chosen for it on seeds that are not reported."
+        text += (
+            " Each method trains at the learning rate chosen for it on seeds that are not reported."
+        )
     return text
 
 
@@ -100,8 +105,9 @@ def _answers(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
         for question in ("effect", "faster", "better")
     }
     yield (
-        f"**All together.** Of {len(finished)} comparisons, {counts['effect']} are resolved in area, "
-        f"{counts['faster']} in speed and {counts['better']} at the last step. {_spread(data)}"
+        f"**All together.** Of {len(finished)} comparisons, {counts['effect']} are resolved in "
+        f"area, {counts['faster']} in speed and {counts['better']} at the last step. "
+        f"{_spread(data)}"
     )
 
 

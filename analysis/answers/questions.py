@@ -125,14 +125,18 @@ def _faster(effect: Effect) -> str:
     numbers = f"{effect_text(effect)} to 50 %, {p_text(effect)}"
     if effect.verdict == NOT_RUN:
         return "not measured"
-    return {1: f"**yes**, {numbers}", -1: f"**no, slower**, {numbers}", 0: f"not shown, {numbers}"}[effect.favours]
+    return {1: f"**yes**, {numbers}", -1: f"**no, slower**, {numbers}", 0: f"not shown, {numbers}"}[
+        effect.favours
+    ]
 
 
 def _better(effect: Effect) -> str:
     numbers = f"{effect_text(effect)}, {p_text(effect)}"
     if effect.verdict == NOT_RUN:
         return "not measured"
-    return {1: f"**yes**, {numbers}", -1: f"**no, worse**, {numbers}", 0: f"not shown, {numbers}"}[effect.favours]
+    return {1: f"**yes**, {numbers}", -1: f"**no, worse**, {numbers}", 0: f"not shown, {numbers}"}[
+        effect.favours
+    ]
 
 
 def _number(effect: Effect, value: float, sign: str = "") -> str:
@@ -143,7 +147,9 @@ def _number(effect: Effect, value: float, sign: str = "") -> str:
 def headlined(found: Sequence[Comparison]) -> list[Comparison]:
     """The first comparison of SCPO with GiGPO, and the resolved one with the largest difference."""
     finished = [comparison for comparison in found if comparison.finished]
-    chosen = [one for one in finished if one.first.called("scpo") and one.second.called("gigpo")][:1]
+    chosen = [one for one in finished if one.first.called("scpo") and one.second.called("gigpo")][
+        :1
+    ]
     resolved = [one for one in finished if one.effect.resolved and one not in chosen]
     largest = sorted(resolved, key=lambda one: -abs(one.effect.difference.mean))[:1]
     return [*chosen, *largest]

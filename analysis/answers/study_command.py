@@ -1,6 +1,7 @@
 """``python -m analysis study``: build the study's page and pictures from its archive; ``--add`` adds runs to it first.
 
-Tracked files are written from the archive alone. Runs of a folder enter it only when their names are given.
+Tracked files are written from the archive alone. Runs of a folder enter it only when their names
+are given.
 """
 
 import argparse
@@ -13,6 +14,11 @@ import matplotlib as mpl
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
+from scpo.errors import ConfigError, RecordError
+from scpo.progress import counted
+from scpo.records import State
+from scpo.records.archive_index import is_archive
+from scpo.records.files import write_bytes
 
 from analysis.answers.document import FIGURES, page, summary
 from analysis.answers.written_blocks import with_claims, with_headline
@@ -21,24 +27,32 @@ from analysis.sources.archive import EMPTY, Archive, locked, merged, read_archiv
 from analysis.sources.collect import Collected, collect
 from analysis.sources.rows import MissingRunsError
 from analysis.sources.run_records import ExperimentRecord, Run
-from scpo.errors import ConfigError, RecordError
-from scpo.progress import counted
-from scpo.records import State
-from scpo.records.archive_index import is_archive
-from scpo.records.files import write_bytes
 
 SCALE = "study"
-RUNS, ARCHIVE, PAGE, CLAIMS = Path("runs"), Path("docs/study"), Path("docs/study.md"), Path("REPRODUCTION.md")
+RUNS, ARCHIVE, PAGE, CLAIMS = (
+    Path("runs"),
+    Path("docs/study"),
+    Path("docs/study.md"),
+    Path("REPRODUCTION.md"),
+)
 README = Path("README.md")
 NOT_OF_THE_STUDY = ("demo",)  # its panels and steps are smaller
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
-    parser.add_argument("--archive", type=Path, default=ARCHIVE, help=f"its files and pictures (default: {ARCHIVE})")
-    parser.add_argument("--page", type=Path, help=f"the page; needed with --archive (default: {PAGE})")
-    parser.add_argument("--readme", type=Path, help=f"document with the headline (with {PAGE}: {README})")
-    parser.add_argument("--claims", type=Path, help=f"document with the table of claims (with {PAGE}: {CLAIMS})")
+    parser.add_argument(
+        "--archive", type=Path, default=ARCHIVE, help=f"its files and pictures (default: {ARCHIVE})"
+    )
+    parser.add_argument(
+        "--page", type=Path, help=f"the page; needed with --archive (default: {PAGE})"
+    )
+    parser.add_argument(
+        "--readme", type=Path, help=f"document with the headline (with {PAGE}: {README})"
+    )
+    parser.add_argument(
+        "--claims", type=Path, help=f"document with the table of claims (with {PAGE}: {CLAIMS})"
+    )
     parser.add_argument(
         "--add",
         metavar="PATTERN",
@@ -47,11 +61,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="add finished runs whose id or experiment matches, e.g. main_table or '*-scpo-*'; may be repeated",
     )
     parser.add_argument(
-        "--runs", type=Path, action="append", help="where to look for them: run folders or archives (default: runs)"
+        "--runs",
+        type=Path,
+        action="append",
+        help="where to look for them: run folders or archives (default: runs)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be added and write nothing")
     parser.add_argument(
-        "--allow-uncommitted", action="store_true", help="add runs of code with uncommitted changes, too"
+        "--dry-run", action="store_true", help="show what would be added and write nothing"
+    )
+    parser.add_argument(
+        "--allow-uncommitted",
+        action="store_true",
+        help="add runs of code with uncommitted changes, too",
     )
     parser.add_argument("--create", action="store_true", help="make the archive if there is none")
 
@@ -80,7 +101,10 @@ def run(options: argparse.Namespace, console: Console) -> int:
         write_bytes(document, with_claims(document.read_text(), whole).encode(), readable=True)
     if document := options.readme or (README if target == PAGE else None):
         write_bytes(document, with_headline(document.read_text(), data).encode(), readable=True)
-    console.print(f"{counted(len(data.by_id), 'run')} in {escape(str(options.archive))}; page: {escape(str(target))}")
+    console.print(
+        f"{counted(len(data.by_id), 'run')} in {escape(str(options.archive))}; page: "
+        f"{escape(str(target))}"
+    )
     console.print(summary(data), markup=False)
     return 0
 
@@ -88,16 +112,24 @@ def run(options: argparse.Namespace, console: Console) -> int:
 def _check_options(options: argparse.Namespace) -> None:
     if options.archive != ARCHIVE and options.page is None and not options.dry_run:
         raise ConfigError(
-            f"--archive {options.archive} without --page: {PAGE} is written from {ARCHIVE} only. Name another page"
+            f"--archive {options.archive} without --page: {PAGE} is written from {ARCHIVE} only. "
+            f"Name another page"
         )
-    unused = [name for name in ("runs", "dry_run", "allow_uncommitted", "create") if getattr(options, name)]
+    unused = [
+        name
+        for name in ("runs", "dry_run", "allow_uncommitted", "create")
+        if getattr(options, name)
+    ]
     if unused and not options.add:
         words = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
-        raise ConfigError(f"{words} without --add: name the runs to add, e.g. --add main_table; --add '*' for all")
+        raise ConfigError(
+            f"{words} without --add: name the runs to add, e.g. --add main_table; --add '*' for all"
+        )
     if not is_archive(options.archive) and not options.create:
         raise RecordError(
-            f"there is no archive in {options.archive}. Correct --archive, or make it from finished runs: "
-            f"python -m analysis study --archive {options.archive} --create --add '*'"
+            f"there is no archive in {options.archive}. Correct --archive, or make it from "
+            f"finished runs: python -m analysis study --archive {options.archive} --create --add "
+            f"'*'"
         )
 
 
@@ -106,8 +138,14 @@ def _refuse_damaged(folder: Path) -> None:
     archive = read_archive(folder)
     if archive.problems:
         first = archive.problems[0]
-        more = f" (and {counted(len(archive.problems) - 1, 'more problem')})" if archive.problems[1:] else ""
-        raise RecordError(f"{folder} is damaged, nothing was written: {first.path}: {first.reason}{more}")
+        more = (
+            f" (and {counted(len(archive.problems) - 1, 'more problem')})"
+            if archive.problems[1:]
+            else ""
+        )
+        raise RecordError(
+            f"{folder} is damaged, nothing was written: {first.path}: {first.reason}{more}"
+        )
 
 
 @dataclass(frozen=True)
@@ -129,12 +167,16 @@ def _add(options: argparse.Namespace, console: Console) -> None:
     """Add the finished runs that match to the archive.
 
     Raises:
-        ConfigError: No run matches, one ran uncommitted code, or one is another run than the archive has in its place.
-        RecordError: What is damaged in the archive is not repaired by what is added: it would shrink.
+        ConfigError: No run matches, one ran uncommitted code, or one is another run than the
+            archive has in its place.
+        RecordError: What is damaged in the archive is not repaired by what is added: it would
+            shrink.
     """
     folders = options.runs or [RUNS]
     if missing := [str(folder) for folder in folders if not folder.is_dir()]:
-        raise RecordError(f"no runs: there is no folder {', '.join(missing)}; make some with `make study-quick`")
+        raise RecordError(
+            f"no runs: there is no folder {', '.join(missing)}; make some with `make study-quick`"
+        )
     found = collect(folders)
     archive = read_archive(options.archive) if is_archive(options.archive) else EMPTY
     addition = _matching(found, options.add, archive)
@@ -149,7 +191,9 @@ def _add(options: argparse.Namespace, console: Console) -> None:
     runs = archive.runs | {run.id: run for run in addition.written}
     logged = found.metrics[found.metrics["run"].isin([run.id for run in addition.written])]
     metrics = pd.concat([archive.metrics, logged.astype({"run": str, "metric": str})])
-    write_archive(runs.values(), metrics, (*archive.experiments, *addition.records), options.archive)
+    write_archive(
+        runs.values(), metrics, (*archive.experiments, *addition.records), options.archive
+    )
 
 
 def _matching(found: Collected, patterns: Iterable[str], archive: Archive) -> _Addition:
@@ -159,7 +203,9 @@ def _matching(found: Collected, patterns: Iterable[str], archive: Archive) -> _A
     for record in records:
         for run_id in members(record):
             asked.setdefault(run_id, {run_id}).add(record.experiment)
-    finished = [run for run in found.by_id.values() if run.state == State.DONE and run.head.scale == SCALE]
+    finished = [
+        run for run in found.by_id.values() if run.state == State.DONE and run.head.scale == SCALE
+    ]
     known = [run for run in finished if run.id in asked]
     archived = [*archive.runs, *(record.experiment for record in archive.experiments)]
     chosen: dict[str, Run] = {}
@@ -168,13 +214,16 @@ def _matching(found: Collected, patterns: Iterable[str], archive: Archive) -> _A
         if not matching and not fnmatch.filter(archived, pattern):
             names = ", ".join(sorted({record.experiment for record in records})) or "none"
             raise ConfigError(
-                f"no finished run of an experiment at scale={SCALE} matches {pattern!r}; experiments there: {names}. "
+                f"no finished run of an experiment at scale={SCALE} matches {pattern!r}; "
+                f"experiments there: {names}. "
                 "Make some with `make study-quick`"
             )
         chosen |= {run.id: run for run in matching}
     whole = archive.runs.keys() - set(archive.damaged)
     return _Addition(
-        new=tuple(run for run in chosen.values() if run.id not in {*archive.runs, *archive.damaged}),
+        new=tuple(
+            run for run in chosen.values() if run.id not in {*archive.runs, *archive.damaged}
+        ),
         repaired=tuple(run for run in chosen.values() if run.id in archive.damaged),
         present=tuple(run for run in chosen.values() if run.id in whole),
         records=tuple(record for record in records if members(record) & chosen.keys()),
@@ -185,19 +234,25 @@ def _refuse(addition: _Addition, archive: Archive, *, allow_uncommitted: bool) -
     uncommitted = [run.id for run in addition.written if run.dirty or run.commit is None]
     if uncommitted and not allow_uncommitted:
         raise ConfigError(
-            f"{counted(len(uncommitted), 'run')} of code that is in no commit: {', '.join(uncommitted)}. "
+            f"{counted(len(uncommitted), 'run')} of code that is in no commit: "
+            f"{', '.join(uncommitted)}. "
             "Run them again from a clean checkout, name others, or add --allow-uncommitted"
         )
-    planned = set().union(*(members(record) for record in merged((*archive.experiments, *addition.records))))
+    planned = set().union(
+        *(members(record) for record in merged((*archive.experiments, *addition.records)))
+    )
     if replacing := [run.id for run in addition.written if run.id not in planned]:
         raise ConfigError(
-            f"{', '.join(replacing)}: the archive has another run of the same row and seed, and never loses one. Their "
+            f"{', '.join(replacing)}: the archive has another run of the same row and seed, and "
+            f"never loses one. Their "
             "settings differ: make another archive (--archive, --create)"
         )
     lost = set(archive.damaged) - {run.id for run in addition.repaired}
     if lost or archive.index_problems:
         reasons = [*archive.index_problems, *archive.problems]
-        raise RecordError(f"nothing was added, the archive is damaged: {reasons[0].path}: {reasons[0].reason}")
+        raise RecordError(
+            f"nothing was added, the archive is damaged: {reasons[0].path}: {reasons[0].reason}"
+        )
 
 
 def _tell(console: Console, addition: _Addition) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
+from scpo.records import State
+
 from analysis.answers.questions import headline, headlined
 from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import difference
 from analysis.sources.collect import Collected
 from analysis.stats.comparisons import named_comparisons
-from scpo.records import State
 
 BEGIN, END = "<!-- claims: written by `python -m analysis study` -->", "<!-- end of claims -->"
 HEADLINE = "<!-- headline: written by `python -m analysis study` -->", "<!-- end of headline -->"
@@ -48,7 +49,8 @@ def _headline(data: Collected) -> Iterator[str]:
     pairs = ", ".join(dict.fromkeys(one.pairs.count for one in headlined(comparisons)))
     paired = f", {pairs} pairs of seeds" if pairs else ""
     yield (
-        f"{done}{left} runs of a small policy that chooses among listed commands{paired}: it says nothing about the "
+        f"{done}{left} runs of a small policy that chooses among listed commands{paired}: it says "
+        f"nothing about the "
         "size of effects in language models."
     )
 

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
+from scpo.intervals import Summary, summarise
 
 from analysis.naming.line_styles import plot_styles
 from analysis.rendering.style import palette
@@ -14,7 +15,6 @@ from analysis.sources.collect import Collected
 from analysis.sources.rows import Row
 from analysis.sources.series import Series
 from analysis.stats.seed_statistics import moving_average
-from scpo.intervals import Summary, summarise
 
 FEW = 6  # lines whose bands can be told apart
 MARKS = 6  # markers on a line
@@ -72,18 +72,24 @@ def over_training(axis: Axes, *, percent: bool = True) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
 
 
-def draw(axis: Axes, points: Curve, style: dict[str, Any], *, factor: float = 1, crowd: int = 1) -> None:
+def draw(
+    axis: Axes, points: Curve, style: dict[str, Any], *, factor: float = 1, crowd: int = 1
+) -> None:
     """Draw the mean as a line with a few markers, and ± one standard deviation as a band.
 
     The band is fainter among a ``crowd`` of lines; one seed has none.
     """
     mean = factor * np.array([summary.mean for summary in points.summaries])
-    spread = factor * np.array([summary.std if summary.n > 1 else 0.0 for summary in points.summaries])
+    spread = factor * np.array(
+        [summary.std if summary.n > 1 else 0.0 for summary in points.summaries]
+    )
     draw_band(axis, points.steps, mean - spread, mean + spread, style, crowd=crowd)
     draw_line(axis, points.steps, mean, style)
 
 
-def draw_line(axis: Axes, steps: Sequence[float], values: Iterable[float], style: dict[str, Any]) -> None:
+def draw_line(
+    axis: Axes, steps: Sequence[float], values: Iterable[float], style: dict[str, Any]
+) -> None:
     """A line with about ``MARKS`` markers."""
     axis.plot(steps, list(values), markevery=max(1, len(steps) // MARKS), **style)
 

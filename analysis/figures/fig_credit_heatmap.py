@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
 from analysis.figures.matching import (
     draw_similarity,
@@ -29,14 +30,18 @@ from analysis.rendering.style import (
 from analysis.rendering.table import NONE, Block, Number, Table
 from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
-from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
-HEIGHT, NARROW_HEIGHT, MARGIN = 2.4, 1.6, 0.9  # inches: a line of panels, a panel of one column, its texts
+HEIGHT, NARROW_HEIGHT, MARGIN = (
+    2.4,
+    1.6,
+    0.9,
+)  # inches: a line of panels, a panel of one column, its texts
 CAPTION = (
-    "Similarity of every step of a reference (rows) to every step of a failed sibling (columns) of one fixed game "
-    "(task: {task}), {run}, at {count} of its training. Credited cells are framed; the walk of the reference "
-    "position j is drawn in processing order, dashed where that goes back to an earlier step; θ is marked on the "
-    "scale. {without}The probe is played for this picture alone, outside of training."
+    "Similarity of every step of a reference (rows) to every step of a failed sibling (columns) "
+    "of one fixed game (task: {task}), {run}, at {count} of its training. Credited cells are "
+    "framed; the walk of the reference position j is drawn in processing order, dashed where that "
+    "goes back to an earlier step; θ is marked on the scale. {without}The probe is played for "
+    "this picture alone, outside of training."
 )
 
 
@@ -48,7 +53,11 @@ def build(data: Collected) -> Drawing:
         figure = _draw(drawn)
         part = data.sections[0]
         place = names.place(part.scale, part.env, part.model)
-        remark(figure, f"{place}, {names.run(run)}, task: {names.task(probes[0].task)}{_without(probes, '; ')}")
+        remark(
+            figure,
+            f"{place}, {names.run(run)}, task: "
+            f"{names.task(probes[0].task)}{_without(probes, '; ')}",
+        )
     return Drawing(figure, _numbers(data, run, probes))
 
 
@@ -77,14 +86,19 @@ def _three(data: Collected, run: str) -> list[Probe]:
         return []
     places = dict.fromkeys((0, len(candidates) // 2, len(candidates) - 1))
     chosen = [candidates[place] for place in places]
-    # A probe of the training's ends without a pair is named in the caption: its place is not left empty.
+    # A probe of the training's ends without a pair is named in the caption: its place is not left
+    # empty.
     ends = [probe for probe in (probes[0], probes[-1]) if probe not in chosen]
     return sorted([*chosen, *ends], key=lambda probe: int(probe.step))
 
 
 def _without(probes: Sequence[Probe], separator: str) -> str:
     steps = [str(probe.step) for probe in probes if not probe.pair]
-    return f"{separator}no group with a success and a failure at step {', '.join(steps)}" if steps else ""
+    return (
+        f"{separator}no group with a success and a failure at step {', '.join(steps)}"
+        if steps
+        else ""
+    )
 
 
 def _draw(probes: Sequence[Probe]) -> Figure:
@@ -101,7 +115,9 @@ def _draw(probes: Sequence[Probe]) -> Figure:
         credited = np.flatnonzero(pair.matched_l >= 0)
         frame_credited(axis, [(int(pair.matched_l[failed]), int(failed)) for failed in credited])
         trace_walk(axis, _walk(pair))
-        axis.set_title(f"training step {probe.step}: {len(credited)} of {len(pair.matched_l)} credited")
+        axis.set_title(
+            f"training step {probe.step}: {len(credited)} of {len(pair.matched_l)} credited"
+        )
     for axis in axes[:, 1:].flat:
         axis.set_ylabel("")
     bar = figure.colorbar(image, ax=axes, aspect=18 * lines, pad=0.03)
@@ -123,7 +139,9 @@ def _numbers(data: Collected, run: str, probes: list[Probe]) -> Table:
     rows: list[tuple[str | Number, ...]] = []
     for probe in probes:
         if probe.pair is None:
-            rows.append((str(probe.step), "no group with a success and a failure", NONE, NONE, NONE))
+            rows.append(
+                (str(probe.step), "no group with a success and a failure", NONE, NONE, NONE)
+            )
             continue
         matched_l, similarity_ml = probe.pair.matched_l, probe.pair.similarity_ml
         credited = Number(str(int((matched_l >= 0).sum())))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scpo.intervals import summarise
 
 from analysis.figures.curves import curve, draw, over_training, row_styles
 from analysis.naming import names
@@ -23,16 +24,15 @@ from analysis.rendering.style import (
 from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
-from scpo.intervals import summarise
 
 HEIGHT, KEY_HEIGHT = 1.75, 0.16  # inches: the figure without its key, a line of the key
 ROWS = {"scpo": "reordered (default)", "chronological": "chronological"}
 WINDOW = 5  # steps of the moving average (paper, appendix "Step-reward analysis")
 FIRST, LAST = 20, 150  # steps over which the paper averages
 CAPTION = (
-    "Credit over training: mean over the finished seeds at the steps that all of them have, band ± one standard "
-    "deviation, moving average over 5 steps. "
-    "Failed trajectories are those of active groups, groups with a success and a failure."
+    "Credit over training: mean over the finished seeds at the steps that all of them have, band "
+    "± one standard deviation, moving average over 5 steps. Failed trajectories are those of "
+    "active groups, groups with a success and a failure."
 )
 
 
@@ -47,7 +47,12 @@ class Metric:
 
 
 METRICS = (
-    Metric("credit/steps", "credited steps per failed trajectory", "credited steps per\nfailed trajectory", 2),
+    Metric(
+        "credit/steps",
+        "credited steps per failed trajectory",
+        "credited steps per\nfailed trajectory",
+        2,
+    ),
     Metric("credit/aux_mean", "mean auxiliary reward", "mean auxiliary\nreward per step", 4),
 )
 
@@ -82,7 +87,9 @@ def _draw(data: Collected, rows: Sequence[Row]) -> Figure:
     styles = {name: style | {"marker": ""} for name, style in row_styles(rows).items()}
     labels = [f"{ROWS[row.name]}, {row.count}" for row in rows]
     figure = new_figure(width, HEIGHT + KEY_HEIGHT * key_lines(labels, width))
-    axes = figure.subplots(1, len(METRICS), sharex=True)  # a group with credit appears later in some seeds
+    axes = figure.subplots(
+        1, len(METRICS), sharex=True
+    )  # a group with credit appears later in some seeds
     for axis, metric in zip(axes, METRICS, strict=True):
         for row in rows:
             draw(axis, curve(data, row, metric.name, window=WINDOW, first=1), styles[row.name])
@@ -119,8 +126,14 @@ def _published() -> Iterator[tuple[str | Number, ...]]:
         yield (label, "3", f"{FIRST}–{LAST}", *cells)
 
 
-def _measured(data: Collected, rows: list[Row], *, paper: bool) -> Iterator[tuple[str | Number, ...]]:
-    first, last = (FIRST, LAST) if paper else (1, max(data.series(rows[0].finished[0], METRICS[0].name).steps))
+def _measured(
+    data: Collected, rows: list[Row], *, paper: bool
+) -> Iterator[tuple[str | Number, ...]]:
+    first, last = (
+        (FIRST, LAST)
+        if paper
+        else (1, max(data.series(rows[0].finished[0], METRICS[0].name).steps))
+    )
     for row in rows:
         cells = []
         for metric in METRICS:

@@ -1,31 +1,41 @@
 """Where credited steps lie: steps of successes, credited and uncredited steps of failures, in one t-SNE plane.
 
-The table has the paper's distances (appendix "Semantic neighbourhood"): of a failed step, to the nearest step of a
-successful sibling, over the successes of its own group, as the appendix words it ("nearest successful-sibling step"),
-and over those of all batches. The paper does not name the distance: cosine (1 - cos) and Euclidean distances of the
-unit vectors are both given. Failed steps of groups without a success have no sibling to compare with; they are counted
-apart.
+The table has the paper's distances (appendix "Semantic neighbourhood"): of a failed step, to the
+nearest step of a successful sibling, over the successes of its own group, as the appendix words it
+("nearest successful-sibling step"), and over those of all batches. The paper does not name the
+distance: cosine (1 - cos) and Euclidean distances of the unit vectors are both given. Failed steps
+of groups without a success have no sibling to compare with; they are counted apart.
 """
 
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from scpo.diagnostics.samples import StepTexts
 
-from analysis.figures.step_planes import OF_A_KIND, Cloud, draw_plane, drawn, embedded, kinds, shown_steps
+from analysis.figures.step_planes import (
+    OF_A_KIND,
+    Cloud,
+    draw_plane,
+    drawn,
+    embedded,
+    kinds,
+    shown_steps,
+)
 from analysis.naming import names
 from analysis.paper.published import credit
 from analysis.rendering.style import CREDITED, FAILED, SUCCESS, Drawing
 from analysis.rendering.table import NONE, Block, Number, Table
 from analysis.sources.collect import Collected
-from scpo.diagnostics.samples import StepTexts
 
 HEIGHT = 3.0  # inches
 CAPTION = (
-    "Median distance of failed steps to the nearest step of a success, in the embedding of all-MiniLM-L6-v2; exact: "
-    "the same action and observation text. Own group: among the successful siblings of the step's group; all batches: "
-    "among the successes of all sampled batches. {counts} "
-    f"Measured and shown are at most {OF_A_KIND} steps of a kind (success, failure with credit, failure without), "
+    "Median distance of failed steps to the nearest step of a success, in the embedding of "
+    "all-MiniLM-L6-v2; exact: the same action and observation text. Own group: among the "
+    "successful siblings of the step's group; all batches: among the successes of all sampled "
+    "batches. {counts} "
+    f"Measured and shown are at most {OF_A_KIND} steps of a kind (success, failure with credit, "
+    f"failure without), "
     "drawn at random; distances are to every success, shown or not."
 )
 KINDS = (("credited", True), ("uncredited", False))
@@ -54,10 +64,15 @@ def build(data: Collected) -> Drawing:
 def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
     """Every failed step that is shown and has a success to compare with.
 
-    Columns: cosine ``distance`` to the nearest success, whether one has the same text (``exact``), and ``credited``.
+    Columns: cosine ``distance`` to the nearest success, whether one has the same text (``exact``),
+    and ``credited``.
     """
     rows_n, vector_nd = embedded(steps)
-    text_n, group_n, success_n = steps.text_N[rows_n], steps.group_N[rows_n], steps.success_N[rows_n]
+    text_n, group_n, success_n = (
+        steps.text_N[rows_n],
+        steps.group_N[rows_n],
+        steps.success_N[rows_n],
+    )
     none = np.zeros(0, bool)
     blocks = [pd.DataFrame({"distance": np.zeros(0), "exact": none, "credited": none})]
     for group in np.unique(group_n) if own_group else (None,):

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scpo.progress import counted
 
 from analysis.figures.curves import Styles, curve, draw, is_trained, over_training, row_styles
 from analysis.naming import names
@@ -29,7 +30,6 @@ from analysis.rendering.style import (
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
-from scpo.progress import counted
 
 TRAINING = "train/success_rate"
 ROW_HEIGHT, NARROW_HEIGHT = 1.5, 1.2  # inches of a line of panels, of one in a single column
@@ -38,9 +38,13 @@ MOST, MOST_KEYS = 5, 12  # benchmarks and models, and rows, that fit on a page
 LABEL_CHARACTERS = 26  # beside a panel
 HEADLINE = "Mean ± std over seeds (finished/planned)."
 HEADLINES = {
-    "mini": (f"Mini scale, not comparable with the paper. {HEADLINE} One or two seeds do not separate methods."),
+    "mini": (
+        f"Mini scale, not comparable with the paper. {HEADLINE} One or two seeds do not separate "
+        f"methods."
+    ),
     "study": (
-        f"Study scale (a choice policy after a short imitation start), not comparable with the paper. {HEADLINE}"
+        f"Study scale (a choice policy after a short imitation start), not comparable with the "
+        f"paper. {HEADLINE}"
     ),
     "paper": HEADLINE,
 }
@@ -203,9 +207,13 @@ def _not_drawn(strips: Sequence[Strip]) -> str:
     return f" Not drawn, in the table: {settings}."
 
 
-def _numbers(data: Collected, strips: Sequence[Strip], others: Sequence[Strip], notes: Footnotes) -> Table:
+def _numbers(
+    data: Collected, strips: Sequence[Strip], others: Sequence[Strip], notes: Footnotes
+) -> Table:
     scale = strips[0].part.scale
-    rows = [row for strip in strips for row in strip.part.rows if row.finished and _curves(data, row)]
+    rows = [
+        row for strip in strips for row in strip.part.rows if row.finished and _curves(data, row)
+    ]
     rest = left_out(rows, (row for strip in strips for row in strip.rows))
     blocks = []
     for strip in strips:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
+from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
 from analysis.figures.matching import (
     WALK,
@@ -45,20 +46,23 @@ from analysis.rendering.table import Block, Number, Table
 from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Section
-from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
 HEIGHT, KEY_HEIGHT = 2.35, 0.16  # inches: a line of panels, a line of keys
 DEFAULT = "scpo"
-WIDEST = 30  # steps that are legible in a quarter of the page; as many as an episode has at scale=study
+WIDEST = (
+    30  # steps that are legible in a quarter of the page; as many as an episode has at scale=study
+)
 ABOVE = 4  # a cell at or above θ has the shade of 1/ABOVE in the matching's panel
 CAPTION = (
-    "SCPO on a rollout group of training step {step} (task: {task}), {run}, as logged. (1) The siblings' steps in time "
-    "order; the reference and one failed sibling are framed, steps that the filter leaves out (invalid, without "
-    "effect) are faint. Of the framed ones it keeps {kept_r} of {all_r} steps of the reference and {kept_f} of {all_f} "
-    "of the failed one: the sides of the matrices. (2) Similarity of every kept reference step to every kept failed "
-    "step. (3) Its matching: cells at or above θ = {theta:g} are shaded, the walk of the reference position j is drawn "
-    "in processing order, credited cells are framed. (4) What the credit adds to the returns of its steps "
-    "(α = {alpha:g}), and their advantages without and with it. Steps of failed rollouts have no reward of their own."
+    "SCPO on a rollout group of training step {step} (task: {task}), {run}, as logged. (1) The "
+    "siblings' steps in time order; the reference and one failed sibling are framed, steps that "
+    "the filter leaves out (invalid, without effect) are faint. Of the framed ones it keeps "
+    "{kept_r} of {all_r} steps of the reference and {kept_f} of {all_f} of the failed one: the "
+    "sides of the matrices. (2) Similarity of every kept reference step to every kept failed "
+    "step. (3) Its matching: cells at or above θ = {theta:g} are shaded, the walk of the "
+    "reference position j is drawn in processing order, credited cells are framed. (4) What the "
+    "credit adds to the returns of its steps (α = {alpha:g}), and their advantages without and "
+    "with it. Steps of failed rollouts have no reward of their own."
 )
 
 
@@ -112,7 +116,10 @@ def build(data: Collected) -> Drawing:
         figure = _draw(example)
         place = names.place(example.part.scale, example.part.env, example.part.model)
         run = names.run(example.run)
-        remark(figure, f"{place}, {run}, training step {example.step}, task: {names.task(example.task)}")
+        remark(
+            figure,
+            f"{place}, {run}, training step {example.step}, task: {names.task(example.task)}",
+        )
     return Drawing(figure, _pairs(example))
 
 
@@ -137,7 +144,9 @@ def _examples(data: Collected, part: Section, run: str) -> Iterator[Example]:
         for group in record["groups"]:
             for match in group["matches"]:
                 if match["credited"] and len(match["steps"]) <= WIDEST:
-                    yield Example(part, run, record["step"], group, match, shaper["theta"], shaper["alpha"])
+                    yield Example(
+                        part, run, record["step"], group, match, shaper["theta"], shaper["alpha"]
+                    )
 
 
 def _worth(example: Example) -> tuple[int, int, int]:
@@ -178,10 +187,14 @@ def _draw_group(axis: Axes, example: Example) -> None:
     steps, siblings = example.group["steps"], example.group["siblings"]
     lines = {sibling["trajectory"]: line for line, sibling in enumerate(siblings)}
     won = {sibling["trajectory"]: sibling["success"] for sibling in siblings}
-    for trajectory, step, kept in zip(steps["trajectory"], steps["step"], steps["kept"], strict=True):
+    for trajectory, step, kept in zip(
+        steps["trajectory"], steps["step"], steps["kept"], strict=True
+    ):
         color = SUCCESS if won[trajectory] else FAILED
         corner = (step - 0.42, lines[trajectory] - 0.3)
-        axis.add_patch(Rectangle(corner, 0.84, 0.6, color=color, alpha=0.75 if kept else 0.2, linewidth=0))
+        axis.add_patch(
+            Rectangle(corner, 0.84, 0.6, color=color, alpha=0.75 if kept else 0.2, linewidth=0)
+        )
     labels = [""] * len(siblings)
     framed = (("reference", example.reference, WALK), ("failed", example.failed, ACCENT))
     for word, trajectory, color in framed:
@@ -229,7 +242,9 @@ def _draw_advantages(axis: Axes, example: Example) -> None:
     before, after = example.matched["unshaped_advantage"], example.matched["advantage"]
     places = range(len(after))
     axis.vlines(places, before, after, color=CREDITED, linewidth=0.8)
-    axis.plot(places, before, "o", color=WALK, fillstyle="none", markersize=2.6, markeredgewidth=0.7)
+    axis.plot(
+        places, before, "o", color=WALK, fillstyle="none", markersize=2.6, markeredgewidth=0.7
+    )
     axis.plot(places, after, "o", color=CREDITED, markersize=2.4)
     axis.set_xlabel("failed step")
     axis.set_ylabel("advantage", fontsize=SMALL)
@@ -245,7 +260,9 @@ def _keys() -> list[Artist]:
     return [
         Rectangle((0, 0), 1, 1, color=SUCCESS, alpha=0.75, linewidth=0, label="step of a success"),
         Rectangle((0, 0), 1, 1, color=FAILED, alpha=0.75, linewidth=0, label="step of a failure"),
-        Rectangle((0, 0), 1, 1, color=FAILED, alpha=0.2, linewidth=0, label="left out by the filter"),
+        Rectangle(
+            (0, 0), 1, 1, color=FAILED, alpha=0.2, linewidth=0, label="left out by the filter"
+        ),
         Rectangle((0, 0), 1, 1, edgecolor=WALK, fill=False, linewidth=1.1, label="reference"),
         frame_key("failed rollout; credited"),
         Rectangle((0, 0), 1, 1, color=shade, linewidth=0, label="similarity ≥ threshold"),

@@ -8,6 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy.stats import trim_mean
+from scpo.benchmarks import with_families
+from scpo.intervals import Summary, summarise
+from scpo.schema import FAMILIES
 
 from analysis.figures.curves import (
     FEWEST,
@@ -37,9 +40,6 @@ from analysis.rendering.table import Block, Number, Table, number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from analysis.stats.measures import LEVELS, reaches, steps_to
-from scpo.benchmarks import with_families
-from scpo.intervals import Summary, summarise
-from scpo.schema import FAMILIES
 
 HEIGHT, LINE, KEY_HEIGHT = (
     0.9,
@@ -54,10 +54,11 @@ CAPTION = (
     "Over seeds and task families of {panel}, at the last checkpoint. Interquartile mean: of the "
     "success rates of a seed's families, then the mean over seeds with its 95 % Student interval; "
     "axes begin where the rows do. Profiles: share of (seed, family) pairs above τ, one line a "
-    "method (key below), with the same kind of interval from three seeds on. Training steps: until "
-    "success first reaches 50 and 80 %, on the straight lines between validations, mean over seeds; "
-    "a seed that does not reach it counts with its last step, and how many do is printed where not "
-    "all do. A bootstrap over seeds is not used: at three seeds its 95 % intervals cover about 71 %."
+    "method (key below), with the same kind of interval from three seeds on. Training steps: "
+    "until success first reaches 50 and 80 %, on the straight lines between validations, mean "
+    "over seeds; a seed that does not reach it counts with its last step, and how many do is "
+    "printed where not all do. A bootstrap over seeds is not used: at three seeds its 95 % "
+    "intervals cover about 71 %."
 )
 
 
@@ -134,7 +135,9 @@ def _lines(data: Collected, part: Section) -> Iterator[Line]:
         rates: list[list[float]] = []
         runs: list[str] = []
         for run in row.finished:
-            families = [data.series(run, names.success_metric(panel, name)).last for name in FAMILIES]
+            families = [
+                data.series(run, names.success_metric(panel, name)).last for name in FAMILIES
+            ]
             known = [rate for rate in families if rate is not None]
             if len(known) == len(families):
                 rates.append(known)
@@ -189,7 +192,9 @@ def _draw_means(axis: Axes, lines: Sequence[Line], styles: Styles, notes: Footno
                 linewidth=2.5,
                 alpha=0.4,
             )
-        axis.plot(100 * line.iqm.mean, place, color=style["color"], marker=style["marker"], markersize=4)
+        axis.plot(
+            100 * line.iqm.mean, place, color=style["color"], marker=style["marker"], markersize=4
+        )
         lowest = min(lowest, line.iqm.mean, low if line.iqm.n > 1 else 1.0)
     axis.set_xlabel("interquartile mean (%)")
     axis.set_xlim(*percentage_limits(100 * lowest))
@@ -247,7 +252,10 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
             ha="center",
             transform=axis.transAxes,
         )
-    keys = [Line2D([], [], color=REMARK, marker="o", fillstyle=filled, linestyle="") for filled in ("full", "none")]
+    keys = [
+        Line2D([], [], color=REMARK, marker="o", fillstyle=filled, linestyle="")
+        for filled in ("full", "none")
+    ]
     texts = [f"{100 * level:.0f} %" for level in LEVELS]
     axis.legend(
         keys,
@@ -289,7 +297,9 @@ def _numbers(
 def _rows(lines: Sequence[Line], notes: Footnotes) -> Iterator[tuple[str | Number, ...]]:
     for line in lines:
         low, high = line.interval
-        interval = f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−") if line.iqm.n > 1 else "–"
+        interval = (
+            f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−") if line.iqm.n > 1 else "–"
+        )
         steps = [number(line.steps[level], 1, 0) for level in LEVELS]
         counts = ", ".join(line.reaching(level) for level in LEVELS)
         label = f"{line.row.label}{notes.mark(line.row.differs)}"
@@ -306,8 +316,14 @@ def _not_drawn(
     if others:
         models_left = ", ".join(names.model(part.model) + part.apart for part, _ in others)
         text += f" Not drawn, in the table: {models_left}."
-    shops = [part for part in data.sections if not with_families(part.env) and any(row.finished for row in part.rows)]
+    shops = [
+        part
+        for part in data.sections
+        if not with_families(part.env) and any(row.finished for row in part.rows)
+    ]
     if shops:
         text += " WebShop has no task families: it is not drawn here."
-    rows = [row for part, _ in models for row in part.rows if row.finished and is_trained(data, row)]
+    rows = [
+        row for part, _ in models for row in part.rows if row.finished and is_trained(data, row)
+    ]
     return text + left_out(rows, (line.row for _, lines in models for line in lines))

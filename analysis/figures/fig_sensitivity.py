@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scpo.intervals import Summary
 
 from analysis.naming import names
 from analysis.naming.line_styles import SHADES
@@ -25,7 +26,6 @@ from analysis.rendering.table import NONE, Block, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from analysis.stats.seed_statistics import best_of_bias
-from scpo.intervals import Summary
 
 HEIGHT = 2.1  # inches
 DEFAULT = "scpo"
@@ -35,9 +35,10 @@ NARROWEST = 0.3  # range that a panel is at least as wide as
 KNOBS = {"theta": "match threshold θ", "soft_base": "soft base λ"}
 EXPERIMENTS = ("sweep_theta", "sweep_lambda")
 CAPTION = (
-    "Sensitivity to one knob at a time, success rate (%) on {panel}: the last checkpoint (discs), mean over the "
-    "finished seeds with ± one standard deviation where there are several, and the mean of each run's best checkpoint "
-    "(dashes), which is what the paper plots; its deviation is in the table. The default is orange. {bias}"
+    "Sensitivity to one knob at a time, success rate (%) on {panel}: the last checkpoint (discs), "
+    "mean over the finished seeds with ± one standard deviation where there are several, and the "
+    "mean of each run's best checkpoint (dashes), which is what the paper plots; its deviation is "
+    "in the table. The default is orange. {bias}"
 )
 
 
@@ -87,10 +88,14 @@ def _points(data: Collected, part: Section, knob: str) -> Iterator[Point]:
     for row in part.rows:
         if row.finished and _other_settings(data, row, knob) == settings:
             rows[_knob(data, row, knob)] = row
-    rows[_knob(data, default, knob)] = default  # of rows with the same value, the default is the one shown
+    rows[_knob(data, default, knob)] = (
+        default  # of rows with the same value, the default is the one shown
+    )
     metric = names.success_metric(names.JUDGED[part.scale])
     for value, row in sorted(rows.items()):
-        point = Point(value, row, data.summary(row, metric, "last"), data.summary(row, metric, "best"))
+        point = Point(
+            value, row, data.summary(row, metric, "last"), data.summary(row, metric, "best")
+        )
         if point.last.n:
             yield point
 
@@ -135,9 +140,17 @@ def _draw_knob(axis: Axes, points: list[Point]) -> None:
         color = ACCENT if point.row.name == DEFAULT else LINE
         spread = 100 * point.last.std if point.last.n > 1 else None
         axis.errorbar(
-            point.value, 100 * point.last.mean, yerr=spread, color=color, marker="o", capsize=2, linewidth=1, zorder=3
+            point.value,
+            100 * point.last.mean,
+            yerr=spread,
+            color=color,
+            marker="o",
+            capsize=2,
+            linewidth=1,
+            zorder=3,
         )
-        # Error bars of both checkpoints would cover each other: the last has one, the best is a dash.
+        # Error bars of both checkpoints would cover each other: the last has one, the best is a
+        # dash.
         best = 100 * point.best.mean
         axis.plot(point.value, best, "_", color=color, markersize=9, markeredgewidth=1.4, zorder=4)
     axis.set_xticks(values, [f"{value:g}" for value in values])
@@ -167,7 +180,9 @@ def _numbers(data: Collected, part: Section, points: dict[str, list[Point]]) -> 
             cells = (percent(point.last), percent(point.best))
             rows.append((label, f"{point.value:g}", point.row.count, *cells))
     panel = names.PANELS[names.JUDGED[part.scale]]
-    measured = Block(f"Measured, {names.place(part.scale, part.env, part.model)}, {panel}", tuple(rows))
+    measured = Block(
+        f"Measured, {names.place(part.scale, part.env, part.model)}, {panel}", tuple(rows)
+    )
     caption = CAPTION.format(panel=panel, bias=_bias(data, part, points))
     return Table(
         words=("Knob", "Value", "Seeds"),
@@ -196,6 +211,6 @@ def _bias(data: Collected, part: Section, points: dict[str, list[Point]]) -> str
         return "The best of many checkpoints reads too high."
     bias = 100 * best_of_bias(default.last.mean, checkpoints, int(episodes))
     return (
-        f"The best of {checkpoints} checkpoints of {episodes:.0f} episodes reads {bias:.1f} points too high at a "
-        f"constant rate of {100 * default.last.mean:.0f} % (simulated)."
+        f"The best of {checkpoints} checkpoints of {episodes:.0f} episodes reads {bias:.1f} "
+        f"points too high at a constant rate of {100 * default.last.mean:.0f} % (simulated)."
     )

@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from scpo.intervals import summarise
 
 from analysis.figures.curves import FEWEST, over_training, row_styles
 from analysis.naming.names import STUDY_TITLE, with_note
-from analysis.rendering.style import COLUMN_WIDTH, REMARK, Drawing, canvas_width, house_style, new_figure
+from analysis.rendering.style import (
+    COLUMN_WIDTH,
+    REMARK,
+    Drawing,
+    canvas_width,
+    house_style,
+    new_figure,
+)
 from analysis.rendering.table import Block, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
@@ -28,7 +36,6 @@ from analysis.stats.study_rows import (
     started,
     study_rows,
 )
-from scpo.intervals import summarise
 
 SCALE = "study"
 MOST = 4  # experiments that fit on a page
@@ -38,12 +45,13 @@ LABEL = 24  # characters in a line of a row's name
 BANDS = 4  # rows whose bands can be told apart
 TINY = 6.0  # points; the smallest text that is readable in a column
 CAPTION = (
-    "Left: success on the held-out games of all validation panels over training, mean over the finished "
-    "seeds; band, where there are few rows: 95 % Student interval of the mean. Right: area under "
-    "validation (filled) and success at the last step (hollow), minus those of GiGPO (of SCPO where "
-    "GiGPO is no row), paired by seed, with 95 % intervals from three pairs on, each by itself and not "
-    "corrected. One pair of panels for each experiment{left_out}. The table holds the mean of each "
-    "run's area, steps to 50 % and last success, ± standard deviation over seeds."
+    "Left: success on the held-out games of all validation panels over training, mean over the "
+    "finished seeds; band, where there are few rows: 95 % Student interval of the mean. Right: "
+    "area under validation (filled) and success at the last step (hollow), minus those of GiGPO "
+    "(of SCPO where GiGPO is no row), paired by seed, with 95 % intervals from three pairs on, "
+    "each by itself and not corrected. One pair of panels for each experiment{left_out}. The "
+    "table holds the mean of each run's area, steps to 50 % and last success, ± standard "
+    "deviation over seeds."
 )
 
 Styles = Mapping[str, Mapping[str, Any]]
@@ -98,7 +106,16 @@ def build(data: Collected) -> Drawing:
 
 
 def _key(fill_style: Any, label: str) -> Line2D:
-    return Line2D([], [], color=REMARK, marker="o", fillstyle=fill_style, markersize=3, linewidth=0, label=label)
+    return Line2D(
+        [],
+        [],
+        color=REMARK,
+        marker="o",
+        fillstyle=fill_style,
+        markersize=3,
+        linewidth=0,
+        label=label,
+    )
 
 
 def _groups(data: Collected) -> tuple[list[Group], list[str]]:
@@ -174,7 +191,9 @@ def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles)
     axis.tick_params(axis="y", length=0)
 
 
-def _draw_effect(axis: Axes, effect: Effect, place: float, style: Mapping[str, Any], fill_style: Any) -> None:
+def _draw_effect(
+    axis: Axes, effect: Effect, place: float, style: Mapping[str, Any], fill_style: Any
+) -> None:
     color = style["color"]
     if effect.difference.n >= FEWEST:
         low, high = effect.difference.interval()
@@ -209,7 +228,10 @@ def _numbers(data: Collected, groups: Sequence[Group], others: Sequence[str]) ->
 
 def _lines(data: Collected, group: Group) -> Iterator[tuple[str | Number, ...]]:
     for row in group.rows:
-        area, faster, last = (summarise(by_seed(data, row.row, measure).values()) for measure in (AREA, FASTER, BETTER))
+        area, faster, last = (
+            summarise(by_seed(data, row.row, measure).values())
+            for measure in (AREA, FASTER, BETTER)
+        )
         differences = [
             difference(compare(data, row, group.reference, measure)[1].difference)
             if row != group.reference

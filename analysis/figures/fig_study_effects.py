@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from scpo.intervals import Summary
 
 from analysis.figures.curves import FEWEST, is_trained
 from analysis.naming import names
@@ -36,7 +37,6 @@ from analysis.stats.comparisons import (
 )
 from analysis.stats.measures import AREA
 from analysis.stats.study_rows import MAIN, StudyRow, comparable, selected, study_rows
-from scpo.intervals import Summary
 
 SCALE = "study"
 HEIGHT, LINE = 1.45, 0.165  # inches: the figure without rows, and what each row adds
@@ -56,14 +56,15 @@ PRECISION = {
     "credit/precision_random": ("any failed step", REMARK, "|"),
 }
 CAPTION = (
-    "Area under validation (all held-out games) of every trained row minus that of GiGPO and of SCPO, "
-    "paired by seed, with 95 % Student intervals (from three pairs on), sorted by the difference to "
-    "GiGPO. Filled: a comparison that was named before the runs and is resolved at 5 % after Holm's "
-    "correction over all {tests} named comparisons of the study; hollow: named and not resolved; small "
-    "point: not named, so not tested. An arrow is a difference beyond the axis, with its value. "
-    "Right: credited steps per failed trajectory of active groups (logarithmic), mean over training "
-    "steps and seeds, and the share of steps that shorten the shortest plan to win, of credited steps, "
-    "of the others of the same trajectories, and of all steps of failures."
+    "Area under validation (all held-out games) of every trained row minus that of GiGPO and of "
+    "SCPO, paired by seed, with 95 % Student intervals (from three pairs on), sorted by the "
+    "difference to GiGPO. Filled: a comparison that was named before the runs and is resolved at "
+    "5 % after Holm's correction over all {tests} named comparisons of the study; hollow: named "
+    "and not resolved; small point: not named, so not tested. An arrow is a difference beyond the "
+    "axis, with its value. Right: credited steps per failed trajectory of active groups "
+    "(logarithmic), mean over training steps and seeds, and the share of steps that shorten the "
+    "shortest plan to win, of credited steps, of the others of the same trajectories, and of all "
+    "steps of failures."
 )
 
 
@@ -120,7 +121,9 @@ def _key(label: str, color: str, marker: str, fill: str) -> Line2D:
     return Line2D([], [], color=color, marker=marker, fillstyle=fill, linestyle="", label=label)
 
 
-def _choose(data: Collected, comparisons: Sequence[Comparison]) -> tuple[list[StudyRow], list[Line]]:
+def _choose(
+    data: Collected, comparisons: Sequence[Comparison]
+) -> tuple[list[StudyRow], list[Line]]:
     """Rows of the benchmark with most lines; untrained ones would squeeze the others."""
     trained = [row for row in study_rows(data) if row.row.finished and is_trained(data, row.row)]
     best: tuple[list[StudyRow], list[Line]] = ([], [])
@@ -135,7 +138,9 @@ def _choose(data: Collected, comparisons: Sequence[Comparison]) -> tuple[list[St
     return best
 
 
-def _lines(data: Collected, rows: Sequence[StudyRow], comparisons: Sequence[Comparison]) -> list[Line]:
+def _lines(
+    data: Collected, rows: Sequence[StudyRow], comparisons: Sequence[Comparison]
+) -> list[Line]:
     references = {
         name: row
         for name in reversed(REFERENCES)
@@ -155,7 +160,9 @@ def _lines(data: Collected, rows: Sequence[StudyRow], comparisons: Sequence[Comp
     return sorted(found, key=lambda line: -_place(line))
 
 
-def _shown(data: Collected, row: StudyRow, reference: StudyRow, comparisons: Sequence[Comparison]) -> Shown | None:
+def _shown(
+    data: Collected, row: StudyRow, reference: StudyRow, comparisons: Sequence[Comparison]
+) -> Shown | None:
     """The named comparison of two rows in this direction, or else their uncorrected difference."""
     for comparison in comparisons:
         if comparison.effect.measure != AREA or not comparison.finished:
@@ -183,7 +190,9 @@ def _credit(data: Collected, row: StudyRow) -> dict[str, Summary]:
 
 def _draw_differences(axis: Axes, lines: Sequence[Line], reference: str) -> None:
     axis.axvline(0, color=REMARK, linewidth=0.8)
-    low, high = _limits([line.differences[reference] for line in lines if reference in line.differences])
+    low, high = _limits(
+        [line.differences[reference] for line in lines if reference in line.differences]
+    )
     axis.set_xlim(low, high)
     for place, line in enumerate(lines):
         if line.row.called(reference) and reference not in line.differences:
@@ -202,7 +211,9 @@ def _draw_one(axis: Axes, shown: Shown, place: int, limits: tuple[float, float])
         text = f"{mean:+.0f}".replace("-", "−")
         shift = (5, -2) if arrow == "<" else (-5, -2)
         side = "left" if arrow == "<" else "right"
-        axis.annotate(text, (edge, place), shift, textcoords="offset points", ha=side, fontsize=6, color=color)
+        axis.annotate(
+            text, (edge, place), shift, textcoords="offset points", ha=side, fontsize=6, color=color
+        )
         return
     if shown.effect.difference.n >= FEWEST:
         low, high = shown.effect.difference.interval()
@@ -293,7 +304,9 @@ def _numbers(row: StudyRow, lines: Sequence[Line], tests: int) -> Table:
 def _cells(line: Line) -> tuple[str | Number, ...]:
     found = line.differences
     verdicts = [found[name].kind if name in found else "–" for name in REFERENCES]
-    differences = [difference(found[name].effect.difference) if name in found else NONE for name in REFERENCES]
+    differences = [
+        difference(found[name].effect.difference) if name in found else NONE for name in REFERENCES
+    ]
     shares = [percent(line.credit[metric]) for metric in PRECISION]
     return (
         line.row.title,

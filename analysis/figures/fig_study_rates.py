@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
+from scpo.intervals import Summary, summarise
+from scpo.schema import METHOD_LABELS
 
 from analysis.naming.names import STUDY_TITLE, with_note
 from analysis.rendering.style import (
@@ -21,8 +23,6 @@ from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, missing_runs
 from analysis.stats.measures import AREA, by_seed
 from analysis.stats.study_rows import TUNING, rows_of, selected, started, study_rows
-from scpo.intervals import Summary, summarise
-from scpo.schema import METHOD_LABELS
 
 SCALE = "study"
 COLUMNS = 4  # panels in a line
@@ -30,9 +30,9 @@ PANEL_HEIGHT, MARGIN = 1.25, 0.55  # inches
 OF_RATE = "_lr_"  # between method and rate in a row's name
 CAPTION = (
     "Area under validation (mean held-out success over training, %) of each trained method by its "
-    "learning rate: mean ± standard deviation over tuning seeds, which are reported nowhere else; small "
-    "dots: seeds. Filled, and bold in the table: the rate at which the method trains in all other "
-    "experiments of the study. All else is as in the main table."
+    "learning rate: mean ± standard deviation over tuning seeds, which are reported nowhere else; "
+    "small dots: seeds. Filled, and bold in the table: the rate at which the method trains in all "
+    "other experiments of the study. All else is as in the main table."
 )
 
 
@@ -106,7 +106,8 @@ def sweeps(data: Collected) -> list[Sweep]:
         raise missing_runs("finished runs of the learning rates", data.sections, *TUNING)
     used = _used_rates(data)
     return [
-        Sweep(method, METHOD_LABELS.get(method, method), by_rate, used.get(method)) for method, by_rate in areas.items()
+        Sweep(method, METHOD_LABELS.get(method, method), by_rate, used.get(method))
+        for method, by_rate in areas.items()
     ]
 
 

@@ -22,7 +22,9 @@ TICKS = 5
 
 def draw_similarity(axis: Axes, similarity_ml: np.ndarray, *, most: float = 1.0) -> Artist:
     """Shade a matrix of reference steps (rows) by failed steps (columns) between 0 and ``most``."""
-    image = axis.imshow(similarity_ml, cmap=SEQUENTIAL, vmin=0, vmax=most, origin="lower", aspect="auto")
+    image = axis.imshow(
+        similarity_ml, cmap=SEQUENTIAL, vmin=0, vmax=most, origin="lower", aspect="auto"
+    )
     axis.grid(visible=False)
     axis.set_xlabel("failed step")
     axis.set_ylabel("reference step")
@@ -35,19 +37,24 @@ def frame_credited(axis: Axes, cells: Iterable[tuple[float, float]]) -> None:
     """Frame the credited cells, given as (reference step, failed step)."""
     for reference, failed in cells:
         corner = (failed - 0.5, reference - 0.5)
-        axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=ACCENT, linewidth=1.4, zorder=5))
+        axis.add_patch(
+            Rectangle(corner, 1, 1, fill=False, edgecolor=ACCENT, linewidth=1.4, zorder=5)
+        )
 
 
 def trace_walk(axis: Axes, points: Sequence[tuple[float, float]]) -> None:
     """Draw the walk over (failed step, reference step) in processing order.
 
-    Forward in time it is a straight solid line. Where the processing order goes back to an earlier failed step it is a
-    dashed arc with an arrow: a straight line would run over the solid ones wherever the reference step is the same.
+    Forward in time it is a straight solid line. Where the processing order goes back to an earlier
+    failed step it is a dashed arc with an arrow: a straight line would run over the solid ones
+    wherever the reference step is the same.
     """
     axis.autoscale(enable=False)  # the matrix gives the limits, not the arcs
     for (left, low), (right, high) in pairwise(points):
         if right > left:
-            axis.plot([left, right], [low, high], color=WALK, linewidth=1, path_effects=HALO, zorder=3)
+            axis.plot(
+                [left, right], [low, high], color=WALK, linewidth=1, path_effects=HALO, zorder=3
+            )
         else:
             arc = FancyArrowPatch(
                 (left, low),
@@ -65,7 +72,14 @@ def trace_walk(axis: Axes, points: Sequence[tuple[float, float]]) -> None:
             axis.add_patch(arc)
     for failed, reference in points:
         axis.plot(
-            failed, reference, "o", color=WALK, markersize=2.4, markeredgecolor="white", markeredgewidth=0.5, zorder=6
+            failed,
+            reference,
+            "o",
+            color=WALK,
+            markersize=2.4,
+            markeredgecolor="white",
+            markeredgewidth=0.5,
+            zorder=6,
         )
 
 
@@ -88,7 +102,15 @@ def mark_threshold(bar: Colorbar, theta: float) -> None:
 def walk_keys() -> list[Artist]:
     """Keys of the walk's two kinds of lines."""
     return [
-        Line2D([], [], color=WALK, linewidth=1, marker="o", markersize=2.4, label="matcher's walk, forward in time"),
+        Line2D(
+            [],
+            [],
+            color=WALK,
+            linewidth=1,
+            marker="o",
+            markersize=2.4,
+            label="matcher's walk, forward in time",
+        ),
         Line2D([], [], color=WALK, linewidth=0.9, linestyle=BACK, label="back to an earlier step"),
     ]
 

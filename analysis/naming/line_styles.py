@@ -1,9 +1,10 @@
 """One line style for each method: its colour, marker and dashes in every figure and on the report page.
 
-Every method has a colour, a marker and dashes of its own. The colours were chosen by their smallest distance in CIELAB
-under normal vision, protanopia, deuteranopia and tritanopia (13.7 between any two; a test measures it), and where two
-are alike in grey print, marker and dashes tell them apart. SCPO alone is vermilion with a solid line; its ablations are
-shades of brown and orange. A method that is not listed gets one of the spare styles, in the registry's order.
+Every method has a colour, a marker and dashes of its own. The colours were chosen by their smallest
+distance in CIELAB under normal vision, protanopia, deuteranopia and tritanopia (13.7 between any
+two; a test measures it), and where two are alike in grey print, marker and dashes tell them apart.
+SCPO alone is vermilion with a solid line; its ablations are shades of brown and orange. A method
+that is not listed gets one of the spare styles, in the registry's order.
 """
 
 import zlib
@@ -22,7 +23,10 @@ SHADES = ("#933F00", "#F2A65A", "#4A1D00", "#AE8163", "#EBC8A0")  # of SCPO's ab
 
 BOLD, PLAIN = 1.5, 1.0  # widths of SCPO's line and of the others', in line widths of the style
 SCREEN = 2.0  # length of a dash on the report page, in pixels a unit
-DARK, PALER = 190, 0.55  # a colour without a channel above the first gets this share of white on dark paper
+DARK, PALER = (
+    190,
+    0.55,
+)  # a colour without a channel above the first gets this share of white on dark paper
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,9 @@ def line_style(name: str, method: str = "") -> LineStyle:
 def line_styles(rows: Iterable[Row]) -> dict[str, LineStyle]:
     """The styles of all rows of a figure, no two alike.
 
-    A method keeps its style in every figure. Of variants that would share a shade with an earlier row, the later one
-    takes the next free shade, so that no two lines of a figure differ in their dashes only while a shade is left.
+    A method keeps its style in every figure. Of variants that would share a shade with an earlier
+    row, the later one takes the next free shade, so that no two lines of a figure differ in their
+    dashes only while a shade is left.
     """
     chosen: dict[str, LineStyle] = {}
     for row in rows:
@@ -118,7 +123,9 @@ def plot_styles(rows: Iterable[Row], colors: Sequence[str] = ()) -> dict[str, di
     """The same as keyword arguments of ``plot``; ``colors``: a user's palette, in the order of the registry."""
     styles = line_styles(rows)
     if colors:
-        order = sorted(styles, key=lambda name: list(STYLES).index(name) if name in STYLES else len(STYLES))
+        order = sorted(
+            styles, key=lambda name: list(STYLES).index(name) if name in STYLES else len(STYLES)
+        )
         for place, name in enumerate(order):
             styles[name] = replace(styles[name], color=colors[place % len(colors)])
     return {name: style.line() for name, style in styles.items()}
@@ -130,7 +137,10 @@ def _free_style(row: Row, used: Sequence[LineStyle]) -> LineStyle:
         return own
     host = _host_style(row.method)
     number = _variant_number(row.name)
-    candidates = [own, *(_variant(host, number + k) for k in range(len(SHADES) * len(VARIANT_DASHES)))]
+    candidates = [
+        own,
+        *(_variant(host, number + k) for k in range(len(SHADES) * len(VARIANT_DASHES))),
+    ]
     used_colors = {style.color for style in used}
     for candidate in candidates:
         if candidate.color not in used_colors:

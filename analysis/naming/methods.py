@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.sources.rows import DEFAULT, Row
 from scpo.schema import AGENT_LABELS, METHOD_LABELS
+
+from analysis.sources.rows import DEFAULT, Row
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,11 @@ PRINTED_AS = {"plain": "Qwen2.5"}
 """What the paper's table calls a row where it does not call it as ours does."""
 
 METHODS = {
-    name: Method(label, PROMPTING if name in (*CLOSED_MODELS, *AGENT_LABELS) else TRAINED, PRINTED_AS.get(name, label))
+    name: Method(
+        label,
+        PROMPTING if name in (*CLOSED_MODELS, *AGENT_LABELS) else TRAINED,
+        PRINTED_AS.get(name, label),
+    )
     for name, label in (CLOSED_MODELS | METHOD_LABELS).items()
 }
 CLOSED = tuple(CLOSED_MODELS.values())
@@ -53,7 +58,8 @@ def in_order(rows: Iterable[Row]) -> list[str]:
 def compared(rows: Sequence[Row], chosen: Sequence[str] = ()) -> tuple[Row, ...]:
     """Rows that a figure compares: those that the user chose, else the methods; a single method with its variants.
 
-    A section holds every row that may be compared, the values of a sweep among them; those have their own figure.
+    A section holds every row that may be compared, the values of a sweep among them; those have
+    their own figure.
     """
     methods = {row.name: replace(row, label=method_of(row).label) for row in rows if is_method(row)}
     if chosen:
@@ -68,7 +74,9 @@ def left_out(rows: Sequence[Row], drawn: Iterable[Row]) -> str:
     """A sentence that names the rows which are not drawn; empty if all are."""
     shown = {row.name for row in drawn}
     rest = (row for row in rows if row.name not in shown)
-    names = list(dict.fromkeys(METHODS[row.name].label if row.name in METHODS else row.label for row in rest))
+    names = list(
+        dict.fromkeys(METHODS[row.name].label if row.name in METHODS else row.label for row in rest)
+    )
     if not names:
         return ""
     few = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -2,16 +2,19 @@
 
 import re
 
-from analysis.sources.rows import Section
 from scpo.benchmarks import BENCHMARKS
 from scpo.schema import FAMILIES, method_label
+
+from analysis.sources.rows import Section
 
 MODELS = {
     "tiny": "tiny language model",
     "choice": "choice policy",
     **{size: f"Qwen2.5-{size}-Instruct" for size in ("0.5B", "1.5B", "3B", "7B")},
 }
-TASKS = {family.id: family.label for known in BENCHMARKS.values() for family in known.families.values()}
+TASKS = {
+    family.id: family.label for known in BENCHMARKS.values() for family in known.families.values()
+}
 MARKS = tuple(times * mark for times in (1, 2, 3) for mark in "†‡§¶")  # of footnotes
 
 
@@ -27,13 +30,14 @@ PANELS = {
 }
 
 MINI_NOTE = (
-    "Mini scale: a small policy trained for minutes. Two seeds at this scale do not separate the methods, "
-    "and no number measured here may be compared with the paper's."
+    "Mini scale: a small policy trained for minutes. Two seeds at this scale do not separate the "
+    "methods, and no number measured here may be compared with the paper's."
 )
 
 STUDY_NOTE = (
-    "Study scale: a policy that chooses among listed commands, after a short imitation start. It compares methods on "
-    "one policy and says nothing about language models; no number measured here may be compared with the paper's."
+    "Study scale: a policy that chooses among listed commands, after a short imitation start. It "
+    "compares methods on one policy and says nothing about language models; no number measured "
+    "here may be compared with the paper's."
 )
 STUDY_TITLE = "study scale: a choice policy after a short imitation start, not a language model"
 NOTES = {"mini": MINI_NOTE, "study": STUDY_NOTE, "paper": ""}
@@ -79,7 +83,9 @@ def run(run_id: str) -> str:
     if not found:
         return run_id
     method, choices, seed = found.groups()
-    return ", ".join([method_label(method), *choices.replace("_", " ").split("-")[1:], f"seed {seed}"])
+    return ", ".join(
+        [method_label(method), *choices.replace("_", " ").split("-")[1:], f"seed {seed}"]
+    )
 
 
 def with_note(caption: str, scale: str) -> str:
@@ -89,7 +95,11 @@ def with_note(caption: str, scale: str) -> str:
 
 def success_metric(panel: str, column: str = ALL) -> str:
     """The metric that a column of a success table shows."""
-    return f"val/{panel}/success_rate" if column == ALL else f"val/{panel}/{FAMILIES[column]}/success_rate"
+    return (
+        f"val/{panel}/success_rate"
+        if column == ALL
+        else f"val/{panel}/{FAMILIES[column]}/success_rate"
+    )
 
 
 def panel_label(panel: str) -> str:
@@ -99,7 +109,12 @@ def panel_label(panel: str) -> str:
 
 def panel_order(panels: set[str]) -> tuple[str, ...]:
     """Known panels first, in the order in which they are printed."""
-    return tuple(sorted(panels, key=lambda name: (list(PANELS).index(name) if name in PANELS else len(PANELS), name)))
+    return tuple(
+        sorted(
+            panels,
+            key=lambda name: (list(PANELS).index(name) if name in PANELS else len(PANELS), name),
+        )
+    )
 
 
 class Footnotes:

@@ -1,7 +1,8 @@
 """The paper's numbered claims, each as a number of every seed that runs can contradict, and what runs say of it.
 
-A claim is tested by the mean over seeds of ``values``: a difference of two rows paired by seed, or a quantity of one
-row. The conclusion is computed from the 95 % Student interval of that mean (`conclusion`).
+A claim is tested by the mean over seeds of ``values``: a difference of two rows paired by seed, or
+a quantity of one row. The conclusion is computed from the 95 % Student interval of that mean
+(`conclusion`).
 """
 
 import math
@@ -9,16 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas as pd
+from scpo.benchmarks import BENCHMARKS
+from scpo.intervals import Summary, summarise
 
 from analysis.naming.names import ALL, JUDGED, success_metric
 from analysis.paper.published import ablation, cost, main_table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Section
 from analysis.stats.paired import Values, paired
-from scpo.benchmarks import BENCHMARKS
-from scpo.intervals import Summary, summarise
 
-AGREES, DISAGREES, UNDECIDED, NOT_RUN, ELSEWHERE = "agrees", "disagrees", "undecided", "not run", "–"
+AGREES, DISAGREES, UNDECIDED, NOT_RUN, ELSEWHERE = (
+    "agrees",
+    "disagrees",
+    "undecided",
+    "not run",
+    "–",
+)
 OfRow = Callable[[Collected, Section, str], float | None]  # of a run
 SMALL, LARGE, BOTH = "1.5B", "7B", "both sizes"
 
@@ -27,10 +34,10 @@ SMALL, LARGE, BOTH = "1.5B", "7B", "both sizes"
 class Claim:
     """One claim. ``claimed``: its number, in the unit of ``values`` times ``factor``; None where it gives none.
 
-    ``null``: what it would be if there were nothing to the claim; None of a plain level, which only the paper's own
-    model and benchmark can reach. ``sign``: on which side of the null the claim lies. ``size``: of the paper's model;
-    smaller scales test the claims about 1.5B with their own model. ``at_study``: the experiment that has its runs at
-    the study's scale, where another does.
+    ``null``: what it would be if there were nothing to the claim; None of a plain level, which only
+    the paper's own model and benchmark can reach. ``sign``: on which side of the null the claim
+    lies. ``size``: of the paper's model; smaller scales test the claims about 1.5B with their own
+    model. ``at_study``: the experiment that has its runs at the study's scale, where another does.
     """
 
     name: str
@@ -60,30 +67,45 @@ class Claim:
 
     def tested_at(self, scale: str) -> bool:
         """Whether runs of this scale can say anything about it."""
-        return scale == "paper" or (self.everywhere and self.null is not None and self.size == SMALL)
+        return scale == "paper" or (
+            self.everywhere and self.null is not None and self.size == SMALL
+        )
 
     @property
     def cheapest_scale(self) -> str:
         """The study's where its experiments can say anything about it, else the paper's."""
-        return "study" if self.tested_at("study") and (self.env == "alfworld" or self.at_study) else "paper"
+        return (
+            "study"
+            if self.tested_at("study") and (self.env == "alfworld" or self.at_study)
+            else "paper"
+        )
 
     def summary(self, data: Collected) -> Summary:
         """Over the seeds of the section that has most of them."""
-        found = [summarise(self.values(data, part).values()) for part in data.sections if self._about(part)]
+        found = [
+            summarise(self.values(data, part).values())
+            for part in data.sections
+            if self._about(part)
+        ]
         return max(found, key=lambda one: one.n, default=summarise(()))
 
     def _about(self, part: Section) -> bool:
         sized = part.scale != "paper" or self.size in (part.model, BOTH)
-        return sized and part.env.startswith(self.env) and not (self.env == "alfworld" and part.env != "alfworld")
+        return (
+            sized
+            and part.env.startswith(self.env)
+            and not (self.env == "alfworld" and part.env != "alfworld")
+        )
 
 
 def conclusion(claim: Claim, found: Summary, scale: str) -> str:
     """Agrees, disagrees, undecided or not run.
 
-    At the paper's scale the interval is held against the claimed number and the null: it agrees where it includes the
-    number alone, disagrees where it includes the null alone or lies on its other side, and is undecided where it
-    includes both. One that includes neither, on the claimed side, agrees with the claim, not with its size. Other
-    scales have other models, so there the interval is held against the null alone.
+    At the paper's scale the interval is held against the claimed number and the null: it agrees
+    where it includes the number alone, disagrees where it includes the null alone or lies on its
+    other side, and is undecided where it includes both. One that includes neither, on the claimed
+    side, agrees with the claim, not with its size. Other scales have other models, so there the
+    interval is held against the null alone.
     """
     if not claim.tested_at(scale):
         return ELSEWHERE
@@ -108,7 +130,9 @@ def of_row(name: str, measure: OfRow) -> Callable[[Collected, Section], Values]:
 
 def gap(first: str, second: str, measure: OfRow) -> Callable[[Collected, Section], Values]:
     """``first - second``, by seed, of the seeds that both have."""
-    return lambda data, part: paired(*(of_row(name, measure)(data, part) for name in (first, second)))
+    return lambda data, part: paired(
+        *(of_row(name, measure)(data, part) for name in (first, second))
+    )
 
 
 def success(column: str = ALL) -> OfRow:
@@ -123,7 +147,9 @@ def success(column: str = ALL) -> OfRow:
 
 def mean_of(metric: str, first: int = 0) -> OfRow:
     """A metric's mean over the training steps, at the paper's scale from step ``first`` on."""
-    return lambda data, part, run: data.series(run, metric).between(first if part.scale == "paper" else 0).mean
+    return lambda data, part, run: (
+        data.series(run, metric).between(first if part.scale == "paper" else 0).mean
+    )
 
 
 def peak_of(metric: str) -> OfRow:
@@ -144,7 +170,9 @@ def late_rise(data: Collected, part: Section, run: str) -> float | None:
         return None
     late = min(series.steps, key=lambda step: abs(step - 0.75 * series.steps[-1]))
     total = series.values[-1] - series.values[0]
-    return (series.values[-1] - float(series.at(late) or 0.0)) - total * (series.steps[-1] - late) / series.steps[-1]
+    return (series.values[-1] - float(series.at(late) or 0.0)) - total * (
+        series.steps[-1] - late
+    ) / series.steps[-1]
 
 
 def denser(data: Collected, part: Section, run: str) -> float | None:
@@ -177,7 +205,9 @@ def widest(prefix: str) -> Callable[[Collected, Section], Values]:
 
     def values(data: Collected, part: Section) -> Values:
         rows = [row.name for row in part.rows if row.finished and row.name.startswith(prefix)]
-        found = pd.DataFrame([of_row(name, success())(data, part) for name in ("scpo", *rows)] if rows else [])
+        found = pd.DataFrame(
+            [of_row(name, success())(data, part) for name in ("scpo", *rows)] if rows else []
+        )
         of_every_row = found.dropna(axis="columns")
         return dict(of_every_row.max() - of_every_row.min())
 
@@ -197,7 +227,9 @@ def scoring_share(data: Collected, part: Section, run: str) -> float | None:
     seconds = {name: data.series(run, f"timing_s/scpo/{name}").values for name in STAGES}
     medians = {name: sorted(values)[len(values) // 2] for name, values in seconds.items() if values}
     total = sum(medians.values())
-    return (medians.get("scoring", 0) + medians.get("self_similarity", 0)) / total if total else None
+    return (
+        (medians.get("scoring", 0) + medians.get("self_similarity", 0)) / total if total else None
+    )
 
 
 FEWEST = 3  # seeds for a conclusion

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from scpo.records.memory import GPU
+
 from analysis.paper.claims import (
     BOTH,
     LARGE,
@@ -26,11 +28,18 @@ from analysis.paper.claims import (
     widest,
 )
 from analysis.paper.published import credit
-from scpo.records.memory import GPU
 
-MAIN, CHRONOLOGICAL, SHORTEST, REPEATED = "main_table", "chronological", "shortest_reference", "no_monotonicity"
+MAIN, CHRONOLOGICAL, SHORTEST, REPEATED = (
+    "main_table",
+    "chronological",
+    "shortest_reference",
+    "no_monotonicity",
+)
 DENSE = "scpo_dense"
-SHOP, LEXICAL = "webshop_study", "sweep_theta"  # of the study; the second's scorer credits unequal texts too
+SHOP, LEXICAL = (
+    "webshop_study",
+    "sweep_theta",
+)  # of the study; the second's scorer credits unequal texts too
 HARD, EASY = ("Look", "Cool", "Pick2"), ("Pick", "Clean", "Heat")
 FEW_POINTS = 5.0  # ours: what "within a few points" may be
 LITTLE = 10.0  # ours: between the best and the worst of several values, each one a noisy mean
@@ -58,20 +67,42 @@ def _main(size: str) -> Iterator[Claim]:
         (level, text), other = printed_level(size, env, column), printed_gap(size, env, column)
         where = f"{env}, {size}"
         yield Claim(
-            f"level_{key}_{size}", f"SCPO's success, {where}", "main table", text, MAIN,
-            of_row("scpo", success()), level, null=None, size=size, env=key,
-        )  # fmt: skip
+            f"level_{key}_{size}",
+            f"SCPO's success, {where}",
+            "main table",
+            text,
+            MAIN,
+            of_row("scpo", success()),
+            level,
+            null=None,
+            size=size,
+            env=key,
+        )
         yield Claim(
-            f"over_gigpo_{key}_{size}", f"SCPO beats GiGPO, which it wraps, {where}", "main table, section 4.2",
-            f"+{other:.1f}", MAIN, gap("scpo", "gigpo", success()), other, size=size, env=key,
+            f"over_gigpo_{key}_{size}",
+            f"SCPO beats GiGPO, which it wraps, {where}",
+            "main table, section 4.2",
+            f"+{other:.1f}",
+            MAIN,
+            gap("scpo", "gigpo", success()),
+            other,
+            size=size,
+            env=key,
             at_study=SHOP if key == "webshop" else None,
-        )  # fmt: skip
+        )
         rival = printed_gap(size, env, column, "HGPO")
         if size == SMALL:
             yield Claim(
-                f"over_hgpo_{key}", f"SCPO edges past HGPO, {where}", "section 4.2", f"+{rival:.2f}", MAIN,
-                gap("scpo", "hgpo", success()), rival, size=size, env=key,
-            )  # fmt: skip
+                f"over_hgpo_{key}",
+                f"SCPO edges past HGPO, {where}",
+                "section 4.2",
+                f"+{rival:.2f}",
+                MAIN,
+                gap("scpo", "hgpo", success()),
+                rival,
+                size=size,
+                env=key,
+            )
 
 
 def _families() -> Iterator[Claim]:
@@ -79,45 +110,94 @@ def _families() -> Iterator[Claim]:
     for column in HARD:
         printed = printed_gap(SMALL, "ALFWorld", column)
         yield Claim(
-            f"over_gigpo_{column.lower()}", f"The gain over GiGPO on {column}, 1.5B", "section 4.2", f"+{printed:.1f}",
-            MAIN, gap("scpo", "gigpo", success(column)), printed,
-        )  # fmt: skip
+            f"over_gigpo_{column.lower()}",
+            f"The gain over GiGPO on {column}, 1.5B",
+            "section 4.2",
+            f"+{printed:.1f}",
+            MAIN,
+            gap("scpo", "gigpo", success(column)),
+            printed,
+        )
     for column in EASY:
         printed = printed_gap(SMALL, "ALFWorld", column)
         yield Claim(
-            f"beside_gigpo_{column.lower()}", f"{column}: SCPO is at most a few points (ours: {FEW_POINTS:g}) behind",
-            "section 4.2", f"{printed:+.1f}", MAIN, gap("scpo", "gigpo", success(column)), printed, null=-FEW_POINTS,
-        )  # fmt: skip
+            f"beside_gigpo_{column.lower()}",
+            f"{column}: SCPO is at most a few points (ours: {FEW_POINTS:g}) behind",
+            "section 4.2",
+            f"{printed:+.1f}",
+            MAIN,
+            gap("scpo", "gigpo", success(column)),
+            printed,
+            null=-FEW_POINTS,
+        )
     for column in ("Look", "Pick2"):
         level, text = printed_level(LARGE, "ALFWorld", column)
         yield Claim(
-            f"level_{column.lower()}_{LARGE}", f"SCPO's success on {column}, 7B", "section 4.2", text, MAIN,
-            of_row("scpo", success(column)), level, null=None, size=LARGE,
-        )  # fmt: skip
+            f"level_{column.lower()}_{LARGE}",
+            f"SCPO's success on {column}, 7B",
+            "section 4.2",
+            text,
+            MAIN,
+            of_row("scpo", success(column)),
+            level,
+            null=None,
+            size=LARGE,
+        )
 
 
 def _sizes_and_knobs() -> Iterator[Claim]:
     """What should hardly matter, and what should matter less."""
-    printed = round(printed_gap(SMALL, "ALFWorld", "All") - printed_gap(LARGE, "ALFWorld", "All"), 2)
+    printed = round(
+        printed_gap(SMALL, "ALFWorld", "All") - printed_gap(LARGE, "ALFWorld", "All"), 2
+    )
     yield Claim(
-        "narrower", "The gain over GiGPO on ALFWorld is larger at 1.5B than at 7B", "section 1, section 4.2",
-        f"+{printed:.1f}", MAIN, narrower, printed, size=BOTH, everywhere=False,
-    )  # fmt: skip
+        "narrower",
+        "The gain over GiGPO on ALFWorld is larger at 1.5B than at 7B",
+        "section 1, section 4.2",
+        f"+{printed:.1f}",
+        MAIN,
+        narrower,
+        printed,
+        size=BOTH,
+        everywhere=False,
+    )
     for name, prefix, knob in (("theta", "theta_", "θ"), ("lambda", "lambda_", "λ")):
         yield Claim(
-            f"robust_{name}", f"Success hangs little on {knob}: best minus worst value (ours: under {LITTLE:g} points)",
-            "appendix, sensitivity", "a plot", f"sweep_{name}", widest(prefix), None, null=LITTLE, sign=-1,
-        )  # fmt: skip
+            f"robust_{name}",
+            f"Success hangs little on {knob}: best minus worst value (ours: under {LITTLE:g} "
+            f"points)",
+            "appendix, sensitivity",
+            "a plot",
+            f"sweep_{name}",
+            widest(prefix),
+            None,
+            null=LITTLE,
+            sign=-1,
+        )
 
 
 def _dynamics() -> Iterator[Claim]:
     """The learning curves."""
-    yield Claim("rises", "Validation success of SCPO rises over training", "learning dynamics", "a plot", MAIN,
-                of_row("scpo", rise), None)  # fmt: skip
     yield Claim(
-        "plateau", "It reaches a plateau: the last quarter of training gains less than a quarter of the whole gain",
-        "learning dynamics", "a plot", MAIN, of_row("scpo", late_rise), None, sign=-1,
-    )  # fmt: skip
+        "rises",
+        "Validation success of SCPO rises over training",
+        "learning dynamics",
+        "a plot",
+        MAIN,
+        of_row("scpo", rise),
+        None,
+    )
+    yield Claim(
+        "plateau",
+        "It reaches a plateau: the last quarter of training gains less than a quarter of the "
+        "whole gain",
+        "learning dynamics",
+        "a plot",
+        MAIN,
+        of_row("scpo", late_rise),
+        None,
+        sign=-1,
+    )
 
 
 def _ablation() -> Iterator[Claim]:
@@ -128,60 +208,132 @@ def _ablation() -> Iterator[Claim]:
         (SHORTEST, "ablation_reference", "The longest reference beats the shortest"),
     ):
         printed = printed_ablation(row)
-        yield Claim(f"over_{row}", text, "ablation table", f"+{printed:.1f}", experiment, gap("scpo", row, success()),
-                    printed)  # fmt: skip
+        yield Claim(
+            f"over_{row}",
+            text,
+            "ablation table",
+            f"+{printed:.1f}",
+            experiment,
+            gap("scpo", row, success()),
+            printed,
+        )
     for column in ("Look", "Pick2"):
         printed = printed_ablation(SHORTEST, column)
         yield Claim(
-            f"over_{SHORTEST}_{column.lower()}", f"The shortest reference loses most on hard families: {column}",
-            "section 4.3.3", f"+{printed:.1f}", "ablation_reference", gap("scpo", SHORTEST, success(column)), printed,
-        )  # fmt: skip
+            f"over_{SHORTEST}_{column.lower()}",
+            f"The shortest reference loses most on hard families: {column}",
+            "section 4.3.3",
+            f"+{printed:.1f}",
+            "ablation_reference",
+            gap("scpo", SHORTEST, success(column)),
+            printed,
+        )
     yield Claim(
-        "inflation", "Repeated credit inflates the auxiliary reward", "section 4.3.2", "no number",
-        "ablation_monotonicity", gap(REPEATED, "scpo", mean_of("credit/aux_mean")), None, factor=1, digits=4,
-    )  # fmt: skip
+        "inflation",
+        "Repeated credit inflates the auxiliary reward",
+        "section 4.3.2",
+        "no number",
+        "ablation_monotonicity",
+        gap(REPEATED, "scpo", mean_of("credit/aux_mean")),
+        None,
+        factor=1,
+        digits=4,
+    )
 
 
 def _mechanism() -> Iterator[Claim]:
     """What is credited, and how much."""
-    order = ("credited steps per failed trajectory", "credit/steps", 1), ("mean auxiliary reward", "credit/aux_mean", 3)
+    order = (
+        ("credited steps per failed trajectory", "credit/steps", 1),
+        ("mean auxiliary reward", "credit/aux_mean", 3),
+    )
     for quantity, metric, digits in order:
         ours, theirs = (credit()[name, quantity, SPAN] for name in ("scpo", CHRONOLOGICAL))
         yield Claim(
             f"reordered_{metric.removeprefix('credit/')}",
-            f"Reordered allocation credits more than chronological order: {quantity}", "appendix, step rewards",
-            f"{ours:g} against {theirs:g}", "ablation_order", gap("scpo", CHRONOLOGICAL, mean_of(metric, FROM_STEP)),
-            round(ours - theirs, 4), factor=1, digits=digits + 1,
-        )  # fmt: skip
+            f"Reordered allocation credits more than chronological order: {quantity}",
+            "appendix, step rewards",
+            f"{ours:g} against {theirs:g}",
+            "ablation_order",
+            gap("scpo", CHRONOLOGICAL, mean_of(metric, FROM_STEP)),
+            round(ours - theirs, 4),
+            factor=1,
+            digits=digits + 1,
+        )
     yield Claim(
-        "grows", "Credited steps grow over training", "appendix, step rewards", "a plot", "ablation_order",
-        of_row("scpo", later_credit), None, factor=1, digits=2,
-    )  # fmt: skip
+        "grows",
+        "Credited steps grow over training",
+        "appendix, step rewards",
+        "a plot",
+        "ablation_order",
+        of_row("scpo", later_credit),
+        None,
+        factor=1,
+        digits=2,
+    )
     exact = credit()["credited", "exact matches", "share"]
     yield Claim(
-        "exact", "Most credited steps are exact matches (more than half)", "appendix, semantic neighbourhood",
-        f"{exact:g} %", MAIN, of_row("scpo", exact_share), exact, null=50.0, at_study=LEXICAL,
-    )  # fmt: skip
+        "exact",
+        "Most credited steps are exact matches (more than half)",
+        "appendix, semantic neighbourhood",
+        f"{exact:g} %",
+        MAIN,
+        of_row("scpo", exact_share),
+        exact,
+        null=50.0,
+        at_study=LEXICAL,
+    )
     yield Claim(
-        "denser", "Heatmaps of failed steps against the reference grow denser: mean similarity, last probe − first",
-        "appendix, case study", "a plot", MAIN, of_row("scpo", denser), None, factor=1, digits=3,
-    )  # fmt: skip
+        "denser",
+        "Heatmaps of failed steps against the reference grow denser: mean similarity, last probe "
+        "− first",
+        "appendix, case study",
+        "a plot",
+        MAIN,
+        of_row("scpo", denser),
+        None,
+        factor=1,
+        digits=3,
+    )
 
 
 def _cost() -> Iterator[Claim]:
     """Only the paper's machine, its cross-encoder and its procedure, which scores all pairs, can test these."""
     added = printed_cost("added per training step", "mean")
     yield Claim(
-        "added", "Seconds that the shaper adds to a training step", "section 4.4", f"{added:g} s", "cost",
-        gap(DENSE, "gigpo", mean_of("timing_s/step")), added, factor=1, everywhere=False,
-    )  # fmt: skip
+        "added",
+        "Seconds that the shaper adds to a training step",
+        "section 4.4",
+        f"{added:g} s",
+        "cost",
+        gap(DENSE, "gigpo", mean_of("timing_s/step")),
+        added,
+        factor=1,
+        everywhere=False,
+    )
     share = printed_cost("scoring", "share") + printed_cost("self_similarity", "share")
     yield Claim(
-        "scoring_share", "Share of the cross-encoder in the shaper's seconds", "appendix, shaper timing",
-        f"{share:.2f} %", "cost", of_row(DENSE, scoring_share), round(share, 2), null=50.0, everywhere=False,
-    )  # fmt: skip
-    memory = printed_cost("peak GPU memory", "peak") - printed_cost("peak GPU memory", "peak", "GiGPO")
+        "scoring_share",
+        "Share of the cross-encoder in the shaper's seconds",
+        "appendix, shaper timing",
+        f"{share:.2f} %",
+        "cost",
+        of_row(DENSE, scoring_share),
+        round(share, 2),
+        null=50.0,
+        everywhere=False,
+    )
+    memory = printed_cost("peak GPU memory", "peak") - printed_cost(
+        "peak GPU memory", "peak", "GiGPO"
+    )
     yield Claim(
-        "memory", "Peak GPU memory that it adds", "section 4.4", f"{memory:.1f} GB", "cost",
-        gap(DENSE, "gigpo", peak_of(GPU)), round(memory, 1), factor=1, everywhere=False,
-    )  # fmt: skip
+        "memory",
+        "Peak GPU memory that it adds",
+        "section 4.4",
+        f"{memory:.1f} GB",
+        "cost",
+        gap(DENSE, "gigpo", peak_of(GPU)),
+        round(memory, 1),
+        factor=1,
+        everywhere=False,
+    )

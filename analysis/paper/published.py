@@ -4,15 +4,19 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.rendering.table import Number
 from scpo.errors import RecordError
+
+from analysis.rendering.table import Number
 
 FOLDER = Path(__file__).resolve().parents[2] / "paper_figures" / "published"
 
 
 def ablation() -> dict[tuple[str, str], Number]:
     """The ablation table: (row name, column) -> number."""
-    return {(line["variant"], line["column"]): Number(line["mean"], line["std"]) for line in _lines("ablation.csv")}
+    return {
+        (line["variant"], line["column"]): Number(line["mean"], line["std"])
+        for line in _lines("ablation.csv")
+    }
 
 
 @dataclass(frozen=True)
@@ -35,13 +39,18 @@ def main_table() -> dict[tuple[str, str, str, str], Printed]:
 
 def cost() -> dict[tuple[str, str, str], str]:
     """Cost of the shaper on ALFWorld at 1.5B: (method, quantity, statistic) -> number."""
-    lines = (line for line in _lines("cost.csv") if (line["size"], line["env"]) == ("1.5B", "ALFWorld"))
+    lines = (
+        line for line in _lines("cost.csv") if (line["size"], line["env"]) == ("1.5B", "ALFWorld")
+    )
     return {(line["method"], line["column"], line["statistic"]): line["mean"] for line in lines}
 
 
 def credit() -> dict[tuple[str, str, str], float]:
     """Credit and its neighbourhood on ALFWorld at 1.5B: (variant, quantity, statistic) -> number."""
-    return {(line["variant"], line["column"], line["statistic"]): float(line["mean"]) for line in _lines("credit.csv")}
+    return {
+        (line["variant"], line["column"], line["statistic"]): float(line["mean"])
+        for line in _lines("credit.csv")
+    }
 
 
 def _lines(name: str) -> list[dict[str, str]]:
@@ -52,5 +61,6 @@ def _lines(name: str) -> list[dict[str, str]]:
     except OSError as error:
         raise RecordError(
             f"the published numbers are missing: {path.name} cannot be read ({error.strerror}). "
-            "They are part of the repository: restore them with `git checkout -- paper_figures/published`."
+            "They are part of the repository: restore them with `git checkout -- "
+            "paper_figures/published`."
         ) from error

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from pylatexenc.latexencode import RULE_DICT, UnicodeToLatexConversionRule, UnicodeToLatexEncoder
 
-BREAKABLE = re.compile(r"(?<=\w)(\\_|/)(?=\w)")  # a line may end here if there is no space to end it at
+BREAKABLE = re.compile(
+    r"(?<=\w)(\\_|/)(?=\w)"
+)  # a line may end here if there is no space to end it at
 MOST_LINES = 54  # of \footnotesize that stand above a long caption on a page of nine inches
 TITLE_LINES = 2  # what a title takes with its rule
 LETTERS = 100  # of \footnotesize in the text's width
@@ -35,7 +37,9 @@ class Grid:
 
 def escape(text: str) -> str:
     """Plain text as ASCII that pdflatex prints as it is, with no package beside its kernel (2020 or newer)."""
-    printable = "".join(one for one in " ".join(text.split()) if unicodedata.category(one) not in ("Cc", "Cs"))
+    printable = "".join(
+        one for one in " ".join(text.split()) if unicodedata.category(one) not in ("Cc", "Cs")
+    )
     latex: str = _ENCODER.unicode_to_latex(unicodedata.normalize("NFC", printable))
     return latex
 
@@ -56,11 +60,15 @@ _SPECIAL = {
     "*": "{*}",  # and a bare star would be the one of \\*
     "|": r"\textbar",  # a dash in the default encoding of fonts
     "∅": r"\ensuremath{\emptyset}",  # the library's form needs amssymb
-    **{letter: unicodedata.normalize("NFD", letter)[0] for letter in "ĄąĘęĮįŲų"},  # an ogonek needs other fonts
+    **{
+        letter: unicodedata.normalize("NFD", letter)[0] for letter in "ĄąĘęĮįŲų"
+    },  # an ogonek needs other fonts
 }
 _ENCODER = UnicodeToLatexEncoder(
     conversion_rules=[
-        UnicodeToLatexConversionRule(RULE_DICT, {ord(letter): form for letter, form in _SPECIAL.items()}),
+        UnicodeToLatexConversionRule(
+            RULE_DICT, {ord(letter): form for letter, form in _SPECIAL.items()}
+        ),
         "defaults",
     ],
     unknown_char_policy=_nearest,
@@ -84,7 +92,12 @@ def floats(grids: Iterable[Grid], caption: str, label: str) -> str:
     pages = [(grid, parts) for grid in grids for parts in _pages(grid.parts)]
     lines: list[str] = []
     for page, (grid, parts) in enumerate(pages):
-        lines += [r"\begin{table*}[tp]", r"\centering", r"\footnotesize", r"\setlength{\tabcolsep}{3pt}"]
+        lines += [
+            r"\begin{table*}[tp]",
+            r"\centering",
+            r"\footnotesize",
+            r"\setlength{\tabcolsep}{3pt}",
+        ]
         lines += _shrunk(_tabular(grid, parts))
         said = rf"\caption{{{caption}}}", rf"\label{{{label}}}"
         lines += said if page == 0 else [r"\par\medskip", rf"Table~\ref{{{label}}}, continued."]
@@ -129,7 +142,10 @@ def _tabular(grid: Grid, parts: Iterable[Part]) -> Iterator[str]:
     for part in parts:
         layout = r"@{}p{\textwidth}@{}" if len(part.title) > LONG_TITLE else "@{}l"
         title = rf"\raggedright\textit{{{part.title}}}"
-        yield from (r"\midrule", rf"\multicolumn{{{grid.columns}}}{{{layout}}}{{{title}}} \tabularnewline")
+        yield from (
+            r"\midrule",
+            rf"\multicolumn{{{grid.columns}}}{{{layout}}}{{{title}}} \tabularnewline",
+        )
         yield from (text for text, _ in part.rows)
     yield from (r"\bottomrule", r"\end{tabular}")
 

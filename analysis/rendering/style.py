@@ -1,8 +1,8 @@
 """House style of figures: sizes of a two-column paper, colours, what a user may choose, and reproducible files.
 
-What a user may choose without editing code is a ``Look``: size, font size, file formats and a matplotlib style
-file. Builders draw inside ``house_style()`` and ask ``canvas_width()`` how wide the figure will be; text sizes are
-relative to the font size, so that one setting changes them all.
+What a user may choose without editing code is a ``Look``: size, font size, file formats and a
+matplotlib style file. Builders draw inside ``house_style()`` and ask ``canvas_width()`` how wide
+the figure will be; text sizes are relative to the font size, so that one setting changes them all.
 """
 
 import io
@@ -20,9 +20,9 @@ from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import Affine2D
+from scpo.errors import ConfigError, first_line
 
 from analysis.rendering.table import Table
-from scpo.errors import ConfigError, first_line
 
 COLUMN_WIDTH = 3.25  # inches, one column of the paper
 PAGE_WIDTH = 6.75  # inches, both columns
@@ -33,8 +33,14 @@ POINTS_PER_INCH = 72
 CHARACTER = 0.56  # mean width of a character of DejaVu Sans, in font sizes
 KEY_SAMPLE = 8  # what a legend's sample and its gaps take, in characters
 
-ACCENT = "#D55E00"  # what SCPO credits; its lines have this colour too (analysis/naming/line_styles.py)
-SUCCESS, CREDITED, FAILED = "#009E73", ACCENT, "#7F7F7F"  # steps of successes, credited ones, failed ones
+ACCENT = (
+    "#D55E00"  # what SCPO credits; its lines have this colour too (analysis/naming/line_styles.py)
+)
+SUCCESS, CREDITED, FAILED = (
+    "#009E73",
+    ACCENT,
+    "#7F7F7F",
+)  # steps of successes, credited ones, failed ones
 REMARK = "#444444"  # text about the numbers, such as scale and seeds
 SEQUENTIAL = "Blues"  # one hue, monotone in lightness; the accent is visible on every shade
 SMALL = "small"  # of remarks and keys: 0.83 of the font size, 6.7 points unless the user changes it
@@ -141,8 +147,8 @@ def read_size(text: str) -> tuple[float, float | None]:
         width = height = 0.0
     if not (1 <= width <= 40 and 1 <= height <= 40):
         raise ConfigError(
-            f"--size {text} is no size of a figure; allowed are column ({COLUMN_WIDTH:g} inches wide), "
-            f"page ({PAGE_WIDTH:g}), or WIDTHxHEIGHT in inches, each from 1 to 40, e.g. 5x3"
+            f"--size {text} is no size of a figure; allowed are column ({COLUMN_WIDTH:g} inches "
+            f"wide), page ({PAGE_WIDTH:g}), or WIDTHxHEIGHT in inches, each from 1 to 40, e.g. 5x3"
         )
     return width, height
 
@@ -201,7 +207,9 @@ def remark(figure: Figure, text: str) -> None:
 
 def remark_lines(text: str, width: float) -> int:
     """Lines that ``remark`` will take in a figure of this width."""
-    return sum(max(1, len(fill(line, characters(width, 0.96)).splitlines())) for line in text.splitlines())
+    return sum(
+        max(1, len(fill(line, characters(width, 0.96)).splitlines())) for line in text.splitlines()
+    )
 
 
 def key_columns(labels: Sequence[str], width: float) -> int:
@@ -215,7 +223,9 @@ def key_lines(labels: Sequence[str], width: float) -> int:
     return -(-len(labels) // key_columns(labels, width))
 
 
-def key_below(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any) -> None:
+def key_below(
+    figure: Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any
+) -> None:
     """A key of all panels below the figure, in as many columns as fit."""
     columns = key_columns(labels, float(figure.get_figwidth()))
     settings = {"handlelength": 2.6, "columnspacing": 1.2, "handletextpad": 0.5, **options}
@@ -247,9 +257,10 @@ def figure_files(figure: Figure) -> dict[str, bytes]:
     return files
 
 
-# Matplotlib multiplies its transforms with BLAS, whose last bit depends on the matrices' place in memory. A vertex on
-# the edge of a subpixel then falls on either side, and the shades of a few pixels of a PNG differ from run to run. So
-# matrices are rounded before anything is drawn. Vector formats round to 6 digits themselves.
+# Matplotlib multiplies its transforms with BLAS, whose last bit depends on the matrices' place in
+# memory. A vertex on the edge of a subpixel then falls on either side, and the shades of a few
+# pixels of a PNG differ from run to run. So matrices are rounded before anything is drawn. Vector
+# formats round to 6 digits themselves.
 DIGITS = 6  # of a pixel: far below what can be seen, far above the last bit
 TRANSFORMS = {"draw_path": (2,), "draw_markers": (2, 4), "draw_path_collection": (1, 5)}
 """Positions of the transforms among the arguments of a renderer's methods."""

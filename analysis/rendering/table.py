@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
 from scpo.intervals import Summary
+
+from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
 
 BESIDE = 3  # columns of texts that are legible beside the repeated ones
 COPIED, RERUN = "copied", "re-run here"  # where a number of a table with both comes from
@@ -62,22 +63,29 @@ def difference(summary: Summary, factor: float = 100, digits: int = 1) -> Number
     if summary.n == 0:
         return NONE
     low, high = (_signed(factor * bound, digits) for bound in summary.interval())
-    return Number(_signed(factor * summary.mean, digits), interval=(low, high) if summary.n > 1 else None)
+    return Number(
+        _signed(factor * summary.mean, digits), interval=(low, high) if summary.n > 1 else None
+    )
 
 
 def _signed(value: float, digits: int) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
-def with_best_in_bold(rows: Sequence[tuple[str | Number, ...]]) -> tuple[tuple[str | Number, ...], ...]:
+def with_best_in_bold(
+    rows: Sequence[tuple[str | Number, ...]],
+) -> tuple[tuple[str | Number, ...], ...]:
     """The same rows, the highest number of each column in bold (every one of equals)."""
     columns = [
-        [cell for cell in column if isinstance(cell, Number) and cell != NONE] for column in zip(*rows, strict=True)
+        [cell for cell in column if isinstance(cell, Number) and cell != NONE]
+        for column in zip(*rows, strict=True)
     ]
     best = [max((float(cell.mean) for cell in column), default=None) for column in columns]
     return tuple(
         tuple(
-            replace(cell, bold=True) if isinstance(cell, Number) and cell != NONE and float(cell.mean) == top else cell
+            replace(cell, bold=True)
+            if isinstance(cell, Number) and cell != NONE and float(cell.mean) == top
+            else cell
             for cell, top in zip(row, best, strict=True)
         )
         for row in rows
@@ -94,7 +102,10 @@ class Block:
 
 def with_columns(blocks: Iterable[Block], places: Sequence[int]) -> tuple[Block, ...]:
     """The same blocks with these columns of every row alone."""
-    return tuple(Block(block.title, tuple(tuple(row[k] for k in places) for row in block.rows)) for block in blocks)
+    return tuple(
+        Block(block.title, tuple(tuple(row[k] for k in places) for row in block.rows))
+        for block in blocks
+    )
 
 
 @dataclass(frozen=True)
@@ -106,7 +117,9 @@ class Table:
     blocks: tuple[Block, ...]
     caption: str
     label: str
-    widths: tuple[float, ...] = ()  # of the columns ``words`` where they hold whole texts: shares of the page's width
+    widths: tuple[
+        float, ...
+    ] = ()  # of the columns ``words`` where they hold whole texts: shares of the page's width
     repeated: int = 0  # leading columns of a table of texts alone; LaTeX repeats them where it spreads the others
 
     def tex(self) -> str:
@@ -128,7 +141,10 @@ class Table:
         """These columns of every row; the first ``len(widths)`` hold texts."""
         texts = "".join(rf"p{{{width}\textwidth}}" for width in widths) or "l" * len(self.words)
         parts = (
-            Part(escape(block.title), tuple(_tex_row([cells[i] for i in chosen], widths) for cells in block.rows))
+            Part(
+                escape(block.title),
+                tuple(_tex_row([cells[i] for i in chosen], widths) for cells in block.rows),
+            )
             for block in self.blocks
         )
         head, _ = _tex_row([columns[i] for i in chosen], widths)
@@ -140,7 +156,12 @@ class Table:
         columns = (*self.words, *self.numbers)
         lines = []
         for block in self.blocks:
-            lines += [f"**{_md_title(block.title)}**", "", _md_row(columns), _md_row(["---"] * len(columns))]
+            lines += [
+                f"**{_md_title(block.title)}**",
+                "",
+                _md_row(columns),
+                _md_row(["---"] * len(columns)),
+            ]
             lines += [*map(_md_row, block.rows), ""]
         return "\n".join([*lines, f"{self.caption}\n"])
 
@@ -150,7 +171,9 @@ class Table:
         writer = csv.writer(text, lineterminator="\n")
         cells = [cell for block in self.blocks for row in block.rows for cell in row]
         parts = _parts([cell for cell in cells if isinstance(cell, Number)])
-        writer.writerow(["block", *self.words, *(f"{name} {part}" for name in self.numbers for part in parts)])
+        writer.writerow(
+            ["block", *self.words, *(f"{name} {part}" for name in self.numbers for part in parts)]
+        )
         for block in self.blocks:
             for row in block.rows:
                 writer.writerow(map(_no_formula, [block.title, *_flat(row, parts)]))
@@ -165,7 +188,11 @@ def _tex_row(cells: Sequence[str | Number], widths: Sequence[float]) -> tuple[st
     """The row, and the lines that it takes."""
     texts = [cell.text if isinstance(cell, Number) else cell for cell in cells]
     shown = (
-        _tex_number(cell) if isinstance(cell, Number) else text_cell(cell) if i < len(widths) else escape(cell)
+        _tex_number(cell)
+        if isinstance(cell, Number)
+        else text_cell(cell)
+        if i < len(widths)
+        else escape(cell)
         for i, cell in enumerate(cells)
     )
     return row_of(shown), lines_of(texts, widths)

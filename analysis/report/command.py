@@ -6,12 +6,12 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from scpo.records.files import write_bytes
 
 from analysis.build import build_from
 from analysis.command_line import add_places, collected, tell_result
 from analysis.report.contents import MEGABYTE, contents
 from analysis.report.page import page
-from scpo.records.files import write_bytes
 
 NAME = "report.html"
 
@@ -20,7 +20,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
     add_places(parser)
     parser.add_argument(
-        "--megabytes", type=float, default=6.0, help="room for sampled groups in the page, in MB (default: 6)"
+        "--megabytes",
+        type=float,
+        default=6.0,
+        help="room for sampled groups in the page, in MB (default: 6)",
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
 

@@ -9,6 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from scpo.errors import RecordError
+from scpo.records import RunFolder
+from scpo.records.health import examine, read_rules
+from scpo.records.wandb_mirror import url_of
+from scpo.schema import MACHINE_SECTIONS, method_label
+
 from analysis.build import Output, Report
 from analysis.naming.line_styles import LineStyle, line_style, line_styles
 from analysis.naming.names import NOTES, PANELS, panel_order, success_metric
@@ -20,11 +26,6 @@ from analysis.sources.collect import Collected
 from analysis.sources.differences import leaves
 from analysis.sources.rows import Row, Section
 from analysis.sources.series import Series
-from scpo.errors import RecordError
-from scpo.records import RunFolder
-from scpo.records.health import examine, read_rules
-from scpo.records.wandb_mirror import url_of
-from scpo.schema import MACHINE_SECTIONS, method_label
 
 MEGABYTE = 1_000_000
 CURVE_BYTES = 4 * MEGABYTE
@@ -53,7 +54,9 @@ SHAPER_SETTINGS = (
 def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, Any]:
     """Everything that the page's script reads; see the script's files for how each part is shown."""
     sample, episodes = sample_groups(data, group_bytes), sample_episodes(data)
-    problems = dict.fromkeys((*built.problems, *data.sample_problems, *sample.problems, *episodes.problems))
+    problems = dict.fromkeys(
+        (*built.problems, *data.sample_problems, *sample.problems, *episodes.problems)
+    )
     points, curves = _curves(data)
     return {
         "notes": [NOTES[scale] for scale in sorted(set(data.runs["scale"])) if NOTES[scale]],
@@ -61,9 +64,17 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
         "columns": _columns(data),
         "curves": curves,
         "points": points,
-        "tables": [_table(output, output.made) for output in built.outputs if isinstance(output.made, Table)],
-        "figures": [_figure(output) for output in built.outputs if not isinstance(output.made, Table)],
-        "missing": [{"name": one.name, "reason": one.reason, "remedy": one.remedy} for one in built.failures],
+        "tables": [
+            _table(output, output.made)
+            for output in built.outputs
+            if isinstance(output.made, Table)
+        ],
+        "figures": [
+            _figure(output) for output in built.outputs if not isinstance(output.made, Table)
+        ],
+        "missing": [
+            {"name": one.name, "reason": one.reason, "remedy": one.remedy} for one in built.failures
+        ],
         "problems": [{"path": one.path, "reason": one.reason} for one in problems],
         "unfinished": list(built.unfinished),
         "groups": {
@@ -90,7 +101,10 @@ def health_of(data: Collected) -> Iterator[dict[str, str]]:
                 series = data.series(run, name)
                 for step, value in zip(series.steps, series.values, strict=True):
                     lines.setdefault(int(step), {"step": int(step)})[name] = value
-        yield from ({"run": run, "text": str(one)} for one in examine([lines[step] for step in sorted(lines)], rules))
+        yield from (
+            {"run": run, "text": str(one)}
+            for one in examine([lines[step] for step in sorted(lines)], rules)
+        )
 
 
 def _runs(data: Collected) -> list[dict[str, Any]]:
@@ -102,7 +116,9 @@ def _runs(data: Collected) -> list[dict[str, Any]]:
     return [_run(data, row, members.get(row["id"]), styles) for row in rows]
 
 
-def _run(data: Collected, row: dict[str, Any], member: Row | None, styles: Mapping[str, LineStyle]) -> dict[str, Any]:
+def _run(
+    data: Collected, row: dict[str, Any], member: Row | None, styles: Mapping[str, LineStyle]
+) -> dict[str, Any]:
     run = row["id"]
     style = styles[member.name] if member else line_style(row["method"], row["method"])
     last = {metric: _short(data.series(run, metric).last) for metric in _validations(data, [run])}
@@ -139,7 +155,10 @@ def _rows(sections: Iterable[Section]) -> dict[str, Row]:
 
 
 def _validations(data: Collected, runs: Iterable[str]) -> list[str]:
-    return [success_metric(panel) for panel in panel_order({panel for run in runs for panel in data.panels(run)})]
+    return [
+        success_metric(panel)
+        for panel in panel_order({panel for run in runs for panel in data.panels(run)})
+    ]
 
 
 def _columns(data: Collected) -> list[dict[str, str]]:
@@ -147,11 +166,19 @@ def _columns(data: Collected) -> list[dict[str, str]]:
     validations = _validations(data, data.runs["id"])
     names = {metric: metric.split("/")[1] for metric in validations}
     success = [
-        {"metric": metric, "title": f"success, {name}", "note": f"{PANELS.get(name, name)}; last validation, %"}
+        {
+            "metric": metric,
+            "title": f"success, {name}",
+            "note": f"{PANELS.get(name, name)}; last validation, %",
+        }
         for metric, name in names.items()
     ]
     credit = [
-        {"metric": metric, "title": title, "note": f"{metric}: {note}; mean over the training steps"}
+        {
+            "metric": metric,
+            "title": title,
+            "note": f"{metric}: {note}; mean over the training steps",
+        }
         for metric, (title, note) in CREDIT_COLUMNS.items()
     ]
     return success + credit
@@ -159,7 +186,9 @@ def _columns(data: Collected) -> list[dict[str, str]]:
 
 def _curves(data: Collected) -> tuple[int, dict[str, Any]]:
     """Every metric of every run, with as many points as fit; steps are named by index, since most curves share them."""
-    series = {(run, name): data.series(run, name) for run in data.by_id for name in data.metric_names(run)}
+    series = {
+        (run, name): data.series(run, name) for run in data.by_id for name in data.metric_names(run)
+    }
     for points in POINTS:
         curves = _thinned(series, points)
         if len(json.dumps(curves)) <= CURVE_BYTES:
@@ -213,7 +242,11 @@ def _cell(cell: str | Number) -> Any:
 def _figure(output: Output) -> dict[str, Any]:
     """With the text and the numbers of its caption, where it has them in files of their own."""
     files = {path.suffix: path for path in output.files}
-    caption = files[".md"].read_text(encoding="utf-8").rstrip().rpartition("\n")[2] if ".md" in files else None
+    caption = (
+        files[".md"].read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
+        if ".md" in files
+        else None
+    )
     picture = files[".png"].read_bytes()
     pixels = int.from_bytes(picture[PNG_WIDTH], "big")
     return {
@@ -229,7 +262,9 @@ def _figure(output: Output) -> dict[str, Any]:
 def _numbers(path: Path) -> dict[str, Any]:
     """The rows of a table's CSV, mean and standard deviation in one column again."""
     head, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
-    kept = [k for k, name in enumerate(head) if not name.endswith((" std", " low", " high", " source"))]
+    kept = [
+        k for k, name in enumerate(head) if not name.endswith((" std", " low", " high", " source"))
+    ]
 
     def cell(row: list[str], k: int) -> str:
         values = dict(zip(head, row, strict=True))
@@ -248,8 +283,8 @@ def _numbers(path: Path) -> dict[str, Any]:
 def configurations(data: Collected) -> dict[str, Any]:
     """What differs between the runs: ``keys``, the distinct ``values`` of each, and by run which of them it has.
 
-    Of the whole configuration without what says where a run runs, and beside it the code and the processor. None: the
-    run's configuration has no such key.
+    Of the whole configuration without what says where a run runs, and beside it the code and the
+    processor. None: the run's configuration has no such key.
     """
     flat = {run: _flat(data, run) for run in data.runs["id"]}
     keys = sorted({key for one in flat.values() for key in one})
@@ -263,10 +298,17 @@ def configurations(data: Collected) -> dict[str, Any]:
 
 
 def _flat(data: Collected, run: str) -> dict[str, str]:
-    config = {name: value for name, value in data.by_id[run].config.items() if name not in MACHINE_SECTIONS}
+    config = {
+        name: value
+        for name, value in data.by_id[run].config.items()
+        if name not in MACHINE_SECTIONS
+    }
     known = data.by_id[run]
     beside = {"(code) commit": known.commit, "(machine) processor": known.processor}
-    texts = {key: one if isinstance(one, str) else json.dumps(one, default=str) for key, one in leaves(config)}
+    texts = {
+        key: one if isinstance(one, str) else json.dumps(one, default=str)
+        for key, one in leaves(config)
+    }
     return texts | {name: str(value) for name, value in beside.items() if value}
 
 

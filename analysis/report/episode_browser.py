@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scpo.diagnostics.validation_episodes import PATTERN, read_validation
+
 from analysis.naming.names import PANELS, TRAINED_ON, benchmark, panel_order, task
 from analysis.report.inspector_groups import taking_turns
 from analysis.sources.collect import Collected
 from analysis.sources.run_records import Problem, noted
-from scpo.diagnostics.validation_episodes import PATTERN, read_validation
 
 MEGABYTE = 1_000_000
 OUTCOME_BYTES = 1 * MEGABYTE
@@ -52,10 +53,13 @@ class EpisodeSample:
     def content(self) -> dict[str, Any]:
         """As the page's script takes it: held-out panels before those trained on."""
         order = panel_order({panel.name for panel in self.panels.values()})
-        keys = sorted(self.panels, key=lambda key: (key[1] == TRAINED_ON, order.index(key[1]), key[0], key[2]))
+        keys = sorted(
+            self.panels, key=lambda key: (key[1] == TRAINED_ON, order.index(key[1]), key[0], key[2])
+        )
         place = {key: k for k, key in enumerate(keys)}
         transcripts = {
-            run: sorted([[place[one[0]], *one[1:]] for one in told]) for run, told in sorted(self.transcripts.items())
+            run: sorted([[place[one[0]], *one[1:]] for one in told])
+            for run, told in sorted(self.transcripts.items())
         }
         return {
             "panels": [_shown(self.panels[key]) for key in keys],
@@ -71,7 +75,8 @@ def sample_episodes(
 ) -> EpisodeSample:
     """Read records of validations until their outcomes fill a page's room; transcripts have room of their own.
 
-    Runs take turns as for sampled groups: a page too small for all has the first and the last validation of every run.
+    Runs take turns as for sampled groups: a page too small for all has the first and the last
+    validation of every run.
     """
     files = {run: data.diagnostics(run, PATTERN) for run in data.runs["id"]}
     sample = EpisodeSample(recorded=sum(map(len, files.values())), room=transcript_bytes)
@@ -103,7 +108,9 @@ def _add(sample: EpisodeSample, run: str, env: str, record: Mapping[str, Any]) -
             _add_transcript(sample, run, (key, int(record["step"]), game), told)
 
 
-def _add_transcript(sample: EpisodeSample, run: str, place: tuple[Any, int, int], transcript: dict[str, Any]) -> None:
+def _add_transcript(
+    sample: EpisodeSample, run: str, place: tuple[Any, int, int], transcript: dict[str, Any]
+) -> None:
     """``place``: the panel, the step and the game."""
     if not transcript["turns"]:
         return
@@ -114,7 +121,9 @@ def _add_transcript(sample: EpisodeSample, run: str, place: tuple[Any, int, int]
         return
     start, *numbers = [sample.texts.setdefault(text, len(sample.texts)) for text in texts]
     valid = [int(turn[2]) for turn in transcript["turns"]]
-    sample.transcripts.setdefault(run, []).append([*place, start, numbers[::2], numbers[1::2], valid])
+    sample.transcripts.setdefault(run, []).append(
+        [*place, start, numbers[::2], numbers[1::2], valid]
+    )
 
 
 def _shown(panel: _Panel) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from scpo.diagnostics.sampled_groups import PATTERN, read_groups
+
 from analysis.naming.names import task
 from analysis.sources.collect import Collected
 from analysis.sources.run_records import Problem, noted
-from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,9 @@ class GroupSample:
 def sample_groups(data: Collected, limit: int) -> GroupSample:
     """Read sampled steps until they fill ``limit`` bytes of JSON.
 
-    Runs take turns, and a run's first, last and middle steps come before the others; so do the first, last and middle
-    runs. A page too small for all shows some of every run, or of runs of every kind.
+    Runs take turns, and a run's first, last and middle steps come before the others; so do the
+    first, last and middle runs. A page too small for all shows some of every run, or of runs of
+    every kind.
     """
     files = {run: data.diagnostics(run, PATTERN) for run in data.runs["id"]}
     steps: dict[str, list[dict[str, Any]]] = {}

@@ -8,19 +8,35 @@ from pathlib import Path
 from typing import Any
 
 STATIC = Path(__file__).parent / "static"
-SCRIPTS = ("elements.js", "scales.js", "runs.js", "curves.js", "compare.js", "episodes.js", "outputs.js",
-           "overview.js", "credit.js", "columns.js", "heatmap.js", "details.js", "inspector.js", "main.js")  # fmt: skip
+SCRIPTS = (
+    "elements.js",
+    "scales.js",
+    "runs.js",
+    "curves.js",
+    "compare.js",
+    "episodes.js",
+    "outputs.js",
+    "overview.js",
+    "credit.js",
+    "columns.js",
+    "heatmap.js",
+    "details.js",
+    "inspector.js",
+    "main.js",
+)
 
 
 def page(contents: dict[str, Any]) -> str:
     r"""HTML with everything inside.
 
-    A Content-Security-Policy lets only the page's own style and script run, and no request out. The data lie in a
-    script element of type ``application/json``; with ``<`` written as ``\u003c`` no text in them can end it. The
-    script puts texts into the page as text nodes only.
+    A Content-Security-Policy lets only the page's own style and script run, and no request out. The
+    data lie in a script element of type ``application/json``; with ``<`` written as ``\u003c`` no
+    text in them can end it. The script puts texts into the page as text nodes only.
     """
     style = (STATIC / "style.css").read_text(encoding="utf-8")
-    script = "".join(["'use strict';\n", *((STATIC / name).read_text(encoding="utf-8") for name in SCRIPTS)])
+    script = "".join(
+        ["'use strict';\n", *((STATIC / name).read_text(encoding="utf-8") for name in SCRIPTS)]
+    )
     parts = {
         "policy": _policy(style, script),
         "style": style,

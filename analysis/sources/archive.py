@@ -1,9 +1,10 @@
 """Archive of finished runs: three small files from which every table and curve is rebuilt without running anything.
 
-``metrics.parquet`` is the long table (run, step, metric, value), ``runs.parquet`` a line a run with its configuration,
-code and processor, ``experiments.json`` which run is which row, with the checksums of all of it
-(``scpo.records.archive_index``). Both tables are written in groups of runs, so that damage costs the runs of a group
-and not all of them. An archive is read like a folder of run folders. What a run sampled to disk is not in it.
+``metrics.parquet`` is the long table (run, step, metric, value), ``runs.parquet`` a line a run with
+its configuration, code and processor, ``experiments.json`` which run is which row, with the
+checksums of all of it (``scpo.records.archive_index``). Both tables are written in groups of runs,
+so that damage costs the runs of a group and not all of them. An archive is read like a folder of
+run folders. What a run sampled to disk is not in it.
 """
 
 import contextlib
@@ -21,9 +22,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
-
-from analysis.sources import ranges
-from analysis.sources.run_records import ExperimentRecord, Problem, Run, RunHead, setting_of
 from scpo.errors import RecordError, first_line
 from scpo.progress import counted
 from scpo.records import State
@@ -51,6 +49,9 @@ from scpo.records.files import (
 )
 from scpo.schema import MACHINE_SECTIONS
 
+from analysis.sources import ranges
+from analysis.sources.run_records import ExperimentRecord, Problem, Run, RunHead, setting_of
+
 RUN_SCHEMA = pa.schema(
     {
         "id": pa.string(),
@@ -64,7 +65,9 @@ RUN_SCHEMA = pa.schema(
         "dirty": pa.bool_(),
     }
 )
-METRIC_SCHEMA = pa.schema({"run": pa.string(), "metric": pa.string(), "step": pa.int64(), "value": pa.float64()})
+METRIC_SCHEMA = pa.schema(
+    {"run": pa.string(), "metric": pa.string(), "step": pa.int64(), "value": pa.float64()}
+)
 RUNS_A_GROUP = 32  # what one flipped bit costs at most; groups of 16 make the files 6 % larger
 TIMES, KEPT_TIMES = "timing_s/", ("timing_s/step",)
 NAMED = 6  # damaged runs that one sentence names
@@ -74,9 +77,9 @@ NAMED = 6  # damaged runs that one sentence names
 class Archive:
     """What was read.
 
-    ``runs``: by id; one whose metrics are damaged is in state DAMAGED, one whose line is damaged is not there.
-    ``metrics``: of the whole runs. ``damaged``: ids of all that are not whole. ``index_problems``: what is wrong with
-    the index, among ``problems``.
+    ``runs``: by id; one whose metrics are damaged is in state DAMAGED, one whose line is damaged is
+    not there. ``metrics``: of the whole runs. ``damaged``: ids of all that are not whole.
+    ``index_problems``: what is wrong with the index, among ``problems``.
     """
 
     runs: dict[str, Run]
@@ -102,14 +105,20 @@ def read_archive(folder: Path) -> Archive:
     index_problems = tuple(problems)
     lines = _read_lines(folder, index, problems)
     table = _read_metrics(folder, index, problems)
-    reasons = _damaged_metrics(index, lines, table, whole=locate(folder, METRICS, index) is not None)
+    reasons = _damaged_metrics(
+        index, lines, table, whole=locate(folder, METRICS, index) is not None
+    )
     runs: dict[str, Run] = {}
     for run_id, line in lines.items():
         try:
             run = _run(folder, line)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            what = first_complaint(error) if isinstance(error, ValidationError) else first_line(error)
-            problems.append(Problem(f"{folder}/{run_id}", f"its line in {RUNS} is no run's: {what}"))
+            what = (
+                first_complaint(error) if isinstance(error, ValidationError) else first_line(error)
+            )
+            problems.append(
+                Problem(f"{folder}/{run_id}", f"its line in {RUNS} is no run's: {what}")
+            )
             continue
         if reason := reasons.get(run_id):
             run = replace(run, state=State.DAMAGED, damage=f"{reason}. {_restore(folder)}")
@@ -117,7 +126,9 @@ def read_archive(folder: Path) -> Archive:
     problems += _told(folder, [run for run in runs.values() if run.damage])
     whole = {run.id for run in runs.values() if not run.damage}
     damaged = tuple(run for run in index.runs if run not in whole)
-    return Archive(runs, table[table["run"].isin(whole)], experiments, damaged, index_problems, tuple(problems))
+    return Archive(
+        runs, table[table["run"].isin(whole)], experiments, damaged, index_problems, tuple(problems)
+    )
 
 
 def _restore(folder: Path) -> str:
@@ -132,18 +143,26 @@ def _told(folder: Path, damaged: list[Run]) -> list[Problem]:
     return [Problem(str(folder), f"{len(damaged)} runs are damaged ({damaged[0].damage}): {names}")]
 
 
-def _read_experiments(folder: Path, index: ArchiveIndex, problems: list[Problem]) -> Iterator[ExperimentRecord]:
+def _read_experiments(
+    folder: Path, index: ArchiveIndex, problems: list[Problem]
+) -> Iterator[ExperimentRecord]:
     for place, record in enumerate(index.experiments):
         try:
             yield ExperimentRecord.model_validate(unsealed(record))
         except (ValueError, TypeError) as error:
             name = str(record.get("experiment"))[:60]
-            what = first_complaint(error) if isinstance(error, ValidationError) else first_line(error)
-            reason = f"record {place + 1}, of experiment {name}, is damaged: {what}. {_restore(folder)}"
+            what = (
+                first_complaint(error) if isinstance(error, ValidationError) else first_line(error)
+            )
+            reason = (
+                f"record {place + 1}, of experiment {name}, is damaged: {what}. {_restore(folder)}"
+            )
             problems.append(Problem(f"{folder}/{INDEX}", reason))
 
 
-def _read_lines(folder: Path, index: ArchiveIndex, problems: list[Problem]) -> dict[str, dict[str, Any]]:
+def _read_lines(
+    folder: Path, index: ArchiveIndex, problems: list[Problem]
+) -> dict[str, dict[str, Any]]:
     """The lines of the runs that are as they were written; the others are named."""
     path = locate(folder, RUNS, index)
     groups = list(_row_groups(path or folder / RUNS))
@@ -156,7 +175,8 @@ def _read_lines(folder: Path, index: ArchiveIndex, problems: list[Problem]) -> d
             found[line["id"]] = line
     if lost := [run for run in index.runs if run not in found]:
         reason = (
-            f"the lines of {counted(len(lost), 'run')} in {RUNS} are damaged: {', '.join(lost)}. {_restore(folder)}"
+            f"the lines of {counted(len(lost), 'run')} in {RUNS} are damaged: "
+            f"{', '.join(lost)}. {_restore(folder)}"
         )
         problems.append(Problem(f"{folder}/{RUNS}", reason))
     return found
@@ -166,13 +186,17 @@ def _read_metrics(folder: Path, index: ArchiveIndex, problems: list[Problem]) ->
     """All rows that can be read, sorted by run, metric and step."""
     path = locate(folder, METRICS, index)
     if path is None:
-        problems.append(Problem(f"{folder}/{METRICS}", f"is damaged or missing. {_restore(folder)}"))
+        problems.append(
+            Problem(f"{folder}/{METRICS}", f"is damaged or missing. {_restore(folder)}")
+        )
     groups = []
     for group in _row_groups(path or folder / METRICS):
         with contextlib.suppress(pa.ArrowException, KeyError):  # columns of another name or kind
             groups.append(group.select(METRIC_SCHEMA.names).cast(METRIC_SCHEMA))
     table = pa.concat_tables(groups) if groups else METRIC_SCHEMA.empty_table()
-    return table.to_pandas().sort_values(["run", "metric", "step"], kind="stable", ignore_index=True)
+    return table.to_pandas().sort_values(
+        ["run", "metric", "step"], kind="stable", ignore_index=True
+    )
 
 
 def _row_groups(path: Path) -> Iterator[pa.Table]:
@@ -183,7 +207,9 @@ def _row_groups(path: Path) -> Iterator[pa.Table]:
         return
     with file:
         for place in range(file.num_row_groups):
-            with contextlib.suppress(Exception):  # the same for one group; its runs are missed and named
+            with contextlib.suppress(
+                Exception
+            ):  # the same for one group; its runs are missed and named
                 yield file.read_row_group(place)
 
 
@@ -196,14 +222,17 @@ def _damaged_metrics(
         index: The checksums.
         lines: What is known of each run.
         table: Sorted by run, metric and step.
-        whole: The file has the checksum that the index names: those of its runs need not be computed.
+        whole: The file has the checksum that the index names: those of its runs need not be
+            computed.
     """
     reasons = content_damage(table, {run: line["last_step"] for run, line in lines.items()})
     if not whole:
         sums = metric_sums(table)
         for run in lines:
             if sums.get(run) != index.runs[run].metrics:
-                reasons.setdefault(run, f"its rows in {METRICS} are not those that were written (sha256)")
+                reasons.setdefault(
+                    run, f"its rows in {METRICS} are not those that were written (sha256)"
+                )
     return reasons
 
 
@@ -215,11 +244,15 @@ def content_damage(table: pd.DataFrame, last_steps: Mapping[str, int | None]) ->
         last_steps: The runs, with the step that each ended at.
     """
     reasons: dict[str, str] = {}
-    bounds = {metric: ranges.allowed(metric) or (-np.inf, np.inf) for metric in table["metric"].unique()}
+    bounds = {
+        metric: ranges.allowed(metric) or (-np.inf, np.inf) for metric in table["metric"].unique()
+    }
     low = table["metric"].map({metric: bound[0] for metric, bound in bounds.items()}).astype(float)
     high = table["metric"].map({metric: bound[1] for metric, bound in bounds.items()}).astype(float)
     value = table["value"]
-    inside = np.isfinite(value) & (value >= low - ranges.ROUNDING) & (value <= high + ranges.ROUNDING)
+    inside = (
+        np.isfinite(value) & (value >= low - ranges.ROUNDING) & (value <= high + ranges.ROUNDING)
+    )
     for row in table[~inside].itertuples():
         reasons.setdefault(row.run, str(ranges.complaint(row.metric, row.step, row.value)))
     key = ["run", "metric", "step"]
@@ -231,7 +264,9 @@ def content_damage(table: pd.DataFrame, last_steps: Mapping[str, int | None]) ->
         if run not in logged.index:
             reasons.setdefault(run, "it has no metric rows")
         elif last is not None and logged[run] != last:
-            reasons.setdefault(run, f"its metric rows end at step {logged[run]}, the run ended at {last}")
+            reasons.setdefault(
+                run, f"its metric rows end at step {logged[run]}, the run ended at {last}"
+            )
     return reasons
 
 
@@ -247,7 +282,9 @@ def metric_sums(table: pd.DataFrame) -> dict[str, str]:
     for run, rows in table.groupby("run", sort=True).indices.items():
         first, end = rows[0], rows[-1] + 1
         names = "\n".join(table["metric"].iloc[first:end])
-        sums[str(run)] = text_sum(names.encode() + steps[first:end].tobytes() + values[first:end].tobytes())
+        sums[str(run)] = text_sum(
+            names.encode() + steps[first:end].tobytes() + values[first:end].tobytes()
+        )
     return sums
 
 
@@ -272,28 +309,40 @@ def _run(folder: Path, line: Mapping[str, Any]) -> Run:
 
 
 def write_archive(
-    runs: Iterable[Run], metrics: pd.DataFrame, experiments: Iterable[ExperimentRecord], folder: Path
+    runs: Iterable[Run],
+    metrics: pd.DataFrame,
+    experiments: Iterable[ExperimentRecord],
+    folder: Path,
 ) -> tuple[Path, ...]:
     """Write the finished runs with all that was planned beside them; equal records give equal bytes.
 
-    Seconds of stages are left out, those of a whole training step stay; so do no paths of the machine that ran.
+    Seconds of stages are left out, those of a whole training step stay; so do no paths of the
+    machine that ran.
 
     Raises:
         RecordError: A run's rows are damaged, or it was logged by verl-agent; nothing was written.
     """
-    finished = {run.id: run for run in sorted(runs, key=lambda run: run.id) if run.state == State.DONE}
+    finished = {
+        run.id: run for run in sorted(runs, key=lambda run: run.id) if run.state == State.DONE
+    }
     if foreign := [run.id for run in finished.values() if run.foreign]:
-        raise RecordError(f"run {foreign[0]} was logged by verl-agent; an archive holds runs of this project")
+        raise RecordError(
+            f"run {foreign[0]} was logged by verl-agent; an archive holds runs of this project"
+        )
     table = _kept(metrics, finished)
     if damage := content_damage(table, {run.id: run.step for run in finished.values()}):
-        raise RecordError("; ".join(f"run {run} cannot be archived: {reason}" for run, reason in damage.items()))
+        raise RecordError(
+            "; ".join(f"run {run} cannot be archived: {reason}" for run, reason in damage.items())
+        )
     lines = [_line(run) for run in finished.values()]
     contents = {METRICS: _metrics_file(table, list(finished)), RUNS: _runs_file(lines)}
     sums = metric_sums(table)
     index = ArchiveIndex(
         format=FORMAT,
         files={name: RunningSum.of(content).now() for name, content in contents.items()},
-        runs={line["id"]: RunSums(line=_line_sum(line), metrics=sums[line["id"]]) for line in lines},
+        runs={
+            line["id"]: RunSums(line=_line_sum(line), metrics=sums[line["id"]]) for line in lines
+        },
         experiments=[sealed(record.model_dump(mode="json")) for record in merged(experiments)],
     )
     _replace(folder, contents, _index_file(index))
@@ -313,7 +362,9 @@ def _metrics_file(table: pd.DataFrame, ids: list[str]) -> bytes:
     """Groups of runs, inside them sorted by metric, run and step: equal metrics lie together and compress best."""
     buffer = io.BytesIO()
     options = {"use_dictionary": ["run", "metric", "step"], "write_page_checksum": True}
-    with pq.ParquetWriter(buffer, METRIC_SCHEMA, compression="zstd", compression_level=19, **options) as writer:
+    with pq.ParquetWriter(
+        buffer, METRIC_SCHEMA, compression="zstd", compression_level=19, **options
+    ) as writer:
         for first in range(0, len(ids), RUNS_A_GROUP):
             rows = table[table["run"].isin(ids[first : first + RUNS_A_GROUP])]
             rows = rows.sort_values(["metric", "run", "step"], kind="stable")
@@ -343,7 +394,9 @@ def _index_file(index: ArchiveIndex) -> bytes:
     parts = []
     for key, value in content.items():
         if isinstance(value, dict):
-            lines = ",\n".join(f"  {json.dumps(name)}: {_compact(item)}" for name, item in value.items())
+            lines = ",\n".join(
+                f"  {json.dumps(name)}: {_compact(item)}" for name, item in value.items()
+            )
             parts.append(f' "{key}": {{\n{lines}\n }}')
         elif isinstance(value, list):
             lines = ",\n".join(f"  {_compact(item)}" for item in value)
@@ -396,7 +449,11 @@ def locked(folder: Path) -> Iterator[None]:
 def _line(run: Run) -> dict[str, Any]:
     """Its values by the names of ``RUN_SCHEMA``."""
     config = {key: value for key, value in run.config.items() if key not in MACHINE_SECTIONS}
-    panels = {name: {"sha256": panel.get("sha256")} for name, panel in run.panels.items() if isinstance(panel, dict)}
+    panels = {
+        name: {"sha256": panel.get("sha256")}
+        for name, panel in run.panels.items()
+        if isinstance(panel, dict)
+    }
     return {
         "id": run.id,
         "config": json.dumps(config, sort_keys=True),
@@ -424,5 +481,9 @@ def _joined(first: ExperimentRecord, second: ExperimentRecord) -> ExperimentReco
     for row in second.rows:
         known = rows.setdefault(row.name, row)
         planned = {(run.env, run.model, run.seed): run for run in (*row.runs, *known.runs)}
-        rows[row.name] = known.model_copy(update={"runs": tuple(planned[place] for place in sorted(planned))})
-    return first.model_copy(update={"rows": tuple(rows.values()), "primary": first.primary or second.primary})
+        rows[row.name] = known.model_copy(
+            update={"runs": tuple(planned[place] for place in sorted(planned))}
+        )
+    return first.model_copy(
+        update={"rows": tuple(rows.values()), "primary": first.primary or second.primary}
+    )

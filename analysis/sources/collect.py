@@ -1,7 +1,7 @@
 """Records of runs -> one long-format table (run, step, metric, value) and one table of runs; written as parquet.
 
-Every builder reads its numbers through ``Collected``, which notes the files that were read: so the sources of a table
-or figure are known without its builder saying so.
+Every builder reads its numbers through ``Collected``, which notes the files that were read: so the
+sources of a table or figure are known without its builder saying so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from scpo.errors import RecordError
+from scpo.intervals import Summary, summarise
+from scpo.records import State
+from scpo.records.files import RUN_AGAIN, change, write_bytes
 
 from analysis.sources import ranges
 from analysis.sources.logged_lines import read_lines
@@ -18,17 +22,14 @@ from analysis.sources.run_records import MOVE_AWAY, ExperimentRecord, Problem, R
 from analysis.sources.series import Series, make_series
 from analysis.sources.sources import Found, read_sources
 from analysis.sources.wandb_project import Settings
-from scpo.errors import RecordError
-from scpo.intervals import Summary, summarise
-from scpo.records import State
-from scpo.records.files import RUN_AGAIN, change, write_bytes
 
 
 @dataclass(frozen=True)
 class Collected:
     """All that was recorded: ``runs`` and ``metrics`` are the parquet tables.
 
-    ``used`` notes the (run, file) pairs that an output is made of, ``seen`` those it could choose from.
+    ``used`` notes the (run, file) pairs that an output is made of, ``seen`` those it could choose
+    from.
     """
 
     by_id: Mapping[str, Run]
@@ -38,10 +39,14 @@ class Collected:
     problems: tuple[Problem, ...]
     by_metric: Mapping[str, Mapping[str, Series]] = field(repr=False)  # run -> metric
     experiments: tuple[ExperimentRecord, ...] = ()
-    chosen: tuple[str, ...] = ()  # rows that the user asked for by name (analysis.selection); empty: all
+    chosen: tuple[
+        str, ...
+    ] = ()  # rows that the user asked for by name (analysis.selection); empty: all
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
-    _samples: dict[tuple[str, str], Problem | None] = field(default_factory=dict, repr=False)  # that were looked at
+    _samples: dict[tuple[str, str], Problem | None] = field(
+        default_factory=dict, repr=False
+    )  # that were looked at
 
     @property
     def scales(self) -> tuple[str, ...]:
@@ -59,7 +64,9 @@ class Collected:
             self.used.update((run, name) for name in self.by_id[run].logs)
         return self.by_metric.get(run, {}).get(metric, Series())
 
-    def summary(self, row: Row, metric: str, which: Literal["before", "last", "best", "mean"]) -> Summary:
+    def summary(
+        self, row: Row, metric: str, which: Literal["before", "last", "best", "mean"]
+    ) -> Summary:
         """Over the row's finished runs: what ``Series`` reads off the curve of a metric."""
         return summarise(getattr(self.series(run, metric), which) for run in row.finished)
 
@@ -183,7 +190,11 @@ def _whole_runs(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Proble
     kinds = {"step": "int64", "value": "float64", "run": "category", "metric": "category"}
     table = pd.concat(filled).astype(kinds)
     # Stable: of two values at one step the later written stays the later one.
-    return runs, table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True), problems
+    return (
+        runs,
+        table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True),
+        problems,
+    )
 
 
 def _logged(run: Run) -> dict[str, list[Any]]:
@@ -194,7 +205,9 @@ def _logged(run: Run) -> dict[str, list[Any]]:
     """
     columns: dict[str, list[Any]] = {"run": [], "step": [], "metric": [], "value": []}
     for line in read_lines(run):
-        numbers = {key: float(value) for key, value in line.items() if key != "step" and _is_number(value)}
+        numbers = {
+            key: float(value) for key, value in line.items() if key != "step" and _is_number(value)
+        }
         for metric, value in numbers.items():
             if reason := ranges.complaint(metric, line["step"], value):
                 raise RecordError(f"{run.folder}: {reason}. {MOVE_AWAY}")
@@ -210,7 +223,9 @@ def _series_by_run(metrics: pd.DataFrame) -> dict[str, dict[str, Series]]:
     steps, values = metrics["step"].tolist(), metrics["value"].tolist()
     found: dict[str, dict[str, Series]] = {}
     for (run, metric), rows in metrics.groupby(["run", "metric"], observed=True).indices.items():
-        found.setdefault(run, {})[metric] = make_series((steps[row], values[row]) for row in rows.tolist())
+        found.setdefault(run, {})[metric] = make_series(
+            (steps[row], values[row]) for row in rows.tolist()
+        )
     return found
 
 
@@ -233,8 +248,21 @@ def _runs_table(runs: Mapping[str, Run], parts: tuple[Section, ...]) -> pd.DataF
 
 def _runs_row(run: Run, rows: list[str]) -> tuple[Any, ...]:
     head = run.head
-    hashes = [f"{name}:{panel.get('sha256')}" for name, panel in sorted(run.panels.items()) if isinstance(panel, dict)]
-    values = (run.id, rows, head.env.name, head.model.name, head.method.name, head.seed, run.state, head.scale)
+    hashes = [
+        f"{name}:{panel.get('sha256')}"
+        for name, panel in sorted(run.panels.items())
+        if isinstance(panel, dict)
+    ]
+    values = (
+        run.id,
+        rows,
+        head.env.name,
+        head.model.name,
+        head.method.name,
+        head.seed,
+        run.state,
+        head.scale,
+    )
     return (*values, run.setting, run.step, run.commit, hashes, run.state == State.DONE)
 
 

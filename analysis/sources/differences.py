@@ -33,16 +33,24 @@ def same_games(one: Panels, other: Panels) -> bool:
 
 def _settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
     """A part of another kind is told by its name alone, and by what both kinds have."""
-    kept = [{key: value for key, value in config.items() if key not in NOT_COMPARED} for config in (one, other)]
+    kept = [
+        {key: value for key, value in config.items() if key not in NOT_COMPARED}
+        for config in (one, other)
+    ]
     first, second = (
-        {key: value for key, value in leaves(config) if key not in OF_THE_METHOD and value != {}} for config in kept
+        {key: value for key, value in leaves(config) if key not in OF_THE_METHOD and value != {}}
+        for config in kept
     )
     renamed = {
-        key.removesuffix("name") for key in first if key.endswith(".name") and first[key] != second.get(key, first[key])
+        key.removesuffix("name")
+        for key in first
+        if key.endswith(".name") and first[key] != second.get(key, first[key])
     }
     for key in sorted({*first, *second}, key=lambda key: (not key.endswith(".name"), key)):
         follows = key.endswith(".kind") or key not in first or key not in second
-        if first.get(key) == second.get(key) or (follows and any(key.startswith(prefix) for prefix in renamed)):
+        if first.get(key) == second.get(key) or (
+            follows and any(key.startswith(prefix) for prefix in renamed)
+        ):
             continue
         yield f"{key.removesuffix('.name')}={_shown(first.get(key))} (the others: {_shown(second.get(key))})"
 
@@ -63,8 +71,10 @@ def _shown(value: Any) -> str:
 
 
 def _panels(one: Panels, other: Panels) -> Iterator[str]:
-    hashes = [{name: panel.get("sha256") for name, panel in known.items() if isinstance(panel, dict)}
-              for known in (one, other)]  # fmt: skip
+    hashes = [
+        {name: panel.get("sha256") for name, panel in known.items() if isinstance(panel, dict)}
+        for known in (one, other)
+    ]
     for name in sorted(set(hashes[0]) & set(hashes[1])):
         if hashes[0][name] != hashes[1][name]:
             yield f"other tasks in the panel {name}"

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.sources import verl_agent_logs
-from analysis.sources.run_records import Run
 from scpo.errors import RecordError
 from scpo.records import RunFolder
 from scpo.records.files import read_bytes
 from scpo.records.logs import read_whole
+
+from analysis.sources import verl_agent_logs
+from analysis.sources.run_records import Run
 
 
 def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -46,5 +47,7 @@ def _downloaded(path: Path) -> Iterator[dict[str, Any]]:
             if not isinstance(entry, dict) or type(entry.get("step")) is not int:
                 raise TypeError("not a JSON object with an integer `step`")
         except (ValueError, TypeError, RecursionError) as error:
-            raise RecordError(f"{path}, line {number} is damaged: {error}. Delete its folder and --refresh") from error
+            raise RecordError(
+                f"{path}, line {number} is damaged: {error}. Delete its folder and --refresh"
+            ) from error
         yield entry

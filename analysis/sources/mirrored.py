@@ -9,6 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from scpo.errors import RecordError
+from scpo.progress import counted
+from scpo.records import State
+from scpo.records.files import first_complaint
+from scpo.records.manifest import PlannedRow, PlannedRun
+from scpo.records.wandb_mirror import read_configuration
+from scpo.schema import TUNING, method_label
 
 from analysis.sources import verl_agent_logs
 from analysis.sources.run_records import (
@@ -20,13 +27,6 @@ from analysis.sources.run_records import (
     RunHead,
     setting_of,
 )
-from scpo.errors import RecordError
-from scpo.progress import counted
-from scpo.records import State
-from scpo.records.files import first_complaint
-from scpo.records.manifest import PlannedRow, PlannedRun
-from scpo.records.wandb_mirror import read_configuration
-from scpo.schema import TUNING, method_label
 
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
@@ -47,8 +47,8 @@ def mirrored_run(
 ) -> Run:
     """A run from its W&B configuration; RecordError if that is neither ours nor verl-agent's.
 
-    A run counts as finished when W&B says so or when its last planned step is logged: verl's processes often die on
-    their way out, after all the work.
+    A run counts as finished when W&B says so or when its last planned step is logged: verl's
+    processes often die on their way out, after all the work.
     """
     foreign = verl_agent_logs.is_verl_agent(config)
     commit = None
@@ -59,9 +59,12 @@ def mirrored_run(
     except (ValidationError, KeyError) as error:
         what = f"no {error.args[0]}" if isinstance(error, KeyError) else first_complaint(error)
         raise RecordError(
-            f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's ({what}); left out"
+            f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's "
+            f"({what}); left out"
         ) from error
-    planned = verl_agent_logs.steps_of(config) if foreign else config.get("trainer", {}).get("steps")
+    planned = (
+        verl_agent_logs.steps_of(config) if foreign else config.get("trainer", {}).get("steps")
+    )
     return Run(
         id=run_id,
         folder=folder,
@@ -91,7 +94,8 @@ def without_record(
 ) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:
     """Records of the runs that no experiment asked for: of train.py, of a copied folder; a search's trials are named.
 
-    A trial is evaluated on games that were held out of training for the search, so no figure of results may hold it.
+    A trial is evaluated on games that were held out of training for the search, so no figure of
+    results may hold it.
     """
     asked = {run.id for record in records for row in record.rows for run in row.runs}
     left = [run for run in runs if run.id not in asked]
@@ -112,7 +116,11 @@ def row_name(run: Run) -> str:
     """``no_monotonicity`` from ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``; else the method's name."""
     words = run.id.split("-")
     if not run.foreign and re.fullmatch(r"s\d+", words[-2] if len(words) > 1 else ""):
-        choices = words[words.index(run.head.method.name) + 1 : -2] if run.head.method.name in words else []
+        choices = (
+            words[words.index(run.head.method.name) + 1 : -2]
+            if run.head.method.name in words
+            else []
+        )
         return "_".join(choices) or run.head.method.name
     return run.head.method.name
 
@@ -121,11 +129,18 @@ def _record(source: str, scale: Any, rows: Mapping[str, list[Run]]) -> Experimen
     planned = []
     for name, runs in rows.items():
         heads = {run.id: run.head for run in runs}
-        of = (PlannedRun(id=run, env=one.env.name, model=one.model.name, seed=one.seed) for run, one in heads.items())
+        of = (
+            PlannedRun(id=run, env=one.env.name, model=one.model.name, seed=one.seed)
+            for run, one in heads.items()
+        )
         planned.append(PlannedRow(name=name, label=_label(name, runs), runs=tuple(of)))
     return ExperimentRecord(experiment=source, title=source, scale=scale, rows=tuple(planned))
 
 
 def _label(name: str, runs: list[Run]) -> str:
     method = runs[0].head.method.name
-    return method_label(name) if name == method else ABLATION_LABELS.get(name, f"{method_label(method)}, {name}")
+    return (
+        method_label(name)
+        if name == method
+        else ABLATION_LABELS.get(name, f"{method_label(method)}, {name}")
+    )

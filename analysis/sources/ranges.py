@@ -23,7 +23,9 @@ RANGES = {
 @functools.lru_cache(maxsize=4096)
 def allowed(metric: str) -> tuple[float, float] | None:
     """The least and the greatest value of a metric; None for one that may have any."""
-    return next((bounds for pattern, bounds in RANGES.items() if fnmatch.fnmatchcase(metric, pattern)), None)
+    return next(
+        (bounds for pattern, bounds in RANGES.items() if fnmatch.fnmatchcase(metric, pattern)), None
+    )
 
 
 def complaint(metric: str, step: int, value: float) -> str | None:

@@ -1,20 +1,21 @@
 """Which runs make which row of a table, and which of them are missing.
 
-A section is a set of rows that may stand under each other: same scale, environment and model, and configs that differ
-in method and seed only. A row that its experiment runs under a setting of its own (another trainer, another scorer)
-stands with the others and says what differs. Other runs that differ in anything else (training steps, panels, ...) get
-sections of their own.
+A section is a set of rows that may stand under each other: same scale, environment and model, and
+configs that differ in method and seed only. A row that its experiment runs under a setting of its
+own (another trainer, another scorer) stands with the others and says what differs. Other runs that
+differ in anything else (training steps, panels, ...) get sections of their own.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from analysis.sources.differences import same_games, setting_differences
-from analysis.sources.run_records import ExperimentRecord, Problem, Run, is_implied
 from scpo.errors import ScpoError
 from scpo.records import State
 from scpo.records.manifest import PlannedRun, PrimaryComparisons
+
+from analysis.sources.differences import same_games, setting_differences
+from analysis.sources.run_records import ExperimentRecord, Problem, Run, is_implied
 
 NOT_APPLICABLE = "n/a"
 DEFAULT = "scpo"
@@ -34,8 +35,8 @@ class RowRun:
 class Row:
     """One row of a table: all seeds that were asked for, finished or not.
 
-    ``method`` is that of its runs, empty while none has started; ``differs`` says what sets its runs apart from those
-    of the section's other rows besides the method.
+    ``method`` is that of its runs, empty while none has started; ``differs`` says what sets its
+    runs apart from those of the section's other rows besides the method.
     """
 
     name: str
@@ -121,7 +122,9 @@ class Section:
         return tuple(name for name in self.experiments if not is_implied(name))
 
 
-def record_rows(record: ExperimentRecord, runs: Mapping[str, Run], env: str, model: str) -> tuple[Row, ...]:
+def record_rows(
+    record: ExperimentRecord, runs: Mapping[str, Run], env: str, model: str
+) -> tuple[Row, ...]:
     """The rows of one experiment on one environment and model."""
     return tuple(
         Row(
@@ -162,7 +165,9 @@ def sections(
         section, displaced = draft.section(place, runs)
         made.append(section)
         problems += displaced
-    made.sort(key=lambda part: (part.scale, part.env, part.model, -_finished(part), part.setting or ""))
+    made.sort(
+        key=lambda part: (part.scale, part.env, part.model, -_finished(part), part.setting or "")
+    )
     return tuple(_beside_the_first(made, runs)), tuple(problems)
 
 
@@ -178,7 +183,11 @@ def _beside_the_first(parts: Iterable[Section], runs: Mapping[str, Run]) -> Iter
     first: dict[tuple[str, str, str], Section] = {}
     for part in parts:
         main = first.setdefault((part.scale, part.env, part.model), part)
-        yield part if main is part else replace(part, differs=_apart(_started(part, runs), _started(main, runs)))
+        yield (
+            part
+            if main is part
+            else replace(part, differs=_apart(_started(part, runs), _started(main, runs)))
+        )
 
 
 def _started(part: Section, runs: Mapping[str, Run]) -> Run | None:
@@ -192,7 +201,10 @@ def _apart(one: Run | None, other: Run | None) -> str:
         return "not started yet"
     if one.foreign != other.foreign:
         return "logged by verl-agent" if one.foreign else "not logged by verl-agent"
-    return setting_differences(one.config, other.config, (one.panels, other.panels)) or "another setting"
+    return (
+        setting_differences(one.config, other.config, (one.panels, other.panels))
+        or "another setting"
+    )
 
 
 @dataclass(frozen=True)
@@ -217,7 +229,9 @@ class _Draft:
     def add(self, record: ExperimentRecord, name: str, label: str, run: PlannedRun) -> None:
         self.labels.setdefault(name, label)
         self.experiments.setdefault(record.experiment, record)
-        self.asked.setdefault(name, {}).setdefault(run.seed, []).append(_Asked(record.experiment, run))
+        self.asked.setdefault(name, {}).setdefault(run.seed, []).append(
+            _Asked(record.experiment, run)
+        )
 
     def section(self, key: _Key, runs: Mapping[str, Run]) -> tuple[Section, list[Problem]]:
         """The section, and the runs that another one of the same row and seed displaces."""
@@ -231,22 +245,37 @@ class _Draft:
                 chosen[name][seed] = best.run
                 for run_id in dict.fromkeys(asked.run.id for asked in several):
                     if run_id != best.run.id:
-                        state = _state(next(one.run for one in several if one.run.id == run_id), runs, key[0])
+                        state = _state(
+                            next(one.run for one in several if one.run.id == run_id), runs, key[0]
+                        )
                         reason = (
                             f"{state}; row {name}, seed {seed} is run {best.run.id} "
                             f"({_state(best.run, runs, key[0])}) of {best.experiment}; left out"
                         )
                         problems.append(Problem(run_id, reason))
         problems += self._not_shown(chosen)
-        known = [runs[run.id] for row in chosen.values() for run in row.values() if _settled(run.id, runs)]
+        known = [
+            runs[run.id]
+            for row in chosen.values()
+            for run in row.values()
+            if _settled(run.id, runs)
+        ]
         usual = next((run for run in known if run.setting == key[3]), None)
-        every = {name: self._row(name, seeds.values(), key[0], runs, usual) for name, seeds in chosen.items()}
+        every = {
+            name: self._row(name, seeds.values(), key[0], runs, usual)
+            for name, seeds in chosen.items()
+        }
         rows = tuple(self._with_its_seeds(row) for row in every.values())
         families = tuple(
-            self._family(record, {name: self._with_seeds_of(record.experiment, row) for name, row in every.items()})
+            self._family(
+                record,
+                {name: self._with_seeds_of(record.experiment, row) for name, row in every.items()},
+            )
             for record in self.experiments.values()
         )
-        section = Section(*key, tuple(self.experiments), rows, tuple(self._commands(every.values())), families)
+        section = Section(
+            *key, tuple(self.experiments), rows, tuple(self._commands(every.values())), families
+        )
         return section, problems
 
     def _family(self, record: ExperimentRecord, rows: Mapping[str, Row]) -> Family:
@@ -256,7 +285,9 @@ class _Draft:
             tuple(row.name for row in record.rows if row.name in self.labels),
             frozenset(run.seed for row in record.rows for run in row.runs),
             record.primary,
-            tuple(rows[row.name] for row in record.rows if row.name in rows and rows[row.name].runs),
+            tuple(
+                rows[row.name] for row in record.rows if row.name in rows and rows[row.name].runs
+            ),
         )
 
     def _not_shown(self, chosen: Mapping[str, Mapping[int, PlannedRun]]) -> Iterator[Problem]:
@@ -265,14 +296,17 @@ class _Draft:
             owner = self._owner(name)
             shown = self._seeds(owner, name)
             for seed, run in seeds.items():
-                if seed not in shown and all(is_implied(asked.experiment) for asked in self.asked[name][seed]):
+                if seed not in shown and all(
+                    is_implied(asked.experiment) for asked in self.asked[name][seed]
+                ):
                     reason = f"row {name} shows the seeds of {owner}, and seed {seed} is none of them; left out"
                     yield Problem(run.id, reason)
 
     def _with_its_seeds(self, row: Row) -> Row:
         """A row of a section shows the seeds that its experiment asked for.
 
-        Another experiment may have run more seeds of it; a mean over these would be compared with rows of fewer.
+        Another experiment may have run more seeds of it; a mean over these would be compared with
+        rows of fewer.
         """
         return self._with_seeds_of(self._owner(row.name), row)
 
@@ -287,10 +321,17 @@ class _Draft:
 
     def _seeds(self, experiment: str, row: str) -> set[int]:
         asked = self.asked[row].items()
-        return {seed for seed, several in asked if any(one.experiment == experiment for one in several)}
+        return {
+            seed for seed, several in asked if any(one.experiment == experiment for one in several)
+        }
 
     def _row(
-        self, name: str, planned: Iterable[PlannedRun], scale: str, runs: Mapping[str, Run], usual: Run | None
+        self,
+        name: str,
+        planned: Iterable[PlannedRun],
+        scale: str,
+        runs: Mapping[str, Run],
+        usual: Run | None,
     ) -> Row:
         planned = list(planned)
         own = next((runs[run.id] for run in planned if _settled(run.id, runs)), None)
@@ -324,20 +365,29 @@ def _state(run: PlannedRun, runs: Mapping[str, Run], scale: str) -> str:
 def _settings(record: ExperimentRecord, runs: Mapping[str, Run]) -> dict[str, str | None]:
     """The setting of the section that each run stands in: its own, or that of the rows it is compared with.
 
-    The usual setting of an experiment is that of most of its rows on a benchmark. A row that has no run in it was
-    asked for with a setting of its own and stands beside the others all the same, if it played the same games. Runs
-    that no experiment asked for stand with their equals alone. One that has not started, or is damaged, takes the
-    usual setting.
+    The usual setting of an experiment is that of most of its rows on a benchmark. A row that has no
+    run in it was asked for with a setting of its own and stands beside the others all the same, if
+    it played the same games. Runs that no experiment asked for stand with their equals alone. One
+    that has not started, or is damaged, takes the usual setting.
     """
     found: dict[str, str | None] = {}
     for benchmark in benchmarks(record):
-        here = [(row.name, run.id) for row in record.rows for run in row.runs if (run.env, run.model) == benchmark]
+        here = [
+            (row.name, run.id)
+            for row in record.rows
+            for run in row.runs
+            if (run.env, run.model) == benchmark
+        ]
         known = [(row, runs[run]) for row, run in here if _settled(run, runs)]
         usual = _usual(known)
         found |= dict.fromkeys((run for _, run in here), usual.setting if usual else None)
         for row, run in known:
             found[run.id] = run.setting
-            if usual and not is_implied(record.experiment) and _stands_beside(row, run, usual, known):
+            if (
+                usual
+                and not is_implied(record.experiment)
+                and _stands_beside(row, run, usual, known)
+            ):
                 found[run.id] = usual.setting
     return found
 
@@ -352,7 +402,9 @@ def _usual(known: Sequence[tuple[str, Run]]) -> Run | None:
     rows: dict[str, set[str]] = {}
     for row, run in known:
         rows.setdefault(run.setting, set()).add(row)
-    ordered = sorted(known, key=lambda item: (-len(rows[item[1].setting]), DEFAULT not in rows[item[1].setting]))
+    ordered = sorted(
+        known, key=lambda item: (-len(rows[item[1].setting]), DEFAULT not in rows[item[1].setting])
+    )
     return ordered[0][1] if ordered else None
 
 
@@ -363,11 +415,14 @@ def _stands_beside(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Ru
     return apart and run.foreign == usual.foreign and same_games(run.panels, usual.panels)
 
 
-def _wrong_scale(run: PlannedRun, record: ExperimentRecord, runs: Mapping[str, Run]) -> Problem | None:
+def _wrong_scale(
+    run: PlannedRun, record: ExperimentRecord, runs: Mapping[str, Run]
+) -> Problem | None:
     if run.id not in runs or runs[run.id].head.scale == record.scale:
         return None
     reason = (
-        f"a run of scale {runs[run.id].head.scale} in the {record.scale}-scale record of {record.experiment}; left out"
+        f"a run of scale {runs[run.id].head.scale} in the {record.scale}-scale record of "
+        f"{record.experiment}; left out"
     )
     return Problem(run.id, reason)
 
@@ -389,4 +444,6 @@ def missing_runs(needed: str, parts: Sequence[Section], *experiments: str) -> Mi
     recorded = [name for part in parts for name in part.sweeps]
     names = experiments or tuple(dict.fromkeys(recorded)) or ("ablation",)
     scale = f" scale={parts[0].scale}" if parts and parts[0].scale != "mini" else ""
-    return MissingRunsError(needed, "\n".join(f"python sweep.py +experiment={name}{scale}" for name in names))
+    return MissingRunsError(
+        needed, "\n".join(f"python sweep.py +experiment={name}{scale}" for name in names)
+    )

@@ -1,7 +1,8 @@
 """Reading run folders: what a run is and how far it came. No pandas, so that `sweep.py` may use it.
 
-Readers here are lenient about configs of other versions: only the keys that analysis needs are read, so old runs can
-still be drawn. They believe nothing that is damaged: such a run enters no number, and a Problem names it.
+Readers here are lenient about configs of other versions: only the keys that analysis needs are
+read, so old runs can still be drawn. They believe nothing that is damaged: such a run enters no
+number, and a Problem names it.
 """
 
 import hashlib
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
 from scpo.errors import RecordError
 from scpo.records import RunFolder, State
 from scpo.records.files import (
@@ -90,7 +90,12 @@ class ExperimentRecord(Manifest):
             return f"python -m analysis figures --wandb {project} --refresh" if asked else None
         scale = () if self.scale == "mini" else (f"scale={self.scale}",)
         others = (word for word in self.overrides if word not in scale)
-        words = (f"+experiment={self.experiment}", *scale, *others, f"seeds=[{','.join(map(str, seeds))}]")
+        words = (
+            f"+experiment={self.experiment}",
+            *scale,
+            *others,
+            f"seeds=[{','.join(map(str, seeds))}]",
+        )
         return f"python sweep.py {shlex.join(words)}"
 
 
@@ -110,7 +115,9 @@ class Run:
     logs: tuple[str, ...] = LOGS  # in ``folder``
     damage: str | None = None  # why nothing of it is believed, and what to do
     lost: tuple[Path, ...] = ()  # samples that it wrote and that are not there any more
-    sums: Mapping[str, FileSum] = field(default_factory=dict, repr=False)  # of its files, by their paths in ``folder``
+    sums: Mapping[str, FileSum] = field(
+        default_factory=dict, repr=False
+    )  # of its files, by their paths in ``folder``
     foreign: bool = False  # logged by verl-agent, in its own words
     project: str | None = None  # of a run that was read from W&B
     processor: str | None = None  # that its last attempt ran on
@@ -121,7 +128,12 @@ class Run:
     @property
     def settled(self) -> bool:
         """Whether ``setting`` is whole: a run of ours records its panels when it starts, one read from W&B has none."""
-        return bool(self.panels) or self.foreign or self.project is not None or self.state == State.DONE
+        return (
+            bool(self.panels)
+            or self.foreign
+            or self.project is not None
+            or self.state == State.DONE
+        )
 
 
 def one_processor_type(one: Run, other: Run) -> bool:
@@ -164,17 +176,24 @@ def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
         except RecordError as error:
             problems.append(Problem(folder.name, str(error)))
         except Exception as error:  # noqa: BLE001 (one folder, whatever is in it, does not take the others along)
-            problems.append(Problem(folder.name, f"cannot be read ({type(error).__name__}: {error}). {MOVE_AWAY}"))
+            problems.append(
+                Problem(
+                    folder.name, f"cannot be read ({type(error).__name__}: {error}). {MOVE_AWAY}"
+                )
+            )
         else:
             problems += [Problem(run.id, run.damage)] if run.damage else []
-            problems += [Problem(run.id, f"{path} is lost: figures are made without it") for path in run.lost]
+            problems += [
+                Problem(run.id, f"{path} is lost: figures are made without it") for path in run.lost
+            ]
     return runs, tuple(problems)
 
 
 def read_run(folder: Path) -> Run:
     """Read one run folder; a folder that is none raises RecordError.
 
-    A run whose status or panels are damaged is DAMAGED, and says why: it is known, and it enters no number.
+    A run whose status or panels are damaged is DAMAGED, and says why: it is known, and it enters no
+    number.
     """
     records = RunFolder(folder)
     config = _read_config(records)
@@ -182,18 +201,24 @@ def read_run(folder: Path) -> Run:
         head = RunHead.model_validate(config)
     except ValidationError as error:
         raise RecordError(
-            f"{folder.name}/config.yaml is not a run's config: {first_complaint(error)}. {MOVE_AWAY}"
+            f"{folder.name}/config.yaml is not a run's config: {first_complaint(error)}. "
+            f"{MOVE_AWAY}"
         ) from error
     if not is_id_of(folder.name, config):
         raise RecordError(
-            f"{folder.name} is not the run that its config.yaml describes: a copy, or renamed. Restore its name, "
+            f"{folder.name} is not the run that its config.yaml describes: a copy, or renamed. "
+            f"Restore its name, "
             "move the folder elsewhere, or delete it."
         )
     panels: dict[str, dict[str, Any]] = {}
     attempts: list[dict[str, Any]] = []
     status, damage = None, None
     try:
-        status, panels, attempts = records.read_status(), records.read_panels(), records.read_attempts()
+        status, panels, attempts = (
+            records.read_status(),
+            records.read_panels(),
+            records.read_attempts(),
+        )
         if known := status.sums.get(records.panels.name):
             changed = change(records.panels, known, whole=True)
             damage = f"{records.panels} {changed}. {RUN_AGAIN}" if changed else None
@@ -211,7 +236,9 @@ def read_run(folder: Path) -> Run:
         commit=status.commit if status else None,
         panels=panels,
         processor=attempts[-1].get("cpu") if attempts else None,
-        torch_capability=str(attempts[-1].get("torch_capability") or UNKNOWN) if attempts else UNKNOWN,
+        torch_capability=str(attempts[-1].get("torch_capability") or UNKNOWN)
+        if attempts
+        else UNKNOWN,
         code=_code_sum(folder),
         dirty=any(attempt.get("dirty") for attempt in attempts),
         damage=damage,
@@ -236,20 +263,32 @@ def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tupl
         try:
             records.append(read_record(path, ExperimentRecord, "experiment record", SWEEP_AGAIN))
         except RecordError as error:
-            problems.append(Problem(f"{EXPERIMENTS}/{path.name}", f"not an experiment record: {error}"))
-    return tuple(sorted(records, key=lambda record: (record.experiment, record.scale))), tuple(problems)
+            problems.append(
+                Problem(f"{EXPERIMENTS}/{path.name}", f"not an experiment record: {error}")
+            )
+    return tuple(sorted(records, key=lambda record: (record.experiment, record.scale))), tuple(
+        problems
+    )
 
 
 def _read_config(records: RunFolder) -> Any:
     try:
         return read_yaml(records.config)
     except RecordError as error:
-        raise RecordError(f"{records.run_id} is no run folder: {error}, or move the folder elsewhere") from error
+        raise RecordError(
+            f"{records.run_id} is no run folder: {error}, or move the folder elsewhere"
+        ) from error
 
 
 def setting_of(config: dict[str, Any], panels: dict[str, Any]) -> str:
     """Hash of the panels and of the config without seed, method and machine: equal for runs that may be compared."""
-    shared = {key: value for key, value in config.items() if key not in ("seed", "method", *MACHINE_SECTIONS)}
-    hashes = {name: panel.get("sha256") for name, panel in panels.items() if isinstance(panel, dict)}
+    shared = {
+        key: value
+        for key, value in config.items()
+        if key not in ("seed", "method", *MACHINE_SECTIONS)
+    }
+    hashes = {
+        name: panel.get("sha256") for name, panel in panels.items() if isinstance(panel, dict)
+    }
     text = json.dumps([shared, hashes], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -40,14 +40,19 @@ class Series:
 
     def between(self, first: int, last: float = math.inf) -> "Series":
         """Its values at the steps from ``first`` to ``last``, both included."""
-        inside = [point for point in zip(self.steps, self.values, strict=True) if first <= point[0] <= last]
+        inside = [
+            point
+            for point in zip(self.steps, self.values, strict=True)
+            if first <= point[0] <= last
+        ]
         return Series(tuple(step for step, _ in inside), tuple(value for _, value in inside))
 
     @property
     def area(self) -> float | None:
         """The area under the curve divided by its length: the mean height of the straight lines between its points.
 
-        None below two points. It judges the whole way, where a last value can only say how it ended.
+        None below two points. It judges the whole way, where a last value can only say how it
+        ended.
         """
         if len(self.steps) < 2:
             return None

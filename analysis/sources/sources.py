@@ -5,14 +5,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
+from scpo.records import State
+from scpo.records.archive_index import is_archive
 
 from analysis.sources.archive import read_archive
 from analysis.sources.mirrored import implied_records, mirrored_run, without_record
-from analysis.sources.run_records import ExperimentRecord, Problem, Run, noted, read_experiments, read_runs
+from analysis.sources.run_records import (
+    ExperimentRecord,
+    Problem,
+    Run,
+    noted,
+    read_experiments,
+    read_runs,
+)
 from analysis.sources.transaction_log import LoggedRun, read_transaction_log
 from analysis.sources.wandb_project import HISTORY, Settings, read_project
-from scpo.records import State
-from scpo.records.archive_index import is_archive
 
 KILLED = "KILLED"
 
@@ -21,8 +28,8 @@ KILLED = "KILLED"
 class Found:
     """Runs by id, the experiments that they are rows of, and what could not be read.
 
-    ``copies``: of a run that several sources hold, all of them, the best one first. ``archived``: the metrics of whole
-    runs by the archive's folder.
+    ``copies``: of a run that several sources hold, all of them, the best one first. ``archived``:
+    the metrics of whole runs by the archive's folder.
     """
 
     copies: dict[str, tuple[Run, ...]]
@@ -31,17 +38,22 @@ class Found:
     archived: dict[Path, pd.DataFrame] = field(default_factory=dict, repr=False)
 
 
-def read_sources(folders: Iterable[Path], projects: Iterable[str] = (), settings: Settings | None = None) -> Found:
+def read_sources(
+    folders: Iterable[Path], projects: Iterable[str] = (), settings: Settings | None = None
+) -> Found:
     """Read all sources.
 
-    Of a run that several of them hold, finished copies come before others and damaged ones last; of equals, the one of
-    the source that was named first.
+    Of a run that several of them hold, finished copies come before others and damaged ones last; of
+    equals, the one of the source that was named first.
     """
     copies: dict[str, list[Run]] = {}
     experiments: list[ExperimentRecord] = []
     problems: list[Problem] = []
     archived: dict[Path, pd.DataFrame] = {}
-    for found in (*map(_read_folder, folders), *(_read_project(name, settings or Settings()) for name in projects)):
+    for found in (
+        *map(_read_folder, folders),
+        *(_read_project(name, settings or Settings()) for name in projects),
+    ):
         for run_id, known in found.copies.items():
             copies.setdefault(run_id, []).extend(known)
         experiments += found.experiments
@@ -71,7 +83,9 @@ def _read_folder(folder: Path) -> Found:
     logged, unreadable = read_offline(folder)
     experiments, broken = read_experiments(folder)
     implied = implied_records(run for run in logged.values() if run.id not in runs)
-    return Found(_copies((logged | runs).values()), (*experiments, *implied), problems + unreadable + broken)
+    return Found(
+        _copies((logged | runs).values()), (*experiments, *implied), problems + unreadable + broken
+    )
 
 
 def read_offline(folder: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
@@ -87,7 +101,9 @@ def read_offline(folder: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
             logs.setdefault(logged.id, []).append((path, logged))
             if logged.damaged:
                 steps = f"{len(logged.lines)} steps were read"
-                problems.append(Problem(path.parent.name, f"its log is torn, as by a kill; {steps}"))
+                problems.append(
+                    Problem(path.parent.name, f"its log is torn, as by a kill; {steps}")
+                )
     runs = {}
     for run_id, attempts in logs.items():
         with noted(problems, run_id):
@@ -133,6 +149,8 @@ def _read_project(name: str, settings: Settings) -> Found:
                 project=name,
             )
             if run.id in runs:
-                problems.append(Problem(place, f"is {run.id} again; the one that got further stands"))
+                problems.append(
+                    Problem(place, f"is {run.id} again; the one that got further stands")
+                )
             runs[run.id] = max(run, runs.get(run.id, run), key=lambda one: one.step or 0)
     return Found(_copies(runs.values()), implied_records(runs.values()), tuple(problems))

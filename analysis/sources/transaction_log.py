@@ -1,7 +1,8 @@
 """Reading W&B's transaction log, the ``run-<id>.wandb`` file of an offline (or online) run, without network.
 
-The file is a LevelDB log: a 7-byte head, then 32-KiB blocks of records, each with a CRC-32, a length and a kind, since
-a record may be spread over blocks. Each whole record is a protobuf message of the wandb package (format of wandb 0.31).
+The file is a LevelDB log: a 7-byte head, then 32-KiB blocks of records, each with a CRC-32, a
+length and a kind, since a record may be spread over blocks. Each whole record is a protobuf message
+of the wandb package (format of wandb 0.31).
 """
 
 import json
@@ -12,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analysis.sources.differences import leaves
 from scpo.errors import RecordError
+
+from analysis.sources.differences import leaves
 
 MAGIC = b":W&B\xe1\xbe"
 FILE_HEAD, BLOCK = 7, 32768  # bytes; the file's head is one byte of version longer than the magic
@@ -28,7 +30,9 @@ class LoggedRun:
     id: str = ""
     project: str = ""
     config: dict[str, Any] = field(default_factory=dict)
-    lines: list[dict[str, Any]] = field(default_factory=list)  # one a step: {"step": n, metric: value}
+    lines: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # one a step: {"step": n, metric: value}
     exit_code: int | None = None
     damaged: int = 0  # places where bytes were skipped
 
@@ -42,7 +46,9 @@ def read_transaction_log(path: Path) -> LoggedRun:
     try:
         from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]  # made when it is imported
     except ImportError as error:
-        raise RecordError(f"{path.name} is a W&B log; to read it: pip install 'scpo[track]'") from error
+        raise RecordError(
+            f"{path.name} is a W&B log; to read it: pip install 'scpo[track]'"
+        ) from error
     run = LoggedRun()
     for payload in _payloads(_read(path), run):
         record = Record()
@@ -59,7 +65,10 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise RecordError(f"{path.name} cannot be read: {error.strerror}") from error
     if not data.startswith(MAGIC):
-        raise RecordError(f"{path.name} is no W&B log: it starts with {data[:6]!r}, not {MAGIC!r}. Delete or move it.")
+        raise RecordError(
+            f"{path.name} is no W&B log: it starts with {data[:6]!r}, not {MAGIC!r}. Delete or "
+            f"move it."
+        )
     return data
 
 

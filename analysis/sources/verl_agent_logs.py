@@ -1,7 +1,7 @@
 """Logs of verl-agent: its configuration and metric names in this project's words, so that old runs can be drawn too.
 
-Names are those of verl-agent at commit 796ed31. ``val/text/test_score`` is left out: it averages over step rows, so
-that long episodes count more often.
+Names are those of verl-agent at commit 796ed31. ``val/text/test_score`` is left out: it averages
+over step rows, so that long episodes count more often.
 """
 
 import hashlib
@@ -31,7 +31,11 @@ SHARED = (
 
 def is_verl_agent(config: Mapping[str, Any]) -> bool:
     """Whether a run's configuration is one of verl-agent."""
-    return "actor_rollout_ref" in config and isinstance(config.get("env"), dict) and "env_name" in config["env"]
+    return (
+        "actor_rollout_ref" in config
+        and isinstance(config.get("env"), dict)
+        and "env_name" in config["env"]
+    )
 
 
 def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,5 +100,7 @@ def _panel(config: Mapping[str, Any]) -> str:
 
 
 def _size(path: str) -> str:
-    found = re.search(r"(\d+(?:\.\d+)?B)(?![a-z])", path.rstrip("/").rpartition("/")[2], re.IGNORECASE)
+    found = re.search(
+        r"(\d+(?:\.\d+)?B)(?![a-z])", path.rstrip("/").rpartition("/")[2], re.IGNORECASE
+    )
     return found[1].upper() if found else path

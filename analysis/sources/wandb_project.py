@@ -1,7 +1,8 @@
 """Runs of a W&B project: downloaded once, whole and unsampled, and read from the local copy ever after.
 
-A copy is a folder a run, ``<cache>/<entity>/<project>/<run>/`` with ``run.json`` and ``history.jsonl``. A build that
-finds a copy asks nobody; ``refresh`` asks W&B again and downloads the runs that went on since.
+A copy is a folder a run, ``<cache>/<entity>/<project>/<run>/`` with ``run.json`` and
+``history.jsonl``. A build that finds a copy asks nobody; ``refresh`` asks W&B again and downloads
+the runs that went on since.
 """
 
 import contextlib
@@ -18,16 +19,26 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from scpo.errors import RecordError, ScpoError, first_line
+from scpo.records.files import (
+    FileSum,
+    RunningSum,
+    change,
+    first_complaint,
+    read_record,
+    write_bytes,
+    write_json,
+)
 
 from analysis.sources.run_records import Problem, noted
 from analysis.sources.transaction_log import flat
-from scpo.errors import RecordError, ScpoError, first_line
-from scpo.records.files import FileSum, RunningSum, change, first_complaint, read_record, write_bytes, write_json
 
 logger = logging.getLogger(__name__)
 
 HEAD, HISTORY = "run.json", "history.jsonl"
-SAFE = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")  # of a name that becomes a folder: a server may say anything
+SAFE = re.compile(
+    r"(?!\.+$)[A-Za-z0-9_.-]{1,128}"
+)  # of a name that becomes a folder: a server may say anything
 RUNS_A_PAGE = 50
 LISTED = "project.json"  # written last: a copy without it was broken off
 
@@ -51,7 +62,9 @@ class Settings:
 def safe_name(name: str) -> str:
     """The name as it is; ValueError for one that may not become a folder."""
     if not SAFE.fullmatch(name):
-        raise ValueError(f"{name[:60]!r} is no name of a run: W&B's have at most 128 letters, digits and _ . -")
+        raise ValueError(
+            f"{name[:60]!r} is no name of a run: W&B's have at most 128 letters, digits and _ . -"
+        )
     return name
 
 
@@ -93,7 +106,8 @@ def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], t
     A copy that is there stands in when W&B cannot be reached.
 
     Raises:
-        RecordError: The name is no project, the key is wrong, or W&B cannot be reached and there is no copy.
+        RecordError: The name is no project, the key is wrong, or W&B cannot be reached and there is
+            no copy.
     """
     if len(parts := name.split("/")) != 2 or not all(map(SAFE.fullmatch, parts)):
         raise RecordError(f"{name!r} is no W&B project: expected entity/project, e.g. my-team/scpo")
@@ -141,18 +155,24 @@ def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...
         raise RecordError("reading W&B projects needs wandb: pip install 'scpo[track]'")
     api = _attempt("log in to W&B", lambda: _api(settings), settings)
     runs = _attempt(
-        f"list the runs of {name}", lambda: list(api.runs(name, per_page=RUNS_A_PAGE, lazy=False)), settings
+        f"list the runs of {name}",
+        lambda: list(api.runs(name, per_page=RUNS_A_PAGE, lazy=False)),
+        settings,
     )
     ids, problems = [], []
     for run in runs:
         try:
-            listed = _ListedRun(id=run.id, state=run.state, last_step=run.lastHistoryStep, config=dict(run.config))
+            listed = _ListedRun(
+                id=run.id, state=run.state, last_step=run.lastHistoryStep, config=dict(run.config)
+            )
         except (ValidationError, TypeError, ValueError, AttributeError) as error:
             what = first_complaint(error) if isinstance(error, ValidationError) else str(error)
             problems.append(Problem(name, f"W&B lists a run that can be none ({what}); left out"))
             continue
         _attempt(
-            f"download run {listed.id} of {name}", partial(_save, run, listed, folder / listed.id, settings), settings
+            f"download run {listed.id} of {name}",
+            partial(_save, run, listed, folder / listed.id, settings),
+            settings,
         )
         ids.append(listed.id)
     write_json(folder / LISTED, {"project": name, "runs": ids})
@@ -169,10 +189,14 @@ def _api(settings: Settings) -> Any:
     service = wandb.setup().settings
     service.x_graphql_retry_max = settings.attempts - 1
     service.x_graphql_retry_wait_min_seconds = math.ceil(settings.first_wait_s)
-    service.x_graphql_retry_wait_max_seconds = math.ceil(settings.first_wait_s * 2**settings.attempts)
+    service.x_graphql_retry_wait_max_seconds = math.ceil(
+        settings.first_wait_s * 2**settings.attempts
+    )
     service.x_graphql_timeout_seconds = settings.timeout_s
     return wandb.Api(
-        timeout=round(settings.attempts * (settings.timeout_s + settings.first_wait_s * 2**settings.attempts))
+        timeout=round(
+            settings.attempts * (settings.timeout_s + settings.first_wait_s * 2**settings.attempts)
+        )
     )
 
 
@@ -181,19 +205,29 @@ def _save(run: Any, listed: _ListedRun, folder: Path, settings: Settings) -> Non
     with contextlib.suppress(RecordError):  # not there, or damaged: it is downloaded again
         if _copy(folder) == Download(**listed.model_dump(), folder=folder):
             return
-    rows = list(run.scan_history(page_size=settings.page, use_cache=False)) if listed.last_step >= 0 else []
+    rows = (
+        list(run.scan_history(page_size=settings.page, use_cache=False))
+        if listed.last_step >= 0
+        else []
+    )
     if not all(isinstance(row, dict) and type(row.get("_step")) is int for row in rows):
-        raise RecordError(f"W&B run {listed.id} has a history without steps; nothing was kept of it")
+        raise RecordError(
+            f"W&B run {listed.id} has a history without steps; nothing was kept of it"
+        )
     _check_whole([row["_step"] for row in rows], listed.last_step)
     lines = ({"step": row["_step"], **flat(row)} for row in rows)
     history = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
     write_bytes(folder / HISTORY, history, readable=True)
-    write_json(folder / HEAD, {**listed.model_dump(), "history": RunningSum.of(history).now().model_dump()})
+    write_json(
+        folder / HEAD, {**listed.model_dump(), "history": RunningSum.of(history).now().model_dump()}
+    )
 
 
 def _check_whole(steps: list[int], last_step: int) -> None:
     if steps != sorted(set(steps)) or (steps and steps[-1] != last_step):
-        raise IncompleteReadError(f"{len(steps)} steps came, out of order or not up to step {last_step}")
+        raise IncompleteReadError(
+            f"{len(steps)} steps came, out of order or not up to step {last_step}"
+        )
 
 
 def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
@@ -212,7 +246,8 @@ def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
             cut_short = isinstance(error, IncompleteReadError) or "EOF" in str(error)
             if left == 0 or not cut_short:
                 raise RecordError(
-                    f"cannot {what}: {first_line(error).rstrip('.')}. Check the name and the connection."
+                    f"cannot {what}: {first_line(error).rstrip('.')}. Check the name and the "
+                    f"connection."
                 ) from error
         time.sleep(wait)
         wait *= 2

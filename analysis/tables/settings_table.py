@@ -33,7 +33,9 @@ class Entry:
     from_runs: Callable[[Collected, Section], str] | None = None
 
 
-def settings_table(data: Collected, entries: Sequence[Entry], *, shaped: bool, caption: str, label: str) -> Table:
+def settings_table(
+    data: Collected, entries: Sequence[Entry], *, shaped: bool, caption: str, label: str
+) -> Table:
     """One column for each section with finished runs; values of its runs that differ stand beside each other.
 
     ``shaped``: of runs with a shaper alone.
@@ -41,7 +43,10 @@ def settings_table(data: Collected, entries: Sequence[Entry], *, shaped: bool, c
     parts = _finished_parts(data, shaped=shaped)
     scale = parts[0][0].scale
     heads = [names.setting(part) for part, _ in parts]
-    rows = tuple((entry.label, entry.paper, *(_value(data, entry, *part) for part in parts)) for entry in entries)
+    rows = tuple(
+        (entry.label, entry.paper, *(_value(data, entry, *part) for part in parts))
+        for entry in entries
+    )
     return Table(
         words=("Parameter", "Paper", *heads),
         numbers=(),
@@ -56,7 +61,12 @@ def _finished_parts(data: Collected, *, shaped: bool) -> list[tuple[Section, tup
     """Sections with the rows that have finished runs of ours (with a shaper, if asked), the default row first."""
     parts = []
     for part in data.sections:
-        rows = [row for row in part.rows for run in row.finished[:1] if _counts(data, run, shaped=shaped)]
+        rows = [
+            row
+            for row in part.rows
+            for run in row.finished[:1]
+            if _counts(data, run, shaped=shaped)
+        ]
         if rows:
             parts.append((part, tuple(sorted(rows, key=lambda row: row.name != DEFAULT))))
     if not parts:
@@ -75,7 +85,10 @@ def _value(data: Collected, entry: Entry, part: Section, rows: tuple[Row, ...]) 
     runs = [run for row in rows for run in row.finished]
     data.used.update((run, "config.yaml") for run in runs)
     configs = [data.by_id[run].config for run in runs]
-    values = [at(config, entry.read) if isinstance(entry.read, str) else entry.read(config) for config in configs]
+    values = [
+        at(config, entry.read) if isinstance(entry.read, str) else entry.read(config)
+        for config in configs
+    ]
     shown = dict.fromkeys(_text(value) for value in values if value is not None)
     return ", ".join(shown) or "–"
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from scpo.benchmarks import with_families
+
 from analysis.naming import names
 from analysis.naming.methods import ABLATION, CONTROLS
 from analysis.naming.names import Footnotes
@@ -10,7 +12,6 @@ from analysis.rendering.table import NONE, Block, Number, Table, difference, per
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from analysis.tables.comparison import episode_counts, minus
-from scpo.benchmarks import with_families
 
 EXPERIMENT = "ablation"
 DEFAULT = ABLATION[0]
@@ -18,10 +19,10 @@ NAMES = (*ABLATION, *CONTROLS)
 PRINTED = "All minus default"  # the difference as the published numbers name it
 BEST, DIFFERENCE = "All, best", "Δ All"
 CAPTION = (
-    "Ablation on ALFWorld: success rate (%) by task family and overall, mean ± standard deviation over the finished "
-    "seeds (seeds: finished/planned). Comparisons use the last checkpoint; the column “All, best” takes each run's "
-    "best checkpoint instead and is optimistic. “Δ All” is the difference to the default, paired by seed, with "
-    "its 95 % Student-t interval."
+    "Ablation on ALFWorld: success rate (%) by task family and overall, mean ± standard deviation "
+    "over the finished seeds (seeds: finished/planned). Comparisons use the last checkpoint; the "
+    "column “All, best” takes each run's best checkpoint instead and is optimistic. “Δ All” is "
+    "the difference to the default, paired by seed, with its 95 % Student-t interval."
 )
 
 
@@ -30,7 +31,9 @@ def build(data: Collected) -> Table:
     parts = [part for part in data.sections if with_families(part.env) and _is_ablation(part)]
     ready = [part for part in parts if any(row.finished for row in _rows(part))]
     if not ready:
-        raise missing_runs("finished ablation runs", parts or data.sections, *(() if parts else ("ablation",)))
+        raise missing_runs(
+            "finished ablation runs", parts or data.sections, *(() if parts else ("ablation",))
+        )
     scale, notes = ready[0].scale, Footnotes()
     measured = [block for part in ready for block in _measured(data, part, notes)]
     return Table(
@@ -77,7 +80,9 @@ def _published(parts: Iterable[Section], scale: str) -> Block:
 
 def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterable[Block]:
     rows = _rows(part)
-    for panel in names.panel_order({panel for row in rows for run in row.finished for panel in data.panels(run)}):
+    for panel in names.panel_order(
+        {panel for row in rows for run in row.finished for panel in data.panels(run)}
+    ):
         title = f"Measured, {part.scale} scale, {names.setting(part)}: {names.panel_label(panel)}"
         lines = [line for row in rows for line in _before_and_last(data, part, row, panel, notes)]
         yield Block(f"{title}{episode_counts(data, rows, panel)}", tuple(lines))
@@ -86,10 +91,16 @@ def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterable[Bloc
 def _before_and_last(
     data: Collected, part: Section, row: Row, panel: str, notes: Footnotes
 ) -> Iterable[tuple[str | Number, ...]]:
-    metrics, overall = [names.success_metric(panel, name) for name in names.COLUMNS], names.success_metric(panel)
+    metrics, overall = (
+        [names.success_metric(panel, name) for name in names.COLUMNS],
+        names.success_metric(panel),
+    )
     before = (percent(data.summary(row, metric, "before")) for metric in metrics)
     last = (percent(data.summary(row, metric, "last")) for metric in metrics)
-    best, gain = percent(data.summary(row, overall, "best")), minus(data, part, row.name, DEFAULT, overall)
+    best, gain = (
+        percent(data.summary(row, overall, "best")),
+        minus(data, part, row.name, DEFAULT, overall),
+    )
     label = f"{row.label}{notes.mark(row.differs)}"
     yield (label, "before training", row.count, *before, NONE, NONE)
     yield (label, "last", row.count, *last, best, difference(gain))

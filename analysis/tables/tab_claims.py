@@ -1,26 +1,27 @@
 """The paper's numbered claims with what runs of one scale say of each: agrees, disagrees, undecided, not run."""
 
+from scpo.intervals import Summary
+
 from analysis.naming.names import with_note
 from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
-from scpo.intervals import Summary
 
 CAPTION = (
-    "The paper's numbered claims. “Measured”: mean over seeds, differences paired by seed, with the 95 % Student "
-    "interval{units}. {reading}"
+    "The paper's numbered claims. “Measured”: mean over seeds, differences paired by seed, with "
+    "the 95 % Student interval{units}. {reading}"
 )
 WIDTHS = (0.35, 0.16, 0.14, 0.05, 0.11)
 UNITS = ", after the last training step where nothing else is said"
 READING = {
     True: "Agrees: the interval includes the printed number and not the null (no difference), or lies on the claimed "
-    "side of both; disagrees: it includes the null and not the number, or lies on the other side; undecided: it "
-    "includes both. The printed numbers' own spread over three seeds is not counted.",
+    "side of both; disagrees: it includes the null and not the number, or lies on the other side; "
+    "undecided: it includes both. The printed numbers' own spread over three seeds is not counted.",
     False: "At this scale the model is another one, so only the sign can be held against the paper: agrees or "
-    "disagrees where the interval excludes the null, undecided where it includes it; – where only the paper's own "
-    "model or machine can tell.",
+    "disagrees where the interval excludes the null, undecided where it includes it; – where only "
+    "the paper's own model or machine can tell.",
 }
 
 
@@ -29,7 +30,10 @@ def build(data: Collected) -> Table:
     if not any(row.finished for part in data.sections for row in part.rows):
         raise missing_runs("finished runs", data.sections, "main_table", "ablation")
     scale = data.scales[0]
-    lines = [_line(claim, claim.summary(data) if claim.tested_at(scale) else None, scale) for claim in claims()]
+    lines = [
+        _line(claim, claim.summary(data) if claim.tested_at(scale) else None, scale)
+        for claim in claims()
+    ]
     return Table(
         words=("Claim", "Place", "Printed", "Seeds", "Conclusion"),
         numbers=("Measured",),

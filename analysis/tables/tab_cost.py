@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 from statistics import median
 
+from scpo.intervals import Summary, summarise
+from scpo.records.memory import GPU
+from scpo.records.memory import HOST as HOST_MEMORY
+
 from analysis.naming import names
 from analysis.paper.published import cost
 from analysis.rendering.table import NONE, Block, Number, Table, number
 from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section
-from scpo.intervals import Summary, summarise
-from scpo.records.memory import GPU
-from scpo.records.memory import HOST as HOST_MEMORY
 
 SHAPED, HOST = "scpo", "gigpo"
 DENSE = "scpo_dense"
@@ -32,11 +33,11 @@ STAGES = {
 }
 SUM, ADDED, PEAK = "sum of the medians", "added to a training step (mean)", "peak GPU memory"
 CAPTION = (
-    "Cost of the shaper: median seconds of each sub-stage over the training steps, and what a training step with SCPO "
-    "takes longer than one of its host GiGPO (mean over the steps, without samples, probes and measures of "
-    "precision, which are ours; runs share machine type and setting, not the hour). "
-    "Mean ± standard deviation over the finished seeds (SCPO/GiGPO: finished/planned). Shares: of the sub-stages, and "
-    "of the host's step."
+    "Cost of the shaper: median seconds of each sub-stage over the training steps, and what a "
+    "training step with SCPO takes longer than one of its host GiGPO (mean over the steps, "
+    "without samples, probes and measures of precision, which are ours; runs share machine type "
+    "and setting, not the hour). Mean ± standard deviation over the finished seeds (SCPO/GiGPO: "
+    "finished/planned). Shares: of the sub-stages, and of the host's step."
 )
 
 
@@ -77,7 +78,9 @@ def _published(scale: str) -> Block:
     total = (SUM, "s", "", *cells("all stages", "sum of medians"))
     added = (ADDED, "s", "", *cells("added per training step", "mean"))
     remark = "" if scale == "paper" else ": another model, another scorer, another scale"
-    return Block(f"Published, Qwen2.5-1.5B on ALFWorld, 4 × A800{remark}", (*stages, total, added, *memory))
+    return Block(
+        f"Published, Qwen2.5-1.5B on ALFWorld, 4 × A800{remark}", (*stages, total, added, *memory)
+    )
 
 
 def _measured(data: Collected, part: Section, name: str) -> Block:
@@ -86,7 +89,9 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
     total = sum(stage.mean for stage in stages.values() if stage.n)
     rows = []
     for stage, label in STAGES.items():
-        share = Number(f"{100 * stages[stage].mean / total:.2f}") if stages[stage].n and total else NONE
+        share = (
+            Number(f"{100 * stages[stage].mean / total:.2f}") if stages[stage].n and total else NONE
+        )
         rows.append((label, "s", shaped.count, _seconds(stages[stage]), share))
     rows.append((SUM, "s", shaped.count, _seconds(Summary(total, float("nan"), 1)), NONE))
     dense = "; all pairs scored, as in the paper" if name == DENSE else ""
@@ -112,7 +117,9 @@ def _step_rows(data: Collected, shaped: Row, host: Row) -> Iterator[tuple[str | 
         yield (ADDED, "s", counts, Number(f"{added:.2f}".replace("-", "−")), share)
     for metric, label in PEAKS.items():
         for row in (host, shaped):
-            peaks = summarise(max(data.series(run, metric).values, default=None) for run in row.finished)
+            peaks = summarise(
+                max(data.series(run, metric).values, default=None) for run in row.finished
+            )
             if peaks.n:
                 yield (f"{label}, {row.label}", "GiB", row.count, number(peaks, 1, 1), NONE)
 

@@ -1,13 +1,16 @@
 """Training hyper-parameters, read from the configurations of the runs that finished, beside the paper's."""
 
+from scpo.schema import COMPARES_STATES
+
 from analysis.naming import names
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Section
 from analysis.tables.settings_table import Config, Entry, at, settings_table
-from scpo.schema import COMPARES_STATES
 
-CAPTION = "Training hyper-parameters of the finished runs, as their records hold them, and the paper's."
+CAPTION = (
+    "Training hyper-parameters of the finished runs, as their records hold them, and the paper's."
+)
 
 
 def build(data: Collected) -> Table:
@@ -40,7 +43,10 @@ def _validation_episodes(data: Collected, part: Section) -> str:
 
 def _optimizer(config: Config) -> str | None:
     """Every trainer here and in the paper's stack updates with AdamW; what else it is told stands behind."""
-    decay, warmup = at(config, "trainer.optimizer.weight_decay"), at(config, "trainer.optimizer.warmup_steps")
+    decay, warmup = (
+        at(config, "trainer.optimizer.weight_decay"),
+        at(config, "trainer.optimizer.warmup_steps"),
+    )
     if at(config, "trainer.optimizer") is None:
         return None
     return f"AdamW (weight decay {decay}, {warmup} steps of warm-up)"

@@ -1,14 +1,26 @@
 """Main table: every method on both benchmarks, published and measured, and what SCPO adds to each, paired by seed.
 
-A cell belongs to one method, one benchmark and one setting. The two benchmarks stand in one row where one experiment
-asked for both; whatever was run under another setting stands in a block of its own, which says what differs.
+A cell belongs to one method, one benchmark and one setting. The two benchmarks stand in one row
+where one experiment asked for both; whatever was run under another setting stands in a block of its
+own, which says what differs.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from scpo.intervals import Summary
+from scpo.schema import FAMILIES
+
 from analysis.naming import names
-from analysis.naming.methods import CLOSED, METHODS, PROMPTING, SIZES, in_order, is_method, method_of
+from analysis.naming.methods import (
+    CLOSED,
+    METHODS,
+    PROMPTING,
+    SIZES,
+    in_order,
+    is_method,
+    method_of,
+)
 from analysis.naming.names import Footnotes
 from analysis.paper.published import main_table
 from analysis.rendering.table import (
@@ -28,8 +40,6 @@ from analysis.sources.collect import Collected
 from analysis.sources.rows import DEFAULT, Section, missing_runs
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value
-from scpo.intervals import Summary
-from scpo.schema import FAMILIES
 
 LAST, BEST = "last", "best"
 # The numbers' columns: benchmark, name in the paper, checkpoint.
@@ -41,25 +51,30 @@ PLACES = (
 COLUMNS = tuple(f"{column}, best" if which == BEST else column for _, column, which in PLACES)
 HOME, SHOP = "alfworld", "webshop"  # begins the names of the shop's settings
 EXPERIMENTS = {"main_table", "prompting"}
-PANELS = (("valid_seen", "test"), ("valid_unseen", None), ("train_games", "train_games"))  # ALFWorld's, WebShop's
+PANELS = (
+    ("valid_seen", "test"),
+    ("valid_unseen", None),
+    ("train_games", "train_games"),
+)  # ALFWorld's, WebShop's
 OVERALL = (names.ALL, "Score", "Succ")
 Panels = tuple[str, str | None]
 Cells = tuple[str | Number, ...]
 CAPTION = (
-    "Main results: success rate (%) by task family and overall on ALFWorld, average score and success "
-    "rate (%) on WebShop; mean ± standard deviation over the finished seeds (seeds: finished/planned, "
-    "of ALFWorld; of WebShop where they differ). Columns without a word are of the last checkpoint, "
-    "which every comparison uses; those named “best” of the checkpoint with the highest overall "
-    "success of the same run, which is optimistic: {bias} “SCPO − method” is the mean difference at "
-    "the last checkpoint over the seeds that both have, with its 95 % Student-t interval where there "
-    "are several; of task families, six chances of a false alarm, the mean alone."
+    "Main results: success rate (%) by task family and overall on ALFWorld, average score and "
+    "success rate (%) on WebShop; mean ± standard deviation over the finished seeds (seeds: "
+    "finished/planned, of ALFWorld; of WebShop where they differ). Columns without a word are of "
+    "the last checkpoint, which every comparison uses; those named “best” of the checkpoint with "
+    "the highest overall success of the same run, which is optimistic: {bias} “SCPO − method” is "
+    "the mean difference at the last checkpoint over the seeds that both have, with its 95 % "
+    "Student-t interval where there are several; of task families, six chances of a false alarm, "
+    "the mean alone."
 )
 PUBLISHED_NOTE = (
-    " Numbers with ᶜ are copied from the paper as printed, those of rows marked * as it quotes them "
-    "from their authors; numbers with ʳ were re-run here. The paper does not name its checkpoint: its "
-    "overall numbers are in the columns “best”, because the default of its sensitivity plot, which "
-    "shows best checkpoints, equals its headline; “re-run − copied” compares them with both. Best per "
-    "column in bold, among copied and among re-run rows."
+    " Numbers with ᶜ are copied from the paper as printed, those of rows marked * as it quotes "
+    "them from their authors; numbers with ʳ were re-run here. The paper does not name its "
+    "checkpoint: its overall numbers are in the columns “best”, because the default of its "
+    "sensitivity plot, which shows best checkpoints, equals its headline; “re-run − copied” "
+    "compares them with both. Best per column in bold, among copied and among re-run rows."
 )
 
 
@@ -104,11 +119,16 @@ def build(data: Collected) -> Table:
     scale = data.scales[0]
     own = (block for part in measured for block in _panel_blocks(data, part, PANELS))
     blocks = tuple(_paper_blocks(data, measured) if scale == "paper" else own)
-    caption = CAPTION.format(bias=_bias(data, measured)) + (PUBLISHED_NOTE if scale == "paper" else "")
+    caption = CAPTION.format(bias=_bias(data, measured)) + (
+        PUBLISHED_NOTE if scale == "paper" else ""
+    )
     numbers = COLUMNS
     words: tuple[str, ...] = ("Type", "Method", "Numbers", "Seeds", "State key")
     key = words.index("State key")
-    if {row[key] for block in blocks for row in block.rows} <= {"", "–"}:  # no estimator tells states apart
+    if {row[key] for block in blocks for row in block.rows} <= {
+        "",
+        "–",
+    }:  # no estimator tells states apart
         blocks = with_columns(blocks, [k for k in range(len(words) + len(numbers)) if k != key])
         words = words[:key]
     return Table(
@@ -122,13 +142,19 @@ def build(data: Collected) -> Table:
 
 def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
     """A section of ALFWorld with the one of WebShop that the same experiment asked for; what is left, by itself."""
-    ready = [part for part in parts if _is_main(part) and any(row.finished and is_method(row) for row in part.rows)]
+    ready = [
+        part
+        for part in parts
+        if _is_main(part) and any(row.finished and is_method(row) for row in part.rows)
+    ]
     for model in dict.fromkeys(part.model for part in ready):
         mine = [part for part in ready if part.model == model]
         left, paired = [part for part in mine if part.env != HOME], set[str]()
         for home in (part for part in mine if part.env == HOME):
             asked = set(home.experiments) - paired
-            shop = next((part for part in left if part.env == SHOP and asked & set(part.experiments)), None)
+            shop = next(
+                (part for part in left if part.env == SHOP and asked & set(part.experiments)), None
+            )
             if shop:
                 left.remove(shop)
                 paired |= asked & set(shop.experiments)
@@ -146,7 +172,9 @@ def _is_main(part: Section) -> bool:
 def _paper_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
     """The published rows of each size, with the rows of the model's first setting under them; then all others."""
     first = {part.model: part for part in reversed(measured)}
-    yield _published_block("Closed-source LLMs", data, "closed", [first[model] for model in CLOSED if model in first])
+    yield _published_block(
+        "Closed-source LLMs", data, "closed", [first[model] for model in CLOSED if model in first]
+    )
     for size in SIZES:
         mine = [first[size]] if size in first else []
         yield _published_block(names.model(size), data, size, mine)
@@ -171,17 +199,22 @@ def _published_block(title: str, data: Collected, size: str, parts: list[Measure
             rows.append(own[name])
             rows += _against(data, measured[name], name, published.get(name))
     measured_too = ", copied and re-run here" if parts else ", copied"
-    return Block(f"{title}{measured_too}{''.join(dict.fromkeys(map(_differing, parts)))}", tuple(rows))
+    return Block(
+        f"{title}{measured_too}{''.join(dict.fromkeys(map(_differing, parts)))}", tuple(rows)
+    )
 
 
 def _published_rows(size: str) -> dict[str, Cells]:
     numbers = main_table()
     found: dict[str, Cells] = {}
     for name, method in METHODS.items():
-        known = {key[2:]: one for key, one in numbers.items() if key[:2] == (size, method.published)}
+        known = {
+            key[2:]: one for key, one in numbers.items() if key[:2] == (size, method.published)
+        }
         if known:
             quoted = any(one.quoted for one in known.values())
-            # Overall numbers are those of the best checkpoint (see the caption), families have one column.
+            # Overall numbers are those of the best checkpoint (see the caption), families have one
+            # column.
             cells = []
             for env, column, which in PLACES:
                 overall = column in OVERALL
@@ -190,7 +223,13 @@ def _published_rows(size: str) -> dict[str, Cells]:
                 cells.append(known[place].number if printed else NONE)
             spread = any(one.number.std for one in known.values())
             label = f"{method.label}*" if quoted else method.label
-            words = (method.kind, label, "quoted" if quoted else "published", "3" if spread else "", "")
+            words = (
+                method.kind,
+                label,
+                "quoted" if quoted else "published",
+                "3" if spread else "",
+                "",
+            )
             found[name] = (*words, *marked(cells, COPIED))
     return dict(zip(found, with_best_in_bold(list(found.values())), strict=True))
 
@@ -203,7 +242,9 @@ def _line(data: Collected, part: Measured, name: str, panels: Panels) -> Cells:
     return (kind, label, RERUN, part.count(name), key, *cells)
 
 
-def _against(data: Collected, part: Measured, name: str, published: Cells | None) -> Iterator[Cells]:
+def _against(
+    data: Collected, part: Measured, name: str, published: Cells | None
+) -> Iterator[Cells]:
     if not published:
         return
     measured = _cells(data, part, name, PANELS[0])
@@ -268,7 +309,11 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
 
 def _panel_names(part: Measured, panels: Panels) -> str:
     home = part.home and f"ALFWorld {names.panel_label(panels[0])}"
-    shop = part.shop and panels[1] and f"{names.benchmark(part.shop.env)} {names.panel_label(panels[1])}"
+    shop = (
+        part.shop
+        and panels[1]
+        and f"{names.benchmark(part.shop.env)} {names.panel_label(panels[1])}"
+    )
     return "; ".join(name for name in (home, shop) if name)
 
 
@@ -278,7 +323,9 @@ def _settings(part: Measured) -> str:
 
 
 def _differing(part: Measured) -> str:
-    return "".join(f", {names.benchmark(one.env)} with {one.differs}" for one in part.parts if one.differs)
+    return "".join(
+        f", {names.benchmark(one.env)} with {one.differs}" for one in part.parts if one.differs
+    )
 
 
 def _metrics(panels: Panels) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -290,7 +337,9 @@ def _metrics(panels: Panels) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _cells(data: Collected, part: Measured, name: str, panels: Panels) -> tuple[Number, ...]:
     """A method's numbers by place; one that is prompted was evaluated once, and has no best checkpoint."""
     home, shop = _metrics(panels)
-    metrics = dict(zip([place[:2] for place in PLACES if place[2] == LAST], (*home, *shop), strict=True))
+    metrics = dict(
+        zip([place[:2] for place in PLACES if place[2] == LAST], (*home, *shop), strict=True)
+    )
     cells = []
     for env, column, which in PLACES:
         section, judged = (part.home, home[-1]) if env == "ALFWorld" else (part.shop, shop[-1])
@@ -303,9 +352,16 @@ def _cells(data: Collected, part: Measured, name: str, panels: Panels) -> tuple[
 
 def _variants(measured: Iterable[Measured]) -> str:
     """What the sections hold beside methods."""
-    rows = {row.name for part in measured for one in part.parts for row in one.rows if row.runs and not is_method(row)}
+    rows = {
+        row.name
+        for part in measured
+        for one in part.parts
+        for row in one.rows
+        if row.runs and not is_method(row)
+    }
     return (
-        f" Variants of a method ({len(rows)} rows) stand in the tables and figures of their experiments."
+        f" Variants of a method ({len(rows)} rows) stand in the tables and figures of their "
+        f"experiments."
         if rows
         else ""
     )
@@ -315,7 +371,8 @@ def _bias(data: Collected, measured: list[Measured]) -> str:
     """What taking the best checkpoint adds by luck alone, at the paper's numbers and at those of these runs."""
     panel = PANELS[0][0]
     said = (
-        f"at a constant rate of 90 %, the best of 30 checkpoints of 128 episodes reads {_luck(0.9, 30, 128)} too high"
+        "at a constant rate of 90 %, the best of 30 checkpoints of 128 episodes reads "
+        f"{_luck(0.9, 30, 128)} too high"
     )
     runs = [run for part in measured if part.home for row in part.home.rows for run in row.finished]
     for run in runs:
@@ -324,7 +381,8 @@ def _bias(data: Collected, measured: list[Measured]) -> str:
         if len(series.steps) > 1 and episodes:
             own = _luck(series.values[-1], len(series.steps), int(episodes))
             said += (
-                f"; here, {len(series.steps)} checkpoints of {episodes:.0f} at {100 * series.values[-1]:.0f} %, {own}"
+                f"; here, {len(series.steps)} checkpoints of {episodes:.0f} "
+                f"at {100 * series.values[-1]:.0f} %, {own}"
             )
             break
     return f"{said} (simulated)."

@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+from scpo.schema import ShaperConfig, method_label
+
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
 from analysis.tables.settings_table import Config, Entry, at, settings_table
-from scpo.schema import ShaperConfig, method_label
 
 CAPTION = (
-    "Settings of the shaper in the finished runs, as their records hold them, and the paper's. Where rows of one table "
-    "differ (ablations, sweeps), every value that ran is given, the default's first."
+    "Settings of the shaper in the finished runs, as their records hold them, and the paper's. "
+    "Where rows of one table differ (ablations, sweeps), every value that ran is given, the "
+    "default's first."
 )
 
 
@@ -21,7 +23,11 @@ def build(data: Collected) -> Table:
 
 WORDS = {
     "matcher": {"kmp": "Algorithm 2", "forward": "forward"},
-    "reference": {"longest": "longest success", "shortest": "shortest success", "random": "random success"},
+    "reference": {
+        "longest": "longest success",
+        "shortest": "shortest success",
+        "random": "random success",
+    },
     "order": {
         "balanced": "reordered (batches balanced)",
         "chronological": "temporal",
@@ -34,7 +40,10 @@ WORDS = {
         "uniform_bonus": "spread evenly",
         "graph": "on shortest ways of the graph",
     },
-    "amount": {"similarity": "by similarity", "distance": "by similarity and distance along the reference"},
+    "amount": {
+        "similarity": "by similarity",
+        "distance": "by similarity and distance along the reference",
+    },
     "credited_states": {
         "all": "all",
         "anchor_without_success": "observations at which no sibling succeeded",
@@ -96,7 +105,12 @@ def _scope(config: Config) -> str:
 
 def _precision(config: Config) -> str | None:
     """Of the scorer's arithmetic; ``auto`` is fp16 on a GPU and fp32 on a CPU. Lexical and exact scorers have none."""
-    words = {"float16": "fp16", "float32": "fp32", "bfloat16": "bf16", "auto": "fp16 (GPU), fp32 (CPU)"}
+    words = {
+        "float16": "fp16",
+        "float32": "fp32",
+        "bfloat16": "bf16",
+        "auto": "fp16 (GPU), fp32 (CPU)",
+    }
     dtype = at(config, "scorer.dtype")
     if dtype is None and at(config, "scorer.kind") == "bi_encoder":
         return "fp32"
@@ -105,7 +119,9 @@ def _precision(config: Config) -> str | None:
 
 def _filter(config: Config) -> str:
     no_ops = at(config, "method.shaper.step_filter.no_op_observations") or []
-    unchanged = ["page unchanged"] if at(config, "method.shaper.step_filter.no_op_if_unchanged") else []
+    unchanged = (
+        ["page unchanged"] if at(config, "method.shaper.step_filter.no_op_if_unchanged") else []
+    )
     return ", ".join(["invalid", "empty", *(f"“{text}”" for text in no_ops), *unchanged])
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from scpo.intervals import summarise
+
 from analysis.naming.names import place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
 from analysis.sources.collect import Collected
@@ -30,7 +32,6 @@ from analysis.stats.study_rows import (
     selected,
     study_rows,
 )
-from scpo.intervals import summarise
 
 SCALE = "study"
 MOST_STEPS = 3  # columns of success at a step before the last
@@ -56,7 +57,9 @@ def build(data: Collected) -> Table:
     rows = study_rows(data)
     blocks: list[tuple[str, list[StudyRow]]] = []
     for record in reported(data):
-        own = [row for row in rows_of(data, record) if selected(data, row) and _has_curve(data, row)]
+        own = [
+            row for row in rows_of(data, record) if selected(data, row) and _has_curve(data, row)
+        ]
         for env, model in dict.fromkeys((row.env, row.model) for row in own):
             here = [row for row in own if (row.env, row.model) == (env, model)]
             blocks.append((f"{record.title}: {place(record.scale, env, model)}", here))
@@ -70,7 +73,8 @@ def build(data: Collected) -> Table:
             *(measure.label for measure in measures),
         ),
         blocks=tuple(
-            Block(title, tuple(_line(data, row, here, rows, measures) for row in here)) for title, here in blocks
+            Block(title, tuple(_line(data, row, here, rows, measures) for row in here))
+            for title, here in blocks
         ),
         caption=with_note(CAPTION, SCALE),
         label=f"tab:study-{SCALE}",

@@ -13,12 +13,13 @@ SCALE = "study"
 YES, NO, OPEN = "yes", "no, the second", "open"
 CAPTION = (
     "Comparisons named in the experiments' files before their runs, each distinct one once, the "
-    "first row minus the second by {measure}, paired by seed (pairs: used/planned): mean difference "
-    "with the 95 % Student interval, p of the paired t-test after Holm's correction over the {tests} "
-    "comparisons of the study, and the verdict at 5 %: higher, lower or open. An open one names the "
-    "smallest true difference that its pairs find with 80 % power. “Faster”: steps to 50 %, fewer "
-    "is faster (a run that never reaches it counts with its last step). “Better”: held-out success "
-    "at the last step. Both are questions of their own, corrected over the same comparisons."
+    "first row minus the second by {measure}, paired by seed (pairs: used/planned): mean "
+    "difference with the 95 % Student interval, p of the paired t-test after Holm's correction "
+    "over the {tests} comparisons of the study, and the verdict at 5 %: higher, lower or open. An "
+    "open one names the smallest true difference that its pairs find with 80 % power. “Faster”: "
+    "steps to 50 %, fewer is faster (a run that never reaches it counts with its last step). "
+    "“Better”: held-out success at the last step. Both are questions of their own, corrected over "
+    "the same comparisons."
 )
 
 
@@ -27,7 +28,9 @@ def build(data: Collected) -> Table:
     found = [
         comparison
         for comparison in named_comparisons(data)
-        if comparison.finished and selected(data, comparison.first) and selected(data, comparison.second)
+        if comparison.finished
+        and selected(data, comparison.first)
+        and selected(data, comparison.second)
     ]
     if not found:
         needed = "two finished seeds of both rows of a named comparison"
