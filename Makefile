@@ -23,8 +23,8 @@ VERL_PYTHON := $(subst $(space),\ ,$(VERL_VENV))/bin/python
 VLLM_PYTHON := $(subst $(space),\ ,$(VLLM_VENV))/bin/python
 PIP := -m pip install --disable-pip-version-check -c constraints
 # MB to download and on the disk, with the CPU build of torch.
-SIZE := --download 640 --disk 2400
-VERL_SIZE := --download 765 --disk 2500
+SIZE := 640 2400
+VERL_SIZE := 765 2500
 
 .PHONY: help setup demo test test-slow test-slurm test-browser test-verl test-verl-vllm setup-verl setup-vllm lint docs figures \
   report bench bench-shaper clean study study-quick
@@ -33,18 +33,9 @@ VERL_SIZE := --download 765 --disk 2500
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 14
 
-# Shell: nothing if the environment $(1) is complete; else the first new enough Python makes it, with the pins of $(2),
-# the extras $(3) and the sizes $(4). Its modules need Python 3.11, so what is older is refused here.
-NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+# Make the environment $(1) with the pins $(2) and the extras $(3); $(4): MB to download and on the disk.
 define environment
-@set -- -m sweeps.doctor.installation "$(1)" --pins $(2) --extras "$(3)" --torch-index "$(TORCH_INDEX)" $(4); \
-"$(1)/bin/python" "$$@" --check 2>/dev/null && exit 0; \
-for python in "$(PYTHON)" python3.13 python3.12 python3.11; do \
-  if "$$python" -c '$(NEW_ENOUGH)' 2>/dev/null; then exec "$$python" "$$@"; fi; \
-done; \
-found=$$("$(PYTHON)" --version 2>&1) || found="not there"; \
-echo "error: Python 3.11 or newer is needed, $(PYTHON) is $$found. Install one, or name it:" \
-  "make $(firstword $(MAKECMDGOALS) setup) PYTHON=/path/to/python3.11" >&2; exit 1
+@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh setup.sh "$(1)" $(2) "$(3)" $(4)
 endef
 
 setup: ## virtual environment in .venv with everything a laptop needs
