@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from bench import gpu_acceptance
-from bench.gpu_acceptance import PARTS, Part, Session, exit_status, new_report, run_parts
+from bench.gpu_acceptance import PARTS, Part, Session, run_parts
+from bench.gpu_report import exit_status, new_report
 from bench.gpu_thresholds import THRESHOLDS, Verdict
 from sweeps.compose.configuration import compose_run
 
@@ -21,11 +22,12 @@ PAPER = ["scale=paper", "method=scpo"]
 NAMES = [part.name for part in PARTS]
 
 
-def start(folder, *words):
+def start(folder, cache, *words):
     """The script in a folder of its own, as a user starts it."""
+    command = [sys.executable, "-m", "bench.gpu_acceptance", "--dry", f"machine.cache_dir={cache}", *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "bench.gpu_acceptance", *words]
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with (folder / "output.log").open("w") as output:
+        return subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
 
 
 def report_of(folder):
@@ -33,21 +35,47 @@ def report_of(folder):
     return json.loads(path.read_text()) if path.exists() else {}
 
 
+def status_of(folder, name):
+    return report_of(folder).get("parts", {}).get(name, {}).get("status", "not run")
+
+
+def marked(pid):
+    """Processes that a script of this id has started, directly or not."""
+    mark, found = f"{gpu_acceptance.MARK}={pid}".encode(), []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in path.read_bytes().split(b"\0"):
+                found.append(path.parent.name)
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def wait_until(true, process=None):
+    end = time.monotonic() + 400
+    while not true():
+        assert time.monotonic() < end
+        assert process is None or process.poll() is None
+        time.sleep(0.05)
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NAMES)
-def test_killed_in_a_part_it_leaves_a_report_that_can_be_read(tmp_path, name):
+def test_killed_in_a_part_it_leaves_a_report_and_no_process(tmp_path, cache, name):
     pytest.importorskip("torch", reason="needs torch: make setup")
-    process = start(tmp_path, "--dry", "--only", name)
+    process = start(tmp_path, cache, "--only", name)
+    log = tmp_path / "gpu_acceptance" / f"{name}.log"
     try:
-        while report_of(tmp_path).get("parts", {}).get(name, {}).get("status", "not run") == "not run":
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: status_of(tmp_path, name) != "not run", process)
+        if name != "left_over":  # which starts nothing
+            wait_until(log.exists, process)
     finally:
         process.kill()
         process.wait()
+    wait_until(lambda: not marked(process.pid))
     report = report_of(tmp_path)
     entry = report["parts"][name]
-    assert entry["status"] in ("running", "ended")  # the second: a part that is over at once
+    assert entry["status"] in (("running", "ended") if name == "left_over" else ("running",))
     told = {one["verdict"] for one in report["thresholds"] if one["part"] == name}
     assert told == {"NOT RUN"} if entry["status"] == "running" else "NOT RUN" not in told
     later = NAMES[NAMES.index(name) + 1 :]
@@ -58,12 +86,12 @@ def test_killed_in_a_part_it_leaves_a_report_that_can_be_read(tmp_path, name):
         assert report["parts"][needed]["status"] == "ended"
 
 
-@pytest.mark.timeout(1800)
-def test_the_dry_run_goes_through_every_part(tmp_path):
+@pytest.mark.timeout(900)
+def test_the_dry_run_goes_through_every_part(tmp_path, cache):
     pytest.importorskip("torch", reason="needs torch: make setup")
-    status = start(tmp_path, "--dry").wait(timeout=1700)
-    report = report_of(tmp_path)
-    assert {name: entry["status"] for name, entry in report["parts"].items()} == dict.fromkeys(NAMES, "ended")
+    status = start(tmp_path, cache).wait(timeout=850)
+    report, output = report_of(tmp_path), (tmp_path / "output.log").read_text()
+    assert {name: entry["status"] for name, entry in report["parts"].items()} == dict.fromkeys(NAMES, "ended"), output
     failed = [one for one in report["thresholds"] if one["verdict"] == "FAIL"]
     assert failed == []
     assert status == 3  # trainer=local logs none of verl's own figures: those thresholds are not run
@@ -78,6 +106,10 @@ def session(folder, words=PAPER, dry=True):
     return Session(list(words), compose_run(list(words)), folder, dry)
 
 
+def report_for(made):
+    return new_report(made.words, made.config, NAMES, dry=made.dry)
+
+
 def played(folder, **found):
     """A report after parts that found this, or raised it."""
     parts = []
@@ -90,7 +122,7 @@ def played(folder, **found):
 
         parts.append(Part(name, 60, run))
     made = session(folder)
-    report = new_report(made)
+    report = report_for(made)
     run_parts(made, parts, report)
     return report
 
@@ -148,7 +180,7 @@ def test_a_part_that_breaks_or_cannot_run_does_not_cost_the_others(tmp_path):
 
 def test_what_needs_a_part_that_did_not_end_and_what_comes_after_30_minutes_is_not_run(tmp_path):
     made = session(tmp_path, dry=False)
-    report = new_report(made)
+    report = report_for(made)
     parts = [
         Part("resume", 60, lambda *_: {}, needs=("smoke",)),
         Part("scorer", 60, lambda *_: {"share_of_flips": 0.0}),
@@ -171,11 +203,19 @@ def test_a_command_that_hangs_is_ended_at_its_limit_and_its_output_is_there(tmp_
     assert "begun" in capfd.readouterr().out
 
 
-def test_no_more_than_30_minutes_are_planned_and_every_threshold_has_its_part():
-    """With two GPUs; on one, tensor_parallel takes no time."""
-    assert sum(part.limit_s for part in PARTS if part.name != "tensor_parallel") <= 2010
+def test_every_threshold_has_its_part_and_the_last_part_gets_what_is_left_of_30_minutes(tmp_path):
     assert {one.part for one in THRESHOLDS} == set(NAMES)
     assert set(Verdict) == {"PASS", "FAIL", "NOT RUN"}
+    *others, last = PARTS
+    planned = sum(part.limit_s for part in others)
+    assert last.limit_s is None
+    given = []
+    made = session(tmp_path, dry=False)
+    made.started -= planned  # every other part took all that it may
+    run_parts(made, [Part(last.name, None, lambda _, limit_s: given.append(limit_s) or {})], report_for(made))
+    (left_s,) = given
+    assert left_s > 400
+    assert planned + left_s + gpu_acceptance.GRACE_S <= 30 * 60
 
 
 WORDS = {
