@@ -12,7 +12,7 @@ from typing import Any
 
 from scpo.records.files import write_json, write_yaml
 from scpo.records.identity import HASH_LENGTH, digest
-from scpo.schema import FAMILIES
+from scpo.schema import FAMILIES, MACHINE_SECTIONS
 from sweeps.compose.matrix import expand
 
 STEPS = (0, 75, 150)
@@ -56,7 +56,8 @@ class Fabricated:
             config["method"]["name"] = method
         row = row or method or self.row
         head = f"{self.env}-{self.model.lower()}-{config['method']['name']}"
-        run_id = f"{head}-s{config['seed']}-{digest([row, config])[:HASH_LENGTH]}"
+        recorded = {name: value for name, value in config.items() if name not in MACHINE_SECTIONS}
+        run_id = f"{head}-s{config['seed']}-{digest(recorded)[:HASH_LENGTH]}"
         return Fabricated(row, method or self.label, run_id, config, state or self.state)
 
 

@@ -33,7 +33,7 @@ def matrix(tmp_path_factory):
     folder = tmp_path_factory.mktemp("matrix")
     asked = of_experiment("main_table", "scale=paper", "env=[alfworld,webshop]")
     assert len({run.id for run in asked}) == 112
-    asked = [_on_another_trainer(run) if run.row == "hcapo" else run for run in asked]
+    asked = [run.changed(trainer__name="local") if run.row == "hcapo" else run for run in asked]
     main = [replace(run, state=HOLES.get((run.row, run.env, run.model, run.seed), "DONE")) for run in asked]
     main += [run.changed(method=UNKNOWN) for run in asked if run.row == "gigpo" and run.env == "alfworld"]
     few = [run for run in asked if run.row in ("grpo", "gigpo", "scpo") and run.model == "1.5B"]
@@ -49,10 +49,6 @@ def matrix(tmp_path_factory):
     data = collect(folder)
     assert not data.problems
     return runs, data
-
-
-def _on_another_trainer(run):
-    return replace(run.changed(trainer__name="local"), id=run.id)
 
 
 def lines(data, scale):
