@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import pandas as pd
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
+from scpo.records import State
 
 from analysis.sources.collect import Collected, collect
 from analysis.sources.series import Series, make_series
@@ -65,10 +66,7 @@ def load_runs(
     runs = _runs_frame(data)
     if finished:
         runs = runs[runs["finished"]]
-    left_out = [f"{problem.path}: {problem.reason}" for problem in data.problems]
-    if finished:
-        for run in data.runs[~data.runs["finished"]].itertuples():
-            left_out.append(f"{run.id}: not finished ({run.state})")
+    left_out = _left_out(data, runs)
     if left_out:
         message = f"{counted(len(left_out), 'run or file')} left out (attrs['left_out']); the first: {left_out[0]}"
         warnings.warn(message, UserWarning, stacklevel=2)
@@ -83,6 +81,17 @@ def load_runs(
     )
     table.attrs["left_out"] = left_out
     return table
+
+
+def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:
+    """One reason for each run or file that is not among ``runs``."""
+    reasons: dict[str, str] = {}
+    for problem in data.problems:
+        reasons.setdefault(problem.path, problem.reason)
+    for run in data.runs[~data.runs["finished"]].itertuples():
+        if run.state != State.DAMAGED:  # its problem says more
+            reasons[run.id] = f"not finished ({run.state})"
+    return [f"{path}: {reason}" for path, reason in reasons.items() if path not in runs.index]
 
 
 def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:

@@ -9,7 +9,7 @@ SHARE, AMOUNT = (0.0, 1.0), (0.0, math.inf)
 RANGES = {
     "*success_rate": SHARE,
     "*invalid_rate": SHARE,
-    "*/errored": SHARE,
+    "*/errored": AMOUNT,
     "credit/precision*": SHARE,
     "credit/active_groups": SHARE,
     "credit/effective": SHARE,

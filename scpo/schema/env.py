@@ -9,6 +9,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    field_validator,
     model_validator,
 )
 
@@ -137,6 +138,12 @@ class EnvironmentSettings(Strict):
     wordings: WordingsConfig = Field(
         default=_UNWORDED, exclude_if=lambda wordings: wordings.dose == 0
     )
+
+    @field_validator("wordings")
+    @classmethod
+    def _unread_at_a_dose_of_0(cls, wordings: WordingsConfig) -> WordingsConfig:
+        """One value where nothing is reworded: a recorded configuration reads back equal."""
+        return wordings if wordings.dose > 0 else _UNWORDED
 
     @model_validator(mode="after")
     def _the_policy_reads_words(self) -> Self:

@@ -70,7 +70,10 @@ def test_what_hydra_can_fill_in_is_filled_in():
 
 
 BAD = {
-    "unknown method": (["method=scop"], "no method is called 'scop'; did you mean scpo?\nallowed: crbc, dapo, empg, "),
+    "unknown method": (
+        ["method=scop"],
+        "no method is called 'scop'; did you mean scpo?\nallowed: crbc, dapo, ecpo, empg, ",
+    ),
     "no method": (["method=null"], "no method is called 'None'"),
     "unknown experiment": (["+experiment=ablatio"], "did you mean ablation"),
     "several of which one": (["env=[alfworld,webshop]"], "one env, not a list; allowed: alfworld, webshop"),

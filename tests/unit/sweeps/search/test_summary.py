@@ -9,6 +9,7 @@ import pytest
 from optuna.trial import TrialState
 
 from scpo.errors import ConfigError, RecordError
+from scpo.records.files import write_json
 from scpo.records.identity import run_id
 from sweeps import __main__ as cli
 from sweeps.compose.configuration import compose_run
@@ -138,7 +139,7 @@ def test_the_plan_is_read_back_from_its_folder(plan):
     search_folder.write_plan(plan)
     again = search_folder.read_plan(plan.folder)
     assert (again, again.study_id) == (plan, plan.study_id)
-    (plan.folder / "search.json").write_text("{}")
+    write_json(plan.folder / "search.json", {})
     with pytest.raises(RecordError, match="describes no search"):
         search_folder.read_plan(plan.folder)
 
