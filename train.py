@@ -17,7 +17,7 @@ from collections.abc import Callable
 import yaml
 
 from scpo.errors import ConfigError, ScpoError
-from scpo.records import RunFolder, run_folders
+from scpo.records import RunFolder, run_config
 from scpo.schema import RunConfig
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.hints import explain_flag, explain_launcher
@@ -48,13 +48,13 @@ def open_run(what: list[str]) -> RunFolder:
             raise ConfigError(
                 f"{what[0]!r} is no run folder; the method of that name: python train.py method={what[0]}"
             )
-        run_folders.check(folder)
+        run_config.check(folder)
         return folder
     if why := explain_launcher(what):
         raise ConfigError(why)
     for remark in replaced(parse_all(what)):
         logging.getLogger("train").warning("%s", remark)
-    return run_folders.ensure(compose_run(what))
+    return run_config.ensure(compose_run(what))
 
 
 def main() -> int:
@@ -82,7 +82,7 @@ def main() -> int:
         if arguments.prepare:
             sys.stdout.write(f"{folder.path}\n")
             return entry.EXIT_DONE
-        run_folders.check(folder).check_started_here()
+        run_config.check(folder).check_started_here()
         return entry.run(folder, train, arguments.attempt)
     except (ScpoError, OSError) as error:
         logging.getLogger("train").error("%s", complaint(error))

@@ -22,7 +22,7 @@ from analysis.report.command import NAME
 from bench.random_walks import walks
 from scpo.credit.assign import assign
 from scpo.diagnostics.sampled_groups import save_groups
-from scpo.records import RunFolder
+from scpo.records import RunFolder, run_config
 from scpo.records.files import write_json
 from scpo.records.identity import run_id
 from scpo.schema import FAMILIES, RunConfig
@@ -56,14 +56,14 @@ def write_runs(folder: Path) -> None:
 
 def planned(run: RunFolder, seed: int) -> dict[str, Any]:
     """A run as the record of its experiment names it."""
-    config = run.read_config()
+    config = run_config.read_config(run)
     return {"id": run.run_id, "env": config.env.name, "model": config.model.name, "seed": seed}
 
 
 def write_run(folder: Path, config: RunConfig) -> RunFolder:
     """A run folder without its samples."""
     run = RunFolder(folder / run_id(config))
-    run.write_config(config)
+    run_config.write_config(run, config)
     write_json(run.status, {"state": "DONE", "step": STEPS, "steps": STEPS})
     rng = np.random.default_rng(config.seed)
     run.metrics.write_text("".join(f"{json.dumps(line)}\n" for line in lines(rng)))

@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from bench.random_walks import best_of
-from scpo.records import RunFolder, State, run_folders, verify
+from scpo.records import RunFolder, State, run_config, run_folders, verify
 from scpo.records.files import file_sum
 from scpo.records.identity import run_id
 from scpo.records.logs import to_line
@@ -74,7 +74,7 @@ def _second_call(runs_dir: Path) -> tuple[float, int]:
     """What ``sweep.py`` does when all is done already: expand, look, decide."""
     words = [f"machine.runs_dir={runs_dir}", f"seeds={[*range(50)]}"]
     for config in expand("ablation", words).runs.values():
-        run_folders.ensure(config).update_status(state=State.DONE)
+        run_config.ensure(config).update_status(state=State.DONE)
     _forget()
     quiet = Console(file=open(os.devnull, "w"))  # noqa: SIM115 (for the life of this process)
 
@@ -109,7 +109,7 @@ def _show_looks(runs_dir: Path) -> None:
 
 
 def _finished(config: RunConfig) -> RunFolder:
-    folder = run_folders.ensure(config)
+    folder = run_config.ensure(config)
     folder.pin_panels({name: {"sha256": "0" * 64, "tasks": ["a task"] * 134} for name in ("train", "valid_seen")})
     steps = range(config.trainer.steps + 1)
     lines = {

@@ -13,10 +13,13 @@ import hydra
 from omegaconf import OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
+from scpo.advantages.registry import HOSTS, configuration_folders
 from scpo.envs import make_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
-from scpo.schema import HOSTS, EnvConfig, ScorerConfig, TrainedMethod, configuration_folders
+from scpo.schema.env import EnvConfig
+from scpo.schema.method import TrainedMethod
+from scpo.schema.scorer import ScorerConfig
 from scpo.scoring import make_scorer
 from scpo.shaping.drive import Scorer
 

@@ -13,16 +13,11 @@ from pathlib import Path
 
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import ConfigError
-from scpo.schema import (
-    ApiModel,
-    ChoiceModel,
-    CrossEncoderScorer,
-    ModelConfig,
-    RunConfig,
-    TinyModel,
-    VerlTrainer,
-    required,
-)
+from scpo.schema.method import required
+from scpo.schema.model import ApiModel, ChoiceModel, ModelConfig, TinyModel
+from scpo.schema.run import RunConfig
+from scpo.schema.scorer import CrossEncoderScorer
+from scpo.schema.trainer import VerlTrainer
 
 GIB = 1 << 30
 UPDATE_BYTES = 16  # of a parameter: weights, gradient and Adam's two moments in float32

@@ -20,7 +20,8 @@ import numpy as np
 
 from scpo.errors import ConfigError, ScpoError
 from scpo.findings import Finding
-from scpo.schema import HuggingFaceModel, RunConfig
+from scpo.schema.model import HuggingFaceModel
+from scpo.schema.run import RunConfig
 
 # Steps as the shaper's default text shows them, of both benchmarks: same place, same act, neither.
 SAMPLE = (

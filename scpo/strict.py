@@ -1,11 +1,14 @@
-"""What all configuration models share."""
+"""Base class and names that all configuration models share."""
 
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 Scale = Literal["mini", "study", "paper"]
-"""How large a run is: what ``conf/scale/<name>.yaml`` sets."""
+"""Size of a run, set by ``conf/scale/<name>.yaml``."""
+
+MACHINE_SECTIONS = ("machine", "wandb", "launcher")
+"""Sections of a configuration that say where and how a run is executed; its id ignores them."""
 
 
 class Strict(BaseModel):

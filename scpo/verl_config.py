@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scpo.schema import RunConfig, VerlTrainer
+from scpo.schema.run import RunConfig
+from scpo.schema.trainer import VerlTrainer
 
 CPUS_A_GPU = 3  # verl's placement groups reserve three of Ray's CPUs with each GPU
 STORAGE_UNITS = 2  # of TransferQueue, each with a CPU of its own; verl's default is 8

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordError, RecordWriteError
-from scpo.records import RunFolder, State, manifest, run_folders
+from scpo.records import RunFolder, State, manifest, run_config, run_folders
 from scpo.records.status import Observed
 from scpo.schema import Experiment, LauncherConfig, RunConfig
 from sweeps import console as show
@@ -174,7 +174,7 @@ def _open(console: Console, matrix: Matrix, observer: Observer, archived: Mappin
         if run_id in archived:
             continue
         try:
-            folder = run_folders.ensure(config)
+            folder = run_config.ensure(config)
             found.seen[run_id] = observer.observe(folder)
             found.folders[run_id] = folder
         except (RecordError, RecordWriteError) as error:

@@ -23,7 +23,7 @@ from scpo.benchmarks import BENCHMARKS
 from scpo.errors import ConfigError, ScpoError
 from scpo.memory import GIB, parameters, shortage
 from scpo.progress import counted
-from scpo.records import RunFolder, State, Status
+from scpo.records import RunFolder, State, Status, run_config
 from scpo.records.identity import run_id
 from scpo.records.run_folders import list_runs
 from scpo.schema import CrossEncoderScorer, HuggingFaceModel, RunConfig, SlurmLauncher, VerlTrainer
@@ -380,7 +380,7 @@ def _size(config: RunConfig) -> tuple[object, ...]:
 
 def _read(folder: RunFolder) -> RunConfig | None:
     try:
-        return folder.read_config()
+        return run_config.read_config(folder)
     except ScpoError:  # of another version of the code
         return None
 

@@ -21,7 +21,8 @@ from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from scpo.errors import ChatError, ConfigError
 from scpo.records import redaction
-from scpo.schema import ApiLimits, ApiModel, Prices
+from scpo.schema.model import ApiModel, Prices
+from scpo.schema.run import ApiLimits
 
 logger = logging.getLogger(__name__)
 

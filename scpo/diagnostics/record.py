@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scpo.credit.metrics import CreditDiagnostics
     from scpo.records import RunFolder
     from scpo.rollout import Trajectory
-    from scpo.schema import RunConfig
+    from scpo.schema.run import RunConfig
     from scpo.shaping.drive import Scorer
     from scpo.steps import StepBatch
 

@@ -25,7 +25,8 @@ from scpo.shaping.shaper import FailedMatch, Shaped
 
 if TYPE_CHECKING:
     from scpo.records import RunFolder
-    from scpo.schema import RunConfig, TrainedMethod
+    from scpo.schema.method import TrainedMethod
+    from scpo.schema.run import RunConfig
     from scpo.shaping.drive import Scorer
     from scpo.shaping.order import Seed
     from scpo.steps import IntArray, StepBatch, StrArray

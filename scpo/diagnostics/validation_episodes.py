@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scpo.envs.base import Environment
     from scpo.records import RunFolder
     from scpo.rollout import Trajectory
-    from scpo.schema import RunConfig
+    from scpo.schema.run import RunConfig
 
 PATTERN = "validation_step_*.json.gz"
 # Of a panel; the same games at every validation and in every run that plays the panel.

@@ -8,7 +8,8 @@ from pathlib import Path
 from scpo.envs.alfworld.environment import AlfworldEnvironment
 from scpo.envs.base import Environment
 from scpo.envs.webshop.environment import WebshopEnvironment
-from scpo.schema import EnvConfig, RunConfig
+from scpo.schema.env import EnvConfig
+from scpo.schema.run import RunConfig
 
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
     "alfworld": AlfworldEnvironment,

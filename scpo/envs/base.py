@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from scpo.schema import Imitation
+    from scpo.schema.model import Imitation
 
 
 @dataclass(frozen=True, order=True)

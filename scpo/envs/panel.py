@@ -9,8 +9,7 @@ from itertools import islice
 
 from scpo.envs.base import Panel, Task
 from scpo.errors import PanelError
-from scpo.schema import FAMILIES
-from scpo.schema.env import AlfworldConfig, GoalPanelConfig, PanelConfig, WebshopConfig
+from scpo.schema.env import FAMILIES, AlfworldConfig, GoalPanelConfig, PanelConfig, WebshopConfig
 from scpo.schema.model import Imitation
 
 

@@ -17,7 +17,7 @@ from scpo.policies.batches import descend, micro_batches, mini_batches, response
 
 if TYPE_CHECKING:
     from scpo.advantages.gae import CriticSettings
-    from scpo.schema import TrainerSettings
+    from scpo.schema.trainer import TrainerSettings
 
 FloatArray = NDArray[np.float32]
 

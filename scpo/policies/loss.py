@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scpo.policies.base import TokenStatistics
 
 if TYPE_CHECKING:
-    from scpo.schema import LossConfig
+    from scpo.schema.trainer import LossConfig
 
 
 NO_ADVANTAGE = 1e-6

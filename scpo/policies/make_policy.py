@@ -20,7 +20,8 @@ from scpo.policies.warm_start import warm_started
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from scpo.schema import HuggingFaceModel, RunConfig
+    from scpo.schema.model import HuggingFaceModel
+    from scpo.schema.run import RunConfig
 
 
 def make_policy(

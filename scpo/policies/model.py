@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from scpo.errors import ConfigError
-from scpo.memory import GIB
+from scpo.records.memory import GIB
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from scpo.schema import HuggingFaceModel, TinyModel
+    from scpo.schema.model import HuggingFaceModel, TinyModel
 
 
 def pick_device(name: str) -> torch.device:

@@ -26,7 +26,8 @@ from scpo.progress import progress
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-    from scpo.schema import EnvConfig, TinyModel, WarmStart
+    from scpo.schema.env import EnvConfig
+    from scpo.schema.model import TinyModel, WarmStart
 
 logger = logging.getLogger(__name__)
 

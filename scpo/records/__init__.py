@@ -3,6 +3,5 @@
 from scpo.records.logs import JsonLines
 from scpo.records.run_folders import RunFolder
 from scpo.records.status import State, Status, StopRequest
-from scpo.records.tracker import Tracker
 
-__all__ = ["JsonLines", "RunFolder", "State", "Status", "StopRequest", "Tracker"]
+__all__ = ["JsonLines", "RunFolder", "State", "Status", "StopRequest"]

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from scpo.schema import MACHINE_SECTIONS, MethodConfig, RunConfig
+from scpo.schema.method import MethodConfig
+from scpo.schema.run import RunConfig
+from scpo.strict import MACHINE_SECTIONS
 
 HASH_LENGTH = 8
 

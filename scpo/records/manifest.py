@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scpo.errors import ConfigError, RecordError
 from scpo.records.files import read_record, write_json
 from scpo.records.run_folders import RunFolder, list_runs
-from scpo.schema import Scale
+from scpo.strict import Scale
 
 EXPERIMENTS = "experiments"  # folder of the manifests, among the run folders
 SWEEP_AGAIN = (

@@ -15,8 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from scpo.memory import GIB
-
+GIB = 1 << 30
 POLL_S = 2.0  # allocators keep what they have taken, so a peak lasts
 HOST, GPU = "perf/node_memory_gib", "perf/node_gpu_gib"
 DRIVER_TIMEOUT_S = 20

@@ -28,7 +28,7 @@ from scpo.records.files import (
 )
 from scpo.records.memory import installed_gpus
 from scpo.records.run_folders import Provenance, RunFolder, now
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SNAPSHOT_RECORD = "snapshot.json"  # in a snapshot of the code, in place of .git

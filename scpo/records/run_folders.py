@@ -1,4 +1,4 @@
-"""Run folders: layout, readers and writers of their records, creation, check and observation."""
+"""Run folders: layout, readers and writers of their records, and observation of their state."""
 
 import contextlib
 import functools
@@ -7,14 +7,13 @@ import os
 import re
 import shutil
 import socket
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, NonNegativeInt, RootModel, ValidationError
+from pydantic import Field, NonNegativeInt, RootModel
 
 from scpo.errors import ConfigError, PanelError, RecordError
 from scpo.records.archive_index import INDEX, METRICS, RUNS, locate, read_index
@@ -23,19 +22,14 @@ from scpo.records.files import (
     FileSum,
     Record,
     file_sum,
-    first_complaint,
     is_locked,
     locked,
     naming_write_errors,
     read_record,
-    read_yaml,
     sync,
     write_json,
-    write_yaml,
 )
-from scpo.records.identity import identity, run_id
 from scpo.records.status import JobState, Observed, State, Status, StopRequest
-from scpo.schema import RunConfig
 
 CHECKPOINT_MARKER = "COMPLETE"  # the file that a trainer writes last into a checkpoint
 CHECKPOINT = re.compile(r"step_(\d{5,9})")
@@ -97,22 +91,6 @@ class RunFolder:
     def run_id(self) -> str:
         """The name of the folder."""
         return self.path.name
-
-    def read_config(self) -> RunConfig:
-        """The validated full configuration."""
-        data = read_yaml(self.config)
-        try:
-            return RunConfig.model_validate(data)
-        except ValidationError as error:
-            raise RecordError(
-                f"{self.config} is no valid run configuration: {first_complaint(error)}. It was "
-                "edited, or written by another version of the code (its commit is in "
-                f"{self.provenance.name}): restore one or the other, or move the folder away"
-            ) from error
-
-    def write_config(self, config: RunConfig) -> None:
-        """Write the full configuration."""
-        write_yaml(self.config, config.model_dump(mode="json"), checked=True)
 
     def read_status(self) -> Status:
         """The recorded status; ``observe`` finds out whether the process of a RUNNING run lives."""
@@ -263,49 +241,6 @@ def numbered(path: Path, form: re.Pattern[str]) -> int | None:
     return int(match[1]) if match else None
 
 
-def ensure(config: RunConfig) -> RunFolder:
-    """The folder of this configuration's run, created if missing, checked if present.
-
-    A folder appears complete, by a rename, so that a crash or a second caller never sees half of
-    one. It is private (0700, as mkdtemp creates it). The machine settings of an unfinished run
-    follow the present call.
-    """
-    folder = RunFolder(Path(config.machine.runs_dir) / run_id(config))
-    if not folder.path.exists():
-        _create(folder, config)
-    recorded = check(folder, config)
-    if recorded != config and folder.read_status().state is not State.DONE:
-        folder.write_config(config)
-    return folder
-
-
-def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
-    """Read a folder's configuration and verify that it is the run that the folder's name says.
-
-    Raises:
-        RecordError: Its records disagree with its name, with each other or with ``want``.
-    """
-    if not folder.path.is_dir():
-        raise RecordError(
-            f"there is no run folder {folder.path}; `python -m sweeps status` lists those there are"
-        )
-    if not folder.identity.exists() and not folder.status.exists():
-        raise RecordError(
-            f"{folder.path} is no run folder; `python -m sweeps status` lists those there are"
-        )
-    hashed = read_yaml(folder.identity)
-    config = folder.read_config()
-    _same(folder.path, "config.yaml", identity(config), "identity.yaml", hashed)
-    if want is not None:
-        _same(folder.path, "identity.yaml", hashed, "the configuration asked for", identity(want))
-    if folder.run_id != (name := run_id(config)):
-        raise RecordError(
-            f"{folder.path} holds the run {name}: the folder holds another run than it says, or is "
-            "a copy of one. Restore its name and files, or delete it"
-        )
-    return config
-
-
 def finished_in(archive: str | None) -> frozenset[str]:
     """The runs that an archive of finished runs holds (``python -m analysis study`` writes one).
 
@@ -381,38 +316,3 @@ def boot_id() -> str | None:
         return BOOT_ID.read_text().strip()
     except OSError:
         return None
-
-
-def _create(folder: RunFolder, config: RunConfig) -> None:
-    with naming_write_errors(folder.path, 0):
-        folder.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = RunFolder(tempfile.mkdtemp(dir=folder.path.parent, prefix=".new-"))
-    try:
-        draft.write_config(config)
-        write_yaml(draft.identity, identity(config))
-        draft.write_status(Status(state=State.PENDING, steps=config.trainer.steps))
-        # Another caller may have created the folder first: `ensure` checks it next.
-        with contextlib.suppress(OSError):
-            draft.path.rename(folder.path)
-    finally:
-        shutil.rmtree(draft.path, ignore_errors=True)
-
-
-def _same(path: Path, old_name: str, old: Any, new_name: str, new: Any) -> None:
-    difference = next(_differences(old, new), None)
-    if difference:
-        key, before, after = difference
-        raise RecordError(
-            f"{path} is of another configuration: {key} is {before!r} in {old_name} and {after!r} "
-            f"in {new_name}. Restore the file, or delete {path} to start the run again"
-        )
-
-
-def _differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(dotted key, old, new) of each leaf that differs; a missing key counts as None."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in dict.fromkeys([*old, *new]):
-            dotted = f"{key}.{name}" if key else str(name)
-            yield from _differences(old.get(name), new.get(name), dotted)
-    elif old != new:
-        yield key or "everything", old, new

@@ -16,7 +16,7 @@ from scpo.records.logs import RESTORE, SUCCESS, JsonLines, panels
 from scpo.records.run_folders import RunFolder, now
 from scpo.records.status import State, StopRequest
 from scpo.records.wandb_mirror import WandbMirror
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,9 @@ from scpo.records.files import RUN_AGAIN, change, read_record
 from scpo.records.logs import read_whole
 from scpo.records.manifest import experiment_members
 from scpo.records.provenance import read_code
-from scpo.records.run_folders import CHECKPOINT_MARKER, CheckpointMarker, RunFolder, check
-from scpo.schema import RunConfig
+from scpo.records.run_config import check, read_config
+from scpo.records.run_folders import CHECKPOINT_MARKER, CheckpointMarker, RunFolder
+from scpo.schema.run import RunConfig
 
 DELETE_CHECKPOINT = "Delete it: a run that goes on takes the one before"
 
@@ -51,7 +52,7 @@ def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
     found = []
     for folder in folders:
         try:
-            settings = folder.read_config().env.model_dump_json()
+            settings = read_config(folder).env.model_dump_json()
             panels = folder.read_panels()
         except ScpoError:
             continue  # reported by `problems`

@@ -17,7 +17,8 @@ from scpo.records.files import read_json, write_json
 from scpo.records.identity import settings_digest
 from scpo.records.manifest import manifest_paths, read
 from scpo.records.run_folders import RunFolder
-from scpo.schema import MACHINE_SECTIONS, RunConfig
+from scpo.schema.run import RunConfig
+from scpo.strict import MACHINE_SECTIONS
 
 TAG_LENGTH = 64  # W&B's limit
 WANDB_RECORD = "wandb.json"  # in the run folder: address of the mirror

@@ -16,12 +16,15 @@ from scpo.schema.experiment import Experiment, ExperimentRow, Measure
 from scpo.schema.method import (
     COMPARES_STATES,
     METHOD_LABELS,
+    PROVIDES,
     DynamicSampling,
     IndependentSampling,
     MethodConfig,
     SamplingConfig,
     TrainedMethod,
     method_label,
+    misfit,
+    required,
 )
 from scpo.schema.model import (
     ApiModel,
@@ -33,9 +36,7 @@ from scpo.schema.model import (
     TinyModel,
     WarmStart,
 )
-from scpo.schema.requirements import PROVIDES, misfit, required
 from scpo.schema.run import (
-    MACHINE_SECTIONS,
     ApiLimits,
     LauncherConfig,
     LocalLauncher,
@@ -62,4 +63,4 @@ from scpo.schema.search import (
 )
 from scpo.schema.trainer import LocalTrainer, LossConfig, TrainerSettings, VerlTrainer
 from scpo.shaping.shaper import ShaperConfig
-from scpo.strict import Scale
+from scpo.strict import MACHINE_SECTIONS, Scale

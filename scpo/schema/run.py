@@ -16,9 +16,8 @@ from pydantic import (
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import ConfigError
 from scpo.schema.env import EnvConfig
-from scpo.schema.method import MethodConfig, TrainedMethod
+from scpo.schema.method import MethodConfig, TrainedMethod, misfit, required
 from scpo.schema.model import ModelConfig
-from scpo.schema.requirements import misfit, required
 from scpo.schema.scorer import ScorerConfig, ScorerRuntime
 from scpo.schema.trainer import TrainerConfig
 from scpo.strict import Scale, Strict
@@ -313,6 +312,3 @@ def _no_choice(config: RunConfig) -> str | None:
             "nothing; models that do: tiny, huggingface"
         )
     return None
-
-
-MACHINE_SECTIONS = ("machine", "wandb", "launcher")

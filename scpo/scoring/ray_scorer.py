@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from scpo.scoring import PairCache, make_scorer, open_scorer
 from scpo.scoring.process import MakeScorer, ScorerProcess
 from scpo.shaping.drive import Scorer

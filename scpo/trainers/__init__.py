@@ -12,7 +12,7 @@ from scpo.scoring import find_scorer
 
 if TYPE_CHECKING:
     from scpo.records import RunFolder
-    from scpo.schema import RunConfig
+    from scpo.schema.run import RunConfig
 
 
 TRAINERS = {
@@ -20,7 +20,7 @@ TRAINERS = {
     "verl": "scpo.trainers.verl.launch",
 }
 """Trainers by name: the module whose ``train(config, folder, should_stop)`` runs it; imported on use, for it is heavy.
-What each provides is in ``scpo.schema.requirements``, where a configuration is checked against it."""
+What each provides is in ``scpo.schema.method``, where a configuration is checked against it."""
 
 EVALUATION = "scpo.trainers.evaluate.evaluation"
 """What runs methods that prompt, in place of whichever trainer is configured: nothing of it but its limits is read."""

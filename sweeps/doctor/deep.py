@@ -10,7 +10,7 @@ from typing import Any
 
 from scpo.errors import RecordError
 from scpo.findings import Finding, Level, error, ok, warning
-from scpo.records import run_folders
+from scpo.records import run_config, run_folders
 from scpo.records.provenance import REPOSITORY
 from scpo.schema import HuggingFaceModel, RunConfig
 from sweeps.doctor.subject import Subject
@@ -92,7 +92,7 @@ def _conflicts(config: RunConfig, facts: dict[str, Any]) -> Iterator[Finding]:
     for folder in run_folders.list_runs(Path(config.machine.runs_dir)):
         try:
             recorded = folder.read_panels()
-            if not recorded or folder.read_config().env != config.env:
+            if not recorded or run_config.read_config(folder).env != config.env:
                 continue
         except RecordError:
             continue  # `python -m sweeps verify` tells of damaged records

@@ -32,6 +32,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from scpo.records import run_config
 from scpo.records.provenance import REPOSITORY, code_files
 from scpo.records.run_folders import RunFolder
 from scpo.schema import LocalLauncher, RunConfig
@@ -317,7 +318,7 @@ def main() -> None:
     open_ahead = runpy.run_path(sys.argv[2]).get("open_ahead")
     gc.disable()
     if open_ahead is not None:
-        open_ahead(RunFolder(sys.argv[3]).read_config())
+        open_ahead(run_config.read_config(RunFolder(sys.argv[3])))
     gc.collect()
     # Without this, the collector of each run would walk over all objects and copy their pages.
     gc.freeze()

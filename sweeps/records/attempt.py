@@ -25,7 +25,7 @@ from scpo.errors import (
     ScorerError,
     ScpoError,
 )
-from scpo.records import RunFolder, State, Status, provenance, run_folders
+from scpo.records import RunFolder, State, Status, provenance, run_config, run_folders
 from scpo.records.files import locked
 from scpo.records.logs import before_after, read_whole
 from scpo.records.run_folders import now
@@ -92,7 +92,7 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
     ``train(config, folder, should_stop)`` returns when all steps are done, or with a checkpoint once ``should_stop()``.
     ``attempt`` is given by a launcher that already catches this process's output in that attempt's log.
     """
-    config = run_folders.check(folder)
+    config = run_config.check(folder)
     with locked(folder.lock) as held:
         if not held:
             logger.warning("%s is being run by another process", folder.run_id)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
-from scpo.records import RunFolder, State, run_folders
+from scpo.records import RunFolder, State, run_config, run_folders
 from scpo.records.logs import read_whole
 from scpo.records.status import JobState
 from scpo.schema import RunConfig
@@ -93,7 +93,7 @@ class Driver:
 
     def _start(self, run_id: str, config: RunConfig) -> None:
         try:
-            folder = run_folders.ensure(config)
+            folder = run_config.ensure(config)
         except (RecordError, RecordWriteError) as error:
             self._never_started[run_id] = str(error)
             return
@@ -119,7 +119,7 @@ class Driver:
         """The runs first: a driver killed in between finds them PRUNED and tells the study then."""
         reason = f"pruned with trial {trial.number} of {self.plan.study_id}"
         for config in self._runs(trial).values():
-            cancel(run_folders.ensure(config), self.scheduler, State.PRUNED, reason)
+            cancel(run_config.ensure(config), self.scheduler, State.PRUNED, reason)
         self.study.prune(trial)
         self.say(f"trial {trial.number}: pruned")
 
@@ -137,7 +137,7 @@ class Driver:
             if seen.job is JobState.ORPHANED:
                 self._observer.adopt(folder)
             if status.state is State.DONE:
-                run_folders.check(folder, config)
+                run_config.check(folder, config)
             records = read_whole(folder, folder.metrics)
         except RecordError as error:
             return TrialRun(run_id, config.seed, State.DAMAGED, True, {}, str(error))

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from scpo.records import State, run_folders
+from scpo.records import State, run_config
 from sweeps.compose.configuration import compose_run
 from sweeps.launchers.forked import Forked, forked_runs
 from sweeps.launchers.run_process import RunProcess
@@ -115,7 +115,7 @@ def test_an_imitation_start_with_another_weight_is_made_again(cache, tmp_path, f
 
 def test_a_run_that_is_forked_from_a_process_with_open_games_logs_the_same_bytes(finished, cache, tmp_path):
     words = [*STUDY, f"machine.runs_dir={tmp_path}", f"machine.cache_dir={cache}"]
-    folder = run_folders.ensure(config := compose_run(words))
+    folder = run_config.ensure(config := compose_run(words))
     with forked_runs([config] * 3, print) as begin:
         one = RunProcess.start(folder, config, ROOT / "train.py", {}, begin)
         assert isinstance(one.process, Forked)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scpo.errors import ScorerError
-from scpo.records import run_folders
+from scpo.records import run_config
 from scpo.scoring import PairCache
 from scpo.trainers import train
 from scpo.trainers.local import trainer
@@ -86,7 +86,7 @@ def folder_of(cache, tmp_path):
 
     def folder_of(name):
         machine = [f"machine.runs_dir={tmp_path / name}", f"machine.cache_dir={cache}"]
-        return run_folders.ensure(compose_run([*OVERRIDES, *SHORT, *machine]))
+        return run_config.ensure(compose_run([*OVERRIDES, *SHORT, *machine]))
 
     return folder_of
 
@@ -105,7 +105,7 @@ def run(folder_of, monkeypatch):
                 raise Killed
             return recorded is not None and recorded == stopped_after
 
-        train(folder.read_config(), folder, should_stop)
+        train(run_config.read_config(folder), folder, should_stop)
         return folder
 
     return run

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from analysis.__main__ import main
-from scpo.records import run_folders
+from scpo.records import run_config
 from sweeps.compose.matrix import expand
 from tests.e2e.local_run import OVERRIDES
 from tests.support.warm_starts import ROOT, WarmStart
@@ -32,7 +32,7 @@ def test_a_sweep_ends_in_a_table_figures_and_a_page_with_its_runs(tmp_path, cach
     monkeypatch.chdir(tmp_path)
     words = [*SHORT, f"machine.cache_dir={cache}"]
     first, *_ = expand("ablation_monotonicity", [*ABLATION[1:], *words]).runs.values()
-    call(tmp_path, "train.py", run_folders.ensure(first).path)  # its imports are done; the other's the sweep waits for
+    call(tmp_path, "train.py", run_config.ensure(first).path)  # its imports are done; the other's the sweep waits for
     assert "1 finished before" in call(tmp_path, "sweep.py", *ABLATION, *words)
     (record,) = (tmp_path / "runs" / "experiments").glob("*.json")
     ids = [run["id"] for row in json.loads(record.read_text())["rows"] for run in row["runs"]]

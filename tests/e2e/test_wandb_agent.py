@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scpo.records import RunFolder, State
+from scpo.records import RunFolder, State, run_config
 from scpo.records.wandb_mirror import group_of, read_configuration
 from scpo.schema import MACHINE_SECTIONS
 from sweeps.compose.overrides import CONF
@@ -82,7 +82,7 @@ def test_the_whole_configuration_is_there_where_parameters_replaced_a_part_of_it
     assert (sent["method"], sent["method.shaper.theta"]) == ("scpo", 0.4)
     run_id, configuration, commit = read_configuration(sent, "given1")
     assert run_id == folder.run_id
-    config = folder.read_config()
+    config = run_config.read_config(folder)
     assert configuration == config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS))
     assert config.method.shaper.theta == 0.4
     assert commit == folder.read_status().commit

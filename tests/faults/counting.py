@@ -3,7 +3,7 @@
 import os
 import time
 
-from scpo.records import Tracker
+from scpo.records.tracker import Tracker
 
 
 def count(config, folder, should_stop, values):

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from scpo.errors import RecordError, RecordWriteError
-from scpo.records import JsonLines, run_folders
+from scpo.records import JsonLines, run_config
 from scpo.records.files import read_json, write_json
 from sweeps.__main__ import main
 from sweeps.records import attempt as entry
@@ -27,8 +27,8 @@ def folder(tmp_path):
 
 READERS = {
     "status.json": lambda folder: folder.read_status(),
-    "config.yaml": lambda folder: folder.read_config(),
-    "identity.yaml": run_folders.check,
+    "config.yaml": run_config.read_config,
+    "identity.yaml": run_config.check,
     "panels.json": lambda folder: folder.read_panels(),
     "provenance.json": lambda folder: read_json(folder.provenance),
 }
@@ -108,7 +108,7 @@ def test_a_run_on_a_disk_that_fills_up_fails_with_the_reason_and_goes_on_once_th
     code, output = fake.finish(fake.start("fake_train.py", folder.path))
     assert code != 0
     assert "No space left on device" in output
-    assert folder.read_config() == run_folders.check(folder)
+    assert run_config.read_config(folder) == run_config.check(folder)
     filler.unlink()
     assert fake.finish(fake.start("fake_train.py", folder.path))[0] == 0
     assert fake.steps(folder) == [0, 1, 2, 3, 4]

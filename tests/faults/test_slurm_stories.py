@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from scpo.errors import RecordWriteError
-from scpo.records import State, run_folders
+from scpo.records import State, run_config, run_folders
 from scpo.records.status import JobState
 from sweeps import dispatch
 from sweeps.compose.matrix import expand
@@ -303,7 +303,7 @@ def test_who_decides_run_by_run_submits_as_jobs_end(matrix, slurm):
         while len(ended) < 4:
             while pool.free and waiting:
                 run_id, config = waiting.popitem()
-                pool.start({run_id: (run_folders.ensure(config), config)}, "a title")
+                pool.start({run_id: (run_config.ensure(config), config)}, "a title")
             assert len(slurm.queue) <= 2
             slurm.run(next(iter(slurm.queue)))
             ended |= pool.poll()
@@ -352,6 +352,6 @@ def test_whatever_is_interrupted_each_run_is_done_once_with_the_same_bytes(pair,
     sweep(pair, slurm)
     assert len(slurm.submitted) == submitted
     for folder in folders():
-        config = folder.read_config()
+        config = run_config.read_config(folder)
         lines = [f'{{"step": {n}, "train/success_rate": {n / 7 + config.seed}}}\n' for n in range(5)]
         assert folder.metrics.read_text() == "".join(lines)

@@ -7,7 +7,8 @@ import os
 import sys
 import time
 
-from scpo.records import RunFolder, Tracker
+from scpo.records import RunFolder
+from scpo.records.tracker import Tracker
 from sweeps.records import attempt as entry
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from scpo.records import JsonLines, RunFolder, run_folders
+from scpo.records import JsonLines, RunFolder, run_config, run_folders
 from scpo.records.files import write_json
 from sweeps.compose.configuration import compose_run
 from tests.support.warm_starts import WarmStart
@@ -17,7 +17,7 @@ QUICK = ("trainer.steps=4", "trainer.checkpoint_every=2", "wandb.mode=disabled")
 
 def make_run(runs_dir, *overrides):
     """The folder of a quick run."""
-    return run_folders.ensure(compose_run([*QUICK, f"machine.runs_dir={runs_dir}", *overrides]))
+    return run_config.ensure(compose_run([*QUICK, f"machine.runs_dir={runs_dir}", *overrides]))
 
 
 def start(script, *words, **knobs):

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from scpo.records import RunFolder, Tracker, provenance
+from scpo.records import RunFolder, provenance
 from scpo.records.status import JobState
+from scpo.records.tracker import Tracker
 from scpo.schema import RunConfig
 from sweeps.launchers.run_process import RunProcess
 from sweeps.launchers.slurm import launcher as cluster

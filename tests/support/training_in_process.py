@@ -2,7 +2,7 @@
 
 import json
 
-from scpo.records import run_folders
+from scpo.records import run_config
 from scpo.trainers import train
 from sweeps.compose.configuration import compose_run
 
@@ -23,7 +23,7 @@ class Killed(Exception):
 
 def run(runs, cache, *overrides, killed_after=None):
     """Train to the end, or till step ``killed_after`` is recorded; returns the run folder."""
-    folder = run_folders.ensure(
+    folder = run_config.ensure(
         config := compose_run([*overrides, f"machine.runs_dir={runs}", f"machine.cache_dir={cache}"])
     )
 

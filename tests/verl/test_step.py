@@ -12,7 +12,8 @@ import pytest
 from scpo.credit.assign import assign
 from scpo.errors import RolloutError, ScorerUnavailable
 from scpo.policies.warm_start import train_tokenizer
-from scpo.records import JsonLines, Tracker, run_folders
+from scpo.records import JsonLines, run_config
+from scpo.records.tracker import Tracker
 from scpo.rollout import step_batch
 from scpo.schema import ExactScorer
 from scpo.scoring.lexical import Exact
@@ -94,7 +95,7 @@ def run(tmp_path, monkeypatch):
             ["trainer=verl_cpu", "scorer=exact", "trainer.groups=2", f"trainer.group_size={SIBLINGS}", "env.horizon=4",
              f"machine.runs_dir={tmp_path}", *words]
         )  # fmt: skip
-        place = open_workplace(str(run_folders.ensure(config).path))
+        place = open_workplace(str(run_config.ensure(config).path))
         place.__dict__["environment"] = Countdowns(broken=list(broken))
         tokenizer = train_tokenizer(["train a b 4 3 2 1 0 left : / go stop oops"])
         tokenizer.chat_template = PLAIN_TEMPLATE

@@ -29,8 +29,7 @@ from scpo.envs.alfworld.episode import AlfworldEpisode, task_of
 from scpo.envs.base import Demonstration
 from scpo.envs.projection import respond
 from scpo.progress import progress
-from scpo.schema import FAMILIES
-from scpo.schema.env import AlfworldConfig
+from scpo.schema.env import FAMILIES, AlfworldConfig
 from scpo.schema.model import Imitation
 from scpo.stop_signals import stop_signals_blocked
 

@@ -19,8 +19,7 @@ from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.base import Demonstration, Task
 from scpo.envs.panel import Panels
 from scpo.errors import EnvironmentFailure, GameError
-from scpo.schema import FAMILIES
-from scpo.schema.env import AlfworldConfig
+from scpo.schema.env import FAMILIES, AlfworldConfig
 from scpo.schema.model import Imitation
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from scpo.errors import ConfigError, ScpoError, first_line
 from scpo.integrations.verl_agent.fork_settings import command_line, settings
 from scpo.integrations.verl_agent.hooks import Hooks, install
-from scpo.records import RunFolder
+from scpo.records import RunFolder, run_config
 from scpo.scoring.ray_scorer import open_ray_scorer, remember_gpus
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 def open_hooks(run_folder: str) -> Hooks:
     """SCPO for one process of a run."""
     folder = RunFolder(run_folder)
-    config = folder.read_config()
+    config = run_config.read_config(folder)
     return Hooks(config, folder, open_ray_scorer(config, on_gpu=True) if config.trained.needs_scorer else None)
 
 
@@ -49,7 +49,7 @@ def hooked_runner(task_runner: Any) -> Any:
 def main(run_folder: str, typed: Sequence[str]) -> None:
     """Generate the fork's overrides, start it, and let it train."""
     folder = RunFolder(Path(run_folder).resolve())
-    run = folder.read_config()
+    run = run_config.read_config(folder)
     check_packages()
     chosen = settings(run, folder.path)
     for setting in chosen:

@@ -13,7 +13,9 @@ from scpo.advantages.grpo import GrpoSettings
 from scpo.errors import ConfigError
 from scpo.integrations.verl_agent.hooks import OF_THE_FORK
 from scpo.memory import micro_batch
-from scpo.schema import HuggingFaceModel, RunConfig, VerlTrainer
+from scpo.schema.model import HuggingFaceModel
+from scpo.schema.run import RunConfig
+from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import Setting, prompts_per_step, siblings
 
 ENVIRONMENTS = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop"}

@@ -16,7 +16,8 @@ from scpo.diagnostics.record import Diagnostics
 from scpo.integrations.verl_agent.fork_rows import step_batch
 from scpo.integrations.verl_agent.recording import Recorder
 from scpo.records import JsonLines, RunFolder
-from scpo.schema import RunConfig, required
+from scpo.schema.method import required
+from scpo.schema.run import RunConfig
 from scpo.scoring import PairCache
 from scpo.shaping.shaper import ShaperConfig
 from scpo.steps import FloatArray, IntArray, StepBatch

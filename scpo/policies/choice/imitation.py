@@ -17,8 +17,8 @@ from scpo.policies.choice.policy import ChoicePolicy, ScoreNet
 from scpo.policies.kept import made_once, start_key, stop_if_asked
 
 if TYPE_CHECKING:
-    from scpo.schema import ChoiceModel, EnvConfig
-    from scpo.schema.model import Imitation
+    from scpo.schema.env import EnvConfig
+    from scpo.schema.model import ChoiceModel, Imitation
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from scpo.policies.choice.readers import Prompt, PromptReader, not_a_memory
 from scpo.policies.choice.webshop_features import WISH, ShopReader
 
 if TYPE_CHECKING:
-    from scpo.schema import ChoiceModel
+    from scpo.schema.model import ChoiceModel
 
 # The score of what a prompt with fewer commands does not list.
 _NO_COMMAND = -1e9

@@ -24,7 +24,7 @@ from scpo.envs import open_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
 from scpo.generation import Generation
-from scpo.records import Tracker
+from scpo.records.tracker import Tracker
 from scpo.rollout import Policy, group_slots
 from scpo.trainers.evaluate.episode_records import (
     EpisodeLog,
@@ -37,7 +37,7 @@ from scpo.trainers.evaluate.play import BilledGeneration, play_all
 if TYPE_CHECKING:
     from scpo.agents.chat import ChatClient
     from scpo.records import RunFolder
-    from scpo.schema import RunConfig
+    from scpo.schema.run import RunConfig
 
 logger = logging.getLogger(__name__)
 

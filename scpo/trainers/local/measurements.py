@@ -18,10 +18,10 @@ from scpo.policies.base import TrainedPolicy
 from scpo.policies.batches import micro_batches, token_pairs
 from scpo.policies.encoding import is_success, with_hindsight
 from scpo.rollout import Trajectory
-from scpo.schema import required
+from scpo.schema.method import required
 
 if TYPE_CHECKING:
-    from scpo.schema import RunConfig
+    from scpo.schema.run import RunConfig
 
 FloatArray = NDArray[np.float32]
 

@@ -8,7 +8,7 @@ from scpo.envs import open_environment
 from scpo.envs.base import Environment, OpenableEnvironment
 
 if TYPE_CHECKING:
-    from scpo.schema import RunConfig
+    from scpo.schema.run import RunConfig
 
 _opened: dict[tuple[str, str, str | None], Environment] = {}
 

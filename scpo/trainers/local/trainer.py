@@ -32,8 +32,8 @@ from scpo.policies.base import TrainedPolicy
 from scpo.policies.batches import response_mask
 from scpo.policies.critic import Targets, make_critic, update_critic, values
 from scpo.policies.make_policy import make_policy
-from scpo.records import Tracker
 from scpo.records.memory import NodeMemory
+from scpo.records.tracker import Tracker
 from scpo.rollout import (
     AGAIN,
     CRITIC,
@@ -47,7 +47,7 @@ from scpo.rollout import (
     step_batch,
     training_tasks,
 )
-from scpo.schema import required
+from scpo.schema.method import required
 from scpo.scoring import PairCache, open_scorer
 from scpo.shaping.order import UNSHAPED_ORDER, UNSHAPED_RANKS, positions
 from scpo.steps import FloatArray, StepBatch
@@ -60,7 +60,7 @@ from scpo.trainers.local.update import UpdateBatch, update
 
 if TYPE_CHECKING:
     from scpo.records import RunFolder
-    from scpo.schema import RunConfig
+    from scpo.schema.run import RunConfig
 
 logger = logging.getLogger(__name__)
 

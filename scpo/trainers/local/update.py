@@ -18,7 +18,7 @@ from scpo.policies.batches import descend, micro_batches, mini_batches, token_pa
 from scpo.policies.loss import has_advantage, policy_loss
 
 if TYPE_CHECKING:
-    from scpo.schema import TrainerSettings
+    from scpo.schema.trainer import TrainerSettings
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from verl.utils import tensordict_utils as tu
 
 from scpo.diagnostics.record import Diagnostics
 from scpo.diagnostics.validation_episodes import validation_metrics
-from scpo.records import Tracker
 from scpo.records.files import write_bytes
 from scpo.records.memory import NodeMemory
+from scpo.records.tracker import Tracker
 from scpo.rollout import step_batch
 from scpo.schema import required
 from scpo.scoring.ray_scorer import BEFORE_RAY, open_ray_scorer

@@ -10,7 +10,7 @@ from typing import Any
 from scpo.envs import open_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
-from scpo.records import JsonLines, RunFolder
+from scpo.records import JsonLines, RunFolder, run_config
 from scpo.schema import RunConfig, VerlTrainer
 
 KEY = "scpo"
@@ -50,7 +50,7 @@ class Workplace:
 def open_workplace(run_folder: str) -> Workplace:
     """The workplace of a run folder, one for each process."""
     folder = RunFolder(run_folder)
-    return Workplace(folder.read_config(), folder)
+    return Workplace(run_config.read_config(folder), folder)
 
 
 def workplace_of(verl_config: Any) -> Workplace:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
 from scpo.installed import installed_version
-from scpo.records import RunFolder, State, StopRequest, run_folders
+from scpo.records import RunFolder, State, StopRequest, run_config
 from scpo.records.files import locked
 from scpo.records.memory import driver_version, installed_gpus
 from sweeps.launchers.run_process import RunProcess
@@ -172,7 +172,7 @@ class RunJob:
         """Run the run in this job."""
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
         folder = RunFolder(self.run)
-        config = run_folders.check(folder)
+        config = run_config.check(folder)
         job = _own_job(folder)
         process = RunProcess.start(folder, config, TRAIN_SCRIPT, {})
         supervisor = Supervisor(folder, job, process, Slurm(), _ran_s())

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scpo.records import RunFolder, run_folders
+from scpo.records import RunFolder, run_config, run_folders
 from sweeps.records import cancellation
 from tests.faults.campaign.readers import Reading, Verdict, judge, read
 from tests.faults.campaign.tiny_sweep import (
@@ -56,9 +56,9 @@ def damaged_and_resumed(place: Place) -> Found:
     runs, folder, _ = stopped(place, place.folder / "runs")
     if place.chance.random() < 0.2:
         cache = place.sweep.copy(place.sweep.cache, place.folder / "cache")
-        config = folder.read_config()
+        config = run_config.read_config(folder)
         machine = config.machine.model_copy(update={"cache_dir": str(cache)})
-        folder.write_config(config.model_copy(update={"machine": machine}))
+        run_config.write_config(folder, config.model_copy(update={"machine": machine}))
         what = damage_one(place.chance, records(cache))
     else:
         what = damage_one(place.chance, records(folder.path))

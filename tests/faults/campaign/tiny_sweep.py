@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from scpo.records import RunFolder, State, manifest, run_folders
+from scpo.records import RunFolder, State, manifest, run_config
 from sweeps.compose.matrix import Matrix, expand
 from tests.support.training_in_process import STUDY
 from tests.support.warm_starts import ROOT, WarmStart
@@ -66,11 +66,11 @@ def make(top: Path) -> TinySweep:
     """Run the sweep, and once more for the half of it that is killed."""
     matrix = _matrix(top / "done", top / "cache")
     for config in matrix.runs.values():
-        finish(run_folders.ensure(config))
+        finish(run_config.ensure(config))
     first, second = matrix.runs
     shutil.copytree(top / "done", top / "stopped", symlinks=True)
     shutil.rmtree(top / "stopped" / second)
-    fresh = run_folders.ensure(_matrix(top / "stopped", top / "cache").runs[second])
+    fresh = run_config.ensure(_matrix(top / "stopped", top / "cache").runs[second])
     process = start(fresh)
     while not (fresh.metrics.exists() and fresh.metrics.read_bytes().count(b"\n") >= STEPS):  # step 0 is a line too
         time.sleep(0.01)

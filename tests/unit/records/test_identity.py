@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from scpo.records.files import read_yaml
 from scpo.records.identity import digest, identity, is_id_of, run_id, settings_digest
-from scpo.records.run_folders import ensure
+from scpo.records.run_config import ensure
 from sweeps.compose.configuration import compose_run
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import sweeps.__main__
 from scpo.errors import ConfigError
-from scpo.records import manifest, run_folders
+from scpo.records import manifest, run_config
 from scpo.records.files import write_json
 from sweeps.compose.matrix import expand
 
@@ -12,7 +12,7 @@ from sweeps.compose.matrix import expand
 def update(runs_dir, *words, folders=True):
     matrix = expand("ablation_monotonicity", [f"machine.runs_dir={runs_dir}", *words])
     for config in matrix.runs.values() if folders else ():
-        run_folders.ensure(config)
+        run_config.ensure(config)
     manifest.update(runs_dir, matrix.manifest)
     return json.loads(path_of(runs_dir, matrix.scale).read_text())
 
@@ -72,7 +72,7 @@ def runs_dir(tmp_path_factory):
     for experiment in ("ablation_order", "ablation_monotonicity"):
         matrix = expand(experiment, [f"machine.runs_dir={path}", "seeds=[0,1]"])
         for config in matrix.runs.values():
-            run_folders.ensure(config)
+            run_config.ensure(config)
         manifest.update(path, matrix.manifest)
     return path
 

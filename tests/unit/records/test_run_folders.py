@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from scpo.errors import PanelError, RecordError
-from scpo.records import RunFolder, State, run_folders
+from scpo.records import RunFolder, State, run_config, run_folders
 from scpo.records.files import locked, write_yaml
 from scpo.records.identity import identity
 from scpo.records.status import JobState
@@ -19,8 +19,8 @@ def compose(tmp_path, *words):
 
 def test_a_new_folder_holds_config_identity_and_a_pending_status(tmp_path):
     config = compose(tmp_path)
-    folder = run_folders.ensure(config)
-    assert folder.read_config() == config
+    folder = run_config.ensure(config)
+    assert run_config.read_config(folder) == config
     assert folder.read_status().state is State.PENDING
     assert sorted(path.name for path in folder.path.iterdir()) == ["config.yaml", "identity.yaml", "status.json"]
     assert [one.run_id for one in run_folders.list_runs(tmp_path)] == [folder.run_id]
@@ -29,68 +29,68 @@ def test_a_new_folder_holds_config_identity_and_a_pending_status(tmp_path):
 def test_many_callers_make_one_whole_folder(tmp_path):
     config = compose(tmp_path)
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(run_folders.ensure, [config] * 16))
+        made = list(pool.map(run_config.ensure, [config] * 16))
     assert {folder.path for folder in made} == set(tmp_path.iterdir())
 
 
 def test_an_unfinished_run_takes_the_present_machine_settings_a_finished_one_does_not(tmp_path):
-    folder = run_folders.ensure(compose(tmp_path))
-    run_folders.ensure(compose(tmp_path, "machine.threads=3"))
-    assert folder.read_config().machine.threads == 3
+    folder = run_config.ensure(compose(tmp_path))
+    run_config.ensure(compose(tmp_path, "machine.threads=3"))
+    assert run_config.read_config(folder).machine.threads == 3
     folder.update_status(state=State.DONE)
-    run_folders.ensure(compose(tmp_path, "machine.threads=2"))
-    assert folder.read_config().machine.threads == 3
+    run_config.ensure(compose(tmp_path, "machine.threads=2"))
+    assert run_config.read_config(folder).machine.threads == 3
 
 
 def test_an_edited_config_is_refused_with_key_old_new_and_remedy(tmp_path):
     config = compose(tmp_path)
-    folder = run_folders.ensure(config)
-    folder.write_config(config.model_copy(update={"seed": 7}))
+    folder = run_config.ensure(config)
+    run_config.write_config(folder, config.model_copy(update={"seed": 7}))
     with pytest.raises(RecordError, match=r"seed is 7 in config\.yaml and 0 in identity\.yaml.*delete"):
-        run_folders.ensure(config)
+        run_config.ensure(config)
 
 
 def test_a_folder_that_is_no_run_is_refused_as_such(tmp_path):
     with pytest.raises(RecordError, match=r"is no run folder; `python -m sweeps status` lists those"):
-        run_folders.check(RunFolder(tmp_path))
+        run_config.check(RunFolder(tmp_path))
 
 
 def test_a_configuration_of_another_version_is_refused_with_what_to_do(tmp_path):
-    folder = run_folders.ensure(compose(tmp_path))
+    folder = run_config.ensure(compose(tmp_path))
     text = folder.config.read_text().replace("theta: 0.6", "theta: of old")
     folder.config.write_text("".join(line for line in text.splitlines(keepends=True) if "# checksum" not in line))
     with pytest.raises(RecordError, match=r"shaper\.theta.*written by another version.*move the folder away"):
-        run_folders.check(folder)
+        run_config.check(folder)
 
 
 def test_a_folder_of_another_configuration_is_refused(tmp_path):
     config, other = compose(tmp_path), compose(tmp_path, "method.shaper.theta=0.5")
-    folder, another = run_folders.ensure(config), run_folders.ensure(other)
+    folder, another = run_config.ensure(config), run_config.ensure(other)
     for name in ("config.yaml", "identity.yaml"):
         (folder.path / name).write_bytes((another.path / name).read_bytes())
     with pytest.raises(RecordError, match=r"theta is 0\.5 in identity\.yaml and 0\.6 in the configuration asked for"):
-        run_folders.ensure(config)
+        run_config.ensure(config)
     with pytest.raises(RecordError, match="the folder holds another run than it says"):
-        run_folders.check(folder)
+        run_config.check(folder)
 
 
 def test_a_key_that_the_identity_lacks_is_named(tmp_path):
     config = compose(tmp_path)
-    folder = run_folders.ensure(config)
+    folder = run_config.ensure(config)
     hashed = identity(config)
     del hashed["trainer"]["loss"]
     write_yaml(folder.identity, hashed)
     with pytest.raises(RecordError, match=r"trainer\.loss is .* and None in identity\.yaml"):
-        run_folders.check(folder)
+        run_config.check(folder)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(RecordError, match=re.escape(f"no run folder {tmp_path / 'x'}")):
-        run_folders.check(run_folders.RunFolder(tmp_path / "x"))
+        run_config.check(run_folders.RunFolder(tmp_path / "x"))
 
 
 def test_a_lock_is_held_once_and_let_go(tmp_path):
-    folder = run_folders.ensure(compose(tmp_path))
+    folder = run_config.ensure(compose(tmp_path))
     folder.update_status(state=State.RUNNING)
     assert not run_folders.observe(folder).alive
     with locked(folder.lock) as first, locked(folder.lock) as second:
@@ -100,14 +100,14 @@ def test_a_lock_is_held_once_and_let_go(tmp_path):
 
 
 def test_a_run_on_another_host_counts_as_alive_unless_a_scheduler_knows_better(tmp_path):
-    folder = run_folders.ensure(compose(tmp_path))
+    folder = run_config.ensure(compose(tmp_path))
     folder.update_status(state=State.RUNNING, host="elsewhere")
     assert run_folders.observe(folder).alive
     assert run_folders.observe(folder, JobState.ENDED).state == "LOST"
 
 
 def test_a_machine_that_came_back_under_another_name_knows_its_own_runs(tmp_path):
-    folder = run_folders.ensure(compose(tmp_path))
+    folder = run_config.ensure(compose(tmp_path))
     folder.update_status(state=State.RUNNING, host="the-container-before", boot=run_folders.boot_id())
     assert run_folders.observe(folder).state is State.LOST
     with locked(folder.lock):
@@ -115,22 +115,22 @@ def test_a_machine_that_came_back_under_another_name_knows_its_own_runs(tmp_path
 
 
 def test_a_folder_that_was_renamed_or_copied_is_refused(tmp_path):
-    folder = run_folders.ensure(compose(tmp_path))
+    folder = run_config.ensure(compose(tmp_path))
     for name in (f"{folder.run_id}.bak", f"copy-of-{folder.run_id}"):
         copy = shutil.copytree(folder.path, tmp_path / name)
         with pytest.raises(RecordError, match=f"holds the run {folder.run_id}.*or is a copy"):
-            run_folders.check(run_folders.RunFolder(copy))
+            run_config.check(run_folders.RunFolder(copy))
 
 
 def test_drafts_of_killed_processes_are_no_runs_and_a_run_without_status_is_one(tmp_path):
-    folder = run_folders.ensure(compose(tmp_path))
+    folder = run_config.ensure(compose(tmp_path))
     shutil.copytree(folder.path, tmp_path / ".new-abc")
     folder.status.unlink()
     assert [one.run_id for one in run_folders.list_runs(tmp_path)] == [folder.run_id]
 
 
 def test_only_the_owner_may_look_into_a_run_folder(tmp_path):
-    assert stat.S_IMODE(run_folders.ensure(compose(tmp_path)).path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(run_config.ensure(compose(tmp_path)).path.stat().st_mode) == 0o700
 
 
 @pytest.fixture

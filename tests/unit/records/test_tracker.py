@@ -1,9 +1,9 @@
 import pytest
 
 from scpo.errors import RecordError
-from scpo.records import JsonLines, RunFolder, State, Status, Tracker
+from scpo.records import JsonLines, RunFolder, State, Status
 from scpo.records.logs import before_after
-from scpo.records.tracker import StepLines
+from scpo.records.tracker import StepLines, Tracker
 from sweeps.compose.configuration import compose_run
 
 

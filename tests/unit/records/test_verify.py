@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from scpo.records import State, manifest, verify
+from scpo.records import State, manifest, run_config, verify
 from scpo.records.files import write_json
 from scpo.records.manifest import Manifest, PlannedRow, PlannedRun
 from sweeps.records import attempt as entry
@@ -42,7 +42,10 @@ BREAKS = {
         lose_lines_of_an_unfinished_run,
         "ends at step 3, and .* says 4: lines were lost",
     ),
-    "an edited config": (lambda f: f.write_config(f.read_config().model_copy(update={"seed": 9})), "seed is 9"),
+    "an edited config": (
+        lambda f: run_config.write_config(f, run_config.read_config(f).model_copy(update={"seed": 9})),
+        "seed is 9",
+    ),
     "a damaged timing log": (lambda f: f.timing.write_text("{\n"), r"timing\.jsonl, line 1 is damaged"),
     "a cut status": (lambda f: f.status.write_text("{"), r"status\.json is damaged"),
     "no attempts": (lambda f: write_json(f.provenance, {}), "no valid record of attempts"),

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.records import RunFolder, State, Tracker, manifest
+from scpo.records import RunFolder, State, manifest, run_config
 from scpo.records.health import read_rules
 from scpo.records.identity import run_id, settings_digest
 from scpo.records.manifest import Manifest, PlannedRow, PlannedRun
+from scpo.records.tracker import Tracker
 from scpo.records.wandb_mirror import WandbMirror, group_of, init_settings, keep_address, unheeded, url_of
 from sweeps.compose.configuration import compose_run
 from tests.support import fake_runs as fake
@@ -51,7 +52,7 @@ def test_tags_are_scale_benchmark_method_experiments_and_rows(tmp_path):
     row = PlannedRow(name="scpo", label="SCPO", runs=(run,))
     manifest.update(tmp_path, Manifest(experiment="ablation", title="Ablation", scale="mini", rows=(row,)))
     folder.update_status(commit="abc")
-    said = init_settings(folder, folder.read_config())
+    said = init_settings(folder, run_config.read_config(folder))
     assert said["tags"] == ["mini", "alfworld", "scpo", "ablation", "ablation:scpo"]
     assert (said["job_type"], said["config"]["commit"], said["id"]) == ("train", "abc", folder.run_id)
 
@@ -59,7 +60,7 @@ def test_tags_are_scale_benchmark_method_experiments_and_rows(tmp_path):
 def test_a_run_of_wandb_agent_stays_in_its_sweep(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_SWEEP_ID", "x")
     folder = fake.make_run(tmp_path)
-    said = init_settings(folder, folder.read_config())
+    said = init_settings(folder, run_config.read_config(folder))
     assert [said[name] for name in ("project", "entity", "id", "resume")] == [None] * 4  # its variables say it
     assert said["name"] == folder.run_id
 
@@ -67,10 +68,10 @@ def test_a_run_of_wandb_agent_stays_in_its_sweep(tmp_path, monkeypatch):
 def test_a_run_of_a_sweep_goes_on_there_without_the_agent(tmp_path):
     folder = fake.make_run(tmp_path)
     keep_address(folder, written(project="demo", id="abc", sweep_id="x"), "online")
-    said = init_settings(folder, folder.read_config())
+    said = init_settings(folder, run_config.read_config(folder))
     assert [said[name] for name in ("project", "entity", "id", "resume")] == ["demo", "me", "abc", "allow"]
     keep_address(folder, written(id=folder.run_id), "offline")
-    assert init_settings(folder, folder.read_config())["project"] == "scpo"
+    assert init_settings(folder, run_config.read_config(folder))["project"] == "scpo"
 
 
 def test_wandbs_variables_are_honoured_what_is_typed_wins_and_a_wrong_one_is_refused(monkeypatch):
@@ -87,7 +88,7 @@ def test_group_job_type_and_tags_may_come_from_wandbs_variables_and_what_may_not
     folder = fake.make_run(tmp_path)
     for name, value in (("RUN_GROUP", "mine"), ("JOB_TYPE", "probe"), ("TAGS", "a, b"), ("NAME", "x"), ("DIR", "/y")):
         monkeypatch.setenv(f"WANDB_{name}", value)
-    said = init_settings(folder, folder.read_config())
+    said = init_settings(folder, run_config.read_config(folder))
     assert (said["group"], said["job_type"], said["tags"][-2:]) == ("mine", "probe", ["a", "b"])
     assert (said["name"], said["dir"]) == (folder.run_id, str(folder.path))
     assert unheeded() == ["WANDB_NAME", "WANDB_DIR"]
@@ -106,13 +107,13 @@ def test_a_remark_of_health_is_logged_once_and_stops_where_the_rules_say_so(tmp_
     rule = read_rules()["no_active_groups"].model_copy(update={"steps": 2, "level": "stop"})
     monkeypatch.setattr("scpo.records.health.read_rules", lambda: {"no_active_groups": rule})
     folder = fake.make_run(tmp_path)
-    with Tracker(folder, folder.read_config()) as tracker:
+    with Tracker(folder, run_config.read_config(folder)) as tracker:
         for step in range(1, 5):
             tracker.log(step, {"credit/active_groups": 0.0}, {})
     assert caplog.text.count("health: no_active_groups at step 2") == 1
     assert folder.read_stop().state is State.CANCELLED
     assert "no_active_groups at step 2" in folder.read_stop().reason
-    with Tracker(folder, folder.read_config()) as tracker:
+    with Tracker(folder, run_config.read_config(folder)) as tracker:
         tracker.log(5, {"credit/active_groups": 0.0}, {})
     assert caplog.text.count("health: no_active_groups") == 1
 

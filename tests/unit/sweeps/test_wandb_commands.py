@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from scpo.records import Tracker
+from scpo.records import run_config
+from scpo.records.tracker import Tracker
 from scpo.records.wandb_mirror import group_of
 from sweeps.__main__ import main
 from tests.support import fake_runs as fake
@@ -59,12 +60,12 @@ def test_what_an_offline_run_wrote_is_pushed_by_wandb_itself_and_once(server, ca
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     folder = fake.make_run(tmp_path / "runs", "wandb.mode=offline")
-    with Tracker(folder, folder.read_config()) as tracker:
+    with Tracker(folder, run_config.read_config(folder)) as tracker:
         for step in range(3):
             tracker.log(step, {"val/valid_seen/success_rate": step / 4}, {})
     assert main(["sync", "--runs-dir", "../runs"]) == 0
     (made, *_) = server.written[folder.run_id]
-    group = group_of(folder.run_id, folder.read_config())
+    group = group_of(folder.run_id, run_config.read_config(folder))
     assert (made["project"], made["groupName"], made["sweep"]) == ("scpo", group, None)
     sent = [json.loads(line) for line in server.streamed[folder.run_id]["wandb-history.jsonl"]]
     assert [row["val/valid_seen/success_rate"] for row in sent] == [0.0, 0.25, 0.5]

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.games.scenario import pddl, sample, sentence, walkthrough
 from scpo.errors import GameError
-from scpo.schema import FAMILIES
+from scpo.schema.env import FAMILIES
 from scpo.schema.env import GeneratedGames as Sizes
 
 SPLITS = ("train", "valid_seen", "valid_unseen")

@@ -8,6 +8,7 @@ import pytest
 
 import sweep
 import train
+from scpo.records import run_config
 from sweeps.compose.overrides import CONF
 
 DOCUMENT = CONF.parent / "docs" / "answers.md"
@@ -84,7 +85,6 @@ def test_verl_agents_entry_says_what_its_environment_lacks(tmp_path):
 
 
 def answer_folder(tmp_path, *words):
-    from scpo.records import run_folders
     from sweeps.compose.configuration import compose_run
 
-    return str(run_folders.ensure(compose_run([*words, f"machine.runs_dir={tmp_path}"])).path)
+    return str(run_config.ensure(compose_run([*words, f"machine.runs_dir={tmp_path}"])).path)

@@ -3,7 +3,7 @@
 import pytest
 
 from scpo.envs.webshop.catalogue.catalogue import SMALL
-from scpo.records import run_folders
+from scpo.records import run_config
 from scpo.records.files import write_json
 from sweeps.doctor import deep
 from tests.support.doctor_findings import assert_finds
@@ -30,7 +30,7 @@ def test_goals_that_training_shares_with_the_test(subject):
 
 def test_panels_that_an_earlier_run_was_not_given(subject):
     what = subject(*SHOP)
-    folder = run_folders.ensure(what.first)
+    folder = run_config.ensure(what.first)
     write_json(folder.panels, {"train": {"sha256": "ab" * 32, "tasks": []}})
     found = deep.check_panels(what)
     assert_finds(found, "error", f"other tasks than run {folder.run_id} was given", "restore the games")

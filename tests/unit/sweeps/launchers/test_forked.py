@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from scpo.records import run_config
 from sweeps.launchers import forked
 from sweeps.launchers.forked import Forked
 from sweeps.launchers.run_process import Start
@@ -31,7 +32,9 @@ def start(tmp_path):
         script = tmp_path / "script.py"
         script.write_text(text)
         folder = fake.make_run(tmp_path / "runs", f"seed={seed}")
-        return Start(script, folder, folder.read_config(), folder.new_attempt(), {"OMP_NUM_THREADS": "1", **variables})
+        return Start(
+            script, folder, run_config.read_config(folder), folder.new_attempt(), {"OMP_NUM_THREADS": "1", **variables}
+        )
 
     return make
 

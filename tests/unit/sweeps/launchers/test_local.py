@@ -5,7 +5,7 @@ import time
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.records import State
+from scpo.records import State, run_config
 from scpo.records.files import locked
 from sweeps.launchers.base import follow
 from sweeps.launchers.local import Pool, slots_for
@@ -32,7 +32,7 @@ class Board:
 def run(tmp_path, script, seeds=(0,), slots=1):
     made = [fake.make_run(tmp_path, f"seed={seed}") for seed in seeds]
     pool = Pool(script, [None] * slots, Board())
-    _, completed = follow(pool, {folder.run_id: (folder, folder.read_config()) for folder in made}, "")
+    _, completed = follow(pool, {folder.run_id: (folder, run_config.read_config(folder)) for folder in made}, "")
     return completed, pool, made
 
 
@@ -94,7 +94,7 @@ def test_rows_that_need_fewer_gpus_share_a_table_with_those_that_need_most(monke
 def test_each_run_sees_the_gpus_of_its_slot(tmp_path):
     made = [fake.make_run(tmp_path / "runs", f"seed={seed}") for seed in (0, 1)]
     path = script(tmp_path, "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep(0.3)")
-    follow(Pool(path, ["4", "6"], Board()), {one.run_id: (one, one.read_config()) for one in made}, "")
+    follow(Pool(path, ["4", "6"], Board()), {one.run_id: (one, run_config.read_config(one)) for one in made}, "")
     assert sorted(one.attempt_log(1).read_text() for one in made) == ["4\n", "6\n"]
 
 
@@ -105,7 +105,7 @@ def test_who_decides_later_what_to_run_starts_runs_as_slots_get_free(tmp_path):
         while len(ended) < 3:
             while pool.free and waiting:
                 folder = waiting.pop()
-                pool.start({folder.run_id: (folder, folder.read_config())})
+                pool.start({folder.run_id: (folder, run_config.read_config(folder))})
             assert len(pool.outcomes) + 2 - pool.free + len(waiting) == 3
             ended |= pool.poll()
             time.sleep(0.02)

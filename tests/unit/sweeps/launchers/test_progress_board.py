@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from scpo.records import JsonLines, State
+from scpo.records import JsonLines, State, run_config
 from sweeps.launchers.progress_board import ProgressBoard
 from sweeps.launchers.run_process import Outcome
 from tests.support import fake_runs as fake
@@ -21,7 +21,7 @@ class Clock:
 def runs(tmp_path):
     """Three runs of 4 steps."""
     made = [fake.make_run(tmp_path, f"seed={seed}") for seed in range(3)]
-    return [(folder, folder.read_config()) for folder in made]
+    return [(folder, run_config.read_config(folder)) for folder in made]
 
 
 def board_of(runs, clock, **console):

@@ -1,6 +1,6 @@
 import pytest
 
-from scpo.records import State, StopRequest
+from scpo.records import State, StopRequest, run_config
 from sweeps.launchers.run_process import RunProcess, tail
 from tests.support import fake_runs as fake
 
@@ -10,7 +10,7 @@ def run(tmp_path, text, interrupted=False, before=lambda folder: None):
     path.write_text(text)
     folder = fake.make_run(tmp_path / "runs")
     before(folder)
-    one = RunProcess.start(folder, folder.read_config(), path, {})
+    one = RunProcess.start(folder, run_config.read_config(folder), path, {})
     return folder, one.outcome(one.process.wait(timeout=30), interrupted)
 
 
@@ -49,7 +49,7 @@ def test_what_a_run_is_doing_is_the_last_message_of_its_log(tmp_path):
         "print('Downloading: 100%')\n"
     )
     folder = fake.make_run(tmp_path / "runs")
-    one = RunProcess.start(folder, folder.read_config(), path, {})
+    one = RunProcess.start(folder, run_config.read_config(folder), path, {})
     one.process.wait(timeout=30)
     assert one.doing() == "warm start: 600 updates"
 
@@ -58,7 +58,7 @@ def test_a_run_that_has_said_nothing_is_doing_nothing_known(tmp_path):
     path = tmp_path / "script.py"
     path.write_text("")
     folder = fake.make_run(tmp_path / "runs")
-    one = RunProcess.start(folder, folder.read_config(), path, {})
+    one = RunProcess.start(folder, run_config.read_config(folder), path, {})
     one.process.wait(timeout=30)
     assert one.doing() == ""
 

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from scpo.errors import GameError, RecordError
-from scpo.records import JsonLines, State, StopRequest, Tracker, provenance
+from scpo.records import JsonLines, State, StopRequest, provenance, run_config
 from scpo.records.files import locked, read_json
+from scpo.records.tracker import Tracker
 from scpo.stop_signals import STOP_SIGNALS
 from sweeps.records import attempt as entry
 from tests.faults import fake_train
@@ -240,7 +241,7 @@ def test_a_run_without_a_checkpoint_starts_again_under_any_commit(folder, monkey
 
 
 def test_a_run_folder_of_another_configuration_is_refused(folder):
-    folder.write_config(folder.read_config().model_copy(update={"seed": 3}))
+    run_config.write_config(folder, run_config.read_config(folder).model_copy(update={"seed": 3}))
     with pytest.raises(RecordError, match="seed is 3"):
         entry.run(folder, fake_train.train)
 

@@ -111,7 +111,7 @@ def test_a_hopeless_trial_is_pruned_and_its_runs_with_it(tmp_path):
     for trial in pruned:
         assert max(trial.intermediate_values) == 1
         for config in plan.runs(trial.params).values():
-            status = driver.run_folders.ensure(config).read_status()
+            status = driver.run_config.ensure(config).read_status()
             assert (status.state, f"trial {trial.number} of {plan.study_id}" in status.reason) == (State.PRUNED, True)
 
 
@@ -136,7 +136,7 @@ def test_a_run_that_a_dead_driver_left_on_this_host_keeps_its_slot(tmp_path, hos
 
     plan, launcher = plan_in(tmp_path, "seeds=[0]", "search.trials=2"), OneSlot(free=1)
     study = Study(plan)
-    left = driver.run_folders.ensure(next(iter(plan.runs(study.next_trial().params).values())))
+    left = driver.run_config.ensure(next(iter(plan.runs(study.next_trial().params).values())))
     left.update_status(state=State.RUNNING, host=host)
     with locked(left.lock):
         driver.Driver(plan, study, launcher, lambda _: None).step()
@@ -147,7 +147,7 @@ def test_a_run_that_a_dead_driver_left_on_this_host_keeps_its_slot(tmp_path, hos
 def test_a_run_with_damaged_records_fails_its_trial_with_the_reason_and_stops_no_other(tmp_path):
     plan = plan_in(tmp_path, "search.trials=2", "search.retries=0")
     first = next(iter(plan.runs(plan.default()).values()))
-    driver.run_folders.ensure(first).status.write_text("{")
+    driver.run_config.ensure(first).status.write_text("{")
     trials, said = drive(plan)
     assert sorted(states(trials)) == ["COMPLETE", "FAIL"]
     assert any("status.json is damaged" in line for line in said)

@@ -8,7 +8,7 @@ import pytest
 
 from scpo.diagnostics.validation_episodes import PATTERN, read_validation
 from scpo.errors import RecordError
-from scpo.records import run_folders
+from scpo.records import run_config
 from scpo.trainers import train
 from sweeps.compose.configuration import compose_run
 from sweeps.records import attempt as entry
@@ -42,7 +42,7 @@ def start(tmp_path, cache, monkeypatch):
 
     def run(server, method="plain", *words):
         machine = [f"machine.runs_dir={tmp_path}", f"machine.cache_dir={cache}", f"model.base_url={server.url}"]
-        folder = run_folders.ensure(compose_run([*SMALL, f"method={method}", *machine, *words]))
+        folder = run_config.ensure(compose_run([*SMALL, f"method={method}", *machine, *words]))
         return folder, entry.run(folder, train)
 
     return run
@@ -62,7 +62,7 @@ def test_an_evaluation_ends_done_with_metrics_tokens_cost_and_a_transcript_for_e
         folder, status = start(server)
     assert status == entry.EXIT_DONE
     first, last = metrics(folder)
-    assert (first.pop("step"), last.pop("step")) == (0, folder.read_config().trainer.steps)
+    assert (first.pop("step"), last.pop("step")) == (0, run_config.read_config(folder).trainer.steps)
     assert first == last
     assert (first["val/train_games/episodes"], first["val/valid_seen/episodes"]) == (4, 2)
     assert first["val/valid_seen/success_rate"] == 0.0
@@ -144,7 +144,7 @@ def start_stopped(start, server, turns):
 def test_a_second_signal_ends_a_run_at_once_whose_endpoint_drips(tmp_path, cache):
     with serving(lambda *_: Reply(drip_s=0.2)) as server:  # an answer takes 40 s
         machine = [f"machine.runs_dir={tmp_path}", f"machine.cache_dir={cache}", f"model.base_url={server.url}"]
-        folder = run_folders.ensure(compose_run([*SMALL, "method=plain", *machine]))
+        folder = run_config.ensure(compose_run([*SMALL, "method=plain", *machine]))
         process = WarmStart(ROOT / "train.py", [str(folder.path)], {"OPENAI_API_KEY": KEY})
         fake.wait_until(lambda: len(server.requests) == 2, seconds=60)
         process.send_signal(signal.SIGTERM)
@@ -229,7 +229,7 @@ def test_episodes_of_another_panel_are_refused(start):
         )  # fmt: skip
         log.write_text(json.dumps(record) + "\n")
         with pytest.raises(RecordError, match="task train/other, repeat 0, which is not in the panel; delete the file"):
-            train(folder.read_config(), folder, lambda: False)
+            train(run_config.read_config(folder), folder, lambda: False)
 
 
 def test_reflexion_runs_on_a_hugging_face_model(tmp_path, cache):
@@ -244,7 +244,7 @@ def test_reflexion_runs_on_a_hugging_face_model(tmp_path, cache):
         "trainer.max_prompt_tokens=64", "trainer.max_response_tokens=8", f"machine.runs_dir={tmp_path / 'runs'}",
         f"machine.cache_dir={cache}",
     ]  # fmt: skip
-    folder = run_folders.ensure(compose_run(words))
+    folder = run_config.ensure(compose_run(words))
     assert entry.run(folder, train) == entry.EXIT_DONE
     logged = metrics(folder)[0]
     assert logged["val/valid_seen/attempts"] == 3
