@@ -148,7 +148,9 @@ def check_ray(subject: Subject) -> Iterator[Finding]:
     if not _in_verl_here(subject):
         return
     address = os.environ.get("RAY_ADDRESS")
-    record = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    # Where Ray itself looks: RAY_TMPDIR comes before TMPDIR.
+    ray_root = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    record = Path(ray_root) / "ray" / "ray_current_cluster"
     if address:
         fix = "unset RAY_ADDRESS, if the run is not meant to join that cluster"
         yield warning("ray", f"RAY_ADDRESS={address}: runs join that Ray, with its cores and GPUs", fix)

@@ -62,12 +62,16 @@ def test_the_sockets_of_another_run_are_looked_for_where_verl_makes_them(subject
 
 def test_a_ray_that_is_recorded_on_the_node(subject, tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     record = tmp_path / "ray" / "ray_current_cluster"
     record.parent.mkdir()
     record.write_text("10.0.0.1:6379")
     texts = [found.text for found in gpu_path.check_ray(subject("scale=paper"))]
     assert f"a Ray is recorded in {record}; runs on one node start their own" in texts[0]
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")  # noqa: S108
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # Ray's own name of the folder, which it asks for first
+    assert f"a Ray is recorded in {record}" in next(gpu_path.check_ray(subject("scale=paper"))).text
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     found = gpu_path.check_ray(subject("scale=paper"))
     assert_finds(found, "warning", "RAY_ADDRESS=10.0.0.1:6379: runs join", "unset RAY_ADDRESS")
