@@ -2,7 +2,7 @@
 
 verl makes an optimizer step on every mini-batch. Where no row has an advantage, the gradient is that of the entropy
 bonus and the KL term alone, and Adam rescales it to an update of nearly full size. verl imports this module where it
-reads the model's configuration (``actor_rollout_ref.model.external_lib``), in the workers after their engine.
+reads the model's configuration (``actor_rollout_ref.model.external_lib``), in the workers before their engine.
 """
 
 from __future__ import annotations
@@ -88,6 +88,8 @@ def guard_updates() -> None:
     FSDPEngineWithLMHead.train_batch = guarded
 
 
-ENGINE = "verl.workers.engine.fsdp.transformer_impl"
-if VARIABLE in os.environ and ENGINE in sys.modules:  # a worker of the update; other processes load no engine
+WORKERS = "verl.workers.engine_workers"
+# A worker has this module loaded when it reads the model's configuration, and not yet the engine. Processes that only
+# play load neither.
+if VARIABLE in os.environ and WORKERS in sys.modules:
     guard_updates()
