@@ -52,6 +52,8 @@ SlurmdUser=root
 AuthType=auth/munge
 # cred_expire: a requeued job waits that long before it starts again, 120 s by default
 AuthInfo=socket=$HOME_DIR/munge/socket,cred_expire=5
+# The default is 1001: with 4, tables of a few runs become several arrays.
+MaxArraySize=4
 StateSaveLocation=$HOME_DIR/state
 SlurmdSpoolDir=$HOME_DIR/spool
 SlurmctldPidFile=$HOME_DIR/run/slurmctld.pid

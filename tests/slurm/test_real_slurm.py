@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 
 from scpo.records import JsonLines, RunFolder, run_folders, verify
+from sweeps.launchers.slurm.job_limits import JobLimits
 from sweeps.launchers.slurm.job_records import read_job
+from sweeps.launchers.slurm.scheduler import Slurm
 from tests.e2e.local_run import OVERRIDES
 
 ROOT = Path(__file__).parents[2]
@@ -171,6 +174,44 @@ def test_a_wrong_partition_is_one_line_and_a_mixed_table_gets_the_gpus_that_each
         prompted = any(f"-{name}-" in run_id for name in ("plain", "react", "reflexion"))
         api = "gpt" in run_id or "gemini" in run_id
         assert found == {0 if api else 1 if prompted else 4}, (run_id, found)
+
+
+@contextlib.contextmanager
+def room_for(jobs: int):
+    """MaxSubmitJobs of this user's association, in Slurm's accounting."""
+    change = ("sacctmgr", "--immediate", "modify", "user", "where", "name=root", "set")
+    slurm(*change, f"MaxSubmitJobs={jobs}")
+    try:
+        yield
+    finally:
+        slurm(*change, "MaxSubmitJobs=-1")
+
+
+@pytest.mark.timeout(400)
+def test_arrays_keep_within_the_limits_of_cluster_account_and_launcher(tmp_path, checkout):
+    """Six runs, four jobs an array (slurm/one_node.sh), five submitted at a time, two running of four that could."""
+    words = ("+experiment=ablation_order", "trainer.steps=1", "trainer.checkpoint_every=1", "wandb.mode=disabled")
+    limits = ("launcher.gpus=1", "launcher.parallelism=2", "launcher.time_h=0.1", "launcher.warn_s=60")
+    cluster = Cluster(tmp_path, checkout, *words, *limits)
+    with room_for(5):
+        assert Slurm().limits() == JobLimits(array_size=4, submitted=5)
+        said = cluster.sweep(code=2)
+    assert "the account may have 5 jobs queued and running" in said
+    assert "submitted before that: 5 runs" in said
+    arrays = [read_job(one) for one in run_folders.list_runs(cluster.runs) if read_job(one)]
+    assert sorted(Counter(job.name for job in arrays).values()) == [2, 3]
+
+    running = []
+
+    def is_over() -> bool:
+        running.append(len(slurm("squeue", "--noheader", "--states=RUNNING").splitlines()))
+        return not slurm("squeue", "--noheader").strip()
+
+    wait_until(is_over, 200)
+    assert max(running) == 2
+    assert sorted(cluster.states().values()) == ["DONE"] * 5 + ["PENDING"]
+    assert "submitted 1 run" in cluster.sweep()
+    wait_until(lambda: set(cluster.states().values()) == {"DONE"})
 
 
 def found_in(home: Path, secrets) -> list[Path]:
