@@ -1,4 +1,5 @@
 import os
+import sys
 
 import pytest
 
@@ -18,3 +19,12 @@ def on_the_cpu():
             "TOKENIZERS_PARALLELISM": "false",
         }
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_ray_for_the_next_module():
+    """Ray starts itself where it is first asked for something, and would stay with its dashboard till the end."""
+    yield
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        ray.shutdown()
