@@ -270,6 +270,8 @@ class Sources:
         entry = self._before.get(name)
         if not entry or entry.get("state") != self._state(data):
             return None
+        if entry.get("left_out"):  # damaged samples: whoever builds again is told again
+            return None
         for place, recorded in (entry["inputs"] | entry["seen"]).items():
             run, _, file = place.partition("/")
             if run not in data.by_id or self._hash(data.by_id[run].folder / file) != recorded:
@@ -294,6 +296,7 @@ class Sources:
             "inputs": self._hashed(data, used),
             "seen": self._hashed(data, data.seen - used),
             "state": self._state(data),
+            "left_out": [problem.path for problem in data.sample_problems],
         }
 
     def write(self, entries: Mapping[str, Any], *, keep: bool = False) -> None:

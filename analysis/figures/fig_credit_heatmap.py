@@ -80,7 +80,7 @@ def _choose(data: Collected) -> tuple[str, list[Probe]]:
 
 def _three(data: Collected, run: str) -> list[Probe]:
     """The first, the middle and the last probe that found a pair; of a run without any, those without."""
-    probes = [read_probe(path) for path in data.diagnostics(run, PROBE_PATTERN)]
+    probes = [probe for _, probe in data.samples(run, PROBE_PATTERN, read_probe)]
     candidates = [probe for probe in probes if probe.pair] or probes
     if not candidates:
         return []

@@ -138,8 +138,7 @@ def _choose(data: Collected) -> Example:
 
 
 def _examples(data: Collected, part: Section, run: str) -> Iterator[Example]:
-    for path in data.diagnostics(run, PATTERN):
-        record = read_groups(path)
+    for _, record in data.samples(run, PATTERN, read_groups):
         shaper = data.by_id[run].config["method"]["shaper"]
         for group in record["groups"]:
             for match in group["matches"]:

@@ -180,8 +180,8 @@ def denser(data: Collected, part: Section, run: str) -> float | None:
     from scpo.diagnostics.samples import read_probe
 
     means = []
-    for path in data.diagnostics(run, "probe_step_*.npz"):
-        if (probe := read_probe(path)) and probe.pair is not None:
+    for path, probe in data.samples(run, "probe_step_*.npz", read_probe):
+        if probe.pair is not None:
             data.use(run, path)
             means.append(float(probe.pair.similarity_ml.mean()))
     return means[-1] - means[0] if len(means) > 1 else None

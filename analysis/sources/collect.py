@@ -4,10 +4,10 @@ Every builder reads its numbers through ``Collected``, which notes the files tha
 sources of a table or figure are known without its builder saying so.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pandas as pd
 from scpo.errors import RecordError
@@ -22,6 +22,8 @@ from analysis.sources.run_records import MOVE_AWAY, ExperimentRecord, Problem, R
 from analysis.sources.series import Series, make_series
 from analysis.sources.sources import Found, read_sources
 from analysis.sources.wandb_project import Settings
+
+Sample = TypeVar("Sample")
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,20 @@ class Collected:
         paths = tuple(sorted((self.by_id[run].folder / "diagnostics").glob(pattern)))
         self.seen.update((run, self._inside(run, path)) for path in paths)
         return tuple(path for path in paths if self._is_whole(run, path))
+
+    def samples(self, run: str, pattern: str, read: Callable[[Path], Sample]) -> Iterator[tuple[Path, Sample]]:
+        """The run's samples that can be read, with their content; to be noted with ``use``.
+
+        One with a right checksum and wrong content is left out and added to ``sample_problems``, too: it costs a
+        figure no other sample.
+        """
+        for path in self.diagnostics(run, pattern):
+            try:
+                content = read(path)
+            except RecordError as error:
+                self._samples[run, self._inside(run, path)] = Problem(f"{run}/{path.name}", str(error))
+            else:
+                yield path, content
 
     @property
     def sample_problems(self) -> tuple[Problem, ...]:

@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from scpo.credit.metrics import CreditDiagnostics, host_anchor_groups
-from scpo.diagnostics.samples import dense_similarity, keep
-from scpo.errors import ConfigError, RecordError
+from scpo.diagnostics.samples import (
+    SampleContent,
+    check_content,
+    dense_similarity,
+    keep,
+    read_gzipped_json,
+)
+from scpo.errors import ConfigError
 from scpo.shaping.order import generator
 from scpo.shaping.reference import active_groups, select
 from scpo.shaping.shaper import FailedMatch, Shaped
@@ -36,7 +42,7 @@ PATTERN = "groups_step_*.json.gz"
 LONGEST_TEXT = 4000
 # Of a similarity that is read; what the inspector prints.
 DIGITS = 4
-_KEYS = {"step", "groups_in_batch", "active_groups", "groups"}
+_Index = Annotated[int, Field(ge=0)]
 
 
 def save_groups(
@@ -130,24 +136,98 @@ def read_groups(path: Path) -> dict[str, Any]:
     Raises:
         RecordError: The file is not a record of groups.
     """
-    try:
-        record = json.loads(gzip.decompress(path.read_bytes()))
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise RecordError(
-            f"{path.name} is no record of groups ({error}). Delete it; a run writes it again only "
-            "when it is repeated."
-        ) from error
-    if not isinstance(record, dict) or not record.keys() >= _KEYS:
-        raise RecordError(
-            f"{path.name} is no record of groups: it lacks one of {', '.join(sorted(_KEYS))}. "
-            "Delete it."
-        )
+    record: dict[str, Any] = read_gzipped_json(path, "record of groups")
+    check_content(path, "record of groups", _Sample, record)
     for group in record["groups"]:
         for match in group["matches"]:
             match["similarity"] = [
                 [round(value, DIGITS) for value in row] for row in match["similarity"]
             ]
     return record
+
+
+class _Match(SampleContent):
+    trajectory: int
+    steps: list[int]
+    similarity: list[list[float]]
+    walk: list[list[int]]
+    credited: list[list[float]]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if any(len(row) != len(self.steps) for row in self.similarity):
+            raise ValueError("rows of similarity are not as long as steps")
+        for cell in self.credited:
+            if len(cell) != 4:
+                raise ValueError(
+                    "credited does not consist of position, position, similarity, credit"
+                )
+            if cell[0] not in range(len(self.similarity)) or cell[1] not in range(len(self.steps)):
+                raise ValueError(f"credited names {cell[:2]}, a pair that similarity does not have")
+        if any(len(pair) != 2 for pair in self.walk):
+            raise ValueError("walk does not consist of pairs")
+        return self
+
+
+class _Sibling(SampleContent):
+    trajectory: int
+    episode_return: float
+    success: bool
+    steps: int
+
+
+class _Columns(SampleContent):
+    trajectory: list[int]
+    step: list[int]
+    action: list[_Index]
+    observation: list[_Index]
+    state: list[_Index]
+    valid: list[bool]
+    kept: list[bool]
+    anchor_group: list[int]
+    step_return: list[float]
+    bonus: list[float]
+    credit: list[float]
+    unshaped_advantage: list[float]
+    advantage: list[float]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        lengths = {len(getattr(self, name)) for name in type(self).model_fields}
+        if len(lengths) != 1:
+            raise ValueError(f"columns of {sorted(lengths)} entries")
+        return self
+
+
+class _Reference(SampleContent):
+    trajectory: int
+    steps: list[int]
+
+
+class _Group(SampleContent):
+    group: int
+    task: str
+    siblings: list[_Sibling]
+    steps: _Columns
+    texts: list[str]
+    reference: _Reference
+    matches: list[_Match]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        named = (*self.steps.action, *self.steps.observation, *self.steps.state)
+        if named and max(named) >= len(self.texts):
+            raise ValueError(f"steps name text {max(named)} of {len(self.texts)}")
+        if any(len(match.similarity) != len(self.reference.steps) for match in self.matches):
+            raise ValueError("similarity has not a row for each step of the reference")
+        return self
+
+
+class _Sample(SampleContent):
+    step: _Index
+    groups_in_batch: int
+    active_groups: int
+    groups: list[_Group]
 
 
 class _Context(NamedTuple):

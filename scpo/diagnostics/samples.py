@@ -6,7 +6,10 @@ Each sample is one ``.npz`` file in the run's ``diagnostics`` folder, ``step_tex
 
 from __future__ import annotations
 
+import gzip
 import io
+import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +19,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from scpo.errors import RecordError
-from scpo.records.files import RunningSum, write_bytes
+from scpo.records.files import RunningSum, first_complaint, write_bytes
 from scpo.shaping.drive import MatchTask, Scorer, checked
 from scpo.shaping.shaper import ShaperConfig, shape
 from scpo.steps import BoolArray, FloatArray, IntArray, StrArray
@@ -67,6 +71,40 @@ def read_arrays(path: Path, what: str) -> dict[str, NDArray[Any]]:
         raise damaged(path, what, error) from error
 
 
+def read_gzipped_json(path: Path, what: str) -> Any:
+    """Read a gzipped JSON file.
+
+    Raises:
+        RecordError: The file is missing or damaged, or it holds what JSON or UTF-8 does not allow;
+            the message calls it ``what``.
+    """
+    try:
+        record = json.loads(gzip.decompress(path.read_bytes()))
+        # Python reads NaN and halves of surrogate pairs, which no page can hold.
+        json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
+        raise damaged(path, what, error) from error
+    return record
+
+
+class SampleContent(BaseModel):
+    """Base of the schemas of gzipped samples. Other trainers may write more keys."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
+def check_content(path: Path, what: str, schema: type[SampleContent], record: Any) -> None:
+    """Validate what was read of a file.
+
+    Raises:
+        RecordError: It does not fit the schema; the message names the key.
+    """
+    try:
+        schema.model_validate(record)
+    except ValidationError as error:
+        raise damaged(path, what, ValueError(first_complaint(error))) from error
+
+
 def damaged(path: Path, what: str, error: Exception) -> RecordError:
     """Error that names a damaged file."""
     return RecordError(
@@ -80,6 +118,8 @@ STEP_TEXTS_PATTERN = "step_texts_step_*.npz"
 TEXT_BATCHES = 5
 COLUMNS = ("group", "trajectory", "text", "success", "credit")
 """Columns that readers require; the files also hold each row's step in its trajectory."""
+STEP_TEXT_KINDS = r"[iu][iu]Ub[fiu]"
+"""NumPy's letters for the columns: group and trajectory numbers, texts, truth values, credit."""
 
 
 def save_step_texts(
@@ -149,6 +189,14 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     arrays = read_arrays(path, "file of step texts")
     if missing := [name for name in COLUMNS if name not in arrays]:
         raise damaged(path, "file of step texts", KeyError(*missing))
+    columns = [arrays[name] for name in COLUMNS]
+    if arrays["text"].ndim != 1 or {column.shape for column in columns} != {arrays["text"].shape}:
+        raise damaged(path, "file of step texts", ValueError("its columns differ in length"))
+    kinds = "".join(column.dtype.kind for column in columns)
+    if not re.fullmatch(STEP_TEXT_KINDS, kinds) or not np.isfinite(arrays["credit"]).all():
+        raise damaged(
+            path, "file of step texts", ValueError(f"columns of kinds {kinds}, or not finite")
+        )
     return arrays
 
 
@@ -257,6 +305,35 @@ class Pair:
     theta: float
 
 
+def _check_pair(pair: Pair) -> None:
+    """Check kinds and sizes of the arrays, and that positions are those of the matrix.
+
+    Raises:
+        ValueError: Something does not fit.
+    """
+    similarity_ml = pair.similarity_ml
+    if similarity_ml.ndim != 2 or similarity_ml.dtype.kind != "f":
+        raise ValueError(f"similarity_ml is {similarity_ml.dtype} of shape {similarity_ml.shape}")
+    if not np.isfinite(similarity_ml).all() or not np.isfinite(pair.theta):
+        raise ValueError("similarity_ml or theta is not finite")
+    references, failures = similarity_ml.shape
+    for name, array, end in (
+        ("matched_l", pair.matched_l, references),
+        ("order_l", pair.order_l, failures),
+        ("walk_l", pair.walk_l, references),
+    ):
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
+        if ((array < -1) | (array >= end)).any():
+            raise ValueError(f"{name} names a position outside of -1..{end - 1}")
+    lengths = len(pair.matched_l), len(pair.order_l)
+    # The walk is shorter where it ended at the reference's last step.
+    if lengths != (failures, failures) or len(pair.walk_l) > failures:
+        raise ValueError(
+            f"{failures} failed steps, but matched_l and order_l have {lengths} entries"
+        )
+
+
 @dataclass(frozen=True)
 class Probe:
     """One probe that was read; ``pair`` is None when its group held no success or no failure."""
@@ -283,6 +360,8 @@ def read_probe(path: Path) -> Probe:
         if not bool(arrays.get("found", True)):
             return Probe(path, task, None)
         named = {name: arrays[name] for name in ("similarity_ml", "matched_l", "order_l", "walk_l")}
-        return Probe(path, task, Pair(**named, theta=float(arrays["theta"])))
+        pair = Pair(**named, theta=float(arrays["theta"]))
+        _check_pair(pair)
+        return Probe(path, task, pair)
     except (KeyError, ValueError, TypeError) as error:
         raise damaged(path, "probe file", error) from error

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from scpo.diagnostics.samples import damaged, keep
+from scpo.diagnostics.samples import SampleContent, check_content, keep, read_gzipped_json
 
 if TYPE_CHECKING:
     from scpo.envs.base import Environment
@@ -123,23 +123,8 @@ def read_validation(path: Path) -> dict[str, Any]:
     Raises:
         RecordError: The file is not a record of a validation.
     """
-    try:
-        record: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
-        for panel in record["panels"].values():
-            _check(panel)
-        if not isinstance(record["step"], int):
-            raise ValueError(f"step is {record['step']!r}")
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        zlib.error,
-        KeyError,
-        TypeError,
-        AttributeError,
-        IndexError,
-    ) as error:
-        raise damaged(path, "record of a validation", error) from error
+    record: dict[str, Any] = read_gzipped_json(path, "record of a validation")
+    check_content(path, "record of a validation", _Validation, record)
     return record
 
 
@@ -170,16 +155,42 @@ def _cut(text: str) -> str:
     return f"{text[:LONGEST_TEXT]} … ({dropped} more characters)" if dropped > 0 else text
 
 
-def _check(panel: dict[str, Any]) -> None:
-    """Check that columns have equal lengths and transcripts belong to existing episodes."""
-    lengths = {len(panel[name]) for name in COLUMNS}
-    if len(lengths) != 1 or lengths == {0}:
-        raise ValueError(f"columns of {sorted(lengths)} entries")
-    for transcript in panel["transcripts"]:
-        panel["task"][transcript["episode"]]
-        for action, observation, _valid in transcript["turns"]:
-            if not isinstance(action, str) or not isinstance(observation, str):
-                raise TypeError("a turn without texts")
+class _Turns(SampleContent):
+    episode: Annotated[int, Field(ge=0)]
+    start: str
+    turns: list[list[str | bool]]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for turn in self.turns:
+            if [type(value) for value in turn] != [str, str, bool]:
+                raise ValueError("a turn is not action, observation and validity")
+        return self
+
+
+class _Episodes(SampleContent):
+    task: list[str]
+    family: list[str]
+    repeat: list[Annotated[int, Field(ge=0)]]
+    won: list[bool]
+    length: list[int]
+    score: list[float | None]
+    transcripts: list[_Turns]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        lengths = {len(getattr(self, name)) for name in COLUMNS}
+        if len(lengths) != 1 or lengths == {0}:
+            raise ValueError(f"columns of {sorted(lengths)} entries")
+        for transcript in self.transcripts:
+            if transcript.episode >= len(self.task):
+                raise ValueError(f"transcript of episode {transcript.episode} of {len(self.task)}")
+        return self
+
+
+class _Validation(SampleContent):
+    step: int
+    panels: dict[str, _Episodes]
 
 
 def panel_records(environment: Environment, config: RunConfig) -> dict[str, dict[str, Any]]:

@@ -61,15 +61,17 @@ def run_id(config: RunConfig) -> str:
 def is_id_of(name: str, config: Mapping[str, Any]) -> bool:
     """Whether a folder's name is the id of the recorded configuration in it.
 
-    The seed and the hash at the end of the name decide. The configuration is taken as it was
-    recorded: one of an earlier version of the code has the hash that it had then.
+    Environment and model begin it, seed and hash end it; words between them, for method and
+    choices, have changed with the code. The configuration is taken as it was recorded: one of an
+    earlier version of the code has the hash that it had then.
     """
     recorded = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
     try:
-        ending = f"-s{config['seed']}-{digest(recorded)[:HASH_LENGTH]}"
-    except (KeyError, ValueError, TypeError):  # no seed, or values that no configuration has
+        beginning = rf"{re.escape(_slug(config['env']['name']))}\w*-{re.escape(_slug(config['model']['name']))}"
+        ending = f"s{config['seed']}-{digest(recorded)[:HASH_LENGTH]}"
+    except (KeyError, ValueError, TypeError, AttributeError):  # nothing that a configuration has
         return False
-    return name.endswith(ending)
+    return re.fullmatch(rf"{beginning}(-[A-Za-z0-9._]+)+-{ending}", name, re.ASCII) is not None
 
 
 def settings_digest(config: RunConfig) -> str:

@@ -1,12 +1,13 @@
 """Where a study's records lie: a journal that any file system can hold, or sqlite on one machine."""
 
 import contextlib
+import json
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scpo.errors import ConfigError, RecordError
-from scpo.records.files import sealed, unsealed
+from scpo.records.files import SEAL, sealed, unsealed
 from scpo.records.logs import cut_torn_line
 from scpo.schema import MedianPruning
 from sweeps.search.plan import Plan
@@ -21,6 +22,8 @@ LOCK_GRACE_S = (
     10  # a journal's lock that nobody released for so long is its dead holder's; an append takes milliseconds
 )
 SQLITE_TIMEOUT_S = 60
+BEFORE = "before"  # the key of a journal's line that holds the checksum of the line before
+LONGEST_LINE = 1 << 20  # bytes; a trial's parameters and curve take a few hundred
 
 
 def open_study(plan: Plan) -> "tuple[optuna.Study, BaseStorage]":
@@ -74,28 +77,66 @@ def _journal(path: Path) -> "BaseStorage":
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
-    class CheckedJournal(JournalFileBackend):
-        """Each line holds its checksum: a parameter or a value with another bit is refused as it is read."""
-
-        def append_logs(self, logs: list[dict[str, Any]]) -> None:
-            super().append_logs([sealed(log) for log in logs])
-
-        def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-            for number, log in enumerate(super().read_logs(log_number_from), start=log_number_from + 1):
-                try:
-                    yield unsealed(log)
-                except (ValueError, TypeError) as error:
-                    raise ValueError(f"{path.name}, line {number}: {error}") from error
-
     class RepairingLock(JournalFileSymlinkLock):
         """Cuts off what a killed writer left of a line: the next append would make one damaged line of the two."""
+
+        last_sum = ""  # of the last line, as it is while the lock is held
 
         def acquire(self) -> bool:
             acquired = super().acquire()
             cut_torn_line(path)
+            self.last_sum = _last_sum(path)
             return acquired
 
+    class CheckedJournal(JournalFileBackend):
+        """Each line holds its checksum and that of the line before it.
+
+        A parameter or a value with another bit is detected, and so is a line that was lost, doubled or moved.
+        """
+
+        def __init__(self, file_path: str, lock_obj: RepairingLock) -> None:
+            super().__init__(file_path, lock_obj)
+            self._repairing = lock_obj
+            self._sums: list[str] = []  # of the lines that were read
+
+        def append_logs(self, logs: list[dict[str, Any]]) -> None:
+            # Optuna walks over the logs with the lock held, when nobody else can append.
+            super().append_logs(self._chained(logs))  # type: ignore[arg-type]
+
+        def _chained(self, logs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+            before = self._repairing.last_sum
+            for log in logs:
+                line = sealed({**log, BEFORE: before})
+                before = line[SEAL]
+                yield line
+
+        def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+            # A line is checked against the one before it, which this process has read, or reads now.
+            first = log_number_from if log_number_from <= len(self._sums) else 0
+            del self._sums[first:]
+            for number, log in enumerate(super().read_logs(first)):
+                try:
+                    content = unsealed(log)
+                except (ValueError, TypeError) as error:
+                    raise ValueError(f"{path.name}, line {first + number + 1}: {error}") from error
+                if content.pop(BEFORE, None) != (self._sums[-1] if self._sums else ""):
+                    raise ValueError(f"{path.name}: lines before line {first + number + 1} were lost, doubled or moved")
+                self._sums.append(log[SEAL])
+                if first + number >= log_number_from:
+                    yield content
+
     return JournalStorage(CheckedJournal(str(path), lock_obj=RepairingLock(str(path), LOCK_GRACE_S)))
+
+
+def _last_sum(path: Path) -> str:
+    """The checksum that a journal's last line holds; empty if there is no line, or it is damaged."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LONGEST_LINE))
+        lines = file.read().splitlines()
+    try:
+        return str(json.loads(lines[-1])[SEAL]) if lines else ""
+    except (ValueError, KeyError, TypeError):
+        return ""  # whoever reads the journal names the damage
 
 
 def _sqlite(path: Path) -> "BaseStorage":

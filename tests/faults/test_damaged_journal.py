@@ -1,5 +1,6 @@
 """A search's journal with another bit: the trials are what they were, or its damage is named."""
 
+import json
 import random
 
 import pytest
@@ -52,14 +53,32 @@ def test_a_flipped_bit_changes_no_value_without_a_word(plan):
     assert named > FLIPS // 2
 
 
-def test_a_journal_without_checksums_is_read_as_it_is(plan):
-    import json
-
+def test_a_line_without_a_checksum_is_named(plan):
     journal = plan.folder / "journal.log"
-    whole, truth = journal.read_bytes(), told(plan)
+    whole = journal.read_bytes()
     lines = [json.loads(line) for line in whole.splitlines()]
-    for line in lines:
-        del line["checksum"]
+    del lines[2]["checksum"]
     journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert told(plan) == truth
+    with pytest.raises(RecordError, match=r"journal\.log, line 3: it has no 'checksum'"):
+        told(plan)
     journal.write_bytes(whole)
+
+
+@pytest.mark.parametrize("change", ["swapped", "doubled", "lost"])
+def test_lines_that_were_lost_doubled_or_moved_are_named(plan, change):
+    """Each line is whole by itself."""
+    journal = plan.folder / "journal.log"
+    whole = journal.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for place in range(len(lines) - 1):
+        changed = list(lines)
+        if change == "swapped":
+            changed[place : place + 2] = reversed(changed[place : place + 2])
+        elif change == "doubled":
+            changed.insert(place, lines[place])
+        else:
+            del changed[place]
+        journal.write_bytes(b"".join(changed))
+        with pytest.raises(RecordError, match=r"journal\.log: lines before line \d+ were lost, doubled or moved"):
+            told(plan)
+        journal.write_bytes(whole)

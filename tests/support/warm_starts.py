@@ -33,14 +33,14 @@ class WarmStart:
 
     def __init__(
         self, script: Path, words: list[str], variables: dict[str, str | None] | None = None, *,
-        encoding: str = "utf-8", umask: int = 0o022, cwd: Path = ROOT,
+        encoding: str = "utf-8", umask: int = 0o022, cwd: Path = ROOT, group: bool = False,
     ) -> None:  # fmt: skip
         """``variables``: other values of environment variables, None for none; ``encoding``: of its output; ``cwd``:
-        another folder.
+        another folder; ``group``: the process leads a process group of its own.
         """
         context = multiprocessing.get_context("forkserver")
         self._output = tempfile.NamedTemporaryFile("r", prefix="warm-start-", encoding="utf-8")  # noqa: SIM115
-        surroundings = {"variables": variables or {}, "encoding": encoding, "umask": umask, "cwd": str(cwd)}
+        surroundings = {"variables": variables or {}, "encoding": encoding, "umask": umask, "cwd": str(cwd), "group": group}
         what = (str(script), words, self._output.name)
         self._process = context.Process(target=_become, args=what, kwargs=surroundings)
         self._process.start()
@@ -75,9 +75,12 @@ class WarmStart:
 
 
 def _become(
-    script: str, words: list[str], output: str, *, variables: dict[str, str | None], encoding: str, umask: int, cwd: str
-) -> None:
+    script: str, words: list[str], output: str, *, variables: dict[str, str | None], encoding: str, umask: int, cwd: str,
+    group: bool,
+) -> None:  # fmt: skip
     """Runs in the new process: stdout and stderr go into the file, the rest is the script's."""
+    if group:
+        os.setpgid(0, 0)
     os.environ.update({name: value for name, value in variables.items() if value is not None})
     for name in (name for name, value in variables.items() if value is None):
         os.environ.pop(name, None)

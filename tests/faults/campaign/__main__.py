@@ -4,13 +4,15 @@
     python -m tests.faults.campaign --seed 1 fresh --faults 150     half of them with a seed that nobody has seen
     python -m tests.faults.campaign --seed 1 --only 37              one fault again, with all that was said
 
-Faults are kills, signals, truncations, flipped bits, zeroed and lost blocks, full disks, odd surroundings. *Equal*:
-every number is what it was. *Named*: what is not is left out of every number, and a message names run, file and what to
-do. *Lost* (finished or recorded work is gone without a word), *silent* (another number) and *traceback* are defects.
+Faults are kills, signals, truncations, flipped bits, zeroed and lost blocks, full disks, odd surroundings, swapped and
+copied folders, wrong content under a right checksum, fork servers that stop. *Equal*: every number is what it was.
+*Named*: what is not is left out of every number, and a message names run, file and what to do. *Lost* (finished or
+recorded work is gone without a word), *silent* (another number), *traceback* and *hang* are defects.
 """
 
 import argparse
 import logging
+import os
 import random
 import secrets
 import shutil
@@ -19,17 +21,22 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from tests.faults.campaign import tiny_sweep
-from tests.faults.campaign.faults import KINDS, Place
+from tests.faults.campaign.commands import show
+from tests.faults.campaign.faults import KINDS, OF_THE_SWEEP, Fault, make
+from tests.faults.campaign.place import Place
 from tests.faults.campaign.readers import Reading, Verdict, read
 from tests.support.small_disks import NoMountsError
 
 SKIPPED = "skipped"
-BAD = (Verdict.LOST, Verdict.SILENT, Verdict.TRACEBACK)
+BAD = (Verdict.LOST, Verdict.SILENT, Verdict.TRACEBACK, Verdict.HANG)
+HUNG = "did not end"
+HANG_S = 1800  # several times what the slowest fault takes on a loaded machine
 COLUMNS = (*Verdict, SKIPPED)
 
 
@@ -41,24 +48,43 @@ def main() -> int:
     started = time.monotonic()
     top = Path(tempfile.mkdtemp(prefix="campaign-", dir=options.folder))
     try:
-        sweep = tiny_sweep.make(top)
-        truth = read(sweep.done)
-        if truth.problems or truth.verified or truth.tracebacks:
-            raise SystemExit(
-                f"the undisturbed sweep has problems: {truth.problems + truth.verified + truth.tracebacks}"
-            )
+        kinds = _kinds(options.kinds)
+        sweep, truth = _undisturbed(top) if kinds.keys() & OF_THE_SWEEP else (tiny_sweep.nothing(top), Reading())
+        make(top, kinds)
         took = time.monotonic() - started
-        print(f"seeds {', '.join(map(str, seeds))}; the undisturbed sweep took {took:.0f} s", flush=True)
+        print(f"seeds {', '.join(map(str, seeds))}; what is damaged took {took:.0f} s", flush=True)
         numbers = range(options.faults // len(seeds)) if options.only is None else [options.only]
         drawn = [(seed, number) for seed in seeds for number in numbers]
         end = started + 60 * options.minutes
-        one = partial(_one, sweep, truth, end=end, verbose=options.only is not None)
-        with ThreadPoolExecutor(options.workers) as workers:
-            results = [result for result in workers.map(one, drawn) if result is not None]
+        one = partial(_one, sweep, truth, kinds, end=end, verbose=options.only is not None)
+        workers = ThreadPoolExecutor(options.workers)
+        futures = [workers.submit(one, place) for place in drawn]
+        results = [result for result in map(_result, drawn, futures) if result is not None]
     finally:
         shutil.rmtree(top, ignore_errors=True)
     _show(results, time.monotonic() - started)
+    sys.stdout.flush()
+    if any(verdict is Verdict.HANG for _, verdict in results):
+        os._exit(1)  # Python would wait for the thread that hangs
     return int(any(verdict in BAD for _, verdict in results))
+
+
+def _undisturbed(top: Path) -> tuple[tiny_sweep.TinySweep, Reading]:
+    """The tiny sweep, and what is true of it."""
+    sweep = tiny_sweep.make(top)
+    truth = read(sweep.done)
+    if problems := truth.problems + truth.verified + truth.tracebacks:
+        raise SystemExit(f"the undisturbed sweep has problems: {problems}")
+    return sweep, truth
+
+
+def _result(drawn: tuple[int, int], future: "Future[tuple[str, str] | None]") -> tuple[str, str] | None:
+    """What a fault came to; one that never ends is a defect, too."""
+    try:
+        return future.result(HANG_S)
+    except TimeoutError:
+        show(f"fault {drawn[1]} (--seed {drawn[0]} --only {drawn[1]}) did not end in {HANG_S} s")
+        return HUNG, Verdict.HANG
 
 
 def _options() -> argparse.Namespace:
@@ -73,6 +99,7 @@ def _options() -> argparse.Namespace:
         help="the same seed draws the same faults; fresh (the default): a new one",
     )
     parser.add_argument("--faults", type=int, default=150, help="how many (default: 150)")
+    parser.add_argument("--kinds", nargs="+", metavar="TEXT", help="only kinds whose name contains one of these")
     parser.add_argument("--only", type=int, metavar="N", help="only fault N of them")
     parser.add_argument("--minutes", type=float, default=600, help="begin no fault after so many (default: 600)")
     parser.add_argument("--workers", type=int, default=2, help="how many at a time (default: 2)")
@@ -80,19 +107,34 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _kinds(texts: list[str] | None) -> dict[str, tuple[int, Fault]]:
+    """The kinds of faults whose names contain one of the texts; without texts all."""
+    chosen = {name: kind for name, kind in KINDS.items() if any(text in name for text in texts or [""])}
+    if not chosen:
+        raise SystemExit(f"--kinds {' '.join(texts or [])}: there are {', '.join(KINDS)}")
+    return chosen
+
+
 def _one(
-    sweep: tiny_sweep.TinySweep, truth: Reading, drawn: tuple[int, int], *, end: float, verbose: bool
+    sweep: tiny_sweep.TinySweep,
+    truth: Reading,
+    kinds: Mapping[str, tuple[int, Fault]],
+    drawn: tuple[int, int],
+    *,
+    end: float,
+    verbose: bool,
 ) -> tuple[str, str] | None:
     """A fault by its seed and number: its kind and what it came to; None: the time is over."""
     seed, number = drawn
     if time.monotonic() > end:
         return None
     chance = random.Random(f"{seed} {number}")
-    kind = chance.choices(list(KINDS), [weight for weight, _ in KINDS.values()])[0]
+    kind = chance.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
     folder = sweep.top / f"fault-{seed}-{number}"
     folder.mkdir()
+    began = time.monotonic()
     try:
-        verdict, why = KINDS[kind][1](Place(sweep, truth, folder, chance))
+        verdict, why = kinds[kind][1](Place(sweep, truth, folder, chance))
     except NoMountsError as error:
         verdict, why = SKIPPED, str(error)
     except Exception:  # noqa: BLE001 (a fault of the campaign itself is shown as one)
@@ -100,7 +142,8 @@ def _one(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if verdict in BAD or verbose:
-        print(f"fault {number} (--seed {seed} --only {number}), {kind}: {verdict}\n{why}\n", flush=True)
+        seconds = time.monotonic() - began
+        show(f"fault {number} (--seed {seed} --only {number}), {kind}: {verdict} ({seconds:.1f} s)", why, "")
     return kind, verdict
 
 
@@ -108,7 +151,7 @@ def _show(results: list[tuple[str, str]], seconds: float) -> None:
     counts = Counter(results)
     width = max(map(len, KINDS))
     print(f"{'':{width}}  faults  {'  '.join(f'{name:>9}' for name in COLUMNS)}")
-    for kind in (*KINDS, "all"):
+    for kind in (*KINDS, HUNG, "all"):
         row = [sum(n for (of, is_), n in counts.items() if is_ == name and kind in (of, "all")) for name in COLUMNS]
         print(f"{kind:{width}}  {sum(row):6}  {'  '.join(f'{one:9}' for one in row)}")
     print(f"{seconds:.0f} s")

@@ -31,6 +31,7 @@ class Verdict(StrEnum):
     LOST = "lost"
     SILENT = "silent"
     TRACEBACK = "traceback"
+    HANG = "hang"
 
 
 @dataclass

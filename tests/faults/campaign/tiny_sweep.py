@@ -81,6 +81,11 @@ def make(top: Path) -> TinySweep:
     return TinySweep(top, (first, second))
 
 
+def nothing(top: Path) -> TinySweep:
+    """No sweep: for faults that need none."""
+    return TinySweep(top, ("", ""))
+
+
 def _matrix(runs: Path, cache: Path) -> Matrix:
     matrix = expand(EXPERIMENT, [*OVERRIDES, f"machine.runs_dir={runs}", f"machine.cache_dir={cache}"])
     runs.mkdir(parents=True, exist_ok=True)

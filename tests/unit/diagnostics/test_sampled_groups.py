@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 
 import numpy as np
 import pytest
@@ -149,6 +150,42 @@ def test_what_is_no_record_is_refused_with_the_files_name(content, tmp_path):
     path = tmp_path / "groups_step_00001.json.gz"
     path.write_bytes(content)
     with pytest.raises(RecordError, match=r"groups_step_00001\.json\.gz is no record of groups"):
+        read_groups(path)
+
+
+def _set(value, *keys):
+    """A change of a record: another value at a place."""
+
+    def change(record):
+        for key in keys[:-1]:
+            record = record[key]
+        record[keys[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_set(None, "step"), "step: Input should be a valid integer"),
+        (_set("\ud800", "groups", 0, "task"), "surrogates not allowed"),
+        (_set(float("nan"), "groups", 0, "steps", "advantage", 0), "Out of range float values"),
+        (_set(10**400, "groups", 0, "siblings", 0, "episode_return"), "episode_return: "),
+        (_set([], "groups", 0, "steps", "credit"), "groups.0.steps: Value error, columns of"),
+        (_set(99, "groups", 0, "steps", "state", 0), "groups.0: Value error, steps name text 99 of"),
+        (_set([[0.5]], "groups", 0, "matches", 0, "similarity"), "similarity"),
+        (_set([[99, 0, 1.0, 1.0]], "groups", 0, "matches", 0, "credited"), "credited names"),
+        (lambda record: record["groups"][0].pop("reference"), "groups.0.reference: Field required"),
+        (_set(1, "groups"), "groups: Input should be a valid list"),
+    ],
+)
+def test_wrong_content_is_refused_with_the_place_where_it_is(tmp_path, change, message):
+    write_groups(tmp_path, 3)
+    (path,) = tmp_path.glob("diagnostics/groups_*")
+    record = json.loads(gzip.decompress(path.read_bytes()))
+    change(record)
+    path.write_bytes(gzip.compress(json.dumps(record).encode()))
+    with pytest.raises(RecordError, match=re.escape(message)):
         read_groups(path)
 
 

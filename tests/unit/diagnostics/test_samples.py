@@ -1,8 +1,18 @@
 import numpy as np
+import pytest
 
 from scpo.credit.assign import assign
-from scpo.diagnostics.samples import TEXT_BATCHES, dense_probe, read_arrays, save_step_texts
+from scpo.diagnostics.samples import (
+    TEXT_BATCHES,
+    dense_probe,
+    read_arrays,
+    read_probe,
+    read_step_texts,
+    save_step_texts,
+)
+from scpo.errors import RecordError
 from scpo.records import RunFolder
+from tests.support.run_records import write_probe, write_step_texts
 from tests.support.step_batches import EqualityScorer, make_batch, method, shaper_config
 
 SCPO = method(shaper=shaper_config())
@@ -64,3 +74,54 @@ def test_without_an_active_group_or_a_surviving_step_there_is_no_probe():
         make_batch((0, 0, "a", 1), (0, 1, "a", 0), valid_N=[False, True]),
     ):
         assert dense_probe(batch, EqualityScorer(), shaper_config(), (0, 0)) is None
+
+
+def _stored(path):
+    with np.load(path) as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("similarity_ml", lambda array: array * np.nan),
+        ("similarity_ml", lambda array: array[0]),
+        ("similarity_ml", lambda array: array.astype(str)),
+        ("matched_l", lambda array: array[:-1]),
+        ("matched_l", lambda array: array + 1000),
+        ("order_l", lambda array: array.astype(float)),
+        ("walk_l", lambda array: np.append(array, np.zeros(1000, int))),
+        ("theta", lambda array: np.array([array, array])),
+        ("theta", lambda array: array * np.inf),
+    ],
+)
+def test_a_probe_of_wrong_content_is_refused(tmp_path, name, change):
+    (tmp_path / "diagnostics").mkdir()
+    path = write_probe(tmp_path, 3)
+    assert read_probe(path).pair is not None
+    arrays = _stored(path)
+    np.savez(path, **{**arrays, name: change(arrays[name])})
+    with pytest.raises(RecordError, match=r"probe_step_00003\.npz is no probe file"):
+        read_probe(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("credit", lambda array: array * np.nan),
+        ("credit", lambda array: array[:-1]),
+        ("text", lambda array: np.arange(len(array))),
+        ("text", lambda array: array[0]),
+        ("success", lambda array: array.astype(str)),
+        ("group", lambda array: array + 0.5),
+    ],
+)
+def test_step_texts_of_wrong_content_are_refused(tmp_path, name, change):
+    (tmp_path / "diagnostics").mkdir()
+    write_step_texts(tmp_path, 3, "go to", credited=True)
+    (path,) = tmp_path.glob("diagnostics/*")
+    assert read_step_texts([path]).batches == 1
+    arrays = _stored(path)
+    np.savez(path, **{**arrays, name: change(arrays[name])})
+    with pytest.raises(RecordError, match=r"step_texts_step_00003\.npz is no file of step texts"):
+        read_step_texts([path])

@@ -1,0 +1,276 @@
+"""Faults of samples and run folders: odd names, swapped files, wrong content under a right checksum.
+
+Judged by ``figures`` and ``report``: a number that differs is named, and everything else is built.
+"""
+
+import gzip
+import json
+import random
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.rendering import style
+from scpo.records import RunFolder
+from scpo.records.files import file_sum, read_json, read_yaml, write_json, write_yaml
+from tests.faults.campaign import commands
+from tests.faults.campaign.place import Found, Place, damage_one
+from tests.faults.campaign.readers import Verdict
+from tests.support.run_records import write_ablation, write_groups, write_probe, write_step_texts
+from tests.support.validation_records import write_validations
+
+STEPS = (20, 40)
+REPORT = "report.html"
+COMPARED = (".csv", ".md", ".tex")  # pictures are drawn from the same numbers
+DATA = 'id="data">'
+SHOWN = ("runs", "curves", "groups", "episodes", "tables")  # of the page's data
+
+
+def make(top: Path) -> None:
+    """Finished runs with every kind of sample, and what ``report`` builds from them."""
+    style.STYLE |= {"figure.constrained_layout.use": False, "pdf.fonttype": 3}  # drawn plainly: half the time
+    style.PNG_DPI = 60
+    runs = top / "samples" / "runs"
+    write_ablation(runs, seeds=(0, 1))
+    for number, folder in enumerate(sorted(path.parent for path in runs.glob("*/config.yaml"))):
+        for step in STEPS:
+            write_probe(folder, step, np.random.default_rng([number, step]))
+            write_groups(folder, step + number)
+            write_step_texts(folder, step, f"go to {number}", credited=True)
+        write_validations(folder, number, *STEPS)
+        _note(folder)
+    said = _report(runs, runs.parent / "out")
+    if said.code or "left out" in said.text or "failed" in said.text:
+        raise SystemExit(f"the undisturbed report has problems: {said.text}")
+
+
+def _note(folder: Path) -> None:
+    """Note the checksums of what a run folder holds now, as its writer would have."""
+    names = ["metrics.jsonl", "timing.jsonl", "panels.json"]
+    names += [f"diagnostics/{path.name}" for path in (folder / "diagnostics").iterdir()]
+    RunFolder(folder).note_sums({name: file_sum(folder / name) for name in names})
+
+
+def _report(runs: Path, out: Path) -> commands.Said:
+    return commands.analysis("report", "--runs-dir", runs, "--out", out, "--megabytes", "50")
+
+
+def odd_copy(place: Place) -> Found:
+    """A copied run folder under a name that no run has."""
+    runs = _copy(place)
+    run = place.chance.choice(_runs(runs))
+    name = place.chance.choice(NAMES).format(run.name)
+    shutil.copytree(run, runs / name)
+    return _judged(place, runs, f"{run.name} copied to {name!r}", lost=())
+
+
+NAMES = (
+    *("{} (copy)", "copy of {}", "{}.bak", "{}-2", "{}~", "old {}", "{}\n", " {}", "{}'s", "-{}", "{};ls", "$({})"),
+    *("{}ü", "{}\udcff", "[{}]", "#{}", "{}%", "<b>{}</b>", "a", "runs", "con", "{}.json", "{}_{{}}"),
+)
+
+
+def swapped_folders(place: Place) -> Found:
+    """Two run folders that have changed names, or one that was renamed."""
+    runs = _copy(place)
+    first, second = place.chance.sample(_runs(runs), 2)
+    if place.chance.random() < 0.3:
+        first.rename(runs / "renamed")
+        return _judged(place, runs, f"{first.name} renamed", lost=(first.name, "renamed"))
+    first.rename(runs / "between")
+    second.rename(first)
+    (runs / "between").rename(second)
+    return _judged(place, runs, f"{first.name} and {second.name} swapped", lost=(first.name, second.name))
+
+
+def swapped_files(place: Place) -> Found:
+    """Two files that have changed places: samples, panels, logs, configurations, states."""
+    runs = _copy(place)
+    first, second = place.chance.sample(_runs(runs), 2)
+    if place.chance.random() < 0.6:
+        one = place.chance.choice(sorted((first / "diagnostics").iterdir()))
+        kind = one.name.partition("_step_")[0]
+        others = [path for run in (first, second) for path in (run / "diagnostics").glob(f"{kind}_step_*")]
+        other = place.chance.choice([path for path in sorted(others) if path != one])
+    else:
+        name = place.chance.choice(("metrics.jsonl", "timing.jsonl", "panels.json", "config.yaml", "status.json"))
+        one, other = first / name, second / name
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+    return _judged(place, runs, f"{one} and {other} swapped", lost=(first.name, second.name))
+
+
+def damaged_sample(place: Place) -> Found:
+    """One damaged sample."""
+    runs = _copy(place)
+    run = place.chance.choice(_runs(runs))
+    what = damage_one(place.chance, sorted((run / "diagnostics").iterdir()))
+    return _judged(place, runs, what, lost=(run.name,))
+
+
+def wrong_content(place: Place) -> Found:
+    """A record that reads back intact, with a right checksum, and holds what no writer writes."""
+    runs = _copy(place)
+    run = place.chance.choice(_runs(runs))
+    samples = sorted((run / "diagnostics").iterdir())
+    path = place.chance.choice([*samples, *(run / name for name in RECORDS)])
+    if path.suffix == ".gz":
+        record = json.loads(gzip.decompress(path.read_bytes()))
+        what = change(place.chance, record)
+        path.write_bytes(gzip.compress(json.dumps(record).encode(), mtime=0))
+    elif path.suffix == ".npz":
+        what = _change_arrays(place.chance, path)
+    elif path.suffix == ".yaml":
+        record = read_yaml(path)
+        what = change(place.chance, record)
+        _write_or_damage(path, lambda: write_yaml(path, record, checked=True))
+    else:
+        record = read_json(path)
+        what = change(place.chance, record)
+        _write_or_damage(path, lambda: write_json(path, record))
+    if path.name not in RECORDS or path.name == "panels.json":
+        _note(run)
+    return _judged(place, runs, f"{what} in {path}", lost=(run.name,))
+
+
+RECORDS = ("config.yaml", "status.json", "panels.json", "provenance.json")
+
+
+def _write_or_damage(path: Path, write: Callable[[], None]) -> None:
+    """What no writer of ours can write, such as NaN, is written by another program."""
+    try:
+        write()
+    except ValueError:
+        path.write_text('{"state": NaN}')
+
+
+def change(chance: random.Random, record: Any) -> str:
+    """Change one place of a JSON record to what cannot stand there."""
+    place, keys = record, []
+    while isinstance(place, (dict, list)) and place:
+        parent = place
+        keys.append(chance.choice(list(place)) if isinstance(place, dict) else chance.randrange(len(place)))
+        place = place[keys[-1]]
+        if chance.random() < 0.15:
+            break
+    where = ".".join(map(str, keys))
+    if isinstance(parent, dict) and chance.random() < 0.3:
+        del parent[keys[-1]]
+        return f"no {where}"
+    parent[keys[-1]] = value = chance.choice([value for value in ODD_VALUES if type(value) is not type(place)])
+    return f"{where} is {str(value)[:20]!r}"
+
+
+ODD_VALUES = (None, float("nan"), "a text", {}, [], 10**400, {"a": [None]}, [[]])
+
+
+def _change_arrays(chance: random.Random, path: Path) -> str:
+    with np.load(path) as file:
+        arrays = dict(file)
+    name = chance.choice(sorted(arrays))
+    how = chance.choice(("lost", "nan", "texts", "shorter", "deeper", "empty"))
+    array = arrays.pop(name)
+    if how == "nan":
+        arrays[name] = np.full(array.shape, np.nan)
+    elif how == "texts":
+        arrays[name] = np.full(array.shape, "x") if array.dtype.kind != "U" else np.zeros(array.shape)
+    elif how == "shorter":
+        arrays[name] = array[:-1] if array.ndim else np.array([array, array])
+    elif how == "deeper":
+        arrays[name] = array[None, None]
+    elif how == "empty":
+        arrays[name] = array[:0] if array.ndim else np.zeros(0)
+    np.savez(path, **arrays)
+    return f"{name} {how}"
+
+
+def _copy(place: Place) -> Path:
+    return Path(shutil.copytree(place.top / "samples" / "runs", place.folder / "runs"))
+
+
+def _runs(runs: Path) -> list[Path]:
+    return sorted(path.parent for path in runs.glob("*/config.yaml"))
+
+
+def _judged(place: Place, runs: Path, what: str, *, lost: tuple[str, ...]) -> Found:
+    """Build everything again on top of what was built before; ``lost``: the runs that may be left out, named."""
+    truth = place.top / "samples" / "out"
+    out = Path(shutil.copytree(truth, place.folder / "out"))
+    for path in out.iterdir():
+        if path.suffix in COMPARED or path.name == REPORT:
+            path.unlink()
+    said = _report(runs, out)
+    if said.code is None or "its builder failed" in said.text:
+        return Verdict.TRACEBACK, f"{what}: {said.text}"
+    if said.code or not (out / REPORT).exists():
+        return Verdict.LOST, f"{what}: one bad folder takes the page down: {said.text}"
+    told = json.dumps(_data(out)["problems"], ensure_ascii=False)
+    again = _report(runs, out)
+    if again.code or json.dumps(_data(out)["problems"], ensure_ascii=False) != told:
+        return Verdict.SILENT, f"{what}: built again it says something else than {told}: {again.text}"
+    differing = [*_files(truth, out), *_parts(truth, out)]
+    unnamed = [run for run in lost if run not in told]
+    if differing and (not lost or len(unnamed) == len(lost)):
+        return Verdict.SILENT, f"{what}: {differing} differ, named: {told}"
+    if others := _others(truth, out, lost):
+        return Verdict.SILENT, f"{what}: of other runs {others} differ, named: {told}"
+    return (Verdict.NAMED if told != "[]" else Verdict.EQUAL), f"{what}: {differing} {told}"
+
+
+def _files(truth: Path, out: Path) -> list[str]:
+    names = {path.name for folder in (truth, out) for path in folder.iterdir() if path.suffix in COMPARED}
+    return sorted(name for name in names if _bytes(truth / name) != _bytes(out / name))
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+def _data(out: Path) -> dict[str, Any]:
+    """The data of the report's page."""
+    return _parsed((out / REPORT).read_text(encoding="utf-8"))
+
+
+@cache
+def _parsed(page: str) -> dict[str, Any]:
+    return dict(json.loads(page.partition(DATA)[2].partition("</script>")[0]))
+
+
+def _parts(truth: Path, out: Path) -> list[str]:
+    """The parts of the page that differ."""
+    before, after = _data(truth), _data(out)
+    return [f"{REPORT}: {name}" for name in SHOWN if before[name] != after[name]]
+
+
+def _others(truth: Path, out: Path, lost: tuple[str, ...]) -> list[str]:
+    """What of the runs that nothing happened to differs on the page."""
+    before, after = _data(truth), _data(out)
+    found = []
+    for run in before["curves"]["runs"]:
+        if run in lost:
+            continue
+        if _drawn(before, run) != _drawn(after, run):
+            found.append(f"curves of {run}")
+        if before["groups"]["runs"].get(run) != after["groups"]["runs"].get(run):
+            found.append(f"groups of {run}")
+    return found
+
+
+def _drawn(data: dict[str, Any], run: str) -> Any:
+    """Curves with their steps, which the page names by number."""
+    curves, steps = data["curves"]["runs"].get(run, {}), data["curves"]["steps"]
+    return {metric: (steps[place], values) for metric, (place, values) in curves.items()}
+
+
+KINDS = {
+    "folders, odd copies": (3, odd_copy),
+    "folders, swapped": (3, swapped_folders),
+    "files, swapped": (5, swapped_files),
+    "samples, damaged": (4, damaged_sample),
+    "content, wrong": (10, wrong_content),
+}
