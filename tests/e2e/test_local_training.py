@@ -105,10 +105,10 @@ def logged(runs):
 
 def test_ctrl_c_stops_after_the_step_and_keeps_it(cache, tmp_path, finished):
     process = start(tmp_path, cache)
-    while logged(tmp_path) < 2:
+    while logged(tmp_path) < 2 and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=280)
     assert process.returncode == 130, output
     folder = only_run(tmp_path)
     assert json.loads((folder / "status.json").read_text())["state"] == "INTERRUPTED"
@@ -124,7 +124,7 @@ def test_a_panel_that_changed_is_refused(cache, tmp_path, finished):
     panels["valid_seen"]["sha256"] = "0" * 64
     write_json(path, panels)
     process = start(tmp_path, cache)
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=280)
     assert process.returncode == 1
     assert "panel valid_seen of run" in output
     assert "changed" in output
@@ -132,11 +132,11 @@ def test_a_panel_that_changed_is_refused(cache, tmp_path, finished):
 
 def test_ctrl_c_during_the_warm_start_stops_at_once_and_leaves_a_run_that_can_go_on(tmp_path):
     process = start(tmp_path / "runs", tmp_path / "cache", "model.warm_start.steps=100000")
-    while not list((tmp_path / "cache").glob("warm_start/*.lock")):
+    while not list((tmp_path / "cache").glob("warm_start/*.lock")) and process.poll() is None:
         time.sleep(0.05)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=280)
     assert process.returncode == 130, output
     assert json.loads((only_run(tmp_path / "runs") / "status.json").read_text())["state"] == "INTERRUPTED"
 

@@ -17,7 +17,12 @@ pytest.importorskip("torch", reason="needs torch: make setup")
 
 ROOT = Path(__file__).parents[2]
 WORDS = ["env=alfworld", "model=tiny", "scale=mini", "method=grpo", "wandb.mode=disabled"]
-LIMIT_S = 10.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # 10 s on a machine of its own
+LIMIT_S = 10.0  # on a machine of its own
+
+
+def load():
+    """How many processes share a core, at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def running(folder, _):
@@ -43,10 +48,10 @@ def test_it_ends_interrupted_within_seconds_without_a_traceback(tmp_path, reache
             start_new_session=True,
         )
     try:
-        fake.wait_until(lambda: process.poll() is not None or reached(folder, log), seconds=300)
-        asked = time.monotonic()
+        fake.wait_until(lambda: process.poll() is not None or reached(folder, log), seconds=240)
+        asked, before = time.monotonic(), load()
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=120)
+        process.wait(timeout=240)
         took = time.monotonic() - asked
     finally:
         if process.poll() is None:
@@ -54,4 +59,4 @@ def test_it_ends_interrupted_within_seconds_without_a_traceback(tmp_path, reache
     said = log.read_text()
     assert (folder.read_status().state, process.returncode) == ("INTERRUPTED", 130), said
     assert "Traceback" not in said
-    assert took < LIMIT_S
+    assert took < LIMIT_S * max(before, load())

@@ -12,6 +12,7 @@ from sweeps.compose.configuration import compose_run
 from tests.support.warm_starts import WarmStart
 
 FAULTS = Path(__file__).parents[1] / "faults"
+HANG_S = 240  # what takes a second on a quiet machine, and minutes where others fill it
 QUICK = ("trainer.steps=4", "trainer.checkpoint_every=2", "wandb.mode=disabled")
 
 
@@ -43,7 +44,7 @@ def start_sweep(runs_dir, *words, experiment="ablation_monotonicity", **knobs):
     return start_warm("fake_sweep.py", *fixed, *words, **knobs)
 
 
-def finish(process, seconds=60):
+def finish(process, seconds=HANG_S):
     """(exit status, what was printed)"""
     output, _ = process.communicate(timeout=seconds)
     return process.returncode, output
@@ -66,7 +67,7 @@ def steps(folder: RunFolder):
     return [record["step"] for record in JsonLines(folder.metrics).records()]
 
 
-def wait_until(true, seconds=20):
+def wait_until(true, seconds=HANG_S):
     limit = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < limit, "waited in vain"

@@ -40,7 +40,13 @@ class WarmStart:
         """
         context = multiprocessing.get_context("forkserver")
         self._output = tempfile.NamedTemporaryFile("r", prefix="warm-start-", encoding="utf-8")  # noqa: SIM115
-        surroundings = {"variables": variables or {}, "encoding": encoding, "umask": umask, "cwd": str(cwd), "group": group}
+        surroundings = {
+            "variables": variables or {},
+            "encoding": encoding,
+            "umask": umask,
+            "cwd": str(cwd),
+            "group": group,
+        }
         what = (str(script), words, self._output.name)
         self._process = context.Process(target=_become, args=what, kwargs=surroundings)
         self._process.start()
@@ -75,8 +81,8 @@ class WarmStart:
 
 
 def _become(
-    script: str, words: list[str], output: str, *, variables: dict[str, str | None], encoding: str, umask: int, cwd: str,
-    group: bool,
+    script: str, words: list[str], output: str, *,
+    variables: dict[str, str | None], encoding: str, umask: int, cwd: str, group: bool,
 ) -> None:  # fmt: skip
     """Runs in the new process: stdout and stderr go into the file, the rest is the script's."""
     if group:

@@ -24,12 +24,12 @@ from sweeps.launchers.slurm.refusal import RefusedError
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.snapshot import freeze, locate
 from sweeps.launchers.slurm.submission import (
-    SUBMISSIONS,
     Request,
     Sbatch,
     Submission,
     by_request,
     call_sbatch,
+    folder_of_submissions,
     new_folder,
     submit,
 )
@@ -121,11 +121,15 @@ class Cluster(CountsSignals):
         return max(0, limits.submitted - len(self.scheduler.jobs() or {}))
 
     def planned(self, configs: Mapping[str, RunConfig]) -> Iterator[Submission]:
-        """The submissions that these runs would make. Writes nothing: their folders are not there."""
+        """The submissions that these runs would make. Writes nothing: their folders are not there.
+
+        Raises:
+            ConfigError: As the submission itself would, sbatch would misread the path of the folder.
+        """
+        place = folder_of_submissions(self.runs_dir) / "to-be-made"
         snapshot = locate(self.runs_dir)
         for request, names, running in self._arrays(configs, self._limits()):
             folders = [RunFolder(self.runs_dir / name) for name in names]
-            place = (self.runs_dir / SUBMISSIONS / "to-be-made").absolute()
             yield self._submission(place, folders, request, snapshot, running)
 
     def _submission(

@@ -117,14 +117,25 @@ def submit(submission: Submission, sbatch: Sbatch) -> list[str]:
     return ids
 
 
-def new_folder(runs_dir: Path, title: str) -> Path:
-    """A fresh submission folder that only we may enter: submitit executes the pickle that it finds in there."""
+def folder_of_submissions(runs_dir: Path) -> Path:
+    """Absolute path of the folder that holds all submissions, which may not exist yet.
+
+    Raises:
+        ConfigError: sbatch would misread the path.
+    """
     parent = (runs_dir / SUBMISSIONS).absolute()
-    if odd := sorted({repr(one) for one in str(parent) if one == "%" or not one.isprintable()}):
+    odd = sorted({repr(letter) for letter in str(parent) if letter == "%" or not letter.isprintable()})
+    if odd:
         raise ConfigError(
             f"machine.runs_dir={str(runs_dir)!r} has {', '.join(odd)} in it: sbatch reads % as a pattern and a line "
             "break as the end of an option. Name a folder without"
         )
+    return parent
+
+
+def new_folder(runs_dir: Path, title: str) -> Path:
+    """A fresh submission folder that only we may enter: submitit executes the pickle that it finds in there."""
+    parent = folder_of_submissions(runs_dir)
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_private(parent)
     folder = parent / f"{re.sub(r'[^a-z0-9_]+', '_', title.lower())}-{secrets.token_hex(4)}"

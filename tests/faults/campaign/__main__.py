@@ -153,6 +153,8 @@ def _show(results: list[tuple[str, str]], seconds: float) -> None:
     print(f"{'':{width}}  faults  {'  '.join(f'{name:>9}' for name in COLUMNS)}")
     for kind in (*KINDS, HUNG, "all"):
         row = [sum(n for (of, is_), n in counts.items() if is_ == name and kind in (of, "all")) for name in COLUMNS]
+        if not any(row):
+            continue
         print(f"{kind:{width}}  {sum(row):6}  {'  '.join(f'{one:9}' for one in row)}")
     print(f"{seconds:.0f} s")
 

@@ -113,6 +113,14 @@ def test_a_history_without_its_end_is_not_taken_for_whole(server, settings):
         read_project("me/demo", settings)
 
 
+@pytest.mark.parametrize("project", [7, {"runs": 7}])
+def test_an_answer_of_another_form_is_one_line(server, settings, project):
+    answer = json.dumps({"data": {"project": project}}).encode()
+    server.faults["Runs"] = [lambda _body: (200, answer)] * 9
+    with pytest.raises(RecordError, match="cannot list the runs of me/demo"):
+        read_project("me/demo", settings)
+
+
 def test_a_wrong_key_is_refused_at_once(server, settings, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "f" * 40)
     with pytest.raises(RecordError, match=r"WANDB_API_KEY"):

@@ -39,7 +39,7 @@ def start(tmp_path):
     return make
 
 
-def ended(process, seconds=30):
+def ended(process, seconds=fake.HANG_S):
     limit = time.monotonic() + seconds
     while (code := process.poll()) is None and time.monotonic() < limit:
         time.sleep(0.02)
@@ -173,7 +173,7 @@ def test_a_run_whose_server_is_too_slow_is_run_by_one_process(start, monkeypatch
             fake.wait_until(lambda: processes[0].poll() is None and processes_of(starts[0]), 120)
         os.kill(server._process.pid, signal.SIGSTOP)
         processes += [begin(one) for one in starts[1:]]
-        fake.wait_until(lambda: [one.poll() for one in processes] and all(map(processes_of, starts)), 20)
+        fake.wait_until(lambda: [one.poll() for one in processes] and all(map(processes_of, starts)))
         assert server.has_ended
         for process in processes:
             process.terminate()

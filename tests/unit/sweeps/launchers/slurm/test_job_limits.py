@@ -113,3 +113,9 @@ def test_what_the_account_may_not_submit_stays_pending_and_is_told(runs, tmp_pat
     with pytest.raises(RefusedError, match=r"PENDING as before: 7 runs$"):
         pool.submit_all(runs, "table")  # all five are still queued
     assert len(slurm.submitted) == 5
+
+
+def test_a_dry_run_refuses_a_folder_that_sbatch_would_misread(runs, tmp_path):
+    _, pool = submitted(runs, tmp_path / "a\nb", JobLimits(array_size=3, running=6))
+    with pytest.raises(ConfigError, match="sbatch reads % as a pattern and a line break as the end"):
+        next(pool.planned({name: config for name, (_, config) in runs.items()}))
