@@ -166,7 +166,12 @@ def shown_steps(data: Collected) -> Shown:
         for row in part.rows:
             candidates += [(row.name != DEFAULT, part.scale, run) for run in row.finished]
     for _, scale, run in sorted(candidates, key=lambda candidate: candidate[0]):
-        paths = [path for path, _ in data.samples(run, STEP_TEXTS_PATTERN, lambda path: read_step_texts([path]))]
+        paths = [
+            path
+            for path, _ in data.samples(
+                run, STEP_TEXTS_PATTERN, lambda path: read_step_texts([path])
+            )
+        ]
         if not paths:
             continue
         steps = read_step_texts(paths)

@@ -111,15 +111,19 @@ def _runs(data: Collected) -> list[dict[str, Any]]:
     """In the order of the tables' rows; runs of no experiment last."""
     members = _rows(data.sections)
     place = {run: k for k, run in enumerate(members)}
-    styles = line_styles(members.values())
+    styles = line_styles(row for _, row in members.values())
     rows = sorted(data.runs.to_dict("records"), key=lambda row: place.get(row["id"], len(place)))
     return [_run(data, row, members.get(row["id"]), styles) for row in rows]
 
 
 def _run(
-    data: Collected, row: dict[str, Any], member: Row | None, styles: Mapping[str, LineStyle]
+    data: Collected,
+    row: dict[str, Any],
+    place: tuple[Section, Row] | None,
+    styles: Mapping[str, LineStyle],
 ) -> dict[str, Any]:
     run = row["id"]
+    member = place[1] if place else None
     style = styles[member.name] if member else line_style(row["method"], row["method"])
     last = {metric: _short(data.series(run, metric).last) for metric in _validations(data, [run])}
     means = {metric: _short(data.series(run, metric).mean) for metric in CREDIT_COLUMNS}
@@ -127,6 +131,7 @@ def _run(
     return {
         **{name: row[name] for name in ("id", "env", "model", "method", "state", "scale")},
         "label": member.label if member else row["method"],
+        "row": _averaged_as(place, run, row["method"]),
         "style": style.screen(),
         "url": _address(data, run),
         "seed": int(row["seed"]),
@@ -144,14 +149,23 @@ def _address(data: Collected, run: str) -> str | None:
     return url if isinstance(url, str) and url.startswith(("https://", "http://")) else None
 
 
-def _rows(sections: Iterable[Section]) -> dict[str, Row]:
-    """The row that each run belongs to; of several, the first."""
-    members: dict[str, Row] = {}
+def _rows(sections: Iterable[Section]) -> dict[str, tuple[Section, Row]]:
+    """The section and row that each run belongs to; of several, the first."""
+    members: dict[str, tuple[Section, Row]] = {}
     for section in sections:
         for row in section.rows:
             for run in row.runs:
-                members.setdefault(run.id, row)
+                members.setdefault(run.id, (section, row))
     return members
+
+
+def _averaged_as(member: tuple[Section, Row] | None, run: str, method: str) -> str:
+    """Name of the runs that a mean on the page may have together: those that a table's mean has."""
+    if member is None:
+        return f"{method}, in no table"
+    section, row = member
+    apart = "".join(f"; {differs}" for differs in (section.differs, row.differs) if differs)
+    return f"{row.label}{apart}{'' if run in row.finished else ', not finished'}"
 
 
 def _validations(data: Collected, runs: Iterable[str]) -> list[str]:

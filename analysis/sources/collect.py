@@ -90,7 +90,9 @@ class Collected:
         self.seen.update((run, self._inside(run, path)) for path in paths)
         return tuple(path for path in paths if self._is_whole(run, path))
 
-    def samples(self, run: str, pattern: str, read: Callable[[Path], Sample]) -> Iterator[tuple[Path, Sample]]:
+    def samples(
+        self, run: str, pattern: str, read: Callable[[Path], Sample]
+    ) -> Iterator[tuple[Path, Sample]]:
         """The run's samples that can be read, with their content; to be noted with ``use``.
 
         One with a right checksum and wrong content is left out and added to ``sample_problems``, too: it costs a
@@ -100,7 +102,9 @@ class Collected:
             try:
                 content = read(path)
             except RecordError as error:
-                self._samples[run, self._inside(run, path)] = Problem(f"{run}/{path.name}", str(error))
+                self._samples[run, self._inside(run, path)] = Problem(
+                    f"{run}/{path.name}", str(error)
+                )
             else:
                 yield path, content
 

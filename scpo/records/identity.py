@@ -67,11 +67,13 @@ def is_id_of(name: str, config: Mapping[str, Any]) -> bool:
     """
     recorded = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
     try:
-        beginning = rf"{re.escape(_slug(config['env']['name']))}\w*-{re.escape(_slug(config['model']['name']))}"
+        env, model = _slug(config["env"]["name"]), _slug(config["model"]["name"])
         ending = f"s{config['seed']}-{digest(recorded)[:HASH_LENGTH]}"
     except (KeyError, ValueError, TypeError, AttributeError):  # nothing that a configuration has
         return False
-    return re.fullmatch(rf"{beginning}(-[A-Za-z0-9._]+)+-{ending}", name, re.ASCII) is not None
+    # A benchmark with settings is called by its setting too: webshop_paper.
+    beginning = rf"{re.escape(env)}\w*-{re.escape(model)}"
+    return re.fullmatch(rf"{beginning}(-[a-z0-9._]+)+-{ending}", name, re.ASCII) is not None
 
 
 def settings_digest(config: RunConfig) -> str:

@@ -121,10 +121,10 @@ class Chart {
   }
 }
 
-// Runs of one row, environment, model and scale form one line; the style belongs to the row's method.
+// Runs that a table averages, of one environment, model and scale, form one line; the style belongs to the row's method.
 function curveRows(data, runs, metric) {
   const several = ['env', 'model', 'scale'].some((facet) => common(data, facet) === null);
-  const nameOf = (run) => (several ? `${run.label}, ${run.env}, ${run.model}, ${run.scale}` : run.label);
+  const nameOf = (run) => (several ? `${run.row}, ${run.env}, ${run.model}, ${run.scale}` : run.row);
   const logged = runs.filter((run) => data.curves.runs[run.id]?.[metric]);
   return [...groupedBy(logged, nameOf)].map(([name, members]) => {
     const lines = members.map((run) => ({ points: curvePoints(data, run, metric) }));

@@ -146,7 +146,7 @@ function panelName(panels, panel) {
 
 function episodeRows(data, runs, panel) {
   const several = ['model', 'scale'].some((facet) => common(data, facet) === null);
-  const nameOf = (run) => (several ? `${run.label}, ${run.model}, ${run.scale}` : run.label);
+  const nameOf = (run) => (several ? `${run.row}, ${run.model}, ${run.scale}` : run.row);
   const played = ({ id, seed }) => ({ id, seed, repeats: panel.repeats, ...panel.runs[id] });
   const rows = groupedBy(runs.filter((run) => panel.runs[run.id]), nameOf);
   return [...rows].map(([name, members]) => ({ name, runs: members.map(played) }));

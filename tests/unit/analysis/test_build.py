@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -137,6 +138,24 @@ def test_a_foreign_folder_and_a_torn_probe_stop_nothing(few, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "holiday" in said
     assert "probe_step_00040.npz" in said
+
+
+def test_a_sample_of_wrong_content_costs_a_figure_no_other_sample_and_is_named_by_every_build(few, tmp_path, capsys):
+    ids = write_ablation(tmp_path / "runs", seeds=(0,), probes=(20, 40))
+    path = tmp_path / "runs" / ids["scpo"][0] / "diagnostics" / "probe_step_00020.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **{**arrays, "order_l": arrays["order_l"] * 0.5})
+    for _ in range(2):  # the second build may not keep the figure and say nothing
+        assert (
+            main(
+                ["figures", "fig_credit_heatmap", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+            )
+            == 0
+        )
+        said = capsys.readouterr().out
+        assert "built     fig_credit_heatmap_mini" in said
+        assert f"left out {path.parent.parent.name}/{path.name}: {path.name} is no probe file (order_l is" in said
 
 
 def test_scales_are_written_into_files_of_their_own(few, tmp_path):

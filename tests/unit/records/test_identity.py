@@ -83,3 +83,11 @@ def test_the_digest_ignores_the_order_of_keys(value):
 def test_a_recorded_configuration_is_that_of_the_folders_name(tmp_path, words):
     folder = ensure(compose_run([*words, f"machine.runs_dir={tmp_path}"]))
     assert is_id_of(folder.run_id, read_yaml(folder.config))
+
+
+@pytest.mark.parametrize(
+    "other", ["{} (copy)", "copy of {}", "#{}", "{}\n", " {}", "x{}", "{}.bak", "../{}", "$({})", "old-{}", "ü{}"]
+)
+def test_a_copy_under_another_name_is_not_the_run(tmp_path, other):
+    folder = ensure(compose_run([f"machine.runs_dir={tmp_path}"]))
+    assert not is_id_of(other.format(folder.run_id), read_yaml(folder.config))

@@ -6,12 +6,13 @@ import re
 import pytest
 
 from analysis.__main__ import main
-from analysis.report.contents import CURVE_BYTES, health_of
+from analysis.build import Report
+from analysis.report.contents import CURVE_BYTES, contents, health_of
 from analysis.report.page import SCRIPTS, STATIC, embedded, page
 from analysis.sources.collect import collect
 from scpo.records.files import write_json
 from tests.support.group_samples import BATCH_WITH_MARKUP, MARKUP, write_groups
-from tests.support.run_records import log_only, write_ablation, write_run
+from tests.support.run_records import log_only, write_ablation, write_experiment, write_run
 from tests.support.sketches import sketch
 
 
@@ -190,3 +191,19 @@ def test_a_run_says_where_wandb_shows_it_and_only_web_addresses_are_linked(tmp_p
     assert {run["id"]: run["url"] for run in data["runs"]} == dict(
         zip(ids, (addresses[0], None, None, None), strict=True)
     )
+
+
+def test_runs_that_tables_keep_apart_share_no_mean(tmp_path):
+    """Shorter runs, a FAILED one and one in no table were averaged under one label."""
+    whole = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    failed = write_run(tmp_path, seed=2, state="FAILED")
+    short = [write_run(tmp_path, seed=seed, steps=20) for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": [*whole, failed]})
+    write_experiment(tmp_path, {"scpo": short}, name="short", overrides=["trainer.steps=20"])
+    runs = contents(collect(tmp_path), Report((), (), (), (), ()), group_bytes=0)["runs"]
+    rows = {run["id"]: run["row"] for run in runs}
+    assert len({run["label"] for run in runs}) == 1
+    assert {rows[run["id"]] for run in whole} == {"SCPO (default)"}
+    assert rows[failed["id"]] == "SCPO (default), not finished"
+    (apart,) = {rows[run["id"]] for run in short}
+    assert apart.startswith("SCPO (default); trainer.steps=20")
