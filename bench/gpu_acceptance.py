@@ -43,7 +43,7 @@ from sweeps.doctor.machine import disk_gib
 TOTAL_S = 30 * 60.0
 FOLDER = Path("gpu_acceptance")
 DRY = (
-    "scale=study", "method=scpo", "scorer=exact", "machine.device=cpu",
+    "scale=study", "method=scpo", "scorer=exact", "machine.device=cpu", "wandb.mode=disabled",
     "env.generated.train=20", "env.generated.valid_seen=3", "env.generated.valid_unseen=3",
     "env.train_panel.games=4", "model.imitation.games=4", "model.imitation.steps=10",
     # The paper's rate and entropy bonus: thresholds are about a first update that hardly moves the

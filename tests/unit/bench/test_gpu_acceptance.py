@@ -75,9 +75,9 @@ def test_killed_in_a_part_it_leaves_a_report_and_no_process(tmp_path, cache, nam
     wait_until(lambda: not marked(process.pid))
     report = report_of(tmp_path)
     entry = report["parts"][name]
-    assert entry["status"] in (("running", "ended") if name == "left_over" else ("running",))
+    assert entry["status"] in ("running", "ended")  # the second: it was over before this process looked
     told = {one["verdict"] for one in report["thresholds"] if one["part"] == name}
-    assert told == {"NOT RUN"} if entry["status"] == "running" else "NOT RUN" not in told
+    assert told == {"NOT RUN"} if entry["status"] == "running" else "PASS" in told
     later = NAMES[NAMES.index(name) + 1 :]
     assert {report["parts"][other]["status"] for other in later} <= {"not run"}
     page = (tmp_path / "gpu_acceptance" / "report.md").read_text()
