@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -113,3 +114,4 @@ def test_a_run_starts_where_tmpdir_has_80_characters(node, tmp_path):
     assert "AF_UNIX path length cannot exceed 107 bytes" in refused.stderr
     _, folder = told(start(tmp_path, "own", TMPDIR=long))
     assert folder == f"/tmp/{ray_temp_folder(tmp_path).name}"  # noqa: S108
+    shutil.rmtree(folder)  # a run deletes its own (scpo.trainers.verl.launch.train)
