@@ -26,7 +26,9 @@ def show_experiments(console: Console, experiments: Iterable[Experiment]) -> Non
         table.add_row(one.name, str(len(one.rows)), escape(one.title))
     console.print(table)
     console.print("\nrun one:           python sweep.py +experiment=<name>", highlight=False)
-    console.print("look at it first:  python sweep.py +experiment=<name> dry_run=true", highlight=False)
+    console.print(
+        "look at it first:  python sweep.py +experiment=<name> dry_run=true", highlight=False
+    )
 
 
 def show_searches(console: Console, names: Sequence[str]) -> None:
@@ -55,9 +57,18 @@ def show_matrix(
         axes = (config.env.benchmark, config.model.name, str(config.seed))
         needs = (str(resources(config).all_gpus), _time(config, past))
         would = f"{decision.action} ({decision.why})"
-        table.add_row(escape(cell.row.label), *axes, cell.run_id, coloured(seen[cell.run_id].state), *needs, would)
+        table.add_row(
+            escape(cell.row.label),
+            *axes,
+            cell.run_id,
+            coloured(seen[cell.run_id].state),
+            *needs,
+            would,
+        )
     wide(console).print(table)
-    todo = [config for run_id, config in matrix.runs.items() if decisions[run_id].action is Action.START]
+    todo = [
+        config for run_id, config in matrix.runs.items() if decisions[run_id].action is Action.START
+    ]
     for line in cost_lines(list(matrix.runs.values()), todo):
         say(console, line)
     if matrix.scale != "paper" and slots:
@@ -66,7 +77,7 @@ def show_matrix(
 
 
 def _time(config: RunConfig, past: PastTimes) -> str:
-    """Hours by the paper or an estimate, or minutes of this machine; empty where nothing is known."""
+    """Hours by the paper or an estimate, or minutes on this machine; empty if unknown."""
     if config.scale == "paper":
         return str(duration(config) or "")
     seconds = past.seconds(config)
@@ -78,9 +89,15 @@ def _time_here(todo: Sequence[RunConfig], past: PastTimes, slots: int) -> str:
     seconds, unknown = past.total(todo, slots)
     count = f"{counted(len(todo), 'run')} to start"
     if unknown == len(todo):
-        return f"{count}; how long is unknown: none of this kind and size was finished on this machine yet"
+        return (
+            f"{count}; how long is unknown: none of this kind and size was finished on this "
+            "machine yet"
+        )
     rest = f"; {unknown} more without a figure" if unknown else ""
-    return f"{count}: {about(seconds)} in {slots} slots, as runs of their kind took on this machine{rest}"
+    return (
+        f"{count}: {about(seconds)} in {slots} slots, as runs of their kind took on this "
+        f"machine{rest}"
+    )
 
 
 def show_submitted(console: Console, ids: Sequence[str], experiment: str) -> None:
@@ -89,7 +106,10 @@ def show_submitted(console: Console, ids: Sequence[str], experiment: str) -> Non
         arrays = Counter(job_id.partition("_")[0] for job_id in ids)
         named = ", ".join(f"{array} ({counted(count, 'run')})" for array, count in arrays.items())
         console.print(f"submitted {counted(len(ids), 'run')} as jobs {named}", highlight=False)
-    console.print(f"follow them, from any shell:  python -m sweeps status {experiment} --watch", highlight=False)
+    console.print(
+        f"follow them, from any shell:  python -m sweeps status {experiment} --watch",
+        highlight=False,
+    )
 
 
 def show_notes(console: Console, notes: Sequence[str]) -> None:
@@ -114,4 +134,7 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
 
 def show_files(console: Console, runs_dir: Path) -> None:
     """Where the results lie and what to do with them."""
-    console.print(f"runs: {runs_dir}    figures and tables: make figures, into paper_figures/", highlight=False)
+    console.print(
+        f"runs: {runs_dir}    figures and tables: make figures, into paper_figures/",
+        highlight=False,
+    )

@@ -1,4 +1,4 @@
-"""One call of sweep.py: look at what is on disk, start what is missing, say how it went."""
+"""One call of sweep.py: observe the runs on disk, start the missing ones, report outcomes."""
 
 import contextlib
 from collections import Counter
@@ -26,7 +26,7 @@ from sweeps.records.reconcile import Action, Decision, reconcile
 
 @dataclass
 class Found:
-    """The runs of a matrix on disk: those in order with their states, and those whose records are damaged."""
+    """Runs of a matrix on disk: folders with their states, damaged ones, and the plan for each."""
 
     folders: dict[str, RunFolder] = field(default_factory=dict)
     seen: dict[str, Observed] = field(default_factory=dict)
@@ -34,13 +34,20 @@ class Found:
     plan: dict[str, Decision] = field(default_factory=dict)
 
     def planned(self, action: Action) -> dict[str, RunFolder]:
-        """The runs that this is to be done to."""
-        return {run_id: self.folders[run_id] for run_id, one in self.plan.items() if one.action is action}
+        """Folders of the runs that the plan gives this action."""
+        return {
+            run_id: self.folders[run_id]
+            for run_id, one in self.plan.items()
+            if one.action is action
+        }
 
     def outcomes(self) -> dict[str, Outcome]:
-        """How the runs stand that this call does not start."""
+        """Outcomes of the runs that this call does not start."""
         left = {run_id: one for run_id, one in self.plan.items() if one.action is not Action.START}
-        return {**self.damaged, **{run_id: _without_start(one, self.seen[run_id]) for run_id, one in left.items()}}
+        return {
+            **self.damaged,
+            **{run_id: _without_start(one, self.seen[run_id]) for run_id, one in left.items()},
+        }
 
 
 def experiments() -> list[Experiment]:
@@ -49,16 +56,22 @@ def experiments() -> list[Experiment]:
 
 
 def preview(console: Console, request: Request, train_script: Path) -> int:
-    """Show what a call would do. Writes nothing."""
+    """Show what a call would do, without writing anything."""
     matrix = expand(request.name, request.overrides)
     configs = list(matrix.runs.values())
     launcher = open_launcher(configs, train_script, console)
     observer = Observer(Slurm())
-    seen = {run_id: observer.observe(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs}
+    seen = {
+        run_id: observer.observe(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs
+    }
     archived = _archived(matrix)
     seen |= dict.fromkeys(archived, Observed(State.DONE))
     plan = reconcile(matrix.runs, seen, configs[0].launcher.max_failures) | archived
-    starts = {run_id: config for run_id, config in matrix.runs.items() if plan[run_id].action is Action.START}
+    starts = {
+        run_id: config
+        for run_id, config in matrix.runs.items()
+        if plan[run_id].action is Action.START
+    }
     show.show_notes(console, _elsewhere(runs_dir(matrix)))
     show.show_matrix(console, matrix, seen, plan, _slots(launcher, list(starts.values())))
     if starts:
@@ -67,7 +80,7 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
 
 
 def _slots(launcher: Launcher, configs: list[RunConfig]) -> int | None:
-    """How many of these would run at a time; None if there are none or one cannot be run."""
+    """Number of these that would run at a time; None without runs or if one cannot be run."""
     try:
         return launcher.check(configs) if configs else None
     except ConfigError:  # which the launcher's preview shows
@@ -101,7 +114,10 @@ def run(
         found = _open(console, matrix, observer, archived)
         for folder in found.planned(Action.ADOPT).values():
             observer.adopt(folder)
-        starts = {run_id: (folder, matrix.runs[run_id]) for run_id, folder in found.planned(Action.START).items()}
+        starts = {
+            run_id: (folder, matrix.runs[run_id])
+            for run_id, folder in found.planned(Action.START).items()
+        }
         if launcher.detached:
             ids = launcher.start(starts, matrix.experiment.name) if starts else []
     if launcher.detached:
@@ -118,13 +134,19 @@ def run(
     in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
     show.show_summary(console, in_order)
     if not completed:
-        console.print("Stopped; what is done is kept. The same command goes on from the checkpoints.")
+        console.print(
+            "Stopped; what is done is kept. The same command goes on from the checkpoints."
+        )
         return EXIT_INTERRUPTED
     return exit_status(outcomes.values())
 
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:
-    """0: all done. 1: some failed. 130: some were interrupted. 3: the rest is run elsewhere or was cancelled."""
+    """Exit status of a sweep.
+
+    0: all done; 1: some failed; 130: some were interrupted; 3: the rest is run by another process
+    or was cancelled.
+    """
     states = {one.state for one in outcomes}
     for state, code in (
         (State.FAILED, EXIT_FAILED),
@@ -138,7 +160,7 @@ def exit_status(outcomes: Iterable[Outcome]) -> int:
 
 
 def has_results(matrix: Matrix) -> bool:
-    """Whether any run of the matrix is done, so that there is a table to show."""
+    """True if any run of the matrix is done, so that there is a table to show."""
     for run_id in matrix.runs:
         with contextlib.suppress(RecordError):  # not there, or damaged: no result either way
             if RunFolder(runs_dir(matrix) / run_id).read_status().state is State.DONE:
@@ -147,28 +169,33 @@ def has_results(matrix: Matrix) -> bool:
 
 
 def launcher_of(matrix: Matrix) -> LauncherConfig:
-    """How this matrix's runs are to be started."""
+    """Launcher settings of this matrix's runs."""
     return matrix.cells[0].config.launcher
 
 
 def runs_dir(matrix: Matrix) -> Path:
-    """Where this matrix's run folders lie."""
+    """Folder of this matrix's run folders."""
     return Path(matrix.cells[0].config.machine.runs_dir)
 
 
 def _elsewhere(folder: Path) -> list[str]:
-    """A remark where this call looks for runs in another folder than the checkout's, which has some."""
+    """Note that runs exist in the checkout, but not in the folder that this call reads."""
     usual = CONF.parent / folder
     if folder.is_absolute() or folder.exists() or not run_folders.list_runs(usual):
         return []
     return [
-        f"there is no {folder}/ here ({Path.cwd()}), so every run is new; those of {usual} are found from "
-        f"{CONF.parent}, or with machine.runs_dir={usual}"
+        f"there is no {folder}/ here ({Path.cwd()}), so every run is new; those of {usual} are "
+        f"found from {CONF.parent}, or with machine.runs_dir={usual}"
     ]
 
 
-def _open(console: Console, matrix: Matrix, observer: Observer, archived: Mapping[str, Decision]) -> Found:
-    """Make the folders that are missing, observe all, decide and say so. Only to be called under the driver's lock."""
+def _open(
+    console: Console, matrix: Matrix, observer: Observer, archived: Mapping[str, Decision]
+) -> Found:
+    """Create missing folders, observe all runs and decide what to do with each.
+
+    The caller must hold the driver lock.
+    """
     found = Found(seen=dict.fromkeys(archived, Observed(State.DONE)))
     for run_id, config in matrix.runs.items():
         if run_id in archived:
@@ -180,13 +207,15 @@ def _open(console: Console, matrix: Matrix, observer: Observer, archived: Mappin
         except (RecordError, RecordWriteError) as error:
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
     manifest.update(runs_dir(matrix), matrix.manifest)
-    found.plan = reconcile(found.folders, found.seen, launcher_of(matrix).max_failures) | dict(archived)
+    found.plan = reconcile(found.folders, found.seen, launcher_of(matrix).max_failures) | dict(
+        archived
+    )
     _announce(console, found.plan)
     return found
 
 
 def _archived(matrix: Matrix) -> dict[str, Decision]:
-    """The runs that are finished elsewhere, whatever lies here."""
+    """Runs that the archive holds; they are not run again."""
     archive = matrix.cells[0].config.machine.archive
     skipped = Decision(Action.SKIP, f"finished, in {archive}")
     return dict.fromkeys(run_folders.finished_in(archive) & matrix.runs.keys(), skipped)
@@ -200,8 +229,10 @@ def _without_start(decision: Decision, seen: Observed) -> Outcome:
 
 
 def _announce(console: Console, plan: Mapping[str, Decision]) -> None:
-    """Say what this call does and, of what it leaves alone, why."""
+    """Print the number of runs to start and the reasons why others are not started."""
     starts = sum(one.action is Action.START for one in plan.values())
     rest = Counter(one.why for one in plan.values() if one.action is not Action.START)
     parts = [f"{starts} to run"] if starts else []
-    console.print(", ".join(parts + [f"{count} {why}" for why, count in rest.items()]), highlight=False)
+    console.print(
+        ", ".join(parts + [f"{count} {why}" for why, count in rest.items()]), highlight=False
+    )

@@ -1,6 +1,6 @@
 """Estimates of a run: GPUs, cores and memory, hours, GPU-hours, disk space and time left.
 
-The only place that knows them; ``scpo.memory`` has the memory of one GPU in detail. Sources, per run:
+No other module estimates these; ``scpo.memory`` has the memory of one GPU in detail. Sources:
 
 - GPUs, cores and GiB follow from method, model and trainer (``resources``).
 - Hours are the paper's (appendix A.2) where it has a figure, scaled by size and GPUs, or derived
@@ -95,7 +95,9 @@ def gpu_hours(configs: Iterable[RunConfig], gpus: Iterable[int]) -> tuple[float,
     ``gpus`` of each run, on all its nodes.
     """
     known = [(hours(config), count) for config, count in zip(configs, gpus, strict=True)]
-    return sum(one * count for one, count in known if one is not None), sum(one is None for one, _ in known)
+    return sum(one * count for one, count in known if one is not None), sum(
+        one is None for one, _ in known
+    )
 
 
 def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
@@ -109,10 +111,18 @@ def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
     count, figures = parameters(config.model), BENCHMARKS[config.env.benchmark].paper_hours
     if count is None or figures is None:
         return None
-    billions = next((one for one in PAPER_BILLIONS if config.model.name == f"{one:g}B"), count / 1e9)
+    billions = next(
+        (one for one in PAPER_BILLIONS if config.model.name == f"{one:g}B"), count / 1e9
+    )
     whole = _linear(billions, figures) * config.trainer.steps / PAPER_STEPS
-    rollout = min(ROLLOUT_SHARE[0], max(ROLLOUT_SHARE[1], _linear(billions, ROLLOUT_SHARE))) * whole / trainer.steps
-    more = _episodes(config) * _validations(config) - PAPER_EPISODES * (trainer.steps / PAPER_EVERY + 1)
+    rollout = (
+        min(ROLLOUT_SHARE[0], max(ROLLOUT_SHARE[1], _linear(billions, ROLLOUT_SHARE)))
+        * whole
+        / trainer.steps
+    )
+    more = _episodes(config) * _validations(config) - PAPER_EPISODES * (
+        trainer.steps / PAPER_EVERY + 1
+    )
     ranks = trainer.verl.gpus * trainer.verl.nodes
     took = (whole + max(0.0, more) / PAPER_EPISODES * rollout) * PAPER_GPUS / ranks
     as_the_papers = billions in PAPER_BILLIONS and ranks == PAPER_GPUS
@@ -134,7 +144,11 @@ def _episodes(config: RunConfig) -> int:
     whole = {"valid_seen": 140, "valid_unseen": 134, "test": 500}
     played = 0
     for panel in config.env.validation_panels.values():
-        size = getattr(panel, "games", None) or getattr(panel, "goals", None) or whole.get(panel.split, PAPER_EPISODES)
+        size = (
+            getattr(panel, "games", None)
+            or getattr(panel, "goals", None)
+            or whole.get(panel.split, PAPER_EPISODES)
+        )
         played += size * panel.repeats
     trials = getattr(getattr(config.method, "agent", None), "trials", 1)
     return played * trials
@@ -146,7 +160,10 @@ def _validations(config: RunConfig) -> int:
 
 def _api_hours(config: RunConfig) -> float:
     """At most one request a step of every episode, as fast as the account's limit allows."""
-    return LOAD_H + _episodes(config) * config.env.horizon / config.machine.api.requests_per_minute / 60
+    return (
+        LOAD_H
+        + _episodes(config) * config.env.horizon / config.machine.api.requests_per_minute / 60
+    )
 
 
 def _played_hours(config: RunConfig, episodes: int) -> float:
@@ -161,8 +178,14 @@ def _local_hours(config: RunConfig) -> float:
     """One process: Hugging Face generate, then the update of at most horizon x episodes rows."""
     trainer, count = config.trainer, parameters(config.model) or 0.0
     per_step = trainer.groups * trainer.group_size
-    tokens = per_step * config.env.horizon * (trainer.max_prompt_tokens / 4 + trainer.max_response_tokens / 4)
-    update_h = tokens * count * 12 / 1e14 / 3600  # 12 operations a parameter and token, at a third of an A800's peak
+    tokens = (
+        per_step
+        * config.env.horizon
+        * (trainer.max_prompt_tokens / 4 + trainer.max_response_tokens / 4)
+    )
+    update_h = (
+        tokens * count * 12 / 1e14 / 3600
+    )  # 12 operations a parameter and token, at a third of an A800's peak
     played = trainer.steps * (_played_hours(config, per_step) - LOAD_H)
     validated = _validations(config) * (_played_hours(config, _episodes(config)) - LOAD_H)
     return LOAD_H + played + validated + trainer.steps * update_h
@@ -219,7 +242,9 @@ def _derived(config: RunConfig) -> Resources:
         verl = config.trainer.verl  # type: ignore[union-attr]  # as it says
         gpus = 0 if verl.engine == "hf" else verl.gpus
         memory = VERL_GB + VERL_GB_PER_BILLION * billions / verl.nodes
-        return Resources(verl.nodes, gpus, max(LEAST_CPUS_OF_VERL, CPUS_A_GPU * gpus), _rounded(memory))
+        return Resources(
+            verl.nodes, gpus, max(LEAST_CPUS_OF_VERL, CPUS_A_GPU * gpus), _rounded(memory)
+        )
     if isinstance(config.model, HuggingFaceModel):
         return Resources(1, 1, CPUS_A_GPU, _rounded(LOCAL_GB + LOCAL_GB_PER_BILLION * billions))
     reranker = RERANKER_GB if isinstance(config.scorer, CrossEncoderScorer) else 0
@@ -283,7 +308,10 @@ BYTES = {"float32": 4, "bfloat16": 2}
 
 
 def training_gib(config: RunConfig) -> float | None:
-    """Weights, gradients, Adam's two moments and, with a KL term, the reference: on one device, or over verl's GPUs."""
+    """GiB of weights, gradients, Adam's two moments and, with a KL term, the reference policy.
+
+    On one device, or summed over verl's GPUs; None if the model's size is unknown.
+    """
     count = parameters(config.model)
     if count is None:
         return None
@@ -317,17 +345,20 @@ NEWEST = 5  # of each kind are read
 
 @dataclass
 class PastTimes:
-    """Seconds of runs of a kind, from the newest ones in ``runs_dir`` that ended DONE on this host at first attempt."""
+    """Past durations, from the newest runs in ``runs_dir`` that were DONE here at first attempt."""
 
     runs_dir: Path
     host: str = field(default_factory=socket.gethostname)
 
     def seconds(self, config: RunConfig) -> float | None:
-        """Of one whole run: the median of its own kind, else of others that play and learn as much; None: none here."""
+        """Seconds of a run: median of its kind, else of runs of equal size; None if unknown."""
         kind = _kind(run_id(config))
         for alike in (kind, kind[:2]):
             rates = [
-                rate for name in self._finished if name[: len(alike)] == alike for rate in self._rates(name, config)
+                rate
+                for name in self._finished
+                if name[: len(alike)] == alike
+                for rate in self._rates(name, config)
             ]
             if rates:
                 return statistics.median(rates[:NEWEST]) * config.trainer.steps
@@ -342,7 +373,11 @@ class PastTimes:
         """Seconds a training step of the runs of a kind that are of the same size as this one."""
         read = (_read(folder) for folder, _ in self._finished[kind][:NEWEST])
         spent = zip(read, self._finished[kind], strict=False)
-        return [wall / past.trainer.steps for past, (_, wall) in spent if past and _size(past) == _size(config)]
+        return [
+            wall / past.trainer.steps
+            for past, (_, wall) in spent
+            if past and _size(past) == _size(config)
+        ]
 
     @functools.cached_property
     def _finished(self) -> dict[tuple[str, ...], list[tuple[RunFolder, float]]]:
@@ -355,15 +390,26 @@ class PastTimes:
                 continue
             wall = self._wall(status)
             if wall is not None:
-                found.setdefault(_kind(folder.run_id), []).append((status.updated_at or "", folder, wall))
-        newest = {kind: sorted(runs, key=lambda run: run[0], reverse=True) for kind, runs in found.items()}
+                found.setdefault(_kind(folder.run_id), []).append(
+                    (status.updated_at or "", folder, wall)
+                )
+        newest = {
+            kind: sorted(runs, key=lambda run: run[0], reverse=True) for kind, runs in found.items()
+        }
         return {kind: [(folder, wall) for _, folder, wall in runs] for kind, runs in newest.items()}
 
     def _wall(self, status: Status) -> float | None:
-        once = status.state is State.DONE and status.attempt == 1 and status.host == self.host and status.step
+        once = (
+            status.state is State.DONE
+            and status.attempt == 1
+            and status.host == self.host
+            and status.step
+        )
         if not once or status.started_at is None or status.updated_at is None:
             return None
-        began, ended = (datetime.fromisoformat(text) for text in (status.started_at, status.updated_at))
+        began, ended = (
+            datetime.fromisoformat(text) for text in (status.started_at, status.updated_at)
+        )
         return (ended - began).total_seconds()
 
 
@@ -375,7 +421,14 @@ def _kind(name: str) -> tuple[str, ...]:
 def _size(config: RunConfig) -> tuple[object, ...]:
     """What a step's cost depends on most; two runs that differ in it are not compared."""
     trainer = config.trainer
-    return config.scale, trainer.name, trainer.groups, trainer.group_size, trainer.validation, config.machine.threads
+    return (
+        config.scale,
+        trainer.name,
+        trainer.groups,
+        trainer.group_size,
+        trainer.validation,
+        config.machine.threads,
+    )
 
 
 def _read(folder: RunFolder) -> RunConfig | None:

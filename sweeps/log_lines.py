@@ -56,12 +56,14 @@ class _Followed:
 
 
 def follow(console: Console, folders: Sequence[RunFolder], lines: int) -> None:
-    """Show the ends of the logs and whatever is added, each line behind its run's id, until all runs have ended."""
+    """Show the ends of the logs and new lines, prefixed with the run id, until all runs end."""
     followed = [_Followed(folder) for folder in folders]
     for one in followed:
         _show(console, one, one.begin(lines))
     while True:
-        over = all(one.over for one in followed)  # asked first: the last lines are written before the state
+        over = all(
+            one.over for one in followed
+        )  # asked first: the last lines are written before the state
         for one in followed:
             _show(console, one, one.new())
         if over:

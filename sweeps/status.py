@@ -1,4 +1,4 @@
-"""``python -m sweeps status`` and ``health``: where each run stands, and which need a look."""
+"""``python -m sweeps status`` and ``health``: state of each run, and runs that need a look."""
 
 import argparse
 import json
@@ -52,7 +52,9 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         seen, status = observer.observe(folder), folder.read_status()
         remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]
         success, step_s = _progress_of(folder)
-        remarks += [f"{one.level}: {one}" for one in remarks_of(folder, live=seen.state is State.RUNNING)]
+        remarks += [
+            f"{one.level}: {one}" for one in remarks_of(folder, live=seen.state is State.RUNNING)
+        ]
     except ScpoError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
     running = seen.state is State.RUNNING and step_s is not None
@@ -70,9 +72,11 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
 
 
 def _progress_of(folder: RunFolder) -> tuple[float | None, float | None]:
-    """The last success rate that was logged, on the first validation panel if there is one; and seconds a step."""
+    """Last logged success rate (on the first validation panel, if any) and seconds a step."""
     records = read_whole(folder, folder.metrics)
-    rates = [next(iter(panels(record).values()), record.get(f"train/{SUCCESS}")) for record in records]
+    rates = [
+        next(iter(panels(record).values()), record.get(f"train/{SUCCESS}")) for record in records
+    ]
     known = [rate for rate in rates if rate is not None]
     times = read_whole(folder, folder.timing)[1:]  # without step 0, which only validates
     spent = [sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS) for line in times]
@@ -84,7 +88,9 @@ def show_statuses(console: Console, rows: Sequence[RunStatus]) -> None:
     wide(console).print(_table(rows))
     counts = Counter(row.state for row in rows)
     parts = [f"{count} {coloured(state)}" for state, count in sorted(counts.items())]
-    console.print(f"{counted(len(rows), 'run')}: {', '.join(parts)}" if rows else "no runs", highlight=False)
+    console.print(
+        f"{counted(len(rows), 'run')}: {', '.join(parts)}" if rows else "no runs", highlight=False
+    )
 
 
 def watch(console: Console, read: Callable[[], Sequence[RunStatus]], seconds: float) -> None:
@@ -99,28 +105,45 @@ def watch(console: Console, read: Callable[[], Sequence[RunStatus]], seconds: fl
 
 
 def _table(rows: Iterable[RunStatus]) -> Table:
-    table = Table("run", "state", "step", "success", "left", "attempt", "commit", "remark", box=None)
+    table = Table(
+        "run", "state", "step", "success", "left", "attempt", "commit", "remark", box=None
+    )
     for row in rows:
         known = row.state is not State.DAMAGED
         step, attempt = (f"{row.step}/{row.steps}", str(row.attempt)) if known else ("", "")
         success = "" if row.success is None else f"{100 * row.success:.0f} %"
         left = "" if row.left_s is None else about(row.left_s).removeprefix("about ")
         commit = escape((row.commit or "")[:8])
-        table.add_row(escape(row.run_id), coloured(row.state), step, success, left, attempt, commit, escape(row.remark))
+        table.add_row(
+            escape(row.run_id),
+            coloured(row.state),
+            step,
+            success,
+            left,
+            attempt,
+            commit,
+            escape(row.remark),
+        )
     return table
 
 
 def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Remark]:
-    """What the rules say of a run now; RecordError if its logs are damaged."""
+    """Remarks of the health rules on a run; RecordError if its logs are damaged."""
     read = read_rules(rules)
     found = examine(read_whole(folder, folder.metrics), read)
-    return found + (stalled(read_whole(folder, folder.timing), datetime.now(UTC), read) if live else [])
+    return found + (
+        stalled(read_whole(folder, folder.timing), datetime.now(UTC), read) if live else []
+    )
 
 
-def show_health(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> bool:
+def show_health(
+    console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace
+) -> bool:
     """One line for each remark; True if there is none."""
     if not arguments.rules.is_file():
-        raise ConfigError(f"--rules {arguments.rules}: there is no such file; {RULES} is one to copy")
+        raise ConfigError(
+            f"--rules {arguments.rules}: there is no such file; {RULES} is one to copy"
+        )
     told: dict[str, list[Remark]] = {}
     for folder in folders:
         try:
@@ -129,17 +152,28 @@ def show_health(console: Console, folders: Sequence[RunFolder], arguments: argpa
         except RecordError as error:
             say_error(console, str(error))
     if arguments.json:
-        console.print_json(json.dumps({name: [vars(one) for one in remarks] for name, remarks in told.items()}))
+        console.print_json(
+            json.dumps({name: [vars(one) for one in remarks] for name, remarks in told.items()})
+        )
     else:
         for name, remarks in told.items():
             for one in remarks:
                 say(console, f"{name}: {one.level}: {one}")
         marked = sum(map(bool, told.values()))
-        say(console, f"{counted(len(told), 'run')} looked at, {marked} with remarks ({arguments.rules.name})")
+        say(
+            console,
+            f"{counted(len(told), 'run')} looked at, {marked} with remarks "
+            f"({arguments.rules.name})",
+        )
     return not any(told.values())
 
 
 def add_health_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``health`` takes beside the patterns."""
-    parser.add_argument("--rules", type=Path, default=RULES, help="another file of rules (default: conf/health.yaml)")
+    """Add the arguments of ``health``, apart from the patterns."""
+    parser.add_argument(
+        "--rules",
+        type=Path,
+        default=RULES,
+        help="another file of rules (default: conf/health.yaml)",
+    )
     parser.add_argument("--json", action="store_true", help="for programs")

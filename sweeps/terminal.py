@@ -1,4 +1,4 @@
-"""How commands write on a terminal, or into a pipe or a log in its place."""
+"""Output of commands on a terminal, a pipe or a log."""
 
 import sys
 from io import TextIOWrapper
@@ -22,18 +22,20 @@ COLOURS = {
 
 
 def replace_what_cannot_be_printed() -> None:
-    """Where stdout knows ASCII only (LANG=C, some pipes), a letter becomes a question mark and the command goes on."""
+    """Print a question mark for letters that stdout cannot encode (LANG=C, some pipes)."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def complaint(error: ScpoError | OSError) -> str:
-    """One line, also for what the system refused: a folder that cannot be written or read, a name that is too long."""
+    """Message of an error in one line, with the path for errors of the system."""
     if isinstance(error, ScpoError):
         return str(error)
     what = f"{error.filename}: " if error.filename else ""
-    return f"{what}{error.strerror or error}. Check the path and its permissions, or name another one"
+    return (
+        f"{what}{error.strerror or error}. Check the path and its permissions, or name another one"
+    )
 
 
 def say(console: Console, text: str) -> None:
@@ -47,7 +49,7 @@ def say_markup(console: Console, text: str) -> None:
 
 
 def say_error(console: Console, message: str) -> None:
-    """What was wrong."""
+    """Print an error."""
     say_markup(console, f"[red]error[/red]: {escape(message)}")
 
 

@@ -1,8 +1,8 @@
 """The commands for Weights & Biases.
 
-``python -m sweeps sync`` pushes what offline runs wrote, each once. ``python -m sweeps view ENTITY/PROJECT`` saves a
-view of a project that opens on what matters here: curves of success, credit and health, mean and deviation over the
-seeds of a group; the table with what is compared.
+``python -m sweeps sync`` pushes offline runs, each once. ``python -m sweeps view ENTITY/PROJECT``
+saves a view of a project: curves of success, credit and health, mean and deviation over the seeds
+of a group, and a table of the compared settings.
 """
 
 import argparse
@@ -30,34 +30,55 @@ SUCCESS = (
     "val/valid_unseen/success_rate",
     "val/test/success_rate",
 )
-CREDIT = ("credit/steps", "credit/aux_mean", "credit/effective", "credit/active_groups", "credit/precision")
+CREDIT = (
+    "credit/steps",
+    "credit/aux_mean",
+    "credit/effective",
+    "credit/active_groups",
+    "credit/precision",
+)
 SPEED = ("timing_s/step",)
-PINNED = ("val/valid_seen/success_rate", "val/valid_unseen/success_rate", "train/success_rate", "credit/steps")
+PINNED = (
+    "val/valid_seen/success_rate",
+    "val/valid_unseen/success_rate",
+    "train/success_rate",
+    "credit/steps",
+)
 MOST_GROUPS = 50  # of a plot; a study has more rows than W&B's ten
 Push = Callable[[Path], tuple[bool, str]]
 
 
 def push(offline: Path) -> tuple[bool, str]:
-    """Hand one offline folder to ``wandb sync``: whether that worked, and the last thing it said."""
+    """Push one offline folder with ``wandb sync``; returns success and its last output line."""
     command = [sys.executable, "-m", "wandb", "sync", str(offline.resolve())]
-    of_run = offline.parents[1]  # where wandb puts its own logs, else into the folder that the user is in
-    done = subprocess.run(command, cwd=of_run, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    of_run = offline.parents[1]  # wandb writes its own logs into the working directory
+    done = subprocess.run(
+        command, cwd=of_run, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
     said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     return done.returncode == 0, said[-1] if said else f"exit status {done.returncode}"
 
 
 def check_key(command: str) -> None:
-    """Refuse what W&B would refuse later, in more words."""
+    """Raise a ConfigError without a key, before W&B does so in more words."""
     if "WANDB_API_KEY" not in os.environ and not (Path.home() / ".netrc").exists():
-        raise ConfigError(f"{command}: there is no key for W&B; `wandb login` once, or set WANDB_API_KEY")
+        raise ConfigError(
+            f"{command}: there is no key for W&B; `wandb login` once, or set WANDB_API_KEY"
+        )
 
 
 def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) -> bool:
     """Push every offline folder that was not pushed yet; True if all went through."""
-    found = [(folder, path) for folder in folders for path in sorted(folder.path.glob("wandb/offline-run-*"))]
+    found = [
+        (folder, path)
+        for folder in folders
+        for path in sorted(folder.path.glob("wandb/offline-run-*"))
+    ]
     if not found:
         say(
-            console, f"{counted(len(folders), 'run')}, none with an offline W&B folder (wandb.mode=offline writes them)"
+            console,
+            f"{counted(len(folders), 'run')}, none with an offline W&B folder "
+            "(wandb.mode=offline writes them)",
         )
         return True
     if push_one is push:
@@ -76,26 +97,33 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
 
 def add_view_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
-    parser.add_argument("project", metavar="ENTITY/PROJECT", help="where the runs are mirrored to (wandb.project)")
+    parser.add_argument(
+        "project", metavar="ENTITY/PROJECT", help="where the runs are mirrored to (wandb.project)"
+    )
     parser.add_argument("--name", default=NAME, help=f"what the view is called (default: {NAME})")
     parser.set_defaults(run=save_view)
 
 
 def save_view(console: Console, arguments: argparse.Namespace) -> int:
-    """Save a view of a W&B project: success, credit and health, averaged over seeds. Each call makes a new one.
+    """Save a new view of a W&B project: success, credit and health, averaged over seeds.
 
     Raises:
-        ConfigError: A package or a key is missing, the project's name has no entity, or W&B refused.
+        ConfigError: A package, a key or the project's entity is missing, or W&B refused.
     """
     if not re.fullmatch(r"[^/\s]+/[^/\s]+", arguments.project):
-        raise ConfigError(f"view {arguments.project}: give ENTITY/PROJECT, as in the address of the project's page")
+        raise ConfigError(
+            f"view {arguments.project}: give ENTITY/PROJECT, as in the address of the project's "
+            "page"
+        )
     check_key("view")
     entity, project = arguments.project.split("/")
     view = overview(entity, project, arguments.name)
     try:
         view.save()
     except Exception as error:  # wandb has a dozen kinds; the first line says which
-        raise ConfigError(f"view {arguments.project}: W&B did not save it: {first_line(error)}") from error
+        raise ConfigError(
+            f"view {arguments.project}: W&B did not save it: {first_line(error)}"
+        ) from error
     say(console, f"{arguments.name}: {view.url}")
     return 0
 
@@ -107,7 +135,9 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
         ConfigError: The package is not installed.
     """
     try:
-        panels: Any = import_module("wandb_workspaces.reports.v2")  # its modules do not say what they export
+        panels: Any = import_module(
+            "wandb_workspaces.reports.v2"
+        )  # its modules do not say what they export
         views: Any = import_module("wandb_workspaces.workspaces")
     except ImportError as error:
         raise ConfigError(f"view: {error}; pip install 'scpo[track]' adds what it needs") from None
@@ -126,7 +156,12 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
             ],
             is_open=True,
         )
-        for title, of in (("Success", SUCCESS), ("Credit", CREDIT), ("Health", health_metrics()), ("Speed", SPEED))
+        for title, of in (
+            ("Success", SUCCESS),
+            ("Credit", CREDIT),
+            ("Health", health_metrics()),
+            ("Speed", SPEED),
+        )
     ]
     return views.Workspace(
         entity=entity,
@@ -135,7 +170,8 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
         sections=sections,
         settings=views.WorkspaceSettings(max_runs=MOST_GROUPS),
         runset_settings=views.RunsetSettings(
-            groupby=[views.Metric("Group")], pinned_columns=[f"summary:{metric}" for metric in PINNED]
+            groupby=[views.Metric("Group")],
+            pinned_columns=[f"summary:{metric}" for metric in PINNED],
         ),
     )
 

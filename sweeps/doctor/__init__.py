@@ -1,4 +1,5 @@
 """Pre-flight: what would go wrong, told before a job waits in a queue.
 
-Each module holds checks of one kind: functions from a Subject (what is about to run) to Findings; ``report`` runs them.
+Each module holds checks of one kind: functions from a Subject (the configurations about to run) to
+Findings. ``examination`` runs them.
 """

@@ -1,4 +1,4 @@
-"""The cluster: Slurm's commands, its accounting, and whether the partition has what a job asks for."""
+"""Checks of the cluster: Slurm's commands, its accounting, and what the partition offers."""
 
 import re
 import shutil
@@ -36,7 +36,9 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
     yield from _reachable(subject)
     try:
         site = read_site(launcher.site)
-        requests = by_request({str(place): config for place, config in enumerate(subject.configs)}, launcher, site)
+        requests = by_request(
+            {str(place): config for place, config in enumerate(subject.configs)}, launcher, site
+        )
     except ConfigError as failure:
         yield error(
             "slurm job",
@@ -51,18 +53,26 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
 
 
 def _accounting() -> Iterator[Finding]:
-    """Only sacct knows why a job ended that is gone from the queue; its run is LOST and goes on without it too."""
+    """Check that sacct answers: it alone knows why a job that left the queue has ended.
+
+    Without it such a run is LOST and is resumed all the same.
+    """
     code, output = _call("sacct", "--noheader", "--starttime", "now-1minutes")
     if code == 0:
         yield ok("slurm accounting", "sacct answers")
     else:
-        fix = "the site's administrators: slurmdbd; until then, status cannot say why a job was LOST"
+        fix = (
+            "the site's administrators: slurmdbd; until then, status cannot say why a job was LOST"
+        )
         yield warning("slurm accounting", f"sacct: {output or f'exit status {code}'}", fix)
 
 
 def _reachable(subject: Subject) -> Iterator[Finding]:
     """Folders that the nodes may not see: a job there would end with one line."""
-    local = [f"{name} lies in {folder} ({kind})" for name, folder, kind in local_folders(subject.runs_dir)]
+    local = [
+        f"{name} lies in {folder} ({kind})"
+        for name, folder, kind in local_folders(subject.runs_dir)
+    ]
     if local:
         text = f"{', '.join(local)}: no network file system, do the nodes see it?"
         yield warning("slurm files", text, "a folder on a file system that the nodes share")
@@ -79,11 +89,17 @@ def _limits(site: Site, launcher: SlurmLauncher) -> Iterator[Finding]:
         "of yours running": limits.running,
     }
     known = ", ".join(f"{count} {what}" for what, count in listed.items() if count is not None)
-    yield ok("slurm limits", f"{known or 'none known'}; launcher.parallelism={launcher.parallelism}")
+    yield ok(
+        "slurm limits", f"{known or 'none known'}; launcher.parallelism={launcher.parallelism}"
+    )
 
 
-def _partition(launcher: SlurmLauncher, name: str | None, asked: Sequence[Request]) -> Iterator[Finding]:
-    code, output = _call("sinfo", "--noheader", *(["--partition", name] if name else []), "--format", FIELDS)
+def _partition(
+    launcher: SlurmLauncher, name: str | None, asked: Sequence[Request]
+) -> Iterator[Finding]:
+    code, output = _call(
+        "sinfo", "--noheader", *(["--partition", name] if name else []), "--format", FIELDS
+    )
     rows = [line.split("|") for line in output.splitlines() if line.count("|") == FIELDS.count("|")]
     if code != 0:
         yield error(
@@ -113,7 +129,9 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
         max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows),
         max(_gpus_in(row[4]) for row in rows),
     )
-    asked_cores, asked_gpus = (max(getattr(one.resources, name) for one in asked) for name in ("cpus", "gpus"))
+    asked_cores, asked_gpus = (
+        max(getattr(one.resources, name) for one in asked) for name in ("cpus", "gpus")
+    )
     if cores < asked_cores:
         yield error(
             check,
@@ -151,9 +169,13 @@ def _hours(limit: str) -> float:
 
 def _call(*command: str) -> tuple[int, str]:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired:
         return 1, f"no answer within {TIMEOUT_S} s"
     if done.returncode == 0:
         return 0, done.stdout.strip()
-    return done.returncode, "".join(done.stderr.strip().splitlines()[-1:])  # the last line says what was fatal
+    return done.returncode, "".join(
+        done.stderr.strip().splitlines()[-1:]
+    )  # the last line says what was fatal

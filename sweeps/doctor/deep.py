@@ -1,4 +1,4 @@
-"""What only the parts themselves can tell. Each check asks ``scpo.preflight`` in a process of its own."""
+"""Checks that load panels, scorer or tokenizer, by ``scpo.preflight`` in a process of its own."""
 
 import json
 import os
@@ -17,11 +17,12 @@ from sweeps.doctor.subject import Subject
 from sweeps.records.attempt import thread_environment
 
 TIMEOUT_S = 900
-SHARE_LOW, SHARE_HIGH = 0.02, 0.5  # of the sample's pairs; outside, credit goes to next to no step or to most of them
+# Of the sample's pairs; outside of these, credit goes to hardly any step or to most of them.
+SHARE_LOW, SHARE_HIGH = 0.02, 0.5
 
 
 def check_panels(subject: Subject) -> Iterator[Finding]:
-    """Builds every panel, and compares the hashes with those that earlier runs of the same environment were given."""
+    """Build every panel and compare its hash with those of earlier runs."""
     for config in _distinct(subject, "env"):
         facts = _ask("panels", config)
         if "error" in facts:
@@ -30,17 +31,19 @@ def check_panels(subject: Subject) -> Iterator[Finding]:
         conflicts = list(_conflicts(config, facts))
         yield from conflicts
         if not conflicts:
-            sizes = ", ".join(f"{name} {one['tasks']} ({one['sha256'][:8]})" for name, one in facts.items())
+            sizes = ", ".join(
+                f"{name} {panel['tasks']} ({panel['sha256'][:8]})" for name, panel in facts.items()
+            )
             yield ok("panels", f"{config.env.name}: {sizes}")
 
 
 def check_data(subject: Subject) -> Iterator[Finding]:
-    """What each environment says of its data: games, catalogues, goals. Quick: nothing is loaded."""
+    """Check each environment's data files (games, catalogues, goals) without loading them."""
     return _findings("data", subject)
 
 
 def check_environment(subject: Subject) -> Iterator[Finding]:
-    """What each environment says of itself once it is loaded."""
+    """Check each environment after loading it."""
     return _findings("environment", subject)
 
 
@@ -58,9 +61,17 @@ def check_loaded_scorer(subject: Subject) -> Iterator[Finding]:
     for config in _distinct(subject, "scorer"):
         facts, check = _ask("scorer", config), f"scorer {config.scorer.name}"
         if "error" in facts:
-            yield error(check, facts["error"], "scorer=minilm comes as a package, scorer=lexical needs no model")
+            yield error(
+                check,
+                facts["error"],
+                "scorer=minilm comes as a package, scorer=lexical needs no model",
+            )
         elif not facts["finite"]:
-            yield error(check, "some of its scores are no numbers", "scorer.dtype=float32, or download the model again")
+            yield error(
+                check,
+                "some of its scores are no numbers",
+                "scorer.dtype=float32, or download the model again",
+            )
         elif facts["above_theta"] is None:
             yield ok(check, f"loads in {facts['load_s']:.1f} s; this method does not shape")
         else:
@@ -80,11 +91,20 @@ def check_tokenizer(subject: Subject) -> Iterator[Finding]:
 
 def _share(check: str, facts: dict[str, Any]) -> Finding:
     share, theta = facts["above_theta"], facts["theta"]
-    text = f"loads in {facts['load_s']:.1f} s; {share:.0%} of a sample's pairs score at least theta={theta}"
+    text = (
+        f"loads in {facts['load_s']:.1f} s; {share:.0%} of a sample's pairs score at least "
+        f"theta={theta}"
+    )
     if share < SHARE_LOW:
-        return warning(check, f"{text}: next to no step would get credit", "a lower method.shaper.theta")
+        return warning(
+            check, f"{text}: next to no step would get credit", "a lower method.shaper.theta"
+        )
     if share > SHARE_HIGH:
-        return warning(check, f"{text}: most steps would get credit", "a higher method.shaper.theta or another scorer")
+        return warning(
+            check,
+            f"{text}: most steps would get credit",
+            "a higher method.shaper.theta or another scorer",
+        )
     return ok(check, text)
 
 
@@ -96,28 +116,38 @@ def _conflicts(config: RunConfig, facts: dict[str, Any]) -> Iterator[Finding]:
                 continue
         except RecordError:
             continue  # `python -m sweeps verify` tells of damaged records
-        differing = [name for name in facts if recorded.get(name, {}).get("sha256") != facts[name]["sha256"]]
+        differing = [
+            name for name in facts if recorded.get(name, {}).get("sha256") != facts[name]["sha256"]
+        ]
         if differing:
             text = f"{', '.join(differing)}: other tasks than run {folder.run_id} was given"
             yield error(
-                "panels", text, "restore the games (data folder, package versions), or another machine.runs_dir"
+                "panels",
+                text,
+                "restore the games (data folder, package versions), or another machine.runs_dir",
             )
             return
 
 
 def _distinct(subject: Subject, section: str) -> list[RunConfig]:
-    return list({getattr(config, section).model_dump_json(): config for config in subject.configs}.values())
+    return list(
+        {getattr(config, section).model_dump_json(): config for config in subject.configs}.values()
+    )
 
 
 def _ask(what: str, config: RunConfig) -> dict[str, Any]:
-    """Facts from a child process: what is loaded there is gone afterwards, and a crash there is an answer too."""
+    """Get facts from a child process, whose memory is freed and whose crash is a finding."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "scpo.preflight", what],
             input=config.model_dump_json(),
             capture_output=True,
             text=True,
-            env={**os.environ, **thread_environment(config.machine.threads), "PYTHONPATH": str(REPOSITORY)},
+            env={
+                **os.environ,
+                **thread_environment(config.machine.threads),
+                "PYTHONPATH": str(REPOSITORY),
+            },
             timeout=TIMEOUT_S,
             check=False,
         )

@@ -1,4 +1,4 @@
-"""``python -m sweeps doctor [what sweep.py or train.py would take]``: runs the checks and shows what they say."""
+"""``python -m sweeps doctor [overrides of sweep.py or train.py]``: run checks, show findings."""
 
 import argparse
 import json
@@ -50,7 +50,7 @@ COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 
 
 def examine(subject: Subject, slow: bool) -> Iterator[Finding]:
-    """All findings; a check that breaks is a finding too, and the others go on."""
+    """Run the checks; one that raises is a finding, and the others go on."""
     for name, check in (QUICK | SLOW if slow else QUICK).items():
         try:
             yield from check(subject)
@@ -60,33 +60,38 @@ def examine(subject: Subject, slow: bool) -> Iterator[Finding]:
 
 
 def doctor(console: Console, arguments: argparse.Namespace) -> int:
-    """What would go wrong with a run, an experiment or a search."""
+    """Show what would go wrong with a run, an experiment or a search."""
     findings = examine(read_subject(arguments.overrides), arguments.deep)
     if arguments.json:
         seen = list(findings)
-        console.print_json(json.dumps([one.as_record() for one in seen]))
+        console.print_json(json.dumps([finding.as_record() for finding in seen]))
     else:
         seen = show_findings(console, findings)
         more = "" if arguments.deep else "; --deep loads panels and scorer too"
-        counts = Counter(one.level for one in seen)
-        console.print(", ".join(f"{counts[level]} {level}" for level in Level) + more, highlight=False)
-    return EXIT_FAILED if any(one.level is Level.ERROR for one in seen) else EXIT_DONE
+        counts = Counter(finding.level for finding in seen)
+        console.print(
+            ", ".join(f"{counts[level]} {level}" for level in Level) + more, highlight=False
+        )
+    return EXIT_FAILED if any(finding.level is Level.ERROR for finding in seen) else EXIT_DONE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
-    parser.add_argument("overrides", nargs="*", metavar="override", help="as for sweep.py or train.py")
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "overrides", nargs="*", metavar="override", help="as for sweep.py or train.py"
+    )
     parser.add_argument("--deep", action="store_true", help="load panels, scorer and tokenizer too")
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.set_defaults(run=doctor)
 
 
 def show_findings(console: Console, findings: Iterable[Finding]) -> list[Finding]:
-    """One line each, as they come, and the fix below; returns them."""
+    """Print each finding as it arrives, with its fix below; returns all."""
     seen = []
-    for one in findings:
-        seen.append(one)
-        say_markup(console, f"[{COLOURS[one.level]}]{one.level:<7}[/]  {escape(one.check)}: {escape(one.text)}")
-        if one.fix:
-            say(console, f"         fix: {one.fix}")
+    for finding in findings:
+        seen.append(finding)
+        level = f"[{COLOURS[finding.level]}]{finding.level:<7}[/]"
+        say_markup(console, f"{level}  {escape(finding.check)}: {escape(finding.text)}")
+        if finding.fix:
+            say(console, f"         fix: {finding.fix}")
     return seen

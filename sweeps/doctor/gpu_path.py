@@ -1,4 +1,4 @@
-"""Checks of a run on GPUs: memory, hours, driver, flash-attn, cores, Ray, sockets, WebShop's reward."""
+"""Checks of runs on GPUs: memory, hours, driver, flash-attn, cores, Ray, sockets, noun rule."""
 
 import os
 import tempfile
@@ -36,7 +36,7 @@ NOUN_MODEL = "en_core_web_sm"
 
 
 def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
-    """A table of what lies on the fullest GPU, for each kind of run that needs one; all of it estimates."""
+    """Estimate the memory of the fullest GPU for each kind of run that needs one."""
     gib = _gpu_gib(subject)
     if gib is None:
         return
@@ -48,13 +48,19 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
         if not parts:
             yield warning(check, "unknown size", "see that it fits")
             continue
-        listed = ", ".join(f"{one.name} {one.update_gib:.1f}/{one.rollout_gib:.1f}" for one in parts)
-        text = f"about {needed_gib(parts):.0f} of {gib:.0f} GiB (update/rollout: {listed}; estimates)"
+        listed = ", ".join(
+            f"{one.name} {one.update_gib:.1f}/{one.rollout_gib:.1f}" for one in parts
+        )
+        text = (
+            f"about {needed_gib(parts):.0f} of {gib:.0f} GiB (update/rollout: {listed}; estimates)"
+        )
         reason = shortage(config, gib)
         if reason:
             yield error(check, text, reason.rpartition("a GPU has ")[2].partition(". ")[2])
         elif needed_gib(parts) > FULL_SHARE * gib:
-            fix = "trainer.micro_batch_rows (update) or trainer.verl.engine_memory (rollout) smaller"
+            fix = (
+                "trainer.micro_batch_rows (update) or trainer.verl.engine_memory (rollout) smaller"
+            )
             yield warning(check, f"{text}: over {FULL_SHARE:.0%} of it", fix)
         else:
             yield ok(check, text)
@@ -63,13 +69,25 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
 def check_attention(subject: Subject) -> Iterator[Finding]:
     """Which attention verl's update will use, as far as this environment tells."""
     for config in subject.configs:
-        if isinstance(config.trainer, VerlTrainer) and config.trainer.name == "verl" and _on_gpus(config):
+        if (
+            isinstance(config.trainer, VerlTrainer)
+            and config.trainer.name == "verl"
+            and _on_gpus(config)
+        ):
             installed, wanted = installed_version("flash-attn"), config.trainer.verl.attention
             if installed is None and wanted == "flash":
-                fix = "pip install -c constraints-verl-gpu.txt 'scpo[verl-gpu]', or trainer.verl.attention=sdpa"
-                yield error("flash-attn", "trainer.verl.attention=flash, and it is not installed", fix)
+                fix = (
+                    "pip install -c constraints-verl-gpu.txt 'scpo[verl-gpu]', or "
+                    "trainer.verl.attention=sdpa"
+                )
+                yield error(
+                    "flash-attn", "trainer.verl.attention=flash, and it is not installed", fix
+                )
             elif installed is None or wanted == "sdpa":
-                text = "goes without: torch's attention, fused kernels, micro-batches of at most 8 rows"
+                text = (
+                    "goes without: torch's attention, fused kernels, micro-batches of at most "
+                    "8 rows"
+                )
                 yield ok("flash-attn", text if installed else f"not installed here: a run {text}")
             else:
                 yield ok("flash-attn", installed)
@@ -90,15 +108,23 @@ def check_driver(subject: Subject) -> Iterator[Finding]:
         return
     text = f"{driver}; torch {torch} is built for CUDA {cuda}, which needs {oldest}"
     if compatible := forward_compatibility():
-        text += f"; {compatible} may stand in for it (CUDA's forward compatibility, data-centre GPUs only)"
-        yield warning("driver", text, "python -c 'import torch; torch.zeros(1).cuda()' shows whether it does")
+        text += (
+            f"; {compatible} may stand in for it (CUDA's forward compatibility, data-centre GPUs "
+            "only)"
+        )
+        yield warning(
+            "driver", text, "python -c 'import torch; torch.zeros(1).cuda()' shows whether it does"
+        )
     else:
-        fix = f"a driver of {oldest} or newer, CUDA's package cuda-compat-{cuda}-0 on LD_LIBRARY_PATH, "
-        yield error("driver", text, fix + "or torch built for an older CUDA (pytorch.org, --index-url)")
+        fix = (
+            f"a driver of {oldest} or newer, CUDA's package cuda-compat-{cuda}-0 on "
+            "LD_LIBRARY_PATH, or torch built for an older CUDA (pytorch.org, --index-url)"
+        )
+        yield error("driver", text, fix)
 
 
 def forward_compatibility() -> Path | None:
-    """NVIDIA's libcuda of a newer CUDA on LD_LIBRARY_PATH, with which an older driver serves; None: none."""
+    """Path of a newer CUDA's libcuda on LD_LIBRARY_PATH, usable with an older driver; else None."""
     for name in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
         library = Path(name) / "libcuda.so.1"
         if "compat" in Path(name).parts and library.exists():
@@ -109,13 +135,17 @@ def forward_compatibility() -> Path | None:
 def check_ray_cores(subject: Subject) -> Iterator[Finding]:
     """Verl waits for ever where Ray cannot place its processes; on Slurm, the job's cores count."""
     for config in subject.configs:
-        if not (trains_in_verl(config) and isinstance(config.trainer, VerlTrainer) and _on_gpus(config)):
+        if not (
+            trains_in_verl(config) and isinstance(config.trainer, VerlTrainer) and _on_gpus(config)
+        ):
             continue
         needed = cores_needed(config.trainer)
         local = isinstance(config.launcher, LocalLauncher)
         there = len(os.sched_getaffinity(0)) if local else resources(config).cpus
         if there < needed:
-            fix = "a machine with more, or trainer=verl_1gpu" if local else f"launcher.cpus={needed}"
+            fix = (
+                "a machine with more, or trainer=verl_1gpu" if local else f"launcher.cpus={needed}"
+            )
             yield error(
                 "cores for Ray",
                 f"{there}; verl on {config.trainer.verl.gpus} GPUs needs {needed}",
@@ -135,12 +165,17 @@ def check_sockets(subject: Subject) -> Iterator[Finding]:
         return
     found = sorted(path.name for path in VERL_SOCKETS.glob(SOCKETS))
     if found:
-        text = f"{len(found)} in {VERL_SOCKETS}, for example {found[0]}: of a run under way, or left behind"
+        text = (
+            f"{len(found)} in {VERL_SOCKETS}, for example {found[0]}: of a run under way, or left "
+            "behind"
+        )
         yield warning("sockets", text, "nothing if that run is known; names of our runs never meet")
     else:
         yield ok("sockets", "no other verl run on this node")
     if not os.access(VERL_SOCKETS, os.W_OK):
-        yield error("sockets", f"{VERL_SOCKETS} cannot be written, where verl makes them", "a writable /tmp")
+        yield error(
+            "sockets", f"{VERL_SOCKETS} cannot be written, where verl makes them", "a writable /tmp"
+        )
 
 
 def check_ray(subject: Subject) -> Iterator[Finding]:
@@ -153,9 +188,13 @@ def check_ray(subject: Subject) -> Iterator[Finding]:
     record = Path(ray_root) / "ray" / "ray_current_cluster"
     if address:
         fix = "unset RAY_ADDRESS, if the run is not meant to join that cluster"
-        yield warning("ray", f"RAY_ADDRESS={address}: runs join that Ray, with its cores and GPUs", fix)
+        yield warning(
+            "ray", f"RAY_ADDRESS={address}: runs join that Ray, with its cores and GPUs", fix
+        )
     elif record.is_file():
-        yield ok("ray", f"a Ray is recorded in {record}; runs on one node start their own all the same")
+        yield ok(
+            "ray", f"a Ray is recorded in {record}; runs on one node start their own all the same"
+        )
     else:
         yield ok("ray", "none is recorded on this node")
     root = temp_root()
@@ -186,15 +225,21 @@ def check_hours(subject: Subject) -> Iterator[Finding]:
 
 
 def check_noun_rule(subject: Subject) -> Iterator[Finding]:
-    """WebShop's reward with spaCy's model, in whose place a stop list stands where it is missing."""
+    """Check spaCy's model for WebShop's reward; without it a stop list decides what is a noun."""
     for config in subject.configs:
         if not isinstance(config.env, WebshopConfig) or config.env.nouns != "spacy":
             continue
         if installed_version("spacy") and installed_version(NOUN_MODEL.replace("_", "-")):
             yield ok("webshop nouns", f"spaCy's {NOUN_MODEL}")
             return
-        text = f"env.nouns=spacy, and spaCy's {NOUN_MODEL} is not installed: a stop list would give the rewards"
-        fix = f"pip install spacy && python -m spacy download {NOUN_MODEL}, or env.nouns=stop_list on purpose"
+        text = (
+            f"env.nouns=spacy, and spaCy's {NOUN_MODEL} is not installed: a stop list would give "
+            "the rewards"
+        )
+        fix = (
+            f"pip install spacy && python -m spacy download {NOUN_MODEL}, or env.nouns=stop_list "
+            "on purpose"
+        )
         yield (error if config.scale == "paper" else warning)("webshop nouns", text, fix)
         return
 

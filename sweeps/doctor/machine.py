@@ -1,4 +1,4 @@
-"""This machine against what the configuration will start on it: CPUs, memory, disk, file system, GPUs."""
+"""Checks of this machine: CPUs, memory, disk, file system and GPUs for the runs to start."""
 
 import contextlib
 import fcntl
@@ -22,7 +22,9 @@ from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYST
 CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 MIN_INODES = 10_000
 # What a run needs, estimated from its configuration. Lower bounds: activations come on top.
-PROCESS_GIB = 1.4  # peak of a mini run: 0.95 GiB on ALFWorld, 1.3 GiB on WebShop, measured with scale=mini
+PROCESS_GIB = (
+    1.4  # peak of a mini run: 0.95 GiB on ALFWorld, 1.3 GiB on WebShop, measured with scale=mini
+)
 
 
 def check_cpus(subject: Subject) -> Iterator[Finding]:
@@ -71,9 +73,13 @@ def check_disk(subject: Subject) -> Iterator[Finding]:
     needed = subject.runs * max(known, default=0.0)
     text = f"{rounded(free)} free in {place}; runs: {subject.runs}, writing up to {rounded(needed)}"
     if needed > free:
-        yield error("disk", text, "machine.runs_dir=<a larger disk>, or a smaller trainer.keep_checkpoints")
+        yield error(
+            "disk", text, "machine.runs_dir=<a larger disk>, or a smaller trainer.keep_checkpoints"
+        )
     elif len(known) < len(each):
-        yield warning("disk", f"{text}, not counting models of unknown size", "see that their checkpoints fit")
+        yield warning(
+            "disk", f"{text}, not counting models of unknown size", "see that their checkpoints fit"
+        )
     else:
         yield ok("disk", text)
     inodes = os.statvfs(place)
@@ -92,7 +98,10 @@ def check_run_folder(subject: Subject) -> Iterator[Finding]:
     try:
         _try_out(place)
     except OSError as failure:
-        fix = "machine.runs_dir=<a folder of yours> (locks: another file system, or mount it with locks)"
+        fix = (
+            "machine.runs_dir=<a folder of yours> (locks: another file system, or mount it with "
+            "locks)"
+        )
         yield error("run folder", f"{place} ({kind}): {failure.strerror or failure}", fix)
         return
     if kind in VOLATILE_FILE_SYSTEMS:
@@ -103,7 +112,11 @@ def check_run_folder(subject: Subject) -> Iterator[Finding]:
         )
     else:
         yield ok("run folder", f"{place} ({kind}): writable, renames and locks work")
-    if subject.search is not None and subject.search.storage == "sqlite" and kind in NETWORK_FILE_SYSTEMS:
+    if (
+        subject.search is not None
+        and subject.search.storage == "sqlite"
+        and kind in NETWORK_FILE_SYSTEMS
+    ):
         yield error(
             "search storage",
             f"sqlite on {kind} breaks when two hosts write",
@@ -133,9 +146,13 @@ def _without_gpu(subject: Subject, large: bool) -> Finding:
             "machine.device=auto, or a driver",
         )
     if any(config.trainer.name == "verl" for config in subject.configs):
-        return error("gpus", "trainer=verl wants GPUs, and nvidia-smi shows none", "launcher=slurm_a800x4")
+        return error(
+            "gpus", "trainer=verl wants GPUs, and nvidia-smi shows none", "launcher=slurm_a800x4"
+        )
     if large:
-        return warning("gpus", "none: a model of this size takes days a step on a CPU", "launcher=slurm_a800x4")
+        return warning(
+            "gpus", "none: a model of this size takes days a step on a CPU", "launcher=slurm_a800x4"
+        )
     return ok("gpus", "none; the tiny policy needs none")
 
 
@@ -175,7 +192,9 @@ def _cpu_quota() -> float | None:
 def _free_memory_gib() -> float:
     lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
     free = int(lines["MemAvailable"].split()[0]) * 1024
-    with contextlib.suppress(OSError, ValueError):  # no container, or one whose limit is the word "max"
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # no container, or one whose limit is the word "max"
         limit = int((CGROUP / "memory.max").read_text())
         free = min(free, limit - int((CGROUP / "memory.current").read_text()))
     return free / GIB

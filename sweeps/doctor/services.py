@@ -1,4 +1,4 @@
-"""What a run calls over the network: W&B and the endpoints of models behind an API. No key is shown or sent."""
+"""Checks of network services: W&B and endpoints of API models. No key is shown or sent."""
 
 import netrc
 import os
@@ -16,23 +16,28 @@ OFFLINE = "wandb.mode=offline (`wandb sync` later)"
 
 
 def check_wandb(subject: Subject) -> Iterator[Finding]:
-    """The mode and, online, the key and whether the server answers. W&B is a mirror: nothing here stops a run."""
+    """Check the mode and, online, key and server. Only warnings: W&B is a mirror."""
     mode = subject.first.wandb.mode
     if mode != "online":
-        yield ok("wandb", {"offline": "offline: written beside the records", "disabled": "disabled"}[mode])
+        yield ok(
+            "wandb",
+            {"offline": "offline: written beside the records", "disabled": "disabled"}[mode],
+        )
         return
     url = os.environ.get("WANDB_BASE_URL", WANDB_URL)
     if not _has_key(urlsplit(url).hostname or ""):
         yield warning("wandb", f"online, and no key for {url}", f"wandb login, or {OFFLINE}")
     unreachable = _unreachable(url)
     if unreachable:
-        yield warning("wandb", f"online, and {url} does not answer: {unreachable}", f"a proxy, or {OFFLINE}")
+        yield warning(
+            "wandb", f"online, and {url} does not answer: {unreachable}", f"a proxy, or {OFFLINE}"
+        )
     else:
         yield ok("wandb", f"online: {url} answers")
 
 
 def check_endpoints(subject: Subject) -> Iterator[Finding]:
-    """Key and reachability of every model that is behind an API."""
+    """Check key and reachability of every API model."""
     for model in {config.model.name: config.model for config in subject.configs}.values():
         if isinstance(model, ApiModel):
             yield from _endpoint(model)
@@ -41,11 +46,15 @@ def check_endpoints(subject: Subject) -> Iterator[Finding]:
 def _endpoint(model: ApiModel) -> Iterator[Finding]:
     check = f"model {model.name}"
     if model.key_variable is not None and not os.environ.get(model.key_variable):
-        yield error(check, f"{model.key_variable} is not set", f"export {model.key_variable}=<your key>")
+        yield error(
+            check, f"{model.key_variable} is not set", f"export {model.key_variable}=<your key>"
+        )
     unreachable = _unreachable(model.base_url)
     if unreachable:
         yield error(
-            check, f"{model.base_url} does not answer: {unreachable}", "model.base_url=<one that does>, a proxy"
+            check,
+            f"{model.base_url} does not answer: {unreachable}",
+            "model.base_url=<one that does>, a proxy",
         )
     else:
         yield ok(check, f"{model.base_url} answers; key in {model.key_variable or 'no variable'}")
@@ -61,7 +70,7 @@ def _has_key(host: str) -> bool:
 
 
 def _unreachable(url: str) -> str | None:
-    """Why no connection to the address comes about, None if one does."""
+    """Reason why the address cannot be connected to; None if it can."""
     parts = urlsplit(url)
     port = parts.port or {"http": 80}.get(parts.scheme, 443)
     try:

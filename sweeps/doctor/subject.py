@@ -1,4 +1,4 @@
-"""What the doctor looks at: one run, an experiment's runs, or a search's."""
+"""Configurations that the doctor checks: one run, an experiment's runs, or a search's."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,12 @@ from sweeps.compose.overrides import parse_all, read_request
 
 @dataclass(frozen=True)
 class Subject:
-    """The configurations that are about to run, one for each environment, model and kind of work, and how many runs.
+    """Configurations about to run.
 
-    ``search`` is None for a run or an experiment.
+    Attributes:
+        configs: One configuration for each environment, model and kind of work.
+        runs: Number of runs.
+        search: The search; None for a run or an experiment.
     """
 
     configs: tuple[RunConfig, ...]
@@ -33,7 +36,7 @@ class Subject:
 
 
 def read_subject(overrides: Sequence[str]) -> Subject:
-    """The subject of any overrides that sweep.py or train.py would take; ConfigError as they give it."""
+    """Compose the overrides as sweep.py or train.py would, with their ConfigErrors."""
     keys = {override.key for override in parse_all(overrides)}
     if "search" in keys:
         from sweeps.search.plan import make_plan  # Optuna is an extra
@@ -53,7 +56,11 @@ def _distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:
     seen = set()
     for config in configs:
         parts = (config.env, config.model, config.scorer, config.trainer)
-        key = (*(part.model_dump_json() for part in parts), config.method.kind, required(config.method))
+        key = (
+            *(part.model_dump_json() for part in parts),
+            config.method.kind,
+            required(config.method),
+        )
         if key not in seen:
             seen.add(key)
             yield config

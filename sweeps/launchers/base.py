@@ -1,6 +1,7 @@
 """The interface of launchers, and the registry.
 
-A launcher is one file with ``make_launcher``, a line in ``LAUNCHERS``, and ``conf/launcher/<name>.yaml``.
+A launcher is one file with ``make_launcher``, a line in ``LAUNCHERS``, and
+``conf/launcher/<name>.yaml``.
 """
 
 import time
@@ -32,13 +33,13 @@ Runs = Mapping[str, tuple[RunFolder, RunConfig]]
 class Launcher(Protocol):
     """Starts runs and follows them.
 
-    Used as a context manager, inside which stop signals (Ctrl-C, SIGTERM) only count up ``signals``.
+    A context manager, inside which stop signals (Ctrl-C, SIGTERM) only increment ``signals``.
 
     Attributes:
         detached: Its runs outlive this process, and are all started at once: sweep.py submits them
             and leaves. Else it follows them, and starts one whenever there is a ``free`` slot.
-        poll_s: Seconds between two looks at the runs.
-        signals: How many stop signals have arrived.
+        poll_s: Seconds between two polls of the runs.
+        signals: Number of stop signals received.
     """
 
     detached: ClassVar[bool]
@@ -90,8 +91,12 @@ def open_launcher(configs: Sequence[RunConfig], train_script: Path, console: Con
     """
     name = configs[0].launcher.name
     if name not in LAUNCHERS:
-        raise ConfigError(f"launcher.name={name}: unknown launcher; allowed: {', '.join(LAUNCHERS)}")
-    launcher: Launcher = import_module(LAUNCHERS[name]).make_launcher(configs, train_script, console)
+        raise ConfigError(
+            f"launcher.name={name}: unknown launcher; allowed: {', '.join(LAUNCHERS)}"
+        )
+    launcher: Launcher = import_module(LAUNCHERS[name]).make_launcher(
+        configs, train_script, console
+    )
     return launcher
 
 

@@ -5,9 +5,15 @@ loading engines happens once. Forked processes share that memory and nothing els
 killed like any other process.
 
 This file holds both ends: ``forked_runs`` and ``Server`` in the launcher, ``main`` in the server.
-multiprocessing's own fork server is not used, because it is one per process and ends with it: our
-servers are replaced after ``FORKS`` runs, so that the next one starts with the games that those
-runs have cached, and the memory of the old one is freed.
+multiprocessing's own fork server cannot replace it:
+
+- Its ``Process.start()`` waits until the preload is done (5.3 s for a module that sleeps 5 s; a
+  cold cache takes 100 s here). Signals, the progress board and other slots would wait too; ours
+  returns at once, and a run whose server is late is started anew.
+- There is one per process, and it ends with it. Ours are replaced after ``FORKS`` runs, so that
+  the next one starts with the games that those runs have cached and the old one's memory is freed.
+- It preloads modules by name; ours opens the environment of a given run.
+- When it dies, it is not known which processes it has started. Ours are: a run has one process.
 
 Messages, over a pipe of multiprocessing. Launcher: ``{"number", "command", "log", "variables"}``.
 Server: ``{"number", "pid"}`` once the process exists, ``{"number", "status"}`` once it has ended.
@@ -128,7 +134,8 @@ class Server:
 
         self._channel, theirs = Pipe()
         program = (
-            f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from sweeps.launchers.forked import main; main()"
+            f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); "
+            "from sweeps.launchers.forked import main; main()"
         )
         arguments = [str(theirs.fileno()), str(first.script), str(first.folder.path)]
         self._process = subprocess.Popen(

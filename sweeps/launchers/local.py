@@ -139,17 +139,20 @@ class Pool(CountsSignals):
 
 
 def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
-    """A slot for each ``gpus_per_run`` of the visible GPUs or, where runs use none, for each ``machine.threads`` cores.
+    """Slots of this machine, each given as its GPUs (see ``Pool``).
 
-    Each is given as its GPUs (see ``Pool``). ``gpus_per_run`` None: as many as the run that needs most of them.
-    ``slots`` of the launcher, if given, replaces the number of slots; more slots than GPUs share them in turn.
+    One for each ``gpus_per_run`` of the visible GPUs (None: as many as the run that needs most) or,
+    where runs use no GPU, for each ``machine.threads`` cores. The launcher's ``slots``, if given,
+    replaces their number; more slots than GPUs share them in turn.
 
     Raises:
         ConfigError: A run needs more GPUs than this machine shows.
     """
     machine, launcher = configs[0].machine, configs[0].launcher
     if not isinstance(launcher, LocalLauncher):
-        raise ConfigError(f"launcher.name={launcher.name}: the pool of this machine is launcher=local")
+        raise ConfigError(
+            f"launcher.name={launcher.name}: the pool of this machine is launcher=local"
+        )
     gpus = visible_gpus() if machine.device != "cpu" else []
     largest = max(configs, key=lambda config: resources(config).all_gpus)
     _check_gpus(largest, gpus, launcher.gpus_per_run)
@@ -161,7 +164,7 @@ def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
 
 
 def refused_here(configs: Sequence[RunConfig]) -> str | None:
-    """Why this machine cannot run these, for who only looks; None: it can."""
+    """Reason why this machine cannot run these; None if it can."""
     try:
         slots_for(configs)
     except ConfigError as error:
@@ -170,16 +173,19 @@ def refused_here(configs: Sequence[RunConfig]) -> str | None:
 
 
 def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> None:
-    """A run gets all its GPUs, or the command that fits is told before anything starts."""
-    needed, shown = resources(config).all_gpus, f"this machine shows {counted(len(gpus), 'GPU')} ({', '.join(gpus)})"
+    """Refuse, before anything starts, a run that would not get all its GPUs."""
+    needed, shown = (
+        resources(config).all_gpus,
+        f"this machine shows {counted(len(gpus), 'GPU')} ({', '.join(gpus)})",
+    )
     if given is not None and given > len(gpus) > 0:
         raise ConfigError(f"launcher.gpus_per_run={given}: {shown}")
     if not trains_in_verl(config):
         return
     if gpus and given is not None and given < needed:
         raise ConfigError(
-            f"launcher.gpus_per_run={given}, and a run with trainer.verl.gpus={needed} needs {needed}: leave "
-            "launcher.gpus_per_run out, or trainer=verl_1gpu"
+            f"launcher.gpus_per_run={given}, and a run with trainer.verl.gpus={needed} needs "
+            f"{needed}: leave launcher.gpus_per_run out, or trainer=verl_1gpu"
         )
     if needed > max(1, len(gpus)) or (needed and config.machine.device == "cpu"):
         fitting = "trainer=verl_1gpu (one 80 GB card), " if gpus else ""

@@ -1,4 +1,4 @@
-"""What the runs of a launcher are doing, and how long it may take: bars on a terminal, lines in a log."""
+"""Progress of a launcher's runs and time left: bars on a terminal, lines in a log."""
 
 import contextlib
 import time
@@ -36,13 +36,16 @@ class _Run(RunPace):
 
 
 class ProgressBoard:
-    """One line a run: what it does, step of steps, the last training success; and one for all. ``planned``: all runs.
+    """Line for each run (activity, step of steps, training success) and one for all of ``planned``.
 
-    In a log file: a line when a run starts or ends, and one whenever there was none for some time.
+    In a log file: a line when a run starts or ends, and one after each longer silence.
     """
 
     def __init__(
-        self, console: Console, planned: Sequence[RunConfig] = (), clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        planned: Sequence[RunConfig] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console = console
         self._clock = clock
@@ -57,14 +60,19 @@ class ProgressBoard:
             console=console,
             disable=not console.is_terminal,
         )
-        self._all = self._progress.add_task("runs done", total=len(planned), note="", visible=bool(planned))
+        self._all = self._progress.add_task(
+            "runs done", total=len(planned), note="", visible=bool(planned)
+        )
 
     def __enter__(self) -> Self:
         self._progress.start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
 
@@ -78,7 +86,9 @@ class ProgressBoard:
         with contextlib.suppress(ScpoError):  # a damaged log is the run's own to report
             before = JsonLines(folder.metrics).last()
         run = _Run(config.trainer.steps, -1 if before is None else before["step"], self._clock())
-        run.task = self._progress.add_task(folder.run_id, total=run.steps, completed=max(0, run.step), note=run.doing)
+        run.task = self._progress.add_task(
+            folder.run_id, total=run.steps, completed=max(0, run.step), note=run.doing
+        )
         self._runs[folder.run_id] = run
         if not self._console.is_terminal:
             self._say(f"started {folder.run_id}")
@@ -92,7 +102,7 @@ class ProgressBoard:
         run.success = success
 
     def doing(self, folder: RunFolder, what: str) -> None:
-        """The last line of a run's log. Called again and again, so it also keeps what is shown up to date."""
+        """Show the last line of a run's log; at every poll, so that the display stays current."""
         run = self._runs[folder.run_id]
         run.doing = what or run.doing
         if self._console.is_terminal:
@@ -110,7 +120,9 @@ class ProgressBoard:
                 self._say(line)
                 run.said = line
         if self._planned:
-            self._say(f"{self._done} of {counted(len(self._planned), 'run')} done{self._left(', ')}")
+            self._say(
+                f"{self._done} of {counted(len(self._planned), 'run')} done{self._left(', ')}"
+            )
 
     def ended(self, folder: RunFolder, outcome: Outcome) -> None:
         """A run's process has ended."""

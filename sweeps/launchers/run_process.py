@@ -77,7 +77,7 @@ def begin_anew(start: Start) -> Process:
             stdout=log,
             stderr=subprocess.STDOUT,
             env={**os.environ, **start.variables},
-            start_new_session=True,  # a Ctrl-C reaches the launcher only, which then tells the runs in order
+            start_new_session=True,  # Ctrl-C reaches the launcher only, which stops the runs
             preexec_fn=ignore_warning,  # noqa: PLW1509 (launchers have no threads)
         )
 
@@ -101,7 +101,11 @@ class RunProcess:
     ) -> Self:
         """Start it; RecordWriteError or OSError if that cannot be done."""
         attempt = folder.new_attempt()
-        variables = {**thread_environment(config.machine.threads), "PYTHONUNBUFFERED": "1", **variables}
+        variables = {
+            **thread_environment(config.machine.threads),
+            "PYTHONUNBUFFERED": "1",
+            **variables,
+        }
         return cls(folder, attempt, begin(Start(train_script, folder, config, attempt, variables)))
 
     def poll(self) -> int | None:
@@ -109,9 +113,12 @@ class RunProcess:
         return self.process.poll()
 
     def doing(self) -> str:
-        """What it says in its log that it is doing, without the time and the logger; empty if it says nothing."""
-        said = (LOG_LINE.fullmatch(line) for line in reversed(tail(self.folder.attempt_log(self.attempt))))
-        return next((line["message"] for line in said if line), "")
+        """Last message in its log, without time and logger; empty if there is none."""
+        for line in reversed(tail(self.folder.attempt_log(self.attempt))):
+            match = LOG_LINE.fullmatch(line)
+            if match:
+                return match["message"]
+        return ""
 
     def terminate(self) -> None:
         """Ask it to checkpoint and end."""
@@ -123,7 +130,14 @@ class RunProcess:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def outcome(self, code: int, interrupted: bool) -> Outcome:
-        """What ``code``, its exit status, means; recorded if it died without a word (``interrupted``: we killed it)."""
+        """Outcome of the run whose process has ended.
+
+        A death that the process could not record is recorded here.
+
+        Args:
+            code: Its exit status.
+            interrupted: The launcher killed it.
+        """
         folder, log = self.folder, self.folder.attempt_log(self.attempt)
         if code == EXIT_BUSY:
             shutil.rmtree(folder.attempt(self.attempt), ignore_errors=True)
@@ -138,8 +152,12 @@ class RunProcess:
             return Outcome(State.FAILED, str(error), log)
 
     def _record_death(self, code: int, interrupted: bool, log: Path) -> Outcome:
-        """The process ended without saying how: killed, or dead before it reached its first line."""
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        """Record the end of a process that was killed or died before its first line."""
+        how = (
+            f"killed by {signal.Signals(-code).name}"
+            if code < 0
+            else f"ended with exit status {code}"
+        )
         last = tail(log, 1)
         reason = how + (f": {last[0].strip()}" if last and code > 0 else "")
         state = State.INTERRUPTED if interrupted else State.FAILED
@@ -150,12 +168,14 @@ class RunProcess:
             if not free:
                 return Outcome(State.RUNNING, "another process runs it", log)
             failures = self.folder.read_status().failures + (state is State.FAILED)
-            self.folder.update_status(state=state, reason=reason, failures=failures, attempt=self.attempt, pid=None)
+            self.folder.update_status(
+                state=state, reason=reason, failures=failures, attempt=self.attempt, pid=None
+            )
         return Outcome(state, reason, log)
 
 
 def ignore_warning() -> None:
-    """Slurm's warning is for the launcher, which passes it on as a request; Slurm sends it to all processes."""
+    """Ignore Slurm's warning signal, which goes to all processes: the launcher passes it on."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
 

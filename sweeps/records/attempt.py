@@ -1,4 +1,4 @@
-"""What the process of one run does around its training: lock, status, signals, log, provenance."""
+"""Process of one run around its training: lock, status, signals, log, provenance."""
 
 import atexit
 import contextlib
@@ -37,7 +37,9 @@ logger = logging.getLogger(__name__)
 Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
 
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 75, 130
-EXIT_ELSEWHERE = 3  # of a sweep: nothing failed, but some runs are another process' or were cancelled
+EXIT_ELSEWHERE = (
+    3  # of a sweep: nothing failed, but some runs are another process' or were cancelled
+)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 USER_ERRORS = (
     ConfigError,
@@ -53,10 +55,10 @@ USER_ERRORS = (
 
 
 class Stop:
-    """Whether a run was asked to stop after its present step, by a signal or by stop.json.
+    """Stop request of a run, by a signal or by stop.json, honoured after the present step.
 
-    A signal stops the run at once if it is the second one, or if this attempt has logged no step yet:
-    loading, translating games and making demonstrations can take minutes and leave nothing to save.
+    A signal stops the run at once if it is the second, or if this attempt has logged no step yet:
+    loading, translating games and making demonstrations take minutes and leave nothing to save.
     Once training is over, signals are ignored, so that the end is recorded.
     """
 
@@ -77,7 +79,9 @@ class Stop:
             self.asked = True
             raise KeyboardInterrupt
         self.asked = True
-        logger.warning("%s: stopping after this step; once more stops at once", signal.Signals(number).name)
+        logger.warning(
+            "%s: stopping after this step; once more stops at once", signal.Signals(number).name
+        )
 
     def _log_size(self) -> int:
         try:
@@ -87,10 +91,13 @@ class Stop:
 
 
 def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
-    """Run or resume one run in this process and say how it ended, in status.json and as an exit status.
+    """Run or resume one run in this process; its end is in status.json and the exit status.
 
-    ``train(config, folder, should_stop)`` returns when all steps are done, or with a checkpoint once ``should_stop()``.
-    ``attempt`` is given by a launcher that already catches this process's output in that attempt's log.
+    Args:
+        folder: The run.
+        train: ``train(config, folder, should_stop)`` returns when all steps are done, or with a
+            checkpoint once ``should_stop()`` is True.
+        attempt: Given by a launcher that writes this process's output to that attempt's log.
     """
     config = run_config.check(folder)
     with locked(folder.lock) as held:
@@ -102,7 +109,7 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
             logger.info("%s is %s already", folder.run_id, before.state)
             _say_result(folder)
             return EXIT_DONE
-        folder.drop_half_checkpoints()  # before anything is written: on a full disk it makes the room
+        folder.drop_half_checkpoints()  # first, because it makes room on a full disk
         if _cancelled_before_start(folder):
             return EXIT_INTERRUPTED
         number = folder.new_attempt() if attempt is None else attempt
@@ -111,12 +118,14 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
 
 
 def leave(status: int) -> NoReturn:
-    """End this process without freeing its memory object by object; all else that Python does at its end is done.
+    """End this process without freeing its objects; exit handlers run and streams are flushed.
 
-    After a study run the freeing takes 3 s or more, and copies the pages that a forked process shares.
+    After a study run the freeing takes 3 s or more, and copies the pages that a forked process
+    shares.
     """
-    if any(thread is not threading.current_thread() and not thread.daemon for thread in threading.enumerate()):
-        sys.exit(status)  # Python waits for them
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            sys.exit(status)  # Python waits for it
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()
@@ -127,7 +136,7 @@ def leave(status: int) -> NoReturn:
 
 
 def _cancelled_before_start(folder: RunFolder) -> bool:
-    """Whether it was cancelled while it waited; a request that was meant for the attempt before is forgotten."""
+    """True if it was cancelled while it waited; a request to the attempt before is dropped."""
     request = folder.read_stop()
     if request is None or request.state is State.INTERRUPTED:
         folder.clear_stop()
@@ -138,13 +147,15 @@ def _cancelled_before_start(folder: RunFolder) -> bool:
 
 
 def thread_environment(threads: int) -> dict[str, str]:
-    """What keeps BLAS, OpenMP and torch to their share of the cores; read when those libraries load."""
+    """Variables that limit BLAS, OpenMP and torch to a number of threads, read on import."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
     # PASSIVE: threads that wait sleep; spinning ones slow a busy machine down a hundredfold.
     return {**dict.fromkeys(names, str(threads)), "OMP_WAIT_POLICY": "PASSIVE"}
 
 
-def _attempt(folder: RunFolder, config: RunConfig, before: Status, number: int, train: Train) -> int:
+def _attempt(
+    folder: RunFolder, config: RunConfig, before: Status, number: int, train: Train
+) -> int:
     stop = Stop(folder)
     with stop_signals_go_to(stop.handle):
         try:
@@ -153,7 +164,8 @@ def _attempt(folder: RunFolder, config: RunConfig, before: Status, number: int, 
             done = _last_step(folder)
             if done < config.trainer.steps and not stop():
                 raise RuntimeError(
-                    f"training returned at step {done} of {config.trainer.steps} without being asked to stop"
+                    f"training returned at step {done} of {config.trainer.steps} without being "
+                    "asked to stop"
                 )
             stop.over = True
         except KeyboardInterrupt:
@@ -170,7 +182,11 @@ def _attempt(folder: RunFolder, config: RunConfig, before: Status, number: int, 
 
 def _end_early(folder: RunFolder, how: str) -> int:
     request = folder.read_stop()
-    return _end(folder, State.INTERRUPTED, how) if request is None else _end(folder, request.state, request.reason)
+    return (
+        _end(folder, State.INTERRUPTED, how)
+        if request is None
+        else _end(folder, request.state, request.reason)
+    )
 
 
 def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) -> None:
@@ -178,7 +194,9 @@ def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) ->
     across = config.machine.resume_across_versions
     provenance.check_resume(folder, across=across, commits=(before.commit, commit))
     os.environ.update(thread_environment(config.machine.threads))
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # transformers draws one for every file it reads
+    os.environ.setdefault(
+        "HF_HUB_DISABLE_PROGRESS_BARS", "1"
+    )  # transformers draws one for every file it reads
     folder.write_status(
         before.model_copy(
             update={
@@ -202,13 +220,19 @@ def _end(folder: RunFolder, state: State, reason: str | None) -> int:
     try:
         before = folder.read_status()
         failures = before.failures + (state is State.FAILED)
-        with contextlib.suppress(RecordError):  # damaged logs are why it failed: its step stays what it was
+        with contextlib.suppress(
+            RecordError
+        ):  # damaged logs are why it failed: its step stays what it was
             before = before.model_copy(update={"step": _last_step(folder)})
         folder.write_status(
-            before.model_copy(update={"state": state, "reason": reason, "failures": failures, "pid": None})
+            before.model_copy(
+                update={"state": state, "reason": reason, "failures": failures, "pid": None}
+            )
         )
     except ScpoError as error:
-        logger.error("the run ended as %s (%s), which could not be recorded: %s", state, reason, error)
+        logger.error(
+            "the run ended as %s (%s), which could not be recorded: %s", state, reason, error
+        )
         return EXIT_FAILED
     logger.info("%s: %s%s", folder.run_id, state, f" ({reason})" if reason else "")
     if state is State.DONE:
@@ -217,14 +241,14 @@ def _end(folder: RunFolder, state: State, reason: str | None) -> int:
 
 
 def _say_result(folder: RunFolder) -> None:
-    """What the run came to, and where it lies."""
+    """Log the run's result and the path of its records."""
     for line in before_after(read_whole(folder, folder.metrics)):
         logger.info("%s", line)
     logger.info("records: %s; curves and credit: make report", folder.path)
 
 
 def _last_step(folder: RunFolder) -> int:
-    """Of what is logged, all of which is looked at: a run whose lines changed on disk does not end DONE."""
+    """Last logged step; all lines are verified, so that a damaged run does not end DONE."""
     read_whole(folder, folder.timing)
     lines = read_whole(folder, folder.metrics)
     return int(lines[-1]["step"]) if lines else 0
@@ -251,7 +275,7 @@ def _copy_of_log(folder: RunFolder, attempt: int) -> Iterator[None]:
 
 
 class _LogCopy(logging.FileHandler):
-    """The terminal has every line already: a full disk costs the copy, and not a traceback for each of its lines."""
+    """Handler that ignores errors: every line is on the terminal; the copy may hit a full disk."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass

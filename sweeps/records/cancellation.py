@@ -14,7 +14,8 @@ FINAL = (State.DONE, State.PRUNED)
 _AGAIN = {
     State.CANCELLED: State.PENDING,
     State.PRUNED: State.INTERRUPTED,
-    State.RUNNING: State.INTERRUPTED,  # on a machine that is no more, or has another name: the lock is ours now
+    # Of a machine that is gone or was renamed: holding its lock shows that no process runs.
+    State.RUNNING: State.INTERRUPTED,
 }
 
 
@@ -26,8 +27,8 @@ def cancel(
 ) -> bool:
     """Let a run end as ``state`` (CANCELLED or PRUNED); False if it was over before.
 
-    The request is on disk first, so it holds whatever dies next: a run that waits will not start, one that runs ends at
-    its next step, with a checkpoint. ``end_job`` tells the run's scheduler, if it has one.
+    The request is written first, so that it survives any later crash: a waiting run will not start,
+    a running one ends at its next step, with a checkpoint. ``end_job`` cancels the scheduler's job.
     """
     if folder.read_status().state in (*FINAL, state):
         return False
@@ -40,16 +41,21 @@ def cancel(
 
 
 def settle(folder: RunFolder) -> bool:
-    """Write down that a run without a process has ended as it was asked to; False if some process still has it."""
+    """Record the requested end of a run without a process; False if a process still runs it."""
     with locked(folder.lock) as free:
         request = folder.read_stop()
-        if free and request is not None and request.state.settled and folder.read_status().state not in FINAL:
+        if (
+            free
+            and request is not None
+            and request.state.settled
+            and folder.read_status().state not in FINAL
+        ):
             folder.update_status(state=request.state, reason=request.reason, pid=None)
         return free
 
 
 def retry(folder: RunFolder) -> None:
-    """Let a run go on that was cancelled or pruned, failed too often, or says RUNNING of a machine that is gone.
+    """Let a cancelled, pruned or often failed run, or one of a vanished machine, be started again.
 
     Raises:
         RecordError: It is done, or a process has it.
@@ -58,7 +64,9 @@ def retry(folder: RunFolder) -> None:
         status = folder.read_status()
         if not free or status.state is State.DONE:
             what = f"is {status.state}" if free else "is running"
-            raise RecordError(f"{folder.run_id} {what}: only runs that failed or were stopped can be tried again")
+            raise RecordError(
+                f"{folder.run_id} {what}: only runs that failed or were stopped can be tried again"
+            )
         folder.clear_stop()
         state = _AGAIN.get(status.state, status.state)
         folder.update_status(state=state, failures=0, reason=None, pid=None)

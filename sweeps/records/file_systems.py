@@ -4,7 +4,8 @@ from pathlib import Path
 
 MOUNTS = Path("/proc/self/mounts")
 NETWORK_FILE_SYSTEMS = (
-    "nfs", "nfs4", "lustre", "beegfs", "gpfs", "cifs", "ceph", "fuse.sshfs", "9p", "wekafs", "virtiofs",
+    "nfs", "nfs4", "lustre", "beegfs", "gpfs", "cifs", "ceph", "fuse.sshfs", "9p", "wekafs",
+    "virtiofs",
 )  # fmt: skip
 VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
 

@@ -1,4 +1,4 @@
-"""What to do about each run: a pure function of what is wanted and what is found on disk and at the scheduler."""
+"""Decide what to do with each run: a pure function of the runs wanted and observed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from scpo.records.status import JobState, Observed
 
 
 class Action(StrEnum):
-    """START covers a first start, a resume and a retry alike: a run finds its own last checkpoint."""
+    """Actions on a run. START is a first start, a resume or a retry: a run finds its checkpoint."""
 
     START = "start"
     SKIP = "skip"
@@ -27,7 +27,9 @@ class Decision:
 
 _SETTLED = {
     State.DONE: Decision(Action.SKIP, "finished before"),
-    State.PRUNED: Decision(Action.SKIP, "pruned by a search; `python -m sweeps retry` lets it go on"),
+    State.PRUNED: Decision(
+        Action.SKIP, "pruned by a search; `python -m sweeps retry` lets it go on"
+    ),
     State.CANCELLED: Decision(Action.LEAVE, "cancelled; `python -m sweeps retry` starts it again"),
 }
 
@@ -35,7 +37,9 @@ _SETTLED = {
 _JOBS = {
     JobState.QUEUED: Decision(Action.LEAVE, "queued"),
     JobState.RUNNING: Decision(Action.LEAVE, "its job runs"),
-    JobState.ORPHANED: Decision(Action.ADOPT, "submitted by a call that died before it could record the job"),
+    JobState.ORPHANED: Decision(
+        Action.ADOPT, "submitted by a call that died before it could record the job"
+    ),
     JobState.UNKNOWN: Decision(Action.LEAVE, "the scheduler does not say whether its job lives"),
 }
 
@@ -49,8 +53,10 @@ _STARTS = {
 }
 
 
-def reconcile(want: Iterable[str], have: Mapping[str, Observed], max_failures: int) -> dict[str, Decision]:
-    """Run id -> what to do. Runs that are on disk but not wanted are none of this call's business."""
+def reconcile(
+    want: Iterable[str], have: Mapping[str, Observed], max_failures: int
+) -> dict[str, Decision]:
+    """Decision for each wanted run, by id; other runs on disk are left alone."""
     return {run_id: decide(have.get(run_id, Observed(State.NEW)), max_failures) for run_id in want}
 
 
@@ -65,5 +71,7 @@ def decide(run: Observed, max_failures: int) -> Decision:
     if run.state.settled:
         return _SETTLED[run.state]
     if run.recorded is State.FAILED and run.failures >= max_failures:
-        return Decision(Action.LEAVE, f"failed {run.failures} times; `python -m sweeps retry` tries it again")
+        return Decision(
+            Action.LEAVE, f"failed {run.failures} times; `python -m sweeps retry` tries it again"
+        )
     return Decision(Action.START, _STARTS[run.state])

@@ -1,9 +1,9 @@
-"""Drives a search: makes trials while there is room, starts their runs, tells the study how they end."""
+"""Driver of a search: creates trials while slots are free, starts their runs, reports results."""
 
 import math
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,17 +20,91 @@ from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.search.plan import Plan
 from sweeps.search.space import shown
 from sweeps.search.study import ATTEMPTS, Study
-from sweeps.search.trial_runs import TrialRun, end_of, mean_curve
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-LEAST_POLL_S = 0.5  # between two looks at the trials
+LEAST_POLL_S = 0.5  # between two polls of the trials
+
+
+@dataclass(frozen=True)
+class TrialRun:
+    """State of one run of a trial.
+
+    Attributes:
+        run_id: Name of its folder.
+        seed: The seed that the objective is averaged over.
+        state: Its observed state.
+        fresh: An attempt was made since the trial began; earlier failures do not count against it.
+        curve: The metric by training step.
+        reason: Why it failed.
+        near: It has a job of the scheduler or its process is on this host.
+    """
+
+    run_id: str
+    seed: int
+    state: State
+    fresh: bool
+    curve: Mapping[int, float]
+    reason: str | None = None
+    near: bool = False
+
+    @property
+    def takes_room(self) -> bool:
+        """It occupies a job of the scheduler or a slot of this host."""
+        return self.near and self.state.live
+
+    @property
+    def dead(self) -> bool:
+        """It failed, or its process died, during this trial."""
+        ended_badly = self.state in (State.FAILED, State.LOST, State.CANCELLED)
+        return self.state is State.DAMAGED or (self.fresh and ended_badly)
+
+    @property
+    def startable(self) -> bool:
+        """No process runs it, and it may be started or resumed."""
+        return self.state.startable and not self.dead
+
+    @property
+    def last(self) -> float:
+        """The metric at the last step; NaN if it was never measured."""
+        return self.curve[max(self.curve)] if self.curve else math.nan
+
+
+def end_of(runs: Sequence[TrialRun]) -> tuple[State | None, str | None]:
+    """End of the trial of these runs, and the reason of a failure.
+
+    DONE, PRUNED or FAILED; None while it goes on.
+    """
+    dead = next((run for run in runs if run.dead), None)
+    if dead is not None:
+        return State.FAILED, f"{dead.run_id} {dead.state}: {dead.reason or 'its process died'}"
+    if any(run.state is State.PRUNED for run in runs):
+        return State.PRUNED, None
+    if any(run.state is not State.DONE for run in runs):
+        return None, None
+    empty = next((run for run in runs if math.isnan(run.last)), None)
+    if empty is not None:
+        why = f"{empty.run_id} is DONE without a value of the objective in its metrics.jsonl"
+        return State.FAILED, why
+    return State.DONE, None
+
+
+def mean_curve(runs: Sequence[TrialRun]) -> dict[int, float]:
+    """Mean over the seeds at the steps that all of them have reached."""
+    common = set.intersection(*(set(run.curve) for run in runs))
+    curve = {}
+    for step in sorted(common):
+        curve[step] = math.fsum(run.curve[step] for run in runs) / len(runs)
+    return curve
 
 
 @dataclass
 class Driver:
-    """One driver of a study. All that it needs to know is on disk: another one may go on where it was killed."""
+    """Driver of a study.
+
+    Its state is on disk, so that another driver can continue where this one was killed.
+    """
 
     plan: Plan
     study: Study
@@ -43,7 +117,7 @@ class Driver:
     _inherited: set[str] = field(default_factory=set)
 
     def run(self) -> bool:
-        """Until nothing is left to do here: True; False if a signal stopped it."""
+        """Run until no trial is left for this driver; False if a signal stopped it."""
         with self.launcher as launcher:
             while self.step() or self._under_way:
                 if launcher.signals:
@@ -53,7 +127,7 @@ class Driver:
         return True
 
     def step(self) -> bool:
-        """Look at everything once; False if no trial of this driver is under way."""
+        """Poll all runs and trials once; False if no trial of this driver is under way."""
         self._observer = Observer(self.scheduler)
         for run_id, outcome in self.launcher.poll().items():
             self._under_way.discard(run_id)
@@ -68,12 +142,14 @@ class Driver:
         return bool(self.study.mine())
 
     def _room(self) -> bool:
-        """Whether one more run may be started: what a dead driver left running takes room too."""
+        """True if another run may be started; runs that a dead driver left take slots too."""
         return self.launcher.free > len(self._inherited)
 
     def _make_trial(self) -> bool:
         parallel = self.plan.search.parallel
-        if self.launcher.signals or (parallel is not None and len(self.study.mine()) >= parallel):
+        if self.launcher.signals:
+            return False
+        if parallel is not None and len(self.study.mine()) >= parallel:
             return False
         trial = self.study.next_trial()
         if trial is not None:
@@ -83,7 +159,7 @@ class Driver:
         return trial is not None
 
     def _start_waiting(self) -> None:
-        """Start what waits, the oldest trial first; no sweep on the same runs looks or starts meanwhile."""
+        """Start waiting runs, the oldest trial first, while no other sweep starts any."""
         with run_folders.driver_lock(Path(self.plan.base.machine.runs_dir)):
             for trial in self.study.mine():
                 for run in self._runs_now(trial):
@@ -108,7 +184,8 @@ class Driver:
         if end is State.DONE:
             value = math.fsum(run.last for run in runs) / len(runs)
             self.study.complete(trial, value, {run.seed: run.last for run in runs})
-            self.say(f"trial {trial.number}: {value:.3f} (" + ", ".join(f"{run.last:.3f}" for run in runs) + ")")
+            by_seed = ", ".join(f"{run.last:.3f}" for run in runs)
+            self.say(f"trial {trial.number}: {value:.3f} ({by_seed})")
         elif end is State.FAILED:
             self.study.fail(trial, reason or "")
             self.say(f"trial {trial.number}: FAILED, {reason}")
@@ -116,7 +193,7 @@ class Driver:
             self._prune(trial)
 
     def _prune(self, trial: "FrozenTrial") -> None:
-        """The runs first: a driver killed in between finds them PRUNED and tells the study then."""
+        """Prune the runs, then the trial: a driver killed in between finds them PRUNED."""
         reason = f"pruned with trial {trial.number} of {self.plan.study_id}"
         for config in self._runs(trial).values():
             cancel(run_config.ensure(config), self.scheduler, State.PRUNED, reason)
@@ -124,12 +201,15 @@ class Driver:
         self.say(f"trial {trial.number}: pruned")
 
     def _runs_now(self, trial: "FrozenTrial") -> list[TrialRun]:
-        return [self._run_now(run_id, config, trial) for run_id, config in self._runs(trial).items()]
+        return [
+            self._run_now(run_id, config, trial) for run_id, config in self._runs(trial).items()
+        ]
 
     def _run_now(self, run_id: str, config: RunConfig, trial: "FrozenTrial") -> TrialRun:
         folder = RunFolder(Path(config.machine.runs_dir) / run_id)
         if run_id in self._never_started:
-            return TrialRun(run_id, config.seed, State.FAILED, True, {}, self._never_started[run_id])
+            reason = self._never_started[run_id]
+            return TrialRun(run_id, config.seed, State.FAILED, True, {}, reason)
         if not folder.path.exists():
             return TrialRun(run_id, config.seed, State.NEW, False, {})
         try:
@@ -141,8 +221,10 @@ class Driver:
             records = read_whole(folder, folder.metrics)
         except RecordError as error:
             return TrialRun(run_id, config.seed, State.DAMAGED, True, {}, str(error))
-        metric = self.plan.metric
-        curve = {record["step"]: float(record[metric]) for record in records if record.get(metric) is not None}
+        curve = {}
+        for record in records:
+            if record.get(self.plan.metric) is not None:
+                curve[record["step"]] = float(record[self.plan.metric])
         fresh = status.attempt > trial.user_attrs[ATTEMPTS][run_id]
         near = seen.job is not None or status.host == socket.gethostname()
         return TrialRun(run_id, config.seed, seen.state, fresh, curve, status.reason, near)

@@ -1,4 +1,4 @@
-"""One search at one scale: which runs a trial stands for."""
+"""Plan of one search at one scale: its settings, its study and the runs of a trial."""
 
 import functools
 import re
@@ -20,13 +20,23 @@ from sweeps.compose.overrides import Override, parse, parse_all
 from sweeps.search.space import Params, key_of_params, point_of, values
 
 SEARCHES = "searches"  # beside the run folders
-FREE = ("title", "fresh_seeds", "trials", "parallel", "retries", "storage")  # may change while a search goes on
+FREE = (
+    "title",
+    "fresh_seeds",
+    "trials",
+    "parallel",
+    "retries",
+    "storage",
+)  # may change while a search goes on
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A search at one scale, in one environment, with one model; ``overrides`` make its runs, bar a trial's values."""
+    """Search at one scale, environment and model; ``overrides`` compose its runs.
+
+    The values of a trial come on top of the overrides.
+    """
 
     search: Search
     scale: Scale
@@ -67,11 +77,22 @@ class Plan:
 
     @property
     def study_id(self) -> str:
-        """For example ``scpo-alfworld-tiny-1f0c37aa``: another space, objective or setting is another study."""
-        spec = {key: value for key, value in self.search.model_dump(mode="json").items() if key not in FREE}
+        """Name such as ``scpo-alfworld-tiny-1f0c37aa``.
+
+        Its hash covers space, objective and all settings of the runs, but not the budget.
+        """
+        spec = {
+            key: value
+            for key, value in self.search.model_dump(mode="json").items()
+            if key not in FREE
+        }
         fixed = {key: value for key, value in identity(self.base).items() if key != "seed"}
-        whole = digest({"search": spec, "seeds": self.seeds, "metric": self.metric, "config": fixed})
-        model = re.sub(r"[^a-z0-9._-]+", "_", self.base.model.name.lower())  # a model may be called Qwen/X
+        whole = digest(
+            {"search": spec, "seeds": self.seeds, "metric": self.metric, "config": fixed}
+        )
+        model = re.sub(
+            r"[^a-z0-9._-]+", "_", self.base.model.name.lower()
+        )  # a model may be called Qwen/X
         return f"{self.search.name}-{self.base.env.benchmark}-{model}-{whole[:HASH_LENGTH]}"
 
     @property
@@ -80,11 +101,11 @@ class Plan:
         return Path(self.base.machine.runs_dir) / SEARCHES / self.study_id
 
     def default(self) -> Params | None:
-        """The values of the configuration as it is without a search, None if they lie outside of the space."""
+        """Values of the unchanged configuration; None if they lie outside of the space."""
         return point_of(self.search.space, self.base)
 
     def runs(self, params: Params) -> dict[str, RunConfig]:
-        """Run id -> configuration of a trial, a function of its values alone: one run for each seed."""
+        """Runs of a trial by id, one for each seed: a function of its values alone."""
         key = key_of_params(params)
         if key not in self._composed:
             values = {dimension.key: params[name] for name, dimension in self.search.space.items()}
@@ -93,12 +114,19 @@ class Plan:
         return self._composed[key]
 
     def configurations(
-        self, seeds: Iterable[int], values: Mapping[str, Any], panels: Mapping[str, Any] | None = None
+        self,
+        seeds: Iterable[int],
+        values: Mapping[str, Any],
+        panels: Mapping[str, Any] | None = None,
     ) -> Iterator[RunConfig]:
-        """The run at each seed with these values of dimensions, by key: those of a config group choose its file."""
-        chosen = {key: one for key, value in values.items() if (one := parse(f"{key}={value}")).is_group}
+        """Compose the run at each seed; ``values`` are by key, a config group's names its file."""
+        chosen = {
+            key: one for key, value in values.items() if (one := parse(f"{key}={value}")).is_group
+        }
         settings = {key: value for key, value in values.items() if key not in chosen}
-        return seeded_runs((*self.overrides, *chosen.values()), seeds, {**(panels or {}), **settings})
+        return seeded_runs(
+            (*self.overrides, *chosen.values()), seeds, {**(panels or {}), **settings}
+        )
 
     @functools.cached_property
     def _composed(self) -> dict[str, dict[str, RunConfig]]:
@@ -110,15 +138,18 @@ def at_scale(value: T | dict[Scale, T], scale: Scale) -> T:
     if not isinstance(value, dict):
         return value
     if scale not in value:
-        raise ConfigError(f"the search has a value for {', '.join(value)} here ({value}) and none for scale={scale}")
+        raise ConfigError(
+            f"the search has a value for {', '.join(value)} here ({value}) and none for "
+            f"scale={scale}"
+        )
     return value[scale]
 
 
 def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
     """Compose a search from its file and the overrides of the command line.
 
-    ``search.<key>=value`` changes the search; ``env``, ``model`` and ``seeds`` its runs' setting, as in an experiment;
-    any other override applies to every run.
+    ``search.<key>=value`` changes the search; ``env``, ``model`` and ``seeds`` replace those of its
+    runs, as in an experiment; any other override applies to every run.
 
     Raises:
         ConfigError: An override is wrong, or sets a key that the search varies.
@@ -128,12 +159,19 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
     raw = resolve(compose_raw([parse(f"+search={name}"), *of_search]))
     axes = _axes(given)
     try:
-        search = Search.model_validate(raw["search"] | {key: value for key, value in axes.items() if value is not None})
+        search = Search.model_validate(
+            raw["search"] | {key: value for key, value in axes.items() if value is not None}
+        )
     except ValidationError as error:
-        raise ConfigError(f"conf/search/{name}.yaml:\n{explain_validation(error, Search)}") from error
+        raise ConfigError(
+            f"conf/search/{name}.yaml:\n{explain_validation(error, Search)}"
+        ) from error
     scale: Scale = raw["scale"]
     chosen = [f"scale={scale}", f"env={search.env}", f"model={at_scale(search.model, scale)}"]
-    rest = [*parse_all(search.overrides), *(one for one in given if one not in of_search and one.key not in axes)]
+    rest = [
+        *parse_all(search.overrides),
+        *(one for one in given if one not in of_search and one.key not in axes),
+    ]
     plan = Plan(search, scale, (*parse_all(chosen), *rest))
     _refuse_contradictions(search, rest)
     plan.base.check_started_here()
@@ -143,7 +181,7 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
 
 
 def _check_space(plan: Plan) -> None:
-    """Every dimension's ends (of a choice: every value) must make a run that can start, the others as they are."""
+    """Check that a run can start at both ends of each range and with every choice."""
     for name, dimension in plan.search.space.items():
         points = values(dimension)
         for value in points if isinstance(dimension, Choice) else (points[0], points[-1]):
@@ -168,7 +206,8 @@ def _refuse_contradictions(search: Search, overrides: Iterable[Override]) -> Non
         for name, dimension in search.space.items():
             if override.key == dimension.key:
                 raise ConfigError(
-                    f"{override}: the search varies {dimension.key} itself. Leave it out, or take it out of the space: "
+                    f"{override}: the search varies {dimension.key} itself. Leave it out, or take "
+                    "it out of the space: "
                     f"'~search.space.{name}'"
                 )
 
@@ -176,6 +215,7 @@ def _refuse_contradictions(search: Search, overrides: Iterable[Override]) -> Non
 def _check_seeds(plan: Plan) -> None:
     if shared := sorted(set(plan.seeds) & set(plan.search.fresh_seeds)):
         raise ConfigError(
-            f"seeds {shared} are in seeds and in search.fresh_seeds: a winner is never reported on the seeds it was "
+            f"seeds {shared} are in seeds and in search.fresh_seeds: a winner is never reported "
+            "on the seeds it was "
             "chosen on. Name others"
         )

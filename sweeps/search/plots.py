@@ -1,4 +1,4 @@
-"""Pictures of a search, by Optuna: history, importance of what was searched, slices, and the contour of two of them."""
+"""Plots of a search, by Optuna: history, parameter importance, slices and a contour."""
 
 import io
 import warnings
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 GREY = "#999999"
 DPI = 150
-LEAST_FOR_IMPORTANCE = 4  # complete trials; below, a forest has nothing to split
+LEAST_FOR_IMPORTANCE = 4  # complete trials; with fewer, a forest has nothing to split
 LEAST_FOR_CONTOUR = 4
 CONTOUR = ("theta", "soft_base")  # where both are searched; else the first two that are numbers
 
 
 def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
-    """Draw what there are enough complete trials for; returns the PNG files."""
+    """Draw the plots that there are enough complete trials for; returns the PNG files."""
     if not ranked(trials):
         return []
     import matplotlib.pyplot as plt
@@ -36,12 +36,16 @@ def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
     study.add_trials(trials)
     files = []
     with plt.rc_context(), warnings.catch_warnings():  # Optuna's plots change matplotlib's style
-        warnings.simplefilter("ignore")  # they are experimental, and warn of an axis whose values are all the same
+        # Experimental in Optuna; and matplotlib warns of an axis whose values are all equal.
+        warnings.simplefilter("ignore")
         for name, draw in PLOTS.items():
             axes = draw(plan, study)
             if axes is not None:
                 figure, buffer = np.ravel(axes)[0].figure, io.BytesIO()
-                figure.savefig(buffer, format="png", dpi=DPI, bbox_inches="tight", metadata={"Software": None})
+                metadata = {"Software": None}  # equal bytes whatever matplotlib's version
+                figure.savefig(
+                    buffer, format="png", dpi=DPI, bbox_inches="tight", metadata=metadata
+                )
                 plt.close(figure)
                 files.append(plan.folder / f"{name}.png")
                 write_bytes(files[-1], buffer.getvalue())
@@ -49,30 +53,35 @@ def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
 
 
 def history(plan: Plan, study: "optuna.Study") -> "Axes":
-    """The mean of every trial and the best so far; added here: seeds, pruned trials, and the setting at the start."""
+    """Mean of every trial and the best so far, with seeds, pruned trials and the start setting."""
     from optuna.visualization.matplotlib import plot_optimization_history
 
     axes = plot_optimization_history(study, target_name=plan.metric)
     results = ranked(study.trials)
-    for one in results:
-        axes.plot([one.number] * len(one.by_seed), list(one.by_seed.values()), ".", color=GREY, markersize=4)
-    pruned = {one.number: one.value for one in study.trials if one.state.name == "PRUNED" and one.value is not None}
+    for result in results:
+        values = list(result.by_seed.values())
+        axes.plot([result.number] * len(values), values, ".", color=GREY, markersize=4)
+    pruned = {}
+    for trial in study.trials:
+        if trial.state.name == "PRUNED" and trial.value is not None:
+            pruned[trial.number] = trial.value
     if pruned:
         axes.plot(list(pruned), list(pruned.values()), "x", color=GREY, label="pruned, last seen")
     default = default_result(plan, results)
     if default is not None:
-        axes.axhline(default.summary.mean, color="black", linestyle=":", linewidth=1, label="as configured")
+        style = {"color": "black", "linestyle": ":", "linewidth": 1}
+        axes.axhline(default.summary.mean, label="as configured", **style)
     axes.set_xlabel("trial (grey dots: its seeds)")
     axes.legend()
     return axes
 
 
 def importance(plan: Plan, study: "optuna.Study") -> "Axes | None":
-    """Shares of the variance of the mean that each dimension explains (fANOVA on the complete trials)."""
+    """Share of the variance that each parameter explains (fANOVA on the complete trials)."""
     from optuna.importance import FanovaImportanceEvaluator
     from optuna.visualization.matplotlib import plot_param_importances
 
-    means = [one.summary.mean for one in ranked(study.trials)]
+    means = [result.summary.mean for result in ranked(study.trials)]
     if len(means) < LEAST_FOR_IMPORTANCE or len(set(means)) < 2:
         return None
     evaluator, names = FanovaImportanceEvaluator(seed=0), list(plan.search.space)
@@ -80,19 +89,22 @@ def importance(plan: Plan, study: "optuna.Study") -> "Axes | None":
 
 
 def slices(plan: Plan, study: "optuna.Study") -> Any:
-    """The mean of each complete trial against each dimension."""
+    """Mean of each complete trial against each parameter."""
     from optuna.visualization.matplotlib import plot_slice
 
     return plot_slice(study, params=list(plan.search.space), target_name="mean success rate")
 
 
 def contour(plan: Plan, study: "optuna.Study") -> "Axes | None":
-    """The mean over two dimensions."""
+    """Mean over two parameters."""
     from optuna.visualization.matplotlib import plot_contour
 
-    numbers = [name for name, dimension in plan.search.space.items() if not isinstance(dimension, Choice)]
+    numbers = []
+    for name, dimension in plan.search.space.items():
+        if not isinstance(dimension, Choice):
+            numbers.append(name)
     pair = CONTOUR if set(CONTOUR) <= set(numbers) else numbers[:2]
-    places = {tuple(one.params[name] for name in pair) for one in ranked(study.trials)}
+    places = {tuple(result.params[name] for name in pair) for result in ranked(study.trials)}
     varied = [len(set(values)) > 1 for values in zip(*places, strict=True)]
     if len(places) < LEAST_FOR_CONTOUR or varied != [True, True]:
         return None

@@ -1,4 +1,9 @@
-"""Which trial comes next: a function of the search and the trials so far, whatever process asks."""
+"""Next trial of a search: a function of the plan and the trials so far.
+
+Optuna's samplers draw from the state of their process. A driver that was killed, or a study that
+lost its last lines, would then go on with other trials, and the runs on disk would be of no use.
+For the same reason a grid is enumerated here: Optuna's grid sampler picks its next point at random.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,18 +22,18 @@ DRAWS = 50  # of each sampler for one new setting, before the space counts as ex
 
 @dataclass(frozen=True)
 class Proposal:
-    """A trial to be made. ``retry_of``: the number of the failed trial whose values it takes."""
+    """Trial to be created. ``retry_of``: number of the failed trial whose values it takes."""
 
     params: Params
     retry_of: int | None = None
 
 
 def propose(plan: Plan, trials: "Sequence[FrozenTrial]") -> Proposal | None:
-    """The next trial, None if nothing is left to be tried.
+    """Propose the next trial; None if nothing is left to try.
 
-    First what failed and has a retry left, then the configuration as it is without a search, then what the sampler
-    draws. It draws with a generator of this very trial, (seed, number), so that a driver that was killed, or a study
-    that lost its last records, comes to the same trials, whose runs are on disk already.
+    First failed trials with a retry left, then the unchanged configuration, then the sampler's
+    draws. They are seeded with (seed, number of the trial), so that a driver that was killed, or a
+    study that lost its last records, proposes the same trials, whose runs are on disk already.
     """
     again = _retry(trials, plan.search.retries)
     if again is not None:
@@ -36,10 +41,10 @@ def propose(plan: Plan, trials: "Sequence[FrozenTrial]") -> Proposal | None:
     tried = {key_of_params(trial.params) for trial in trials}
     if len(tried) >= plan.trials:
         return None
-    candidates = _candidates(plan, trials)
-    fresh = (params for params in candidates if key_of_params(params) not in tried)
-    params = next(fresh, None)
-    return None if params is None else Proposal(params)
+    for params in _candidates(plan, trials):
+        if key_of_params(params) not in tried:
+            return Proposal(params)
+    return None
 
 
 def _retry(trials: "Sequence[FrozenTrial]", retries: int) -> Proposal | None:
@@ -49,7 +54,8 @@ def _retry(trials: "Sequence[FrozenTrial]", retries: int) -> Proposal | None:
     for trial in trials:
         same.setdefault(key_of_params(trial.params), []).append(trial)
     for tries in same.values():
-        if all(one.state is TrialState.FAIL for one in tries) and len(tries) <= retries:
+        failed = all(trial.state is TrialState.FAIL for trial in tries)
+        if failed and len(tries) <= retries:
             return Proposal(tries[-1].params, retry_of=tries[-1].number)
     return None
 
@@ -66,15 +72,18 @@ def _candidates(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]
 
 
 def _draws(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
-    """Draws on a copy of the study in memory: the real one gets a trial once it is known whole, in one write.
+    """Draw from a copy of the study in memory; the real study gets the whole trial in one write.
 
-    The copy holds the trials under way, so that TPE (constant liar) stays away from them.
+    The copy holds the unfinished trials, so that TPE (constant liar) avoids them.
     """
     import optuna
 
     space, config = plan.search.space, plan.search.sampler
     seed = int(digest([config.seed, len(trials)])[:8], 16)
-    tpe = optuna.samplers.TPESampler(seed=seed, n_startup_trials=config.startup_trials, constant_liar=True)
+    tpe = optuna.samplers.TPESampler(
+        seed=seed, n_startup_trials=config.startup_trials, constant_liar=True
+    )
+    # Where TPE keeps repeating itself, random draws find what is left of a small space.
     for sampler in (tpe, optuna.samplers.RandomSampler(seed)):
         copy = optuna.create_study(direction="maximize", sampler=sampler)
         copy.add_trials(trials)
@@ -83,8 +92,8 @@ def _draws(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
 
 
 def first(plan: Plan, count: int) -> list[Params]:
-    """The first settings of a search that has not begun: what comes later depends on results."""
-    found: dict[str, Params] = {}
+    """The first settings of a search that has not begun; later ones depend on results."""
+    settings: dict[str, Params] = {}
     for params in islice(_candidates(plan, []), DRAWS):
-        found.setdefault(key_of_params(params), params)
-    return list(found.values())[:count]
+        settings.setdefault(key_of_params(params), params)
+    return list(settings.values())[:count]

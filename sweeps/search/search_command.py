@@ -1,4 +1,4 @@
-"""``python sweep.py +search=<name>``: run a search or show what it would do; ``python -m sweeps search``: sum it up."""
+"""Commands of a search: ``sweep.py +search=<name>`` runs it, ``sweeps search`` summarises it."""
 
 import argparse
 import fnmatch
@@ -33,7 +33,7 @@ NEEDED = ("optuna", "matplotlib", "sklearn", "scipy")
 
 
 def command(console: Console, request: Request, train_script: Path) -> int:
-    """Answer the command line; returns the exit status. Goes on where an earlier call was stopped or killed."""
+    """Run or resume the search of a command line; returns the exit status."""
     _load_optuna()
     plan = make_plan(request.name, request.overrides)
     if request.dry_run:
@@ -54,7 +54,8 @@ def command(console: Console, request: Request, train_script: Path) -> int:
     if elsewhere:
         console.print(f"{len(elsewhere)} trials are another driver's.")
         return EXIT_ELSEWHERE
-    return EXIT_DONE if any(trial.state.name == "COMPLETE" for trial in study.trials()) else EXIT_FAILED
+    complete = any(trial.state.name == "COMPLETE" for trial in study.trials())
+    return EXIT_DONE if complete else EXIT_FAILED
 
 
 def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:
@@ -64,12 +65,15 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
     except OSError as error:  # Optuna's: ours name themselves
         if isinstance(error, ScpoError):
             raise
-        text = f"cannot write the search's records in {plan.folder}: {error.strerror}. Make room, then go on"
+        text = (
+            f"cannot write the search's records in {plan.folder}: {error.strerror}. "
+            "Make room, then go on"
+        )
         raise RecordWriteError(error.errno or 0, text) from error
 
 
 def _preview(console: Console, plan: Plan, train_script: Path) -> None:
-    """What the search would do; nothing is written."""
+    """Show what the search would do; nothing is written."""
     _opening(console, plan, [])
     default = plan.default() or {}
     table = Table("parameter", "key", "values", "without a search", box=None)
@@ -85,41 +89,54 @@ def _preview(console: Console, plan: Plan, train_script: Path) -> None:
 
 
 def _opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> None:
-    """What is searched for, and how far it has come."""
+    """Show the objective, the budget and the progress so far."""
     seeds = ", ".join(map(str, plan.seeds))
     say(console, f"{plan.search.title}, scale={plan.scale}: {plan.trials} settings x seeds {seeds}")
     tuning = plan.tuning
-    where = "of the games that trials train on" if tuning.trained_on else "of the training split, held out of training"
-    say(console, f"maximised: mean of {plan.metric} at the last step; sampler: {plan.search.sampler.name}")
+    where = (
+        "of the games that trials train on"
+        if tuning.trained_on
+        else "of the training split, held out of training"
+    )
+    say(
+        console,
+        f"maximised: mean of {plan.metric} at the last step; sampler: {plan.search.sampler.name}",
+    )
     say(console, f"judged on {tuning.tasks} tasks {where}; no reported panel is tuned on")
     runs = [plan.base] * plan.trials * len(plan.seeds)
     for line in cost_lines(runs, runs):
         say(console, line)
     if plan.scale != "paper":
         seconds = PastTimes(Path(plan.base.machine.runs_dir)).seconds(plan.base)
-        told = (
-            f"{about(seconds * len(runs))} of one slot, as runs of their kind took on this machine" if seconds else ""
-        )
-        say(console, f"time of all {len(runs)} runs: {told or 'unknown, none of their kind was finished here yet'}")
+        if seconds:
+            time = f"{about(seconds * len(runs))} of one slot, as runs of their kind took"
+            time += " on this machine"
+        else:
+            time = "unknown, none of their kind was finished here yet"
+        say(console, f"time of all {len(runs)} runs: {time}")
     if trials:
         say(console, f"so far: {counts(trials)}")
 
 
-def _ending(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]", files: Sequence[Path]) -> None:
-    """How it went, and where to read on."""
+def _ending(
+    console: Console, plan: Plan, trials: "Sequence[FrozenTrial]", files: Sequence[Path]
+) -> None:
+    """Show the trials by state and the files of the results."""
     say(console, f"{plan.study_id}: {counts(trials)}")
     for path in files:
         say(console, f"    {path}")
 
 
 def summarise(console: Console, arguments: argparse.Namespace) -> int:
-    """Write the summary of a search that has ended, or as far as it has come."""
+    """Write the summary of searches, also of unfinished ones."""
     _load_optuna()
     known = search_folder.search_folders(arguments.runs_dir)
     chosen = [folder for folder in known if fnmatch.fnmatch(folder.name, arguments.pattern)]
     if not chosen:
         names = ", ".join(folder.name for folder in known) or "none"
-        raise ConfigError(f"no search in {arguments.runs_dir} matches {arguments.pattern!r}; there are: {names}")
+        raise ConfigError(
+            f"no search in {arguments.runs_dir} matches {arguments.pattern!r}; there are: {names}"
+        )
     for folder in chosen:
         plan = search_folder.read_plan(folder)
         trials = read_trials(plan)
@@ -128,17 +145,20 @@ def summarise(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``python -m sweeps search``."""
-    parser.add_argument("pattern", nargs="?", default="*", help="names of searches' folders, with * and ?")
+    """Add the arguments of ``python -m sweeps search``."""
+    parser.add_argument(
+        "pattern", nargs="?", default="*", help="names of searches' folders, with * and ?"
+    )
     parser.add_argument("--runs-dir", type=Path, default=Path("runs"))
     parser.set_defaults(run=summarise)
 
 
 def _load_optuna() -> None:
-    """Now, and with it whatever the summary will need: not after hours of training."""
+    """Check for the packages of the search and its summary before hours of training."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"a search needs {', '.join(missing)}; pip install 'scpo[search]'")
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # what it logs of every trial, the driver says
+    # Its lines on each trial repeat the driver's.
+    optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -1,7 +1,7 @@
-"""What a search leaves in its folder: the plan, and from it and the trials the summary, the winner and the plots.
+"""Folder of a search: its plan, and the summary, winner and plots made from the trials.
 
-The winner is the best setting as an experiment, beside the one that the search started from, on seeds that no trial has
-seen. The summary says what the search found, and what it does not show.
+The winner is an experiment: the best setting and the one that the search started from, on seeds
+that no trial has used. The summary reports the best trials and what they do not show.
 """
 
 import math
@@ -41,7 +41,9 @@ def read_plan(folder: Path) -> Plan:
     """The plan of a search's folder; RecordError if there is none."""
     record = read_json(folder / PLAN, "Start the search again: it writes the file anew")
     try:
-        return Plan(Search.model_validate(record["search"]), record["scale"], parse_all(record["words"]))
+        return Plan(
+            Search.model_validate(record["search"]), record["scale"], parse_all(record["words"])
+        )
     except (ValidationError, LookupError, TypeError) as error:
         raise RecordError(f"{folder / PLAN} describes no search: {error}") from error
 
@@ -70,26 +72,38 @@ def winner_command(plan: Plan) -> str:
     """What runs the winner; settings of the machine come from the command line, as ever."""
     machine = [override.text for override in plan.overrides if override.of_machine]
     overrides = [f"+experiment={plan.folder / WINNER}", f"scale={plan.scale}", *machine]
-    return " ".join(["python sweep.py", *(f"'{one}'" if set(one) & set("[]{}$ ") else one for one in overrides)])
+    return " ".join(
+        ["python sweep.py", *(f"'{one}'" if set(one) & set("[]{}$ ") else one for one in overrides)]
+    )
 
 
 def _winner_text(plan: Plan, best: Result, default: Result | None) -> str:
     head = (
-        f"# @package _global_\n# The best of {plan.study_id}: trial {best.number}, mean {best.summary.mean:.4f} of "
+        f"# @package _global_\n# The best of {plan.study_id}: trial {best.number}, mean "
+        f"{best.summary.mean:.4f} of "
         f"{plan.metric} over seeds {', '.join(map(str, plan.seeds))}.\n"
-        "# Chosen on those seeds, it is reported on others, beside the setting that the search started from.\n"
+        "# Chosen on those seeds, it is reported on others, beside the setting that the search "
+        "started from.\n"
     )
-    return head + yaml.safe_dump({"experiment": _experiment(plan, best, default)}, sort_keys=False, width=120)
+    return head + yaml.safe_dump(
+        {"experiment": _experiment(plan, best, default)}, sort_keys=False, width=120
+    )
 
 
 def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, Any]:
     rows = [
-        _experiment_row(plan, "tuned", f"tuned (trial {best.number})", override_texts(plan.search.space, best.params))
+        _experiment_row(
+            plan,
+            "tuned",
+            f"tuned (trial {best.number})",
+            override_texts(plan.search.space, best.params),
+        )
     ]
     if default is not None and default.number != best.number:
         rows.insert(0, _experiment_row(plan, "untuned", "as configured", []))
     return {
-        "name": "best_of_" + "".join(letter if letter.isalnum() else "_" for letter in plan.study_id.lower()),
+        "name": "best_of_"
+        + "".join(letter if letter.isalnum() else "_" for letter in plan.study_id.lower()),
         "title": f"The best of a search over {plan.search.title}, on fresh seeds",
         "axes": {
             "env": [_value(plan, "env")],
@@ -131,8 +145,9 @@ def _summary_lines(plan: Plan, trials: "Sequence[FrozenTrial]", plots: Sequence[
 def _what(plan: Plan, trials: "Sequence[FrozenTrial]") -> str:
     seeds = ", ".join(map(str, plan.seeds))
     return (
-        f"Maximised: mean of `{plan.metric}` at the last step over seeds {seeds}; scale {plan.scale}, "
-        f"{plan.base.env.name}, {plan.base.model.name}; sampler {plan.search.sampler.name}, at most {plan.trials} "
+        f"Maximised: mean of `{plan.metric}` at the last step over seeds {seeds}; scale "
+        f"{plan.scale}, {plan.base.env.name}, {plan.base.model.name}; sampler "
+        f"{plan.search.sampler.name}, at most {plan.trials} "
         f"settings. Trials: {counts(trials)}."
     )
 
@@ -144,8 +159,9 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
         f"**Best: trial {best.number}, {_mean(best)}.** "
         + ", ".join(f"{name} = {value}" for name, value in best.params.items()),
         "",
-        f"The highest of {len(results)} noisy means is optimistic: part of it is luck on these very seeds. A search's "
-        f"winner is never reported on the seeds it was chosen on ({', '.join(map(str, plan.seeds))}). Run it on fresh "
+        f"The highest of {len(results)} noisy means is optimistic: part of it is luck on these "
+        "very seeds. A search's winner is never reported on the seeds it was chosen on "
+        f"({', '.join(map(str, plan.seeds))}). Run it on fresh "
         f"ones ({fresh}), beside the setting that the search started from, and report that:",
         "",
         "```bash",
@@ -160,13 +176,17 @@ def _against(best: Result, default: Result) -> str:
         return "No setting was better than the one the search started from."
     gain = summarise(best.by_seed[seed] - default.by_seed[seed] for seed in best.by_seed)
     text = (
-        f"The setting the search started from (trial {default.number}): {_mean(default)}. The best is {gain.mean:+.3f}"
+        f"The setting the search started from (trial {default.number}): {_mean(default)}. "
+        f"The best is {gain.mean:+.3f}"
     )
     low, high = gain.interval()
     if math.isnan(low):
         return f"{text} above it."
     where = "outside of" if low > 0 else "within"
-    return f"{text} above it, paired by seed; 0 is {where} that difference's interval ({low:+.3f} to {high:+.3f})."
+    return (
+        f"{text} above it, paired by seed; 0 is {where} that difference's interval "
+        f"({low:+.3f} to {high:+.3f})."
+    )
 
 
 def _table(results: Sequence[Result], names: Sequence[str]) -> list[str]:
@@ -183,17 +203,20 @@ def _table(results: Sequence[Result], names: Sequence[str]) -> list[str]:
         ]
         for rank, one in enumerate(results[:SHOWN], start=1)
     ]
-    title = f"The best {len(rows)} of {len(results)} complete trials (Student-t intervals over the seeds):"
+    title = (
+        f"The best {len(rows)} of {len(results)} complete trials (Student-t intervals over the "
+        "seeds):"
+    )
     return [title, "", *(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])]
 
 
 def _failures(trials: "Sequence[FrozenTrial]") -> list[str]:
     failed = [trial for trial in trials if trial.state.name == "FAIL"]
     retried = {trial.user_attrs.get(RETRY_OF) for trial in trials}
-    lines = [
-        f"- trial {trial.number}{', tried again' if trial.number in retried else ''}: {trial.user_attrs[REASON]}"
-        for trial in failed
-    ]
+    lines = []
+    for trial in failed:
+        again = ", tried again" if trial.number in retried else ""
+        lines.append(f"- trial {trial.number}{again}: {trial.user_attrs[REASON]}")
     return ["Failed trials:", "", *lines, ""] if lines else []
 
 

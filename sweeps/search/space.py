@@ -1,4 +1,4 @@
-"""The space of a search: as Optuna's distributions, as a grid, and as overrides of a run's configuration."""
+"""Space of a search as Optuna's distributions, as a grid and as overrides of a run."""
 
 import itertools
 import json
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 Space = Mapping[str, Dimension]
 Params = dict[str, Any]
 
-LOG_DIGITS = 3  # significant digits of what is drawn from a LogRange: more would only blur the records
+LOG_DIGITS = (
+    3  # significant digits of what is drawn from a LogRange: more would only blur the records
+)
 STEP_DECIMALS = 10  # 0.3 + 6 * 0.05 is 0.6 in a record, not 0.6000000000000001
 STEP_TOLERANCE = 1e-8  # how far from a point of a StepRange a value may lie
 LARGEST_GRID = 100_000
@@ -48,7 +50,10 @@ def values(dimension: Dimension) -> list[Any]:
         return list(dimension.values)
     if isinstance(dimension, LogRange):
         ratio = math.log(dimension.high / dimension.low) / (dimension.points - 1)
-        return [_tidy(dimension, dimension.low * math.exp(ratio * point)) for point in range(dimension.points)]
+        return [
+            _tidy(dimension, dimension.low * math.exp(ratio * point))
+            for point in range(dimension.points)
+        ]
     steps = math.floor((dimension.high - dimension.low) / dimension.step + 1e-9)
     return [_tidy(dimension, dimension.low + point * dimension.step) for point in range(steps + 1)]
 
@@ -90,7 +95,7 @@ def _tidy(dimension: Dimension, value: Any) -> Any:
 
 
 def describe(dimension: Dimension) -> str:
-    """The values, for people."""
+    """Describe the values in words."""
     if isinstance(dimension, Choice):
         return ", ".join(map(str, dimension.values))
     by = f"in steps of {dimension.step}" if isinstance(dimension, StepRange) else "logarithmic"
@@ -104,7 +109,10 @@ def shown(params: Params) -> str:
 
 def override_texts(space: Space, params: Params) -> list[str]:
     """The overrides that set a trial's values in a run's configuration."""
-    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in params.items()}
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in params.items()
+    }
     return [f"{dimension.key}={texts[name]}" for name, dimension in space.items()]
 
 
@@ -120,14 +128,22 @@ def _contains(dimension: Dimension, value: Any) -> bool:
         return value in dimension.values
     if not isinstance(value, int | float) or not dimension.low <= value <= dimension.high:
         return False
-    return isinstance(dimension, LogRange) or any(abs(value - point) < STEP_TOLERANCE for point in values(dimension))
+    return isinstance(dimension, LogRange) or any(
+        abs(value - point) < STEP_TOLERANCE for point in values(dimension)
+    )
 
 
 def _look_up(config: RunConfig, key: str) -> Any:
     """A setting's value, also of one that records leave out while it is off."""
     value: Any = config
     for part in key.split("."):
-        known = value if isinstance(value, dict) else type(value).model_fields if isinstance(value, BaseModel) else {}
+        known = (
+            value
+            if isinstance(value, dict)
+            else type(value).model_fields
+            if isinstance(value, BaseModel)
+            else {}
+        )
         if part not in known:
             raise ConfigError(
                 f"search.space: {key} is no key of this configuration; "

@@ -1,4 +1,11 @@
-"""Where a study's records lie: a journal that any file system can hold, or sqlite on one machine."""
+"""Storage of a study: Optuna's journal on any file system, or sqlite on one machine.
+
+Optuna's journal is wrapped for failures that it does not survive by itself. A writer that is killed
+within a line leaves half of it; the next append makes one unreadable line of the two, and Optuna
+then refuses the whole file. And a line with a changed bit, or one that was lost, is not noticed: the
+study would go on with other values. So each line has its checksum and that of the line before, and a
+torn last line is cut off under the lock, before the next append.
+"""
 
 import contextlib
 import json
@@ -18,19 +25,18 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 FILES = {"journal": "journal.log", "sqlite": "study.db"}
-LOCK_GRACE_S = (
-    10  # a journal's lock that nobody released for so long is its dead holder's; an append takes milliseconds
-)
+# A lock that is older was left by a process that died: an append takes milliseconds.
+LOCK_GRACE_S = 10
 SQLITE_TIMEOUT_S = 60
 BEFORE = "before"  # the key of a journal's line that holds the checksum of the line before
 LONGEST_LINE = 1 << 20  # bytes; a trial's parameters and curve take a few hundred
 
 
 def open_study(plan: Plan) -> "tuple[optuna.Study, BaseStorage]":
-    """The study of a plan, made if it is not there, and the storage that it is in.
+    """Open or create the study of a plan; returns it and its storage.
 
     Raises:
-        ConfigError: Its records lie in another storage than the one asked for.
+        ConfigError: Its records are in another storage than ``search.storage``.
         RecordError: They cannot be read.
     """
     import optuna
@@ -51,16 +57,23 @@ def open_study(plan: Plan) -> "tuple[optuna.Study, BaseStorage]":
 
 @contextlib.contextmanager
 def naming_damage(folder: Path) -> Iterator[None]:
-    """Turn whatever a damaged file makes Optuna raise into a RecordError that names its folder."""
+    """Turn the errors that Optuna raises for damaged files into a RecordError with the folder."""
     import optuna
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
-    except (ValueError, LookupError, TypeError, SQLAlchemyError, optuna.exceptions.OptunaError) as error:
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        SQLAlchemyError,
+        optuna.exceptions.OptunaError,
+    ) as error:
         raise RecordError(
-            f"the records of the search in {folder} are damaged: {type(error).__name__}: {error}. Delete {folder} to "
-            "start the search again: its runs stay, and what is finished is not run again"
+            f"the records of the search in {folder} are damaged: {type(error).__name__}: {error}. "
+            f"Delete {folder} to start the search again: its runs stay, and what is finished is "
+            "not run again"
         ) from error
 
 
@@ -68,8 +81,9 @@ def _refuse_other_storage(plan: Plan) -> None:
     for kind, name in FILES.items():
         if kind != plan.search.storage and (plan.folder / name).exists():
             raise ConfigError(
-                f"search.storage={plan.search.storage}: this search has its records in {plan.folder / name}. Go on "
-                f"with search.storage={kind}, or delete {plan.folder} to start it again: its runs stay"
+                f"search.storage={plan.search.storage}: this search has its records in "
+                f"{plan.folder / name}. Go on with search.storage={kind}, or delete {plan.folder} "
+                "to start it again: its runs stay"
             )
 
 
@@ -78,7 +92,7 @@ def _journal(path: Path) -> "BaseStorage":
     from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
     class RepairingLock(JournalFileSymlinkLock):
-        """Cuts off what a killed writer left of a line: the next append would make one damaged line of the two."""
+        """Lock that cuts off the torn last line of a killed writer."""
 
         last_sum = ""  # of the last line, as it is while the lock is held
 
@@ -89,9 +103,9 @@ def _journal(path: Path) -> "BaseStorage":
             return acquired
 
     class CheckedJournal(JournalFileBackend):
-        """Each line holds its checksum and that of the line before it.
+        """Journal whose lines hold their checksum and that of the line before.
 
-        A parameter or a value with another bit is detected, and so is a line that was lost, doubled or moved.
+        Changed bits are detected, and lines that were lost, doubled or moved.
         """
 
         def __init__(self, file_path: str, lock_obj: RepairingLock) -> None:
@@ -120,12 +134,16 @@ def _journal(path: Path) -> "BaseStorage":
                 except (ValueError, TypeError) as error:
                     raise ValueError(f"{path.name}, line {first + number + 1}: {error}") from error
                 if content.pop(BEFORE, None) != (self._sums[-1] if self._sums else ""):
-                    raise ValueError(f"{path.name}: lines before line {first + number + 1} were lost, doubled or moved")
+                    raise ValueError(
+                        f"{path.name}: lines before line {first + number + 1} were lost, doubled or moved"
+                    )
                 self._sums.append(log[SEAL])
                 if first + number >= log_number_from:
                     yield content
 
-    return JournalStorage(CheckedJournal(str(path), lock_obj=RepairingLock(str(path), LOCK_GRACE_S)))
+    return JournalStorage(
+        CheckedJournal(str(path), lock_obj=RepairingLock(str(path), LOCK_GRACE_S))
+    )
 
 
 def _last_sum(path: Path) -> str:
@@ -142,7 +160,9 @@ def _last_sum(path: Path) -> str:
 def _sqlite(path: Path) -> "BaseStorage":
     from optuna.storages import RDBStorage
 
-    return RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": SQLITE_TIMEOUT_S}})
+    return RDBStorage(
+        f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": SQLITE_TIMEOUT_S}}
+    )
 
 
 def _pruner(config: MedianPruning | None) -> "BasePruner":

@@ -1,4 +1,11 @@
-"""The trials of a search: as one driver sees and changes them, and what they came to."""
+"""Trials of a search: created, owned and finished by drivers; and their results.
+
+Ownership is ours, because Optuna's heartbeat and its retry callback exist for SQL storages only
+(``RDBStorage``), and those do not work on the shared file systems of clusters. A driver holds a
+file lock for as long as it lives, so a dead driver's trials are taken over at once, where a
+heartbeat must first expire. Optuna's retry would also start a trial's runs again from step 0; ours
+finds them by their settings and resumes them.
+"""
 
 import contextlib
 import uuid
@@ -24,17 +31,18 @@ OWNER, RETRY_OF, ATTEMPTS, BY_SEED, REASON = "owner", "retry_of", "attempts", "b
 
 
 def read_trials(plan: Plan) -> "list[FrozenTrial]":
-    """The trials of a study, for whoever does not drive it."""
+    """Read the trials of a study without driving it."""
     study, _ = open_study(plan)
     with naming_damage(plan.folder):
         return study.get_trials()
 
 
 class Study:
-    """A driver's hold of a study.
+    """A driver's access to a study.
 
-    A trial is created in one write, with all its values and its owner, and only its owner tells how it ended: nothing
-    is half asked or told twice, whoever dies. The trials of a dead driver go to whichever comes next.
+    A trial is created in one write, with all its values and its owner, and only its owner finishes
+    it: no trial is half created or finished twice when a driver dies. The trials of a dead driver
+    go to the next one that looks.
 
     Raises:
         ConfigError: The study has its records in another storage.
@@ -43,7 +51,8 @@ class Study:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._me = uuid.uuid4().hex  # signs its trials, and names the lock that it holds while it lives
+        # Owner of its trials, and name of the lock that this driver holds while it lives.
+        self._me = uuid.uuid4().hex
         self._drivers = plan.folder / "drivers"
         self._drivers.mkdir(parents=True, exist_ok=True)
         self._held = contextlib.ExitStack()
@@ -52,7 +61,7 @@ class Study:
             self._study, self._storage = open_study(plan)
 
     def close(self) -> None:
-        """Let go of the trials that this driver owns: another driver may take over."""
+        """Release the trials that this driver owns; another driver may take over."""
         (self._drivers / self._me).unlink(missing_ok=True)
         self._held.close()
 
@@ -62,11 +71,11 @@ class Study:
             return self._study.get_trials()
 
     def under_way(self) -> "list[FrozenTrial]":
-        """The trials that have no end yet, whoever owns them."""
+        """The unfinished trials of all drivers."""
         return [trial for trial in self.trials() if trial.state.name == "RUNNING"]
 
     def mine(self) -> "list[FrozenTrial]":
-        """The trials under way that this driver owns, after it has taken over those of dead drivers."""
+        """The unfinished trials of this driver, which first takes over those of dead drivers."""
         running = self.under_way()
         if all(self._alive(trial.user_attrs[OWNER]) for trial in running):
             return [trial for trial in running if trial.user_attrs[OWNER] == self._me]
@@ -77,7 +86,7 @@ class Study:
         return self.mine()
 
     def next_trial(self) -> "FrozenTrial | None":
-        """Make the next trial, None if nothing is left to be tried."""
+        """Create the next trial; None if nothing is left to try."""
         with self._turn():
             trials = self.trials()
             proposal = propose(self.plan, trials)
@@ -87,7 +96,7 @@ class Study:
             return self.trials()[len(trials)]
 
     def report(self, trial: "FrozenTrial", curve: Mapping[int, float]) -> bool:
-        """Record intermediate values by training step; True if the trial is not worth going on with."""
+        """Record intermediate values by training step; True if the trial should be pruned."""
         handle = self._handle(trial)
         with _unless_ended():
             for step in sorted(curve.keys() - trial.intermediate_values.keys()):
@@ -95,19 +104,20 @@ class Study:
         return bool(curve) and handle.should_prune()
 
     def complete(self, trial: "FrozenTrial", value: float, by_seed: Mapping[int, float]) -> None:
-        """Tell the objective, and what it is the mean of."""
+        """Finish a trial with its objective and the values that it is the mean of."""
         with _unless_ended():
-            self._handle(trial).set_user_attr(BY_SEED, {str(seed): one for seed, one in by_seed.items()})
+            named = {str(seed): result for seed, result in by_seed.items()}  # JSON keys are texts
+            self._handle(trial).set_user_attr(BY_SEED, named)
         self._study.tell(trial.number, value, skip_if_finished=True)
 
     def prune(self, trial: "FrozenTrial") -> None:
-        """Tell that the trial was stopped early; Optuna takes its last intermediate value."""
+        """Finish a trial that was stopped early; Optuna takes its last intermediate value."""
         from optuna.trial import TrialState
 
         self._study.tell(trial.number, state=TrialState.PRUNED, skip_if_finished=True)
 
     def fail(self, trial: "FrozenTrial", reason: str) -> None:
-        """Tell that the trial came to no value; its settings may be tried again by a trial of their own."""
+        """Finish a trial without a value; another trial may try its settings again."""
         from optuna.trial import TrialState
 
         with _unless_ended():
@@ -115,11 +125,11 @@ class Study:
         self._study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
     def _turn(self) -> contextlib.AbstractContextManager[bool]:
-        """One driver at a time decides what comes next."""
+        """Lock under which one driver at a time decides what comes next."""
         return locked(self.plan.folder / "lock", wait=True)
 
     def _alive(self, driver: str) -> bool:
-        """Whether a driver still holds its lock; what a dead one left is removed."""
+        """True if a driver still holds its lock; the lock file of a dead one is removed."""
         path = self._drivers / driver
         if driver == self._me:
             return True
@@ -146,27 +156,35 @@ class Study:
         )
 
     def _attempts(self, proposal: Proposal) -> dict[str, int]:
-        """Of each run of the trial the attempts so far: what failed before is no failure of this trial."""
+        """Attempts so far of each run: earlier failures are no failures of this trial."""
         runs_dir = Path(self.plan.base.machine.runs_dir)
-        return {run_id: _attempts_of(RunFolder(runs_dir / run_id)) for run_id in self.plan.runs(proposal.params)}
+        attempts = {}
+        for run_id in self.plan.runs(proposal.params):
+            attempts[run_id] = _attempts_of(RunFolder(runs_dir / run_id))
+        return attempts
 
     def _handle(self, trial: "FrozenTrial") -> "Trial":
         from optuna.trial import Trial
 
         study_id = self._storage.get_study_id_from_name(self.plan.study_id)
-        return Trial(self._study, self._storage.get_trial_id_from_study_id_trial_number(study_id, trial.number))
+        trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
+        return Trial(self._study, trial_id)
 
 
 def _attempts_of(folder: RunFolder) -> int:
     try:
         return folder.read_status().attempt if folder.path.exists() else 0
     except RecordError:
-        return 0  # the driver looks at the run next, finds the damage and fails the trial with its reason
+        return 0  # the driver reads the run next and fails the trial with the reason
 
 
 @contextlib.contextmanager
 def _unless_ended() -> Iterator[None]:
-    """Where hosts do not see each other's locks, another driver may have been first; it had the same to say."""
+    """Ignore that a trial is finished already.
+
+    Where hosts do not see each other's locks, another driver may have finished it, with the same
+    result.
+    """
     from optuna.exceptions import UpdateFinishedTrialError
 
     with contextlib.suppress(UpdateFinishedTrialError):
@@ -175,7 +193,7 @@ def _unless_ended() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Result:
-    """A complete trial: its values, and its success rate at each seed."""
+    """Complete trial: its parameters and its success rate at each seed."""
 
     number: int
     params: Params
@@ -188,22 +206,25 @@ class Result:
 
 
 def ranked(trials: "Sequence[FrozenTrial]") -> list[Result]:
-    """The complete trials, the highest mean first; of equal ones the earlier."""
+    """Complete trials by descending mean; of equal ones the earlier first."""
     complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
-    values = [{int(seed): value for seed, value in trial.user_attrs[BY_SEED].items()} for trial in complete]
-    results = [Result(one.number, one.params, by_seed) for one, by_seed in zip(complete, values, strict=True)]
+    results = []
+    for trial in complete:
+        by_seed = {int(seed): value for seed, value in trial.user_attrs[BY_SEED].items()}
+        results.append(Result(trial.number, trial.params, by_seed))
     return sorted(results, key=lambda result: (-result.summary.mean, result.number))
 
 
 def default_result(plan: Plan, results: Sequence[Result]) -> Result | None:
-    """The configuration as it is without a search, None if it was not tried or did not complete."""
+    """Result of the unchanged configuration; None if it was not tried or did not complete."""
     default = plan.default()
     if default is None:
         return None
-    return next((one for one in results if key_of_params(one.params) == key_of_params(default)), None)
+    key = key_of_params(default)
+    return next((result for result in results if key_of_params(result.params) == key), None)
 
 
 def counts(trials: "Sequence[FrozenTrial]") -> str:
     """For example ``7 COMPLETE, 2 PRUNED``."""
-    found = Counter(trial.state.name for trial in trials)
-    return ", ".join(f"{count} {state}" for state, count in found.items()) or "no trials"
+    by_state = Counter(trial.state.name for trial in trials)
+    return ", ".join(f"{count} {state}" for state, count in by_state.items()) or "no trials"

@@ -5,6 +5,7 @@ import pytest
 from scpo.records import State
 from scpo.records.files import file_sum, locked
 from sweeps.search import driver
+from sweeps.search.driver import TrialRun, end_of, mean_curve
 from sweeps.search.study import RETRY_OF, Study
 from tests.support.searches import InstantLauncher, drive, plan_in
 
@@ -179,3 +180,46 @@ def test_what_another_driver_has_told_already_is_told_once(tmp_path):
     (told,) = study.trials()
     study.close()
     assert (told.state.name, told.value, told.intermediate_values) == ("COMPLETE", 0.5, {})
+
+
+# End of a trial, from the states of its runs
+
+
+def trial_run(state="DONE", curve=None, fresh=True, reason=None, seed=0):
+    return TrialRun(f"run-{seed}", seed, State(state), fresh, {0: 0.1, 4: 0.5} if curve is None else curve, reason)
+
+
+@pytest.mark.parametrize("state", ["NEW", "PENDING", "RUNNING", "QUEUED", "UNKNOWN", "INTERRUPTED"])
+def test_a_trial_goes_on_while_one_of_its_runs_does(state):
+    assert end_of([trial_run(), trial_run(state)]) == (None, None)
+
+
+def test_a_trial_is_complete_when_all_its_runs_are():
+    assert end_of([trial_run(), trial_run(seed=1)]) == (State.DONE, None)
+
+
+@pytest.mark.parametrize("state", ["FAILED", "LOST", "CANCELLED", "DAMAGED"])
+def test_one_dead_run_fails_the_trial(state):
+    runs = [trial_run(), trial_run(state, reason="no disk", seed=1)]
+    assert end_of(runs) == (State.FAILED, f"run-1 {state}: no disk")
+
+
+@pytest.mark.parametrize("state", ["FAILED", "LOST"])
+def test_a_failure_from_before_the_trial_is_started_again(state):
+    old = trial_run(state, fresh=False)
+    assert (end_of([old])[0], old.startable) == (None, True)
+
+
+def test_a_pruned_run_prunes_the_trial():
+    assert end_of([trial_run(), trial_run("PRUNED")]) == (State.PRUNED, None)
+
+
+def test_a_run_without_the_metric_is_no_result():
+    end, reason = end_of([trial_run(curve={})])
+    assert end is State.FAILED
+    assert "without a value of the objective" in reason
+
+
+def test_the_curve_is_the_mean_at_the_steps_that_all_seeds_have_reached():
+    runs = [trial_run(curve={0: 0.0, 2: 0.4, 4: 0.9}), trial_run(curve={0: 0.2, 2: 0.6})]
+    assert mean_curve(runs) == {0: 0.1, 2: 0.5}
