@@ -35,9 +35,9 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
 def open_ahead(config: RunConfig) -> None:
     """Import and open what this run and others like it need, in a process that is forked for each of them."""
-    from scpo.trainers.local import opened, trainer  # noqa: F401 (imported for them)
+    from scpo.trainers.local import trainer
 
-    opened.open_ahead(config)
+    trainer.open_ahead(config)
 
 
 def open_run(what: list[str]) -> RunFolder:

@@ -37,11 +37,10 @@ from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
-from sweeps.log_lines import follow
 from sweeps.records import cancellation
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.search import search_command
-from sweeps.status import RunStatus, add_health_arguments, show_health, show_statuses, statuses, watch
+from sweeps.status import RunStatus, add_health_arguments, follow_logs, show_health, show_statuses, statuses, watch
 from sweeps.terminal import complaint, replace_what_cannot_be_printed, say, say_error
 
 RUNS = Path("runs")
@@ -86,7 +85,7 @@ def top(console: Console, arguments: argparse.Namespace) -> int:
 def logs(console: Console, arguments: argparse.Namespace) -> int:
     """The end of each run's newest log."""
     if arguments.follow:
-        follow(console, _chosen(arguments), arguments.lines)
+        follow_logs(console, _chosen(arguments), arguments.lines)
         return EXIT_DONE
     for folder in _chosen(arguments):
         path = folder.latest.resolve() / "stdout.log"

@@ -22,8 +22,8 @@ from sweeps.terminal import coloured, say, say_markup, wide
 def show_experiments(console: Console, experiments: Iterable[Experiment]) -> None:
     """The experiments there are, and how to run one."""
     table = Table("experiment", "rows", "title", box=None)
-    for one in experiments:
-        table.add_row(one.name, str(len(one.rows)), escape(one.title))
+    for experiment in experiments:
+        table.add_row(experiment.name, str(len(experiment.rows)), escape(experiment.title))
     console.print(table)
     console.print("\nrun one:           python sweep.py +experiment=<name>", highlight=False)
     console.print(
@@ -120,7 +120,9 @@ def show_notes(console: Console, notes: Sequence[str]) -> None:
 
 def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
     """How many runs ended how; of each failed one the reason and the end of its log."""
-    counts = {state: sum(one.state is state for one in outcomes.values()) for state in State}
+    counts = {
+        state: sum(outcome.state is state for outcome in outcomes.values()) for state in State
+    }
     parts = [f"{count} {coloured(state)}" for state, count in counts.items() if count]
     console.print(f"{counted(len(outcomes), 'run')}: {', '.join(parts)}", highlight=False)
     for run_id, outcome in outcomes.items():

@@ -35,19 +35,19 @@ class Found:
 
     def planned(self, action: Action) -> dict[str, RunFolder]:
         """Folders of the runs that the plan gives this action."""
-        return {
-            run_id: self.folders[run_id]
-            for run_id, one in self.plan.items()
-            if one.action is action
-        }
+        folders = {}
+        for run_id, decision in self.plan.items():
+            if decision.action is action:
+                folders[run_id] = self.folders[run_id]
+        return folders
 
     def outcomes(self) -> dict[str, Outcome]:
         """Outcomes of the runs that this call does not start."""
-        left = {run_id: one for run_id, one in self.plan.items() if one.action is not Action.START}
-        return {
-            **self.damaged,
-            **{run_id: _without_start(one, self.seen[run_id]) for run_id, one in left.items()},
-        }
+        outcomes = dict(self.damaged)
+        for run_id, decision in self.plan.items():
+            if decision.action is not Action.START:
+                outcomes[run_id] = _without_start(decision, self.seen[run_id])
+        return outcomes
 
 
 def experiments() -> list[Experiment]:
@@ -147,7 +147,7 @@ def exit_status(outcomes: Iterable[Outcome]) -> int:
     0: all done; 1: some failed; 130: some were interrupted; 3: the rest is run by another process
     or was cancelled.
     """
-    states = {one.state for one in outcomes}
+    states = {outcome.state for outcome in outcomes}
     for state, code in (
         (State.FAILED, EXIT_FAILED),
         (State.INTERRUPTED, EXIT_INTERRUPTED),
@@ -230,8 +230,10 @@ def _without_start(decision: Decision, seen: Observed) -> Outcome:
 
 def _announce(console: Console, plan: Mapping[str, Decision]) -> None:
     """Print the number of runs to start and the reasons why others are not started."""
-    starts = sum(one.action is Action.START for one in plan.values())
-    rest = Counter(one.why for one in plan.values() if one.action is not Action.START)
+    starts = sum(decision.action is Action.START for decision in plan.values())
+    rest = Counter(
+        decision.why for decision in plan.values() if decision.action is not Action.START
+    )
     parts = [f"{starts} to run"] if starts else []
     console.print(
         ", ".join(parts + [f"{count} {why}" for why, count in rest.items()]), highlight=False

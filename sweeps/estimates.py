@@ -95,8 +95,8 @@ def gpu_hours(configs: Iterable[RunConfig], gpus: Iterable[int]) -> tuple[float,
     ``gpus`` of each run, on all its nodes.
     """
     known = [(hours(config), count) for config, count in zip(configs, gpus, strict=True)]
-    return sum(one * count for one, count in known if one is not None), sum(
-        one is None for one, _ in known
+    return sum(value * count for value, count in known if value is not None), sum(
+        value is None for value, _ in known
     )
 
 
@@ -112,7 +112,7 @@ def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
     if count is None or figures is None:
         return None
     billions = next(
-        (one for one in PAPER_BILLIONS if config.model.name == f"{one:g}B"), count / 1e9
+        (size for size in PAPER_BILLIONS if config.model.name == f"{size:g}B"), count / 1e9
     )
     whole = _linear(billions, figures) * config.trainer.steps / PAPER_STEPS
     rollout = (
@@ -367,7 +367,9 @@ class PastTimes:
     def total(self, configs: Iterable[RunConfig], slots: int) -> tuple[float, int]:
         """Seconds of all runs in so many slots, and of how many runs nothing is known."""
         known = [self.seconds(config) for config in configs]
-        return sum(one for one in known if one is not None) / max(1, slots), known.count(None)
+        return sum(seconds for seconds in known if seconds is not None) / max(
+            1, slots
+        ), known.count(None)
 
     def _rates(self, kind: tuple[str, ...], config: RunConfig) -> list[float]:
         """Seconds a training step of the runs of a kind that are of the same size as this one."""

@@ -1,4 +1,4 @@
-"""``python -m sweeps status`` and ``health``: state of each run, and runs that need a look."""
+"""``python -m sweeps status``, ``logs`` and ``health``: states, output and remarks of runs."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,9 +21,11 @@ from scpo.records import RunFolder, State
 from scpo.records.health import RULES, Remark, examine, read_rules, stalled
 from scpo.records.logs import SUCCESS, panels, read_whole
 from scpo.records.wandb_mirror import url_of
+from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.terminal import coloured, say, say_error, wide
 
+LOG_POLL_S = 0.5
 PARTS = ("step", "validation", "diagnostics")  # of a step's time, as trainers log them
 
 
@@ -53,7 +55,8 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]
         success, step_s = _progress_of(folder)
         remarks += [
-            f"{one.level}: {one}" for one in remarks_of(folder, live=seen.state is State.RUNNING)
+            f"{remark.level}: {remark}"
+            for remark in remarks_of(folder, live=seen.state is State.RUNNING)
         ]
     except ScpoError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
@@ -153,12 +156,14 @@ def show_health(
             say_error(console, str(error))
     if arguments.json:
         console.print_json(
-            json.dumps({name: [vars(one) for one in remarks] for name, remarks in told.items()})
+            json.dumps(
+                {name: [vars(remark) for remark in remarks] for name, remarks in told.items()}
+            )
         )
     else:
         for name, remarks in told.items():
-            for one in remarks:
-                say(console, f"{name}: {one.level}: {one}")
+            for remark in remarks:
+                say(console, f"{name}: {remark.level}: {remark}")
         marked = sum(map(bool, told.values()))
         say(
             console,
@@ -177,3 +182,63 @@ def add_health_arguments(parser: argparse.ArgumentParser) -> None:
         help="another file of rules (default: conf/health.yaml)",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
+
+
+@dataclass
+class _Followed:
+    """Newest log of a run, and the number of bytes shown."""
+
+    folder: RunFolder
+    path: Path | None = field(default=None)
+    shown: int = 0
+
+    def begin(self, lines: int) -> list[str]:
+        """Return the end of the log and skip the rest of it."""
+        self.path = self._newest()
+        self.shown = self.path.stat().st_size if self.path.exists() else 0
+        return tail(self.path, lines)
+
+    def new(self) -> list[str]:
+        """Return complete lines since the last call; all lines of a new attempt."""
+        path = self._newest()
+        if path != self.path:
+            self.path, self.shown = path, 0
+        if not path.exists():
+            return []
+        with path.open("rb") as log:
+            log.seek(self.shown)
+            data = log.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self.shown += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
+    @property
+    def over(self) -> bool:
+        """True if no more lines will come unless the run is started again."""
+        try:
+            return self.folder.read_status().state not in (State.RUNNING, State.PENDING)
+        except ScpoError:
+            return True
+
+    def _newest(self) -> Path:
+        return self.folder.latest.resolve() / "stdout.log"
+
+
+def follow_logs(console: Console, folders: Sequence[RunFolder], lines: int) -> None:
+    """Show the ends of the logs and new lines, prefixed with the run id, until all runs end."""
+    followed = [_Followed(folder) for folder in folders]
+    for log in followed:
+        _show_lines(console, log, log.begin(lines))
+    while True:
+        # Asked before the logs are read: a run writes its last lines before its end.
+        over = all(log.over for log in followed)
+        for log in followed:
+            _show_lines(console, log, log.new())
+        if over:
+            return
+        time.sleep(LOG_POLL_S)
+
+
+def _show_lines(console: Console, log: _Followed, lines: Sequence[str]) -> None:
+    for line in lines:
+        say(console, f"{log.folder.run_id}  {line}")

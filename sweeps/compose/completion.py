@@ -90,9 +90,9 @@ def _allowed(annotations: list[Any]) -> list[str]:
         if annotation is bool:
             values += ["true", "false"]
         elif typing.get_origin(annotation) is Literal:
-            values += [str(one) for one in typing.get_args(annotation)]
+            values += [str(argument) for argument in typing.get_args(annotation)]
         else:
             values += _allowed(
-                [one for one in typing.get_args(annotation) if one is not type(None)]
+                [argument for argument in typing.get_args(annotation) if argument is not type(None)]
             )
     return list(dict.fromkeys(values))

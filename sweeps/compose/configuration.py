@@ -86,7 +86,10 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     """
     for override in overrides:
         override.check()
-    choices, rest = _choices(overrides), [one for one in overrides if not one.is_choice]
+    choices, rest = (
+        _choices(overrides),
+        [override for override in overrides if not override.is_choice],
+    )
     if all(override.sets for override in rest):
         raw = compose_files(choices)
         if rest:

@@ -1,7 +1,4 @@
-"""An experiment becomes runs.
-
-Its rows times its axes, each a validated configuration with an id.
-"""
+"""Expansion of an experiment into runs: rows times axes, each a validated configuration."""
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,11 +22,8 @@ from sweeps.compose.configuration import (
 )
 from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
 
-AXIS_KEYS = {
-    "env": "env",
-    "model": "model",
-    "seeds": "seed",
-}  # axis -> the configuration key that it sets
+# Axis -> the configuration key that it sets.
+AXIS_KEYS = {"env": "env", "model": "model", "seeds": "seed"}
 
 
 @dataclass(frozen=True)
@@ -43,9 +37,9 @@ class Cell:
 
 @dataclass
 class Matrix:
-    """All runs of an experiment at one scale. Rows with equal configurations share a run.
+    """All runs of an experiment at one scale.
 
-    ``notes`` says which.
+    Rows with equal configurations share a run; ``notes`` names them.
     """
 
     experiment: Experiment
@@ -138,16 +132,14 @@ def _row_runs(
     common: Sequence[Override],
 ) -> Iterator[RunConfig]:
     own = parse_all(row.overrides)
-    fixed = {
-        override.key for override in own
-    }  # an axis that a row sets itself does not vary that row
+    # An axis that a row sets itself does not vary that row.
+    fixed = {override.key for override in own}
     groups = {
         axis: values for axis, values in axes.items() if axis != "seeds" and axis not in fixed
     }
+    # The command line replaces overrides of the experiment, but not of its rows.
     given = {override.key for override in common}
-    kept = [
-        override for override in shared if override.key not in given
-    ]  # of the experiment's, what nobody overrode
+    kept = [override for override in shared if override.key not in given]
     for choice in product(*groups.values()):
         chosen = [
             word
@@ -166,12 +158,10 @@ def _row_runs(
 def seeded_runs(
     overrides: Sequence[Override], seeds: Iterable[Any], values: Mapping[str, Any] | None = None
 ) -> Iterator[RunConfig]:
-    """A run's configuration at each seed (None.
+    """Compose a run's configuration at each seed, with ``values`` in its dotted keys.
 
-    The seed that they give), with ``values`` in its dotted keys.
-
-    One composition serves them all, and one resolution where nothing refers to the seed: these are
-    what costs time.
+    A seed of None leaves the overrides' seed. All seeds share one composition, and one resolution
+    of interpolations where none refers to the seed: these two take most of the time.
     """
     raw = _with(values or {}, compose_raw(overrides))
     data, alike = resolve(raw), not refers_to(raw, "seed")
@@ -212,7 +202,7 @@ def _values(override: Override) -> list[Any]:
     values = given if isinstance(given, list) else [given]
     if not values:
         raise ConfigError(f"{override}: an axis needs at least one value")
-    return [one if isinstance(one, int) else str(one) for one in values]
+    return [value if isinstance(value, int) else str(value) for value in values]
 
 
 def _axis(experiment: Experiment, axis: str, scale: str) -> list[Any]:

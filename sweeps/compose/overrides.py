@@ -204,9 +204,9 @@ def read_request(words: Iterable[str]) -> Request:
 
 def _refuse_two_askings(overrides: Iterable[Override]) -> None:
     """One call does one experiment or one search: the other would be dropped without a word."""
-    asked = [one for one in overrides if one.target in ("experiment", "search")]
-    if len({one.text for one in asked}) > 1:
-        calls = "; ".join(f"python sweep.py {one}" for one in asked)
+    asked = [override for override in overrides if override.target in ("experiment", "search")]
+    if len({override.text for override in asked}) > 1:
+        calls = "; ".join(f"python sweep.py {override}" for override in asked)
         raise ConfigError(
             f"{' '.join(map(str, asked))}: one call runs one of them; give one after the other: "
             f"{calls}"

@@ -130,7 +130,7 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
         max(_gpus_in(row[4]) for row in rows),
     )
     asked_cores, asked_gpus = (
-        max(getattr(one.resources, name) for one in asked) for name in ("cpus", "gpus")
+        max(getattr(request.resources, name) for request in asked) for name in ("cpus", "gpus")
     )
     if cores < asked_cores:
         yield error(
@@ -141,7 +141,10 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
     if gpus < asked_gpus:
         fix = "another partition, or trainer=verl_1gpu" if asked_gpus > 1 else "another partition"
         yield error(check, f"nodes have {gpus} GPUs, a job asks for {asked_gpus}", fix)
-    longest, asked_h = max(_hours(row[2]) for row in rows), max(one.limit_min for one in asked) / 60
+    longest, asked_h = (
+        max(_hours(row[2]) for row in rows),
+        max(request.limit_min for request in asked) / 60,
+    )
     if asked_h > longest:
         yield warning(
             check,

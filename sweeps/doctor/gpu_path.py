@@ -49,7 +49,7 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
             yield warning(check, "unknown size", "see that it fits")
             continue
         listed = ", ".join(
-            f"{one.name} {one.update_gib:.1f}/{one.rollout_gib:.1f}" for one in parts
+            f"{part.name} {part.update_gib:.1f}/{part.rollout_gib:.1f}" for part in parts
         )
         text = (
             f"about {needed_gib(parts):.0f} of {gib:.0f} GiB (update/rollout: {listed}; estimates)"

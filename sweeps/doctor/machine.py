@@ -172,7 +172,7 @@ def _try_out(place: Path) -> None:
 def _existing(path: Path) -> Path:
     """The folder itself or, before the first run, the nearest one above that is there."""
     path = path.absolute()
-    return next(one for one in (path, *path.parents) if one.is_dir())
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
 def _slots(subject: Subject) -> int:

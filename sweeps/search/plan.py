@@ -120,13 +120,15 @@ class Plan:
         panels: Mapping[str, Any] | None = None,
     ) -> Iterator[RunConfig]:
         """Compose the run at each seed; ``values`` are by key, a config group's names its file."""
-        chosen = {
-            key: one for key, value in values.items() if (one := parse(f"{key}={value}")).is_group
-        }
-        settings = {key: value for key, value in values.items() if key not in chosen}
-        return seeded_runs(
-            (*self.overrides, *chosen.values()), seeds, {**(panels or {}), **settings}
-        )
+        chosen = []
+        settings = dict(panels or {})
+        for key, value in values.items():
+            override = parse(f"{key}={value}")
+            if override.is_group:
+                chosen.append(override)
+            else:
+                settings[key] = value
+        return seeded_runs((*self.overrides, *chosen), seeds, settings)
 
     @functools.cached_property
     def _composed(self) -> dict[str, dict[str, RunConfig]]:
@@ -155,7 +157,11 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
         ConfigError: An override is wrong, or sets a key that the search varies.
     """
     given = parse_all(map(str, overrides))
-    of_search = [one for one in given if one.key.startswith("search.") or one.key == "scale"]
+    of_search = [
+        override
+        for override in given
+        if override.key.startswith("search.") or override.key == "scale"
+    ]
     raw = resolve(compose_raw([parse(f"+search={name}"), *of_search]))
     axes = _axes(given)
     try:
@@ -170,7 +176,7 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
     chosen = [f"scale={scale}", f"env={search.env}", f"model={at_scale(search.model, scale)}"]
     rest = [
         *parse_all(search.overrides),
-        *(one for one in given if one not in of_search and one.key not in axes),
+        *(override for override in given if override not in of_search and override.key not in axes),
     ]
     plan = Plan(search, scale, (*parse_all(chosen), *rest))
     _refuse_contradictions(search, rest)

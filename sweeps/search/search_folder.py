@@ -69,12 +69,15 @@ def write_winner(plan: Plan, best: Result, default: Result | None) -> Path:
 
 
 def winner_command(plan: Plan) -> str:
-    """What runs the winner; settings of the machine come from the command line, as ever."""
+    """Command that runs the winner; machine settings are not part of its experiment file."""
     machine = [override.text for override in plan.overrides if override.of_machine]
     overrides = [f"+experiment={plan.folder / WINNER}", f"scale={plan.scale}", *machine]
-    return " ".join(
-        ["python sweep.py", *(f"'{one}'" if set(one) & set("[]{}$ ") else one for one in overrides)]
-    )
+    return " ".join(["python sweep.py", *map(_quoted, overrides)])
+
+
+def _quoted(word: str) -> str:
+    """Quote a word that a shell would expand."""
+    return f"'{word}'" if set(word) & set("[]{}$ ") else word
 
 
 def _winner_text(plan: Plan, best: Result, default: Result | None) -> str:
@@ -115,7 +118,11 @@ def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, A
 
 
 def _experiment_row(plan: Plan, name: str, label: str, values: list[str]) -> dict[str, Any]:
-    kept = [one.text for one in plan.overrides if not one.of_machine and one.key not in AXES]
+    kept = [
+        override.text
+        for override in plan.overrides
+        if not override.of_machine and override.key not in AXES
+    ]
     return {"name": name, "label": label, "overrides": [*kept, *values], "scales": [plan.scale]}
 
 
@@ -195,13 +202,13 @@ def _table(results: Sequence[Result], names: Sequence[str]) -> list[str]:
     rows = [
         [
             str(rank),
-            str(one.number),
-            f"{one.summary.mean:.3f}",
-            _interval(one),
-            *(f"{value:.3f}" for value in one.by_seed.values()),
-            *(str(one.params[name]) for name in names),
+            str(result.number),
+            f"{result.summary.mean:.3f}",
+            _interval(result),
+            *(f"{value:.3f}" for value in result.by_seed.values()),
+            *(str(result.params[name]) for name in names),
         ]
-        for rank, one in enumerate(results[:SHOWN], start=1)
+        for rank, result in enumerate(results[:SHOWN], start=1)
     ]
     title = (
         f"The best {len(rows)} of {len(results)} complete trials (Student-t intervals over the "

@@ -7,6 +7,7 @@ step, so that a run resumed from a checkpoint continues bit for bit, on a CPU, w
 from __future__ import annotations
 
 import copy
+import gc
 import logging
 import os
 import time
@@ -25,7 +26,8 @@ from scpo.credit.assign import assign, assign_tokens, resolve
 from scpo.credit.metrics import CreditDiagnostics
 from scpo.diagnostics.record import Diagnostics
 from scpo.diagnostics.validation_episodes import episode_metrics, panel_records, validation_metrics
-from scpo.envs.base import Environment, Task
+from scpo.envs import open_environment
+from scpo.envs.base import Environment, OpenableEnvironment, Task
 from scpo.errors import ScorerError
 from scpo.generation import Generation
 from scpo.policies.base import TrainedPolicy
@@ -52,9 +54,7 @@ from scpo.scoring import PairCache, open_scorer
 from scpo.shaping.order import UNSHAPED_ORDER, UNSHAPED_RANKS, positions
 from scpo.steps import FloatArray, StepBatch
 from scpo.trainers.local.checkpoint import Learned, load_checkpoint, newest_usable, save_checkpoint
-from scpo.trainers.local.garbage import collected_at_checkpoints
 from scpo.trainers.local.measurements import measure
-from scpo.trainers.local.opened import environment_of
 from scpo.trainers.local.sampling import Draw, Sampled, sample
 from scpo.trainers.local.update import UpdateBatch, update
 
@@ -63,6 +63,14 @@ if TYPE_CHECKING:
     from scpo.schema.run import RunConfig
 
 logger = logging.getLogger(__name__)
+
+# Environments opened before a fork, by what they are made from; see `open_ahead`.
+_opened: dict[tuple[str, str, str | None], Environment] = {}
+
+# Allocations before young objects are examined (Python's default is 700), and collections of the
+# young before the old ones' turn, which is thereby left to the checkpoints.
+GC_YOUNG = 100_000
+GC_OLD = 1_000_000
 
 
 @dataclass
@@ -95,7 +103,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     session = _open(config, folder, should_stop)
     folder.pin_panels(panel_records(session.environment, config))
     gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0") if session.policy.device.type == "cuda" else None
-    with Tracker(folder, config) as tracker, collected_at_checkpoints() as collect, NodeMemory(gpus=gpus) as memory:
+    with Tracker(folder, config) as tracker, _collected_at_checkpoints() as collect, NodeMemory(gpus=gpus) as memory:
         done = _resume(session, tracker)
         if done is None:
             metrics, timing = _measure(session, 0)
@@ -118,7 +126,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
 
 def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> Session:
-    environment = environment_of(config)
+    environment = _environment_of(config)
     policy = make_policy(config, environment, should_stop)
     optimizer = torch.optim.AdamW(
         policy.model.parameters(),
@@ -308,3 +316,47 @@ def _probe(session: Session, step: int) -> None:
         position_N=_positions(config, trajectories),
     )
     session.diagnostics.record_probe(step, batch)
+
+
+def open_ahead(config: RunConfig) -> None:
+    """Open the run's environment and its panels for the processes that will be forked from this one.
+
+    What an environment keeps in memory changes no number, so an inherited one gives the same run.
+    """
+    torch.optim.AdamW([torch.zeros(1)])  # the first optimizer of a process imports for a second
+    environment = open_environment(config)
+    if isinstance(environment, OpenableEnvironment):
+        environment.open_panels()
+    _opened[_environment_key(config)] = environment
+
+
+def _environment_of(config: RunConfig) -> Environment:
+    return _opened.get(_environment_key(config)) or open_environment(config)
+
+
+def _environment_key(config: RunConfig) -> tuple[str, str, str | None]:
+    """Everything that an environment is made from."""
+    return config.env.model_dump_json(), config.machine.cache_dir, config.data_folder
+
+
+@contextmanager
+def _collected_at_checkpoints() -> Iterator[Callable[[], None]]:
+    """Collect garbage at checkpoints only: yields the function to call there.
+
+    Python's collector examines all live objects whenever they have grown by a quarter. A run keeps
+    millions of prompts, games and states, hardly any in cycles: collecting took 12 of a study
+    run's 55 s. Objects that survive a collection are frozen, which excludes them from the next.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(GC_YOUNG, 10, GC_OLD)
+
+    def collect() -> None:
+        gc.collect()
+        gc.freeze()
+
+    try:
+        collect()
+        yield collect
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

@@ -4,19 +4,19 @@ import threading
 from rich.console import Console
 
 from scpo.records import State
-from sweeps import log_lines
+from sweeps import status
 from tests.support import fake_runs as fake
 
 
 def test_following_shows_the_end_and_what_comes_of_any_attempt_until_the_run_is_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(log_lines, "POLL_S", 0.01)
+    monkeypatch.setattr(status, "LOG_POLL_S", 0.01)
     folder, out = fake.make_run(tmp_path), io.StringIO()
     first = folder.new_attempt()
     folder.attempt_log(first).write_text("one\ntwo\nthree\n")
     folder.point_latest(first)
     folder.update_status(state=State.RUNNING)
     console = Console(file=out, width=200)
-    follower = threading.Thread(target=log_lines.follow, args=(console, [folder], 2))
+    follower = threading.Thread(target=status.follow_logs, args=(console, [folder], 2))
     follower.start()
     fake.wait_until(lambda: "three" in out.getvalue())
     with folder.attempt_log(first).open("a") as log:
