@@ -2,9 +2,9 @@
 
 Optuna's journal is wrapped for failures that it does not survive by itself. A writer that is killed
 within a line leaves half of it; the next append makes one unreadable line of the two, and Optuna
-then refuses the whole file. And a line with a changed bit, or one that was lost, is not noticed: the
-study would go on with other values. So each line has its checksum and that of the line before, and a
-torn last line is cut off under the lock, before the next append.
+then refuses the whole file. And a line with a changed bit, or one that was lost, is not noticed:
+the study would go on with other values. So each line has its checksum and that of the line before,
+and a torn last line is cut off under the lock, before the next append.
 """
 
 import contextlib
@@ -125,7 +125,7 @@ def _journal(path: Path) -> "BaseStorage":
                 yield line
 
         def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-            # A line is checked against the one before it, which this process has read, or reads now.
+            # Each line is checked against the one before it, which is read again if need be.
             first = log_number_from if log_number_from <= len(self._sums) else 0
             del self._sums[first:]
             for number, log in enumerate(super().read_logs(first)):
@@ -134,8 +134,9 @@ def _journal(path: Path) -> "BaseStorage":
                 except (ValueError, TypeError) as error:
                     raise ValueError(f"{path.name}, line {first + number + 1}: {error}") from error
                 if content.pop(BEFORE, None) != (self._sums[-1] if self._sums else ""):
+                    line = first + number + 1
                     raise ValueError(
-                        f"{path.name}: lines before line {first + number + 1} were lost, doubled or moved"
+                        f"{path.name}: lines before line {line} were lost, doubled or moved"
                     )
                 self._sums.append(log[SEAL])
                 if first + number >= log_number_from:
@@ -147,14 +148,14 @@ def _journal(path: Path) -> "BaseStorage":
 
 
 def _last_sum(path: Path) -> str:
-    """The checksum that a journal's last line holds; empty if there is no line, or it is damaged."""
+    """Checksum in the last line of a journal; empty without lines, or if it is damaged."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - LONGEST_LINE))
         lines = file.read().splitlines()
     try:
         return str(json.loads(lines[-1])[SEAL]) if lines else ""
     except (ValueError, KeyError, TypeError):
-        return ""  # whoever reads the journal names the damage
+        return ""  # reported when the journal is read
 
 
 def _sqlite(path: Path) -> "BaseStorage":
