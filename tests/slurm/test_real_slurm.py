@@ -110,7 +110,7 @@ def checkout(tmp_path):
     return tmp_path / "checkout"
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(600)
 def test_preempted_killed_timed_out_and_cancelled_jobs_leave_one_done_for_each_run(tmp_path, checkout):
     words = ("+experiment=ablation_order", f"trainer.steps={STEPS}", "trainer.checkpoint_every=2")
     limits = ("launcher.gpus=4", "launcher.time_h=0.033", "launcher.warn_s=30")
@@ -126,7 +126,7 @@ def test_preempted_killed_timed_out_and_cancelled_jobs_leave_one_done_for_each_r
     os.kill(killed.read_status().pid, signal.SIGKILL)
     wait_until(lambda: killed.read_status().state == "FAILED")
     restart_controller()
-    wait_until(lambda: under_way(cancelled))
+    wait_until(lambda: under_way(cancelled), 240)  # behind the one that runs into its time limit of two minutes
     cluster.sweeps("cancel", cancelled.run_id)
     wait_until(lambda: not slurm("squeue", "--noheader").strip(), 240)
 
