@@ -1,93 +1,146 @@
-"""``python -m analysis figures|report|study``: tables, figures, the report page, the study's, from records of runs.
+"""Build tables, figures and pages from records of runs: ``python -m analysis COMMAND``.
 
-``python -m analysis precision FILE...``: where the credit of each rule falls on recorded rollouts,
-without training. ``python -m analysis animate``: the README's animation of the demo, from the
-demo's records.
+``figures`` builds tables and figures, ``report`` one page with everything that was recorded,
+``study`` the study's page from its archive, ``precision`` the table of credit rules on recorded
+rollouts, ``animate`` the animation of a finished experiment.
 """
 
 import argparse
 import logging
 import sys
+import webbrowser
+from collections.abc import Sequence
 from io import TextIOWrapper
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from scpo.errors import ConfigError, ScpoError
 
-from analysis import animation
-from analysis import recorded_precision as precision
-from analysis.answers import study_command as study
-from analysis.build import Report, build_from, builders
-from analysis.command_line import (
-    add_look,
-    add_places,
-    add_selection,
-    collected,
-    look,
-    selection,
-    tell_result,
+from analysis import animation, precision
+from analysis.build import Failure, Output, Report, build_from, builders
+from analysis.rendering.style import FORMATS, Look, read_size, read_style
+from analysis.report.page import MEGABYTE, contents, page
+from analysis.selection import Selection
+from analysis.sources.collect import Collected, collect
+from analysis.sources.wandb_project import Settings
+from analysis.study import command as study
+from scpo.errors import ConfigError, RecordError, ScpoError
+from scpo.progress import counted
+from scpo.records.files import write_bytes
+
+RUNS = Path("runs")
+OUT = Path("paper_figures")
+REPORT = "report.html"
+FIX = (
+    "make some, `make demo` or `python sweep.py +experiment=ablation`, "
+    "or name others with --runs-dir or --wandb"
 )
-from analysis.report import command as report
+FONT_SIZES = (3.0, 40.0)  # points
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point; 0 when at least one output was built."""
+    """Run a command; the exit code is 0 when at least one output was built."""
     options = _parser().parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, TextIOWrapper
-        ):  # where it knows ASCII only, a letter becomes a question mark
+        if isinstance(stream, TextIOWrapper):
+            # A terminal that knows ASCII only shows a question mark instead of ending the command.
             stream.reconfigure(errors="replace")
     console = Console(soft_wrap=True, highlight=False)
     logging.basicConfig(format="%(message)s")
     logging.getLogger("analysis").setLevel(logging.INFO)  # where a W&B project was read from
     logging.getLogger("fontTools").setLevel(logging.WARNING)
     try:
-        built: int = options.run(options, console)
+        code: int = options.run(options, console)
     except ScpoError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
         return 1
-    return built
+    return code
 
 
-def figures(options: argparse.Namespace, console: Console) -> int:
-    """Build the outputs that were named, or all."""
-    known = builders()
-    if unknown := [name for name in options.names if name not in known]:
-        raise ConfigError(
-            f"there is no table or figure {', '.join(unknown)}; there are {', '.join(known)}"
-        )
-    appearance = look(options)
-    data = selection(options).of(collected(options, console))
-    built = build_from(
-        data,
-        options.out,
-        lambda result: tell_result(console, result),
-        only=options.names,
-        look=appearance,
-        debug=options.debug,
-    )
-    _tell(console, built)
-    return 0 if built.outputs else 1
+# Commands
 
 
-def _add_names(parser: argparse.ArgumentParser) -> None:
+def add_figures_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``figures``."""
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="e.g. fig_learning tab_main; without one: all"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="e.g. fig_learning tab_main; without one: all",
     )
     parser.add_argument(
-        "--debug", action="store_true", help="end with the traceback of a builder that fails"
+        "--debug",
+        action="store_true",
+        help="end with the traceback of a builder that fails",
     )
     add_places(parser)
     add_selection(parser)
     add_look(parser)
 
 
+def figures(options: argparse.Namespace, console: Console) -> int:
+    """Build the outputs that were named, or all."""
+    known = builders()
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        raise ConfigError(
+            f"there is no table or figure {', '.join(unknown)}; there are {', '.join(known)}"
+        )
+    appearance = look(options)
+    data = selection(options).of(collected(options, console))
+    report = build_from(
+        data,
+        options.out,
+        lambda result: print_result(console, result),
+        only=options.names,
+        look=appearance,
+        debug=options.debug,
+    )
+    _print_left_out(console, report)
+    return 0 if report.outputs else 1
+
+
+def add_report_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``report``."""
+    add_places(parser)
+    parser.add_argument(
+        "--megabytes",
+        type=float,
+        default=6.0,
+        help="room for sampled groups in the page, in MB (default: 6)",
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
+def write_report(options: argparse.Namespace, console: Console) -> int:
+    """Build all outputs and write the page that shows them."""
+    data = collected(options, console)
+    built = build_from(data, options.out, lambda result: print_result(console, result))
+    shown = contents(data, built, group_bytes=int(options.megabytes * MEGABYTE))
+    path = options.out / REPORT
+    write_bytes(path, page(shown).encode(), readable=True)
+    size = path.stat().st_size / MEGABYTE
+    console.print(f"[green]wrote[/] {escape(str(path))}, {size:.1f} MB")
+    groups = shown["groups"]
+    if groups["shown"] != groups["recorded"]:
+        console.print(
+            f"{groups['shown']} of {groups['recorded']} sampled training steps fit into the page; "
+            "--megabytes makes more room"
+        )
+    if options.open and not webbrowser.open(path.resolve().as_uri()):
+        console.print("no browser was found here: open the file yourself")
+    return 0
+
+
 COMMANDS = {
-    "figures": (_add_names, figures, "build every table and figure, or those that are named"),
+    "figures": (
+        add_figures_options,
+        figures,
+        "build every table and figure, or those that are named",
+    ),
     "report": (
-        report.add_options,
-        report.run,
+        add_report_options,
+        write_report,
         "one self-contained page with everything that was recorded",
     ),
     "study": (
@@ -110,28 +163,207 @@ COMMANDS = {
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m analysis", description="From run records to tables and figures."
+        prog="python -m analysis",
+        description="From run records to tables and figures.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, (add_options, run, said) in COMMANDS.items():
-        command = commands.add_parser(name, help=said)
+    for name, (add_options, run, description) in COMMANDS.items():
+        command = commands.add_parser(name, help=description)
         add_options(command)
         command.set_defaults(run=run)
     return parser
 
 
-def _tell(console: Console, report: Report) -> None:
+# Options that commands share
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Add the options that ``collected`` reads, and ``--out``."""
+    parser.add_argument(
+        "--runs-dir",
+        type=Path,
+        action="append",
+        help="folder of run folders, or an archive (default: runs)",
+    )
+    parser.add_argument(
+        "--wandb",
+        metavar="ENTITY/PROJECT",
+        action="append",
+        default=[],
+        help="W&B project; both may be repeated",
+    )
+    parser.add_argument(
+        "--refresh",
+        action="store_true",
+        help="ask W&B again instead of reading the local copy",
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Settings.cache,
+        help=f"local copies (default: {Settings.cache})",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=OUT,
+        help=f"output folder (default: {OUT})",
+    )
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that ``selection`` reads."""
+    group = parser.add_argument_group(
+        "which rows", "names are separated by commas, and an option may be repeated"
+    )
+    group.add_argument(
+        "--rows",
+        action="append",
+        default=[],
+        metavar="NAME,...",
+        help="rows, in this order",
+    )
+    group.add_argument(
+        "--experiment",
+        action="append",
+        default=[],
+        metavar="NAME,...",
+        help="the rows and seeds of these experiments",
+    )
+    group.add_argument(
+        "--seeds",
+        choices=("all", "common"),
+        default="all",
+        help="common: the seeds that all rows under each other have finished "
+        "(default: all that a row has)",
+    )
+    group.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME,...",
+        help="environments, e.g. alfworld",
+    )
+
+
+def add_look(parser: argparse.ArgumentParser) -> None:
+    """Add the options that ``look`` reads."""
+    group = parser.add_argument_group("what figures look like")
+    group.add_argument(
+        "--size",
+        metavar="column|page|WxH",
+        help="width of one column (3.25 inches) or of the page (6.75), or width and height in "
+        "inches (default: what each figure is made for)",
+    )
+    group.add_argument(
+        "--font-size",
+        type=float,
+        metavar="POINTS",
+        help="size of all text (default: 8)",
+    )
+    group.add_argument(
+        "--format",
+        default="pdf,png",
+        metavar="NAME,...",
+        help=f"of {', '.join(FORMATS)} (default: pdf,png)",
+    )
+    group.add_argument(
+        "--style",
+        metavar="FILE",
+        help="a .mplstyle file, or a style of matplotlib; its prop_cycle colours the rows",
+    )
+
+
+def selection(options: argparse.Namespace) -> Selection:
+    """Rows, experiments and environments that the user asked for."""
+    return Selection(
+        rows=_names(options.rows),
+        experiments=_names(options.experiment),
+        envs=_names(options.env),
+        common_seeds=options.seeds == "common",
+    )
+
+
+def look(options: argparse.Namespace) -> Look:
+    """Appearance that the user asked for.
+
+    Raises:
+        ConfigError: A size, format or style file is invalid.
+    """
+    width, height = read_size(options.size) if options.size else (None, None)
+    formats = _names([options.format])
+    if not formats or not set(formats) <= set(FORMATS):
+        raise ConfigError(
+            f"--format {options.format}: allowed are {', '.join(FORMATS)}, separated by commas"
+        )
+    low, high = FONT_SIZES
+    if options.font_size is not None and not low <= options.font_size <= high:
+        raise ConfigError(
+            f"--font-size {options.font_size:g} is not between {low:g} and {high:g} points"
+        )
+    style = read_style(options.style) if options.style else ()
+    if width is None and options.style:
+        # Only the width of a style file is used: heights depend on the number of rows.
+        width = dict(style).get("figure.figsize", (None,))[0]
+    return Look(width, height, options.font_size, formats, style)
+
+
+def _names(values: Sequence[str]) -> tuple[str, ...]:
+    """Split at commas; each name once, in order of appearance."""
+    names = [name.strip() for value in values for name in value.split(",")]
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def collected(options: argparse.Namespace, console: Console) -> Collected:
+    """Read every run of the sources that the user asked for, and print their number.
+
+    Raises:
+        RecordError: A folder does not exist, a W&B project cannot be read at all, or there is no
+            run anywhere.
+    """
+    folders = options.runs_dir or ([] if options.wandb else [RUNS])
+    if options.wandb and not options.runs_dir and RUNS.is_dir():
+        console.print(f"only W&B is read; {RUNS}/ is here too: --runs-dir {RUNS} adds it")
+    missing = [str(folder) for folder in folders if not folder.is_dir()]
+    if missing:
+        raise RecordError(f"no runs: there is no folder {', '.join(missing)}; {FIX}")
+    settings = Settings(cache=options.cache, refresh=options.refresh)
+    data = collect(folders, options.wandb, settings)
+    if data.runs.empty:
+        places = ", ".join([*map(str, folders), *options.wandb])
+        if not data.problems:
+            raise RecordError(f"no runs were found in {places}; {FIX}")
+        problems = counted(len(data.problems), "problem")
+        first = data.problems[0].reason
+        raise RecordError(f"no run in {places} can be used: {problems}, the first: {first}")
+    runs = counted(len(data.runs), "run")
+    console.print(f"{runs} read; tables and figures, each in seconds:")
+    return data
+
+
+def print_result(console: Console, result: Output | Failure) -> None:
+    """Print the result for a table or figure, with the remedy for one that was not built."""
+    if isinstance(result, Failure):
+        console.print(f"[yellow]missing[/]  {result.name}: {escape(result.reason)}")
+        remedy = [f"           {line}" for line in result.remedy.splitlines()]
+        console.print(*remedy, sep="\n", markup=False)
+        return
+    files = ", ".join(str(path) for path in result.files)
+    verb = "[green]built[/]    " if result.made is not None else "[green]as it was[/]"
+    runs = counted(len(result.runs), "run")
+    console.print(f"{verb} {result.name} from {runs}: {escape(files)}")
+
+
+def _print_left_out(console: Console, report: Report) -> None:
+    """Print damaged records and unfinished runs, with the commands that finish these."""
     for problem in report.problems:
         console.print(f"[yellow]left out[/] {escape(problem.path)}: {escape(problem.reason)}")
     if report.unfinished:
         console.print("Not finished, so not in any mean:")
-        console.print(*(f"  {line}" for line in report.unfinished), sep="\n", markup=False)
-        console.print(
-            "Finish them with:",
-            *(f"  {command}" for command in report.commands),
-            sep="\n",
-            markup=False,
-        )
+        unfinished = [f"  {line}" for line in report.unfinished]
+        console.print(*unfinished, sep="\n", markup=False)
+        commands = [f"  {command}" for command in report.commands]
+        console.print("Finish them with:", *commands, sep="\n", markup=False)
 
 
 if __name__ == "__main__":

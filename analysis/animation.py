@@ -1,4 +1,4 @@
-"""``python -m analysis animate``: an experiment as its terminal showed it, from its records, as an animated SVG.
+"""``python -m analysis animate``: a finished experiment as an animated SVG of its terminal.
 
 Bars, step numbers and success follow the wall times and metrics that the runs recorded, faster; the
 table is the one that the sweep ended with. Without animation (print, reduced motion) the end is
@@ -9,38 +9,44 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import takewhile
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 from rich.console import Console
+
+from analysis.line_styles import line_style
+from analysis.show import experiment_table
+from analysis.sources.rows import Row, RowRun, benchmarks, record_rows
+from analysis.sources.run_records import (
+    LOGS,
+    ExperimentRecord,
+    Run,
+    read_experiments,
+    read_lines,
+    read_runs,
+)
 from scpo.errors import RecordError
 from scpo.progress import counted
-from scpo.records import State
 from scpo.records.files import write_bytes
+from scpo.records.status import State
 
-from analysis.naming.line_styles import line_style
-from analysis.show import experiment_table
-from analysis.sources.logged_lines import read_lines
-from analysis.sources.rows import benchmarks, record_rows
-from analysis.sources.run_records import ExperimentRecord, Run, read_experiments, read_runs
-
-TRAINING_S, TABLE_S = (
-    12,
-    8,
-)  # of the animation: training takes so long, and the table stands so long
-TRAINING = 100 * TRAINING_S / (TRAINING_S + TABLE_S)  # percent
+# Seconds of the animation that show training, and the table.
+TRAINING_S, TABLE_S = 12, 8
+TOTAL_S = TRAINING_S + TABLE_S
+TRAINING = 100 * TRAINING_S / TOTAL_S  # percent
 WIDTH, LINE, LEFT, TOP = 900, 20, 20, 26  # pixels
 BAR_LEFT, BAR_WIDTH, STATE_LEFT = 190, 220, 425
 CLOCKS = 60  # times that the clock shows
 STYLE = """
-text{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#e8ebee;white-space:pre}
+text{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;\
+fill:#e8ebee;white-space:pre}
 .dim{fill:#a0a9b4}.track{fill:#2a3038}.bar{transform-origin:0 0}
 @media (prefers-reduced-motion:reduce){*{animation:none!important}}
 """.strip()
 _TABLE = (
-    f".table{{animation:table {TRAINING_S + TABLE_S}s linear infinite}}@keyframes "
-    f"table{{0%{{opacity:0}}{TRAINING:.2f}%{{opacity:0}}{TRAINING + 2:.2f}%{{opacity:1}}100%{{opacity:1}}}}"
+    f".table{{animation:table {TOTAL_S}s linear infinite}}"
+    f"@keyframes table{{0%{{opacity:0}}{TRAINING:.2f}%{{opacity:0}}"
+    f"{TRAINING + 2:.2f}%{{opacity:1}}100%{{opacity:1}}}}"
 )
 
 
@@ -97,43 +103,41 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
         RecordError: There is no such experiment, or not all of its runs are finished.
     """
     known, _ = read_experiments(runs_dir)
-    record = next((one for one in known if one.experiment == experiment), None)
+    records = {record.experiment: record for record in reversed(known)}  # the first scale counts
+    record = records.get(experiment)
     if record is None:
-        there = ", ".join(sorted({one.experiment for one in known})) or "none"
+        names = ", ".join(sorted(records)) or "none"
         raise RecordError(
-            f"{runs_dir} has no experiment {experiment}; it has {there}; --runs-dir names another "
-            f"folder"
+            f"{runs_dir} has no experiment {experiment}; it has {names}; "
+            "--runs-dir names another folder"
         )
     runs, _ = read_runs(runs_dir)
-    planned = [
-        (row.label, row.name, run)
-        for env, model in benchmarks(record)
-        for row in record_rows(record, runs, env, model)
-        for run in row.runs
-    ]
-    left = [
-        one.id for _, _, one in planned if one.id not in runs or runs[one.id].state != State.DONE
-    ]
+    planned: list[tuple[Row, RowRun]] = []
+    for env, model in benchmarks(record):
+        for row in record_rows(record, runs, env, model):
+            planned += [(row, run) for run in row.runs]
+    left = [run.id for _, run in planned if run.state != State.DONE]
     if left:
         command = record.command(_seeds(record))
         raise RecordError(
             f"not finished of {experiment}: {counted(len(left), 'run')} ({left[0]}); finish them: "
             f"{command}"
         )
-    clocks = {one.id: _clock(runs[one.id]) for _, _, one in planned}
+    clocks = {run.id: _clock(runs[run.id]) for _, run in planned}
     start = min(times[0] for times in clocks.values())
-    return record, [
-        Progress(
-            f"{label}, seed {one.seed}",
-            line_style(name, runs[one.id].head.method.name).screen()["dark"],
-            [time - start for time in clocks[one.id][1:]],
-            [
-                line.get("train/success_rate")
-                for line in read_lines(runs[one.id], ("metrics.jsonl",))
-            ],
+    progress = []
+    for row, planned_run in planned:
+        run = runs[planned_run.id]
+        lines = read_lines(run, LOGS[:1])
+        progress.append(
+            Progress(
+                label=f"{row.label}, seed {planned_run.seed}",
+                colour=line_style(row.name, run.head.method.name).screen()["dark"],
+                at_T=[time - start for time in clocks[run.id][1:]],
+                success_T=[line.get("train/success_rate") for line in lines],
+            )
         )
-        for label, name, one in planned
-    ]
+    return record, progress
 
 
 def _seeds(record: ExperimentRecord) -> list[int]:
@@ -141,33 +145,39 @@ def _seeds(record: ExperimentRecord) -> list[int]:
 
 
 def _clock(run: Run) -> list[float]:
-    """When the first validation began, and when each step was recorded; seconds since the epoch."""
+    """Times of the first validation's start and of each step, in seconds since the epoch."""
     lines = list(read_lines(run, ("timing.jsonl",)))
     times = [datetime.fromisoformat(line["at"]).timestamp() for line in lines]
     return [times[0] - float(lines[0].get("timing_s/validation", 0.0)), *times]
 
 
 def success_lines(table: str) -> list[str]:
-    """Of the table that a sweep ends with the first part, success before and after training."""
-    first = takewhile(
-        lambda line: not line.startswith(("Credit:", "Published:", "missing:")), table.splitlines()
-    )
-    return [line for line in first if line.strip()]
+    """First part of the table that a sweep ends with: success before and after training."""
+    lines = []
+    for line in table.splitlines():
+        if line.startswith(("Credit:", "Published:", "missing:")):
+            break
+        if line.strip():
+            lines.append(line)
+    return lines
 
 
 def animation(command: str, progress: Sequence[Progress], table: Sequence[str]) -> str:
     """The SVG; the same input gives the same text."""
-    end = max(one.at_T[-1] for one in progress)
-    rows = [_row(k, one, end) for k, one in enumerate(progress)]
+    end = max(run.at_T[-1] for run in progress)
+    rows = [_row(k, run, end) for k, run in enumerate(progress)]
     below = TOP + LINE * (len(progress) + 3)
     height = below + LINE * len(table) + 14
-    told = f"Terminal: {command}; {len(progress)} runs, then the table of success before and after training"
+    title = (
+        f"Terminal: {command}; {len(progress)} runs, then the table of success before and after "
+        "training"
+    )
     clock = [_minutes(end * k / CLOCKS) for k in range(CLOCKS + 1)]
     ticks = [(end * k / CLOCKS, f"translateY({-LINE * k}px)") for k in range(CLOCKS + 1)]
     frames = "".join(frame for _, frame in rows) + _frames("clock", end, ticks) + _TABLE
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">'
-        f"<title>{escape(told)}</title><style>{STYLE}{frames}</style>"
+        f"<title>{escape(title)}</title><style>{STYLE}{frames}</style>"
         f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#14171b"/>'
         f'<text x="{LEFT}" y="{TOP}">$ {escape(command)}</text>'
         f"{_strip('clock', WIDTH - 110, TOP - 15, clock)}"
@@ -177,56 +187,59 @@ def animation(command: str, progress: Sequence[Progress], table: Sequence[str]) 
 
 
 def _frames(
-    name: str, end: float, moves: Sequence[tuple[float, str]], timing: str = "step-end"
+    name: str,
+    end: float,
+    moves: Sequence[tuple[float, str]],
+    timing: str = "step-end",
 ) -> str:
-    """A class ``name`` whose transform is each of ``moves`` from its time on; the last one holds unanimated too.
+    """CSS class whose transform changes at given times; without animation the last one holds.
 
-    ``end``: seconds of the experiment, which training takes in the animation.
+    Args:
+        name: Name of the class.
+        end: Seconds of the experiment.
+        moves: (seconds, transform) pairs.
+        timing: Timing function.
     """
     scale, last = TRAINING / max(end, 1e-9), moves[-1][1]
     frames = "".join(f"{scale * at:.2f}%{{transform:{move}}}" for at, move in moves)
-    still = f"transform:{last};animation:{name} {TRAINING_S + TABLE_S}s {timing} infinite"
+    still = f"transform:{last};animation:{name} {TOTAL_S}s {timing} infinite"
     return f".{name}{{{still}}}@keyframes {name}{{{frames}100%{{transform:{last}}}}}"
 
 
-def _row(k: int, one: Progress, end: float) -> tuple[str, str]:
+def _row(k: int, run: Progress, end: float) -> tuple[str, str]:
     """A run's line, and the frames that move it."""
-    y, last = TOP + LINE * (k + 1), len(one.at_T) - 1
-    texts = [
-        "waiting",
-        *(_state(step, last, success) for step, success in enumerate(one.success_T)),
-    ]
-    strip = [
-        (0.0, "translateY(0)"),
-        *((at, f"translateY({-LINE * (step + 1)}px)") for step, at in enumerate(one.at_T)),
-    ]
-    bar = [
-        (0.0, "scaleX(0)"),
-        *((at, f"scaleX({step / last:.3f})") for step, at in enumerate(one.at_T)),
-    ]
+    y, last = TOP + LINE * (k + 1), len(run.at_T) - 1
+    texts = ["waiting"]
+    texts += [_state(step, last, success) for step, success in enumerate(run.success_T)]
+    strip = [(0.0, "translateY(0)")]
+    bar = [(0.0, "scaleX(0)")]
+    for step, at in enumerate(run.at_T):
+        strip.append((at, f"translateY({-LINE * (step + 1)}px)"))
+        bar.append((at, f"scaleX({step / last:.3f})"))
     drawn = (
-        f'<text x="{LEFT}" y="{y + 8}">{escape(one.label)}</text>'
+        f'<text x="{LEFT}" y="{y + 8}">{escape(run.label)}</text>'
         f'<svg x="{BAR_LEFT}" y="{y - 3}" width="{BAR_WIDTH}" height="12">'
         f'<rect class="track" width="{BAR_WIDTH}" height="12" rx="2"/>'
-        f'<rect class="bar b{k}" width="{BAR_WIDTH}" height="12" rx="2" fill="{one.colour}"/></svg>'
+        f'<rect class="bar b{k}" width="{BAR_WIDTH}" height="12" rx="2" fill="{run.colour}"/></svg>'
         f"{_strip(f's{k}', STATE_LEFT, y - 7, texts)}"
     )
     return drawn, _frames(f"s{k}", end, strip) + _frames(f"b{k}", end, bar, "linear")
 
 
 def _state(step: int, last: int, success: float | None) -> str:
-    return f"{step:>3}/{last}" + (
-        "" if success is None else f"  training success {100 * success:.0f} %"
-    )
+    text = f"{step:>3}/{last}"
+    return text if success is None else f"{text}  training success {100 * success:.0f} %"
 
 
 def _strip(name: str, x: float, y: float, texts: Sequence[str]) -> str:
-    """A window one line high onto texts below each other, which the frames of ``name`` move."""
-    lines = "".join(
-        f'<text class="dim" x="0" y="{LINE * k + 15}">{escape(text)}</text>'
-        for k, text in enumerate(texts)
+    """A window of one line onto a column of texts, which the frames of ``name`` move."""
+    lines = []
+    for k, text in enumerate(texts):
+        lines.append(f'<text class="dim" x="0" y="{LINE * k + 15}">{escape(text)}</text>')
+    return (
+        f'<svg x="{x}" y="{y}" width="{WIDTH - x}" height="{LINE}">'
+        f'<g class="{name}">{"".join(lines)}</g></svg>'
     )
-    return f'<svg x="{x}" y="{y}" width="{WIDTH - x}" height="{LINE}"><g class="{name}">{lines}</g></svg>'
 
 
 def _minutes(seconds: float) -> str:

@@ -2,12 +2,12 @@
 
 A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)``, which
 returns a ``Table``, a matplotlib ``Figure``, or a ``Drawing`` (a figure with the numbers of its
-caption). It is called once for each scale; the paper's scale gets the plain name, so that no paper
-includes a mini-scale file by it. A module with a ``SCALE`` is built for that scale alone, under its
-plain name.
+caption). It is called once for each scale. Outputs of the paper's scale get the plain name, so that
+no paper can include a file of another scale by it. A module with a ``SCALE`` is built for that
+scale alone, under its plain name.
 
-``sources.json`` records the runs, inputs and code that each output was made from, so that a figure
-is drawn again only when one of them has changed.
+``sources.json`` records the runs, inputs and code of each output. A figure, which takes seconds, is
+drawn again only when one of them has changed.
 """
 
 import hashlib
@@ -25,10 +25,6 @@ from typing import Any, TypeAlias
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from scpo.errors import RecordError, first_line
-from scpo.installed import installed_version
-from scpo.records import State
-from scpo.records.files import write_bytes
 
 import analysis.figures
 import analysis.tables
@@ -37,14 +33,17 @@ from analysis.rendering.table import Table
 from analysis.sources.collect import Collected, write_parquet
 from analysis.sources.rows import MissingRunsError, Row
 from analysis.sources.run_records import Problem
+from scpo.errors import RecordError, first_line
+from scpo.installed import installed_version
+from scpo.records.files import write_bytes
+from scpo.records.status import State
 
 Made: TypeAlias = Table | Drawing
 Builder: TypeAlias = Callable[[Collected], Made | Figure]
 DEFAULT_COMMAND = "python sweep.py +experiment=ablation"
 SOURCES = "sources.json"
 ROOT = Path(__file__).resolve().parents[1]
-# What an output depends on besides its runs. The files of schema and advantages hold the labels of
-# methods.
+# What an output depends on besides its runs. Files of schema and advantages hold labels of methods.
 CODE = (
     "analysis/**/*.py",
     "paper_figures/published/*.csv",
@@ -66,9 +65,20 @@ LIBRARIES = (
 )
 
 
+# Results
+
+
 @dataclass(frozen=True)
 class Output:
-    """One table or figure and its sources; ``made`` is None for a figure that did not have to be drawn again."""
+    """One table or figure.
+
+    Attributes:
+        name: Name of its files without ending.
+        files: Its files.
+        runs: Ids of the runs that it was made from.
+        sources: Its entry in ``sources.json``.
+        made: Its content; None for a figure that was not drawn again.
+    """
 
     name: str
     files: tuple[Path, ...]
@@ -79,7 +89,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Failure:
-    """One table or figure that was not built, why, and what to do about it."""
+    """One table or figure that was not built, with the reason and the remedy."""
 
     name: str
     reason: str
@@ -88,19 +98,31 @@ class Failure:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a build."""
+    """Result of a build.
+
+    Attributes:
+        outputs: What was built.
+        failures: What was not.
+        problems: Runs, files and samples that were left out.
+        unfinished: A line per run that was asked for and is not finished.
+        commands: Commands that make these runs.
+    """
 
     outputs: tuple[Output, ...]
     failures: tuple[Failure, ...]
     problems: tuple[Problem, ...]
-    unfinished: tuple[str, ...]  # one line for each run that was asked for and is not finished
-    commands: tuple[str, ...]  # that make the unfinished runs
+    unfinished: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+# Builders
 
 
 def builders() -> dict[str, Builder]:
     """Every module of ``tables`` and ``figures`` by name, tables first.
 
-    A module that cannot be imported gets a builder that raises its error, so that it fails alone.
+    A module that cannot be imported gets a builder that raises its error, so that only its own
+    output fails.
     """
     known: dict[str, Builder] = {}
     for package in (analysis.tables, analysis.figures):
@@ -113,7 +135,7 @@ def builders() -> dict[str, Builder]:
 def _imported(module: str) -> Builder:
     try:
         build: Builder = importlib.import_module(module).build
-    except Exception as error:  # noqa: BLE001 (a user's new figure, in whatever state)
+    except Exception as error:  # noqa: BLE001 (a user's unfinished figure may raise anything)
         problem = error
 
         def broken(data: Collected) -> Made:
@@ -123,10 +145,13 @@ def _imported(module: str) -> Builder:
     return build
 
 
+# Building
+
+
 def build_from(
     data: Collected,
     out: Path,
-    tell: Callable[[Output | Failure], None] = lambda result: None,
+    report: Callable[[Output | Failure], None] = lambda result: None,
     only: Collection[str] = (),
     look: Look | None = None,
     *,
@@ -135,56 +160,67 @@ def build_from(
     """Write every output into ``out``, with ``sources.json`` and the parquet tables.
 
     Args:
-        data: What was recorded.
-        out: The folder to write to.
-        tell: Is called with each result as soon as it is known.
-        only: Names of builders; empty: all of them.
+        data: The collected runs.
+        out: Output folder.
+        report: Called with each result as soon as it is known.
+        only: Names of builders; empty for all of them.
         look: The user's choices about figures.
         debug: Raise an error of a builder instead of reporting it and going on.
     """
     mpl.use("agg")
     look = look or Look()
     sources = Sources(out, look)
-    results = []
+    outputs: list[Output] = []
+    failures: list[Failure] = []
     with drawn_as(look):
         for result in _results(data, sources, only, debug=debug):
-            tell(result)
-            results.append(result)
-    outputs = [result for result in results if isinstance(result, Output)]
-    failures = [result for result in results if isinstance(result, Failure)]
+            report(result)
+            if isinstance(result, Output):
+                outputs.append(result)
+            else:
+                failures.append(result)
     write_parquet(data, out)
     sources.write({output.name: output.sources for output in outputs}, keep=bool(only))
     unfinished, commands = _unfinished(data)
     return Report(
-        tuple(outputs),
-        tuple(failures),
-        (*data.problems, *data.sample_problems),
-        unfinished,
-        commands,
+        outputs=tuple(outputs),
+        failures=tuple(failures),
+        problems=(*data.problems, *data.sample_problems),
+        unfinished=unfinished,
+        commands=commands,
     )
 
 
 def _results(
-    data: Collected, sources: "Sources", only: Collection[str], *, debug: bool
+    data: Collected,
+    sources: "Sources",
+    only: Collection[str],
+    *,
+    debug: bool,
 ) -> Iterator[Output | Failure]:
     for name, build in builders().items():
         if only and name not in only:
             continue
         if not data.scales:
             yield Failure(name, "no experiment is recorded", DEFAULT_COMMAND)
-        own = getattr(sys.modules[build.__module__], "SCALE", None)
+        own_scale = getattr(sys.modules[build.__module__], "SCALE", None)
         for scale in data.scales:
-            if own in (None, scale):
-                plain = scale == "paper" or own
-                output = name if plain else f"{name}_{scale}"
-                yield _build_one(output, build, data.at_scale(scale), sources, debug=debug)
+            if own_scale not in (None, scale):
+                continue
+            plain = scale == "paper" or own_scale is not None
+            output = name if plain else f"{name}_{scale}"
+            yield _build_one(output, build, data.at_scale(scale), sources, debug=debug)
 
 
 def _build_one(
-    name: str, build: Builder, data: Collected, sources: "Sources", *, debug: bool
+    name: str,
+    build: Builder,
+    data: Collected,
+    sources: "Sources",
+    *,
+    debug: bool,
 ) -> Output | Failure:
-    # A figure takes seconds and is kept if nothing that it depends on has changed; a table takes no
-    # time.
+    # A table takes no time, so only figures are kept.
     before = sources.unchanged(name, data) if name.startswith("fig_") else None
     if before:
         files = tuple(sources.out / file for file in before["files"])
@@ -203,9 +239,8 @@ def _build_one(
     for file, content in contents.items():
         write_bytes(sources.out / file, content, readable=True)
     entry = sources.entry(data, contents)
-    return Output(
-        name, tuple(sources.out / file for file in contents), tuple(entry["runs"]), entry, made
-    )
+    files = tuple(sources.out / file for file in contents)
+    return Output(name, files, tuple(entry["runs"]), entry, made)
 
 
 def _checked(made: object) -> Made:
@@ -213,51 +248,60 @@ def _checked(made: object) -> Made:
         return Drawing(made)
     if not isinstance(made, Table | Drawing):
         raise TypeError(
-            f"build(data) returned {type(made).__name__}; allowed are a Figure, a Drawing or a "
-            f"Table"
+            f"build(data) returned {type(made).__name__}; "
+            "allowed are a Figure, a Drawing or a Table"
         )
     return made
 
 
 def _crashed(name: str, error: Exception) -> Failure:
-    """One line about an error inside a builder, with the innermost line of this project that raised it."""
+    """Report an error inside a builder, with the innermost line of analysis that raised it."""
     place = ""
     for frame in traceback.extract_tb(error.__traceback__):
-        if Path(frame.filename).is_relative_to(ROOT / "analysis") and frame.filename != __file__:
-            place = f" ({Path(frame.filename).name}, line {frame.lineno})"
+        path = Path(frame.filename)
+        if path.is_relative_to(ROOT / "analysis") and frame.filename != __file__:
+            place = f" ({path.name}, line {frame.lineno})"
     builder = next((known for known in builders() if name.startswith(known)), name)
     return Failure(
-        name,
-        f"its builder failed: {type(error).__name__}: {first_line(error)}{place}",
-        f"the whole traceback: python -m analysis figures {builder} --debug",
+        name=name,
+        reason=f"its builder failed: {type(error).__name__}: {first_line(error)}{place}",
+        remedy=f"the whole traceback: python -m analysis figures {builder} --debug",
     )
 
 
 def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    lines = (
-        line for part in data.sections for row in part.rows for line in _missing(row, part.scale)
-    )
-    commands = (command for part in data.sections for command in part.commands)
-    return tuple(dict.fromkeys(lines)), tuple(dict.fromkeys(commands))
+    """Lines about unfinished runs, and the commands that make them, each once."""
+    lines: dict[str, None] = {}
+    commands: dict[str, None] = {}
+    for part in data.sections:
+        for row in part.rows:
+            lines |= dict.fromkeys(_missing(row, part.scale))
+        commands |= dict.fromkeys(part.commands)
+    return tuple(lines), tuple(commands)
 
 
 def _missing(row: Row, scale: str) -> list[str]:
-    """A line for each run that was started and is not finished, and one for all that were not started."""
-    waiting = [str(run.seed) for run in row.missing if run.state == State.PENDING]
-    started = [run for run in row.missing if run.state != State.PENDING]
-    lines = [
-        f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}" for run in started
-    ]
+    """A line per run that was started and is not finished, and one for all that were not."""
+    lines, waiting = [], []
+    for run in row.missing:
+        if run.state == State.PENDING:
+            waiting.append(str(run.seed))
+        else:
+            lines.append(f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}")
     if waiting:
-        lines.append(
-            f"{row.label} ({scale} scale): not started: seed{'s' * (len(waiting) > 1)} "
-            f"{', '.join(waiting)}"
-        )
+        seeds = "seeds" if len(waiting) > 1 else "seed"
+        lines.append(f"{row.label} ({scale} scale): not started: {seeds} {', '.join(waiting)}")
     return lines
 
 
+# Sources of outputs
+
+
 class Sources:
-    """Hashes of inputs, code and outputs. Each file is read once in a build, however many figures use it."""
+    """Hashes of inputs, code and outputs.
+
+    Each file is read once per build, however many figures use it.
+    """
 
     def __init__(self, out: Path, look: Look | None = None) -> None:
         self.out = out
@@ -266,14 +310,17 @@ class Sources:
         self._before = _read(out / SOURCES)
 
     def unchanged(self, name: str, data: Collected) -> dict[str, Any] | None:
-        """The recorded entry of an output whose runs, inputs, code and files are as recorded; else None."""
+        """The recorded entry of an output if nothing has changed since, else None.
+
+        Compared are its runs, inputs, code and files.
+        """
         entry = self._before.get(name)
         if not entry or entry.get("state") != self._state(data):
             return None
-        if entry.get("left_out"):  # damaged samples: whoever builds again is told again
+        if entry.get("left_out"):  # damaged samples: every build reports them
             return None
-        for place, recorded in (entry["inputs"] | entry["seen"]).items():
-            run, _, file = place.partition("/")
+        for path, recorded in (entry["inputs"] | entry["seen"]).items():
+            run, _, file = path.partition("/")
             if run not in data.by_id or self._hash(data.by_id[run].folder / file) != recorded:
                 return None
         for file, recorded in entry["files"].items():
@@ -282,14 +329,13 @@ class Sources:
         return dict(entry)
 
     def entry(self, data: Collected, contents: Mapping[str, bytes]) -> dict[str, Any]:
-        """The record of one output."""
+        """Make the entry of one output."""
         runs = sorted({run for run, _ in data.used})
         rows = data.runs.set_index("id").loc[runs]
         used = {(run, "config.yaml") for run in runs} | data.used
+        files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
         return {
-            "files": {
-                name: hashlib.sha256(content).hexdigest() for name, content in contents.items()
-            },
+            "files": files,
             "runs": runs,
             "seeds": int(rows["seed"].nunique()),
             "run_commits": sorted({str(commit) for commit in rows["commit"].dropna()}),
@@ -300,9 +346,15 @@ class Sources:
         }
 
     def write(self, entries: Mapping[str, Any], *, keep: bool = False) -> None:
-        """Write the file, with the commit of the code that draws; ``keep``: entries of other outputs stay."""
+        """Write the file, with the commit of the code that draws.
+
+        Args:
+            entries: Entries by output name.
+            keep: Keep the recorded entries of other outputs.
+        """
         outputs = {**(self._before if keep else {}), **entries}
-        text = json.dumps({"commit": _commit(), "outputs": outputs}, indent=2, sort_keys=True)
+        record = {"commit": _commit(), "outputs": outputs}
+        text = json.dumps(record, indent=2, sort_keys=True)
         write_bytes(self.out / SOURCES, f"{text}\n".encode(), readable=True)
 
     def _hashed(self, data: Collected, places: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -315,20 +367,16 @@ class Sources:
 
     def _hash(self, path: Path) -> str | None:
         if path not in self._hashes:
-            self._hashes[path] = (
-                hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-            )
+            known = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+            self._hashes[path] = known
         return self._hashes[path]
 
     def _state(self, data: Collected) -> str:
-        """Hash of what a builder may choose from (rows, runs, names of diagnostics), of the code and of the look."""
-        runs = [
-            run.id
-            for part in data.sections
-            for row in part.rows
-            for run in row.runs
-            if run.id in data.by_id
-        ]
+        """Hash of the code, the look, and all that a builder may choose from."""
+        runs = []
+        for part in data.sections:
+            for row in part.rows:
+                runs += [run.id for run in row.runs if run.id in data.by_id]
         samples = []
         for run in runs:
             folder = data.by_id[run].folder / "diagnostics"
@@ -338,11 +386,13 @@ class Sources:
 
     @cached_property
     def _code(self) -> tuple[Any, ...]:
-        files = []
+        code: list[Any] = []
         for pattern in CODE:
             for path in sorted(ROOT.glob(pattern)):
-                files.append((str(path.relative_to(ROOT)), self._hash(path)))
-        return (*files, *((name, installed_version(name)) for name in LIBRARIES))
+                code.append((str(path.relative_to(ROOT)), self._hash(path)))
+        for name in LIBRARIES:
+            code.append((name, installed_version(name)))
+        return tuple(code)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -353,9 +403,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the code that draws; None outside a git checkout."""
+    """Commit of the code that draws; None outside a git checkout."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
+    return result.stdout.strip()

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import pandas as pd
-from scpo.errors import ConfigError, RecordError
-from scpo.progress import counted
-from scpo.records import State
 
 from analysis.sources.collect import Collected, collect
 from analysis.sources.series import Series, make_series
 from analysis.sources.wandb_project import Settings
-from analysis.stats.paired import difference, holm, p_value
+from analysis.stats.seed_statistics import difference, holm, p_value
+from scpo.errors import ConfigError, RecordError
+from scpo.progress import counted
+from scpo.records.status import State
 
 COLUMNS = (
     *("run", "method", "seed", "row", "step", "metric", "value"),
@@ -40,8 +40,8 @@ def load_runs(
     """Every logged value of every run, one line each.
 
     Args:
-        source: A folder of run folders, an archive (``docs/study``), a folder of W&B's offline
-            folders, a W&B project (``"wandb:entity/project"`` or its address), or several of them.
+        source: A folder of run folders, an archive (``docs/study``),
+            a W&B project (``"wandb:entity/project"`` or its address), or several of them.
             A project is downloaded once into ``.cache/scpo/wandb`` and read from there without
             network.
         metrics: Names to keep, with ``*`` for any text, e.g. ``"val/*/success_rate"``; None: all.
@@ -68,7 +68,10 @@ def load_runs(
         runs = runs[runs["finished"]]
     left_out = _left_out(data, runs)
     if left_out:
-        message = f"{counted(len(left_out), 'run or file')} left out (attrs['left_out']); the first: {left_out[0]}"
+        message = (
+            f"{counted(len(left_out), 'run or file')} left out (attrs['left_out']); "
+            f"the first: {left_out[0]}"
+        )
         warnings.warn(message, UserWarning, stacklevel=2)
     logged = data.metrics[data.metrics["run"].isin(runs.index)]
     logged = logged.astype({"run": str, "metric": str})
@@ -149,7 +152,7 @@ def compare(
     *,
     at: At = "last",
 ) -> pd.DataFrame:
-    """Paired differences ``first - second`` over the seeds that both have, as in every table of this project.
+    """Paired differences ``first - second`` over the seeds that both have, as in every table.
 
     Args:
         first: Lines of ``load_runs`` with one run a seed, e.g. ``runs[runs.row == "scpo"]``.
@@ -216,7 +219,7 @@ def compare(
 
 
 def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """What sets the runs of the two apart besides the method; empty if nothing does."""
+    """Describe the differences of the two besides the method; empty without any."""
     if set(first["setting"].dropna()) != set(second["setting"].dropna()):
         return "they were run under different settings (column 'setting')"
     notes = sorted({note for table in (first, second) for note in table["differs"] if note})

@@ -1,26 +1,25 @@
-"""What a user chooses to draw: rows, experiments and environments; and what to do where runs lack samples."""
+"""The user's selection of rows, experiments and environments, and the error for missing samples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from analysis.sources.collect import Collected
+from analysis.sources.rows import DEFAULT, MissingRunsError, Row, Section
+from analysis.sources.run_records import Run
 from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.archive_index import METRICS
 
-from analysis.sources.collect import Collected
-from analysis.sources.rows import DEFAULT, MissingRunsError, Section
-from analysis.sources.run_records import Run
-
 
 @dataclass(frozen=True)
 class Selection:
-    """Names that the user gave; an empty list selects everything.
+    """Names that the user gave; an empty tuple selects everything.
 
     Attributes:
-        rows: Row names, in the order in which they shall be drawn.
-        experiments: Experiments whose rows, and whose seeds of them, are drawn.
+        rows: Row names, in the order in which they are drawn.
+        experiments: Experiments whose rows, on the seeds they ask for, are drawn.
         envs: Environments.
-        common_seeds: Only the seeds that all rows of a section have finished.
+        common_seeds: Use only seeds that all rows of a section have finished.
     """
 
     rows: tuple[str, ...] = ()
@@ -29,44 +28,43 @@ class Selection:
     common_seeds: bool = False
 
     def of(self, data: Collected) -> Collected:
-        """The same data with the selected rows of the selected sections.
+        """Return the data with the selected rows of the selected sections.
 
         Raises:
-            ConfigError: A name is unknown, or no row has all that was asked for.
+            ConfigError: A name is unknown, or no row has everything that was asked for.
         """
         if self == Selection():
             return data
-        _check("--env", self.envs, [part.env for part in data.sections])
-        _check(
-            "--experiment",
-            self.experiments,
-            [name for part in data.sections for name in part.experiments],
-        )
-        _check("--rows", self.rows, [row.name for part in data.sections for row in part.rows])
-        parts = []
-        for part in data.sections:
-            if not self.envs or part.env in self.envs:
-                selected = self._rows_of(part)
-                if self.common_seeds:
-                    selected = with_common_seeds(selected)
-                if selected.rows:
-                    parts.append(selected)
-        if not parts:
+        parts = data.sections
+        _check("--env", self.envs, [part.env for part in parts])
+        _check("--experiment", self.experiments, [n for part in parts for n in part.experiments])
+        _check("--rows", self.rows, [row.name for part in parts for row in part.rows])
+        selected = []
+        for part in parts:
+            if self.envs and part.env not in self.envs:
+                continue
+            chosen = self._selected(part)
+            if self.common_seeds:
+                chosen = with_common_seeds(chosen)
+            if chosen.rows:
+                selected.append(chosen)
+        if not selected:
             raise ConfigError(
                 "no row has all that --rows, --experiment and --env ask for; leave one of them out"
             )
-        chosen = self.rows
+        names = self.rows
         if self.experiments and not self.rows:
-            chosen = tuple(dict.fromkeys(row.name for part in parts for row in part.rows))
-        return replace(data, sections=tuple(parts), chosen=chosen)
+            names = tuple(dict.fromkeys(row.name for part in selected for row in part.rows))
+        return replace(data, sections=tuple(selected), chosen=names)
 
-    def _rows_of(self, part: Section) -> Section:
-        families = part.families
-        rows = list(part.rows)
+    def _selected(self, part: Section) -> Section:
+        families, rows, experiments = part.families, list(part.rows), part.experiments
         if self.experiments:
-            families = tuple(family for family in families if family.experiment in self.experiments)
+            experiments = tuple(name for name in experiments if name in self.experiments)
+            families = tuple(f for f in families if f.experiment in self.experiments)
+            named = {name for family in families for name in family.rows}
             asked = part.as_asked_by(*self.experiments).rows
-            rows = [row for row in asked if any(row.name in family.rows for family in families)]
+            rows = [row for row in asked if row.name in named]
         if self.rows:
             by_name = {row.name: row for row in rows}
             rows = [by_name[name] for name in self.rows if name in by_name]
@@ -75,26 +73,19 @@ class Selection:
             replace(family, rows=tuple(name for name in family.rows if name in kept))
             for family in families
         )
-        experiments = self.experiments or part.experiments
-        return replace(
-            part,
-            rows=tuple(rows),
-            families=families,
-            experiments=tuple(name for name in part.experiments if name in experiments),
-        )
+        return replace(part, rows=tuple(rows), families=families, experiments=experiments)
 
 
 def with_common_seeds(part: Section) -> Section:
-    """The section with the seeds that all of its rows have finished; rows without any are left out."""
+    """Keep the seeds that all rows with finished runs have finished; drop rows without any."""
     rows = [row for row in part.rows if row.finished]
     finished = [{run.seed for run in row.runs if run.id in row.finished} for row in rows]
     common = set.intersection(*finished) if finished else set()
-    kept = tuple(
-        replace(row, runs=tuple(run for run in row.runs if run.seed in common))
-        for row in rows
-        if common
-    )
-    return replace(part, rows=kept)
+    kept: list[Row] = []
+    for row in rows if common else ():
+        runs = tuple(run for run in row.runs if run.seed in common)
+        kept.append(replace(row, runs=runs))
+    return replace(part, rows=tuple(kept))
 
 
 def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
@@ -102,41 +93,40 @@ def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
     if unknown:
         available = ", ".join(sorted(set(known)))
         raise ConfigError(
-            f"{option} {', '.join(unknown)}: these runs have none of this name; they have "
-            f"{available}"
+            f"{option} {', '.join(unknown)}: these runs have none of this name; "
+            f"they have {available}"
         )
 
 
 def missing_samples(data: Collected, needed: str, command: str = "") -> MissingRunsError:
-    """The error of an output that needs samples or stage times, which archives and W&B do not hold.
+    """Make the error of an output that needs samples or times of stages.
+
+    Archives and W&B do not hold these, so the error says where to read them from.
 
     Args:
-        data: The data of one scale.
+        data: Data of one scale.
         needed: What no finished run has.
         command: What makes a run that has it; default: one run of the default method.
     """
-    ids = {
-        run for part in data.sections for row in part.rows for run in row.finished
-    }  # a run may be in many rows
-    finished = [data.by_id[run] for run in sorted(ids)]
     scale = data.scales[0] if data.scales else "mini"
-    make = command or f"python train.py method={DEFAULT}" + (
-        f" scale={scale}" if scale != "mini" else ""
-    )
-    if not finished:
-        return MissingRunsError(needed, make)
-    without = [run for run in finished if not _has_samples(run)]
-    if len(without) < len(finished):
-        return MissingRunsError(needed, make)
-    place = "an archive" if all(run.logs == (METRICS,) for run in without) else "W&B or an archive"
+    if not command:
+        command = f"python train.py method={DEFAULT}"
+        if scale != "mini":
+            command += f" scale={scale}"
+    # A run may be in many rows.
+    ids = {run for part in data.sections for row in part.rows for run in row.finished}
+    finished = [data.by_id[run] for run in sorted(ids)]
+    if not finished or any(_has_samples(run) for run in finished):
+        return MissingRunsError(needed, command)
+    archived = all(run.logs == (METRICS,) for run in finished)
+    source = "an archive" if archived else "W&B or an archive"
     reason = (
-        f"diagnostics: all {counted(len(finished), 'finished run')} were read from {place}, which "
-        f"holds metrics and no "
-        "diagnostics (sampled groups, probes, step texts, seconds of stages)"
+        f"diagnostics: all {counted(len(finished), 'finished run')} were read from {source}, "
+        "which holds metrics and no diagnostics (sampled groups, probes, step texts, seconds of "
+        "stages)"
     )
-    return MissingRunsError(
-        reason, f"read run folders that have them with --runs-dir, or make one: {make}"
-    )
+    remedy = f"read run folders that have them with --runs-dir, or make one: {command}"
+    return MissingRunsError(reason, remedy)
 
 
 def _has_samples(run: Run) -> bool:

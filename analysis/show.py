@@ -1,27 +1,21 @@
-"""The table that `sweep.py` ends with: plain text, at most 100 columns, read straight from the run folders.
+"""The table that ``sweep.py`` ends with: plain text of at most 100 columns.
 
-It imports no pandas and reads only the metrics that it shows, so that a finished sweep prints at
-once.
+It reads only the metrics that it shows, straight from the run folders and without pandas, so that a
+finished sweep prints at once.
 """
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from scpo.benchmarks import with_families
-from scpo.errors import RecordError
-from scpo.intervals import Summary, paired_text, summarise
-from scpo.progress import counted
-from scpo.records import State
-from scpo.records.manifest import PlannedRow
 
-from analysis.naming.names import COLUMNS, NOTES, PANELS, panel_order, success_metric
+from analysis.names import COLUMNS, NOTES, PANELS, panel_order, success_metric
 from analysis.paper.published import ablation
-from analysis.sources.logged_lines import read_lines
 from analysis.sources.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
 from analysis.sources.run_records import (
     LOGS,
@@ -31,16 +25,21 @@ from analysis.sources.run_records import (
     noted,
     one_processor_type,
     read_experiments,
+    read_lines,
     read_runs,
 )
 from analysis.sources.series import Series, make_series
+from scpo.benchmarks import with_families
+from scpo.errors import RecordError
+from scpo.intervals import Summary, paired_text, summarise
+from scpo.progress import counted
+from scpo.records.manifest import PlannedRow
+from scpo.records.status import State
 
 WIDTH = 100
 LONGEST_LABEL = 22
-REFERENCES = (
-    "gigpo",
-    "scpo",
-)  # rows that the others are compared with; of an experiment without them its first
+# Rows that the others are compared with; an experiment without them uses its first row.
+REFERENCES = ("gigpo", "scpo")
 CREDIT = {
     "credit/active_groups": "active\ngroups, %",
     "credit/steps": "credited steps per\nfailed trajectory",
@@ -48,142 +47,195 @@ CREDIT = {
     "credit/shift_rms": "rms change of\nadvantages",
     "credit/turned_positive": "turned\npositive, %",
 }
-Metrics = dict[str, dict[str, Series]]  # run -> metric -> series
+Metrics: TypeAlias = dict[str, dict[str, Series]]  # run -> metric -> series
+Runs: TypeAlias = Mapping[str, Run]
 
 
 def experiment_table(runs_dir: Path, experiment: str) -> str | None:
-    """The table of one experiment as text; None if ``runs_dir`` has no record of it.
+    """Table of one experiment as text; None if ``runs_dir`` has no record of it.
 
-    A run that is damaged enters no number; it is named below.
+    A damaged run enters no number and is named below the table.
     """
-    known, problems = read_experiments(Path(runs_dir))
-    records = [record for record in known if record.experiment == experiment]
+    recorded, broken = read_experiments(Path(runs_dir))
+    records = [record for record in recorded if record.experiment == experiment]
     if not records:
-        return "".join(f"left out: {one.path}: {one.reason}\n" for one in problems) or None
+        lines = [f"left out: {problem.path}: {problem.reason}\n" for problem in broken]
+        return "".join(lines) or None
     runs, unreadable = read_runs(Path(runs_dir))
     metrics, damaged = _read_finished(records, runs)
-    runs |= {one.path: replace(runs[one.path], state=State.DAMAGED) for one in damaged}
+    for problem in damaged:
+        runs[problem.path] = replace(runs[problem.path], state=State.DAMAGED)
     buffer = io.StringIO()
     console = Console(
-        file=buffer, width=WIDTH, color_system=None, highlight=False, emoji=False, markup=False
+        file=buffer,
+        width=WIDTH,
+        color_system=None,
+        highlight=False,
+        emoji=False,
+        markup=False,
     )
     for record in records:
         for env, model in benchmarks(record):
             _print_benchmark(console, record, runs, metrics, (env, model))
         if NOTES[record.scale]:
             console.print(NOTES[record.scale])
-        if experiment.startswith("ablation") and any(
-            with_families(env) for env, _ in benchmarks(record)
-        ):
+        has_families = any(with_families(env) for env, _ in benchmarks(record))
+        if experiment.startswith("ablation") and has_families:
             _print_published(console, record)
     members = {run.id for record in records for row in record.rows for run in row.runs}
-    for problem in (*problems, *(one for one in (*unreadable, *damaged) if one.path in members)):
+    own = [problem for problem in (*unreadable, *damaged) if problem.path in members]
+    for problem in (*broken, *own):
         console.print(f"left out: {problem.path}: {problem.reason}", soft_wrap=True)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()).strip() + "\n"
+    lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
+    return "\n".join(lines).strip() + "\n"
 
 
 def _print_benchmark(
     console: Console,
     record: ExperimentRecord,
-    runs: Mapping[str, Run],
+    runs: Runs,
     metrics: Metrics,
     benchmark: tuple[str, str],
 ) -> None:
+    """Print the rows of one environment and model: success, differences, credit."""
     rows = record_rows(record, runs, *benchmark)
-    logged = {key for row in rows for run in row.finished for key in metrics[run]}
-    panels = panel_order({key.split("/")[1] for key in logged if key.startswith("val/")})
-    headings = [f"{panel}\n{PANELS.get(panel, '')}" for panel in panels]
-    cells = {
-        row.name: [_before_after(row, success_metric(panel), metrics) for panel in panels]
-        for row in rows
-    }
+    logged = {metric for row in rows for run in row.finished for metric in metrics[run]}
+    panels = panel_order({name.split("/")[1] for name in logged if name.startswith("val/")})
+    headings = {panel: f"{panel}\n{PANELS.get(panel, '')}" for panel in panels}
+
     console.print(f"{record.title} ({record.scale} scale, {', '.join(benchmark)})\n")
     console.print(
         "Success before → after training, %; after: last checkpoint, mean ± std over seeds\n"
     )
-    console.print(_table(rows, headings, cells), "")
-    if differences := _differences(rows, dict(zip(panels, headings, strict=True)), runs, metrics):
-        for part in differences:
-            console.print(part, "")
+    cells: dict[str, list[str]] = {}
+    for row in rows:
+        cells[row.name] = [_before_after(row, success_metric(panel), metrics) for panel in panels]
+    console.print(_table(rows, headings.values(), cells), "")
+
+    for part in _differences(rows, headings, runs, metrics):
+        console.print(part, "")
+
     if logged & set(CREDIT):
-        cells = {row.name: [_credit(row, metric, metrics) for metric in CREDIT] for row in rows}
+        for row in rows:
+            cells[row.name] = [_credit(row, metric, metrics) for metric in CREDIT]
         console.print("Credit: mean over the training steps, then over seeds\n")
         console.print(_table(rows, CREDIT.values(), cells), "")
+
     for row in rows:
         for run in row.missing:
             console.print(f"missing: {row.label}, seed {run.seed}: {run.id} is {run.state}")
 
 
 def _differences(
-    rows: Sequence[Row], panels: Mapping[str, str], runs: Mapping[str, Run], metrics: Metrics
+    rows: Sequence[Row],
+    headings: Mapping[str, str],
+    runs: Runs,
+    metrics: Metrics,
 ) -> list[str | Table]:
-    """Every row minus the reference, paired by seed; empty where no row shares finished seeds with it.
+    """Every row minus the reference, paired by seed; empty where nothing can be paired.
 
-    ``panels``: name -> heading.
+    Args:
+        rows: Rows of one benchmark.
+        headings: Panel -> heading of its column.
+        runs: All runs.
+        metrics: Metrics of the finished ones.
     """
     finished = [row for row in rows if row.finished]
-    named = (row for name in REFERENCES for row in finished if row.name == name)
-    reference = next(named, next(iter(finished), None))
-    if reference is None or not panels:
+    reference = _reference(finished)
+    if reference is None or not headings:
         return []
-    pairs = {row.name: _shared_seeds(row, reference) for row in finished if row is not reference}
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    for row in finished:
+        if row is not reference:
+            pairs[row.name] = _shared_seeds(row, reference)
     others = [row for row in finished if pairs.get(row.name)]
     if not others:
         return []
     table = _empty_table(others)
-    for heading in ("pairs", *panels.values()):
+    for heading in ("pairs", *headings.values()):
         table.add_column(heading, justify="right")
+    crossed = 0
     for row in others:
-        values = [_paired(pairs[row.name], success_metric(panel), metrics) for panel in panels]
-        table.add_row(row.label, str(len(pairs[row.name])), *values)
-    title = f"Minus {reference.label}, points, paired by seed, with 95 % intervals; last checkpoint"
-    crossed = sum(
-        not one_processor_type(runs[one], runs[other])
-        for row in others
-        for one, other in pairs[row.name]
+        own = pairs[row.name]
+        values = [_paired(own, success_metric(panel), metrics) for panel in headings]
+        table.add_row(row.label, str(len(own)), *values)
+        crossed += sum(not one_processor_type(runs[run], runs[other]) for run, other in own)
+    title = (
+        f"Minus {reference.label}, points, paired by seed, with 95 % intervals; last checkpoint\n"
     )
-    note = f"note: {counted(crossed, 'pair')} ran on two types of processor, where sums of floats differ"
-    return [f"{title}\n", table, *([note] if crossed else [])]
+    if not crossed:
+        return [title, table]
+    note = (
+        f"note: {counted(crossed, 'pair')} ran on two types of processor, "
+        "where sums of floats differ"
+    )
+    return [title, table, note]
+
+
+def _reference(finished: Sequence[Row]) -> Row | None:
+    for name in REFERENCES:
+        for row in finished:
+            if row.name == name:
+                return row
+    return finished[0] if finished else None
 
 
 def _shared_seeds(row: Row, reference: Row) -> list[tuple[str, str]]:
-    """Run ids of both rows at each seed that both have finished; none of a row with the reference's own runs."""
+    """Run ids of both rows at each seed that both have finished.
+
+    A run that is in both rows makes no pair.
+    """
     first = {run.seed: run.id for run in row.runs if run.id in row.finished}
     second = {run.seed: run.id for run in reference.runs if run.id in reference.finished}
-    pairs = [(first[seed], second[seed]) for seed in first if seed in second]
-    return [pair for pair in pairs if pair[0] != pair[1]]
+    pairs = []
+    for seed, run_id in first.items():
+        if seed in second and second[seed] != run_id:
+            pairs.append((run_id, second[seed]))
+    return pairs
 
 
 def _paired(pairs: Iterable[tuple[str, str]], metric: str, metrics: Metrics) -> str:
     values = []
-    for one, other in pairs:
-        first, second = (metrics[run].get(metric, Series()).last for run in (one, other))
+    for run, other in pairs:
+        first = metrics[run].get(metric, Series()).last
+        second = metrics[other].get(metric, Series()).last
         values.append(None if first is None or second is None else first - second)
     return paired_text(summarise(values))
 
 
+# Reading
+
+
 def _read_finished(
-    records: Iterable[ExperimentRecord], runs: Mapping[str, Run]
+    records: Iterable[ExperimentRecord],
+    runs: Runs,
 ) -> tuple[Metrics, list[Problem]]:
-    """What the finished runs of these experiments logged, and which of them are damaged."""
+    """Read the metrics of the experiments' finished runs; damaged ones become problems."""
     metrics: Metrics = {}
     damaged: list[Problem] = []
-    planned = {run.id: None for record in records for row in record.rows for run in row.runs}
-    for run in (runs[name] for name in planned if name in runs and runs[name].state == State.DONE):
-        with noted(damaged, run.id):
-            metrics[run.id] = _read(run)
+    planned = dict.fromkeys(run.id for record in records for row in record.rows for run in row.runs)
+    for run_id in planned:
+        if run_id in runs and runs[run_id].state == State.DONE:
+            with noted(damaged, run_id):
+                metrics[run_id] = _read(runs[run_id])
     return metrics, damaged
 
 
 def _read(run: Run) -> dict[str, Series]:
     points: dict[str, list[tuple[int, float]]] = {}
-    for entry in read_lines(run, LOGS[:1]):
-        for key, value in entry.items():
-            if isinstance(value, (int, float)) and (
-                key in CREDIT or (key.startswith("val/") and key.count("/") == 2)
-            ):
-                points.setdefault(key, []).append((entry["step"], value))
-    return {key: make_series(values) for key, values in points.items()}
+    for line in read_lines(run, LOGS[:1]):
+        for metric, value in line.items():
+            if _is_shown(metric) and isinstance(value, (int, float)):
+                points.setdefault(metric, []).append((line["step"], value))
+    return {metric: make_series(values) for metric, values in points.items()}
+
+
+def _is_shown(metric: str) -> bool:
+    """Whether it is a metric of credit, or of a whole panel: ``val/<panel>/<name>``."""
+    return metric in CREDIT or (metric.startswith("val/") and metric.count("/") == 2)
+
+
+# Cells
 
 
 def _empty_table(rows: Iterable[Row] | Iterable[PlannedRow]) -> Table:
@@ -193,22 +245,27 @@ def _empty_table(rows: Iterable[Row] | Iterable[PlannedRow]) -> Table:
     return table
 
 
-def _table(rows: Sequence[Row], headings: Iterable[str], cells: Mapping[str, list[str]]) -> Table:
+def _table(
+    rows: Sequence[Row],
+    headings: Iterable[str],
+    cells: Mapping[str, list[str]],
+) -> Table:
     table = _empty_table(rows)
     for heading in ("seeds", *headings):
         table.add_column(heading, justify="right")
     for row in rows:
         values = cells[row.name]
-        table.add_row(
-            row.label, row.count, *(values if row.runs else [NOT_APPLICABLE] * len(values))
-        )
+        if not row.runs:
+            values = [NOT_APPLICABLE] * len(values)
+        table.add_row(row.label, row.count, *values)
     return table
 
 
 def _before_after(row: Row, metric: str, metrics: Metrics) -> str:
     series = [metrics[run].get(metric, Series()) for run in row.finished]
     before = summarise(part.at(0) for part in series)
-    return f"{_number(before, 100, 1, std=False)} → {_number(summarise(part.last for part in series), 100, 1)}"
+    after = summarise(part.last for part in series)
+    return f"{_number(before, 100, 1, std=False)} → {_number(after, 100, 1)}"
 
 
 def _credit(row: Row, metric: str, metrics: Metrics) -> str:
@@ -222,10 +279,13 @@ def _number(summary: Summary, factor: float, digits: int, *, std: bool = True) -
     if summary.n == 0:
         return "–"
     mean = f"{factor * summary.mean:.{digits}f}"
-    return f"{mean} ± {factor * summary.std:.{digits}f}" if std and summary.n > 1 else mean
+    if not std or summary.n == 1:
+        return mean
+    return f"{mean} ± {factor * summary.std:.{digits}f}"
 
 
 def _print_published(console: Console, record: ExperimentRecord) -> None:
+    """Print the paper's ablation table below our rows of the same names."""
     try:
         numbers = ablation()
     except RecordError as error:
@@ -241,8 +301,9 @@ def _print_published(console: Console, record: ExperimentRecord) -> None:
     for column in COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
     for row in record.rows:
-        known = [numbers.get((row.name, column)) for column in COLUMNS]
-        table.add_row(
-            row.label, *(number.text.replace(" ", "") if number else "–" for number in known)
-        )
+        cells = []
+        for column in COLUMNS:
+            number = numbers.get((row.name, column))
+            cells.append(number.text.replace(" ", "") if number else "–")
+        table.add_row(row.label, *cells)
     console.print(table)

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from analysis.__main__ import REPORT as NAME
 from analysis.__main__ import main
-from analysis.report.command import NAME
 from bench.random_walks import walks
 from scpo.credit.assign import assign
 from scpo.diagnostics.sampled_groups import save_groups

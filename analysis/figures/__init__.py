@@ -1,1 +1,1 @@
-"""One module a figure, each with `build(data) -> Figure`; `python -m analysis figures` finds them."""
+"""Figures: a module each, with ``build(data)``; ``python -m analysis figures`` finds them."""

@@ -1,5 +1,6 @@
-"""Curves over training: one metric of a row's seeds, as mean and spread at each step that all of them have."""
+"""Curves over training: one metric of a row's seeds, as mean and spread at each shared step."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -7,14 +8,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
-from scpo.intervals import Summary, summarise
 
-from analysis.naming.line_styles import plot_styles
+from analysis.line_styles import plot_styles
 from analysis.rendering.style import palette
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row
 from analysis.sources.series import Series
-from analysis.stats.seed_statistics import moving_average
+from scpo.intervals import Summary, summarise
 
 FEW = 6  # lines whose bands can be told apart
 MARKS = 6  # markers on a line
@@ -24,19 +24,25 @@ Styles: TypeAlias = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Curve:
-    """Steps and the summary over seeds at each of them."""
+    """Steps, and the summary over seeds at each of them."""
 
     steps: list[int]
     summaries: list[Summary]
 
 
-def row_styles(rows: Iterable[Row]) -> Styles:
-    """How each row is drawn, by its name; in the user's palette if there is one. Call it inside ``house_style``."""
-    return plot_styles(rows, palette())
+# Data
 
 
 def curve(data: Collected, row: Row, metric: str, *, window: int = 1, first: int = 0) -> Curve:
-    """A metric of the row's finished seeds, each smoothed over ``window`` logged values, from step ``first`` on."""
+    """A metric of the row's finished seeds.
+
+    Args:
+        data: The collected runs.
+        row: The row.
+        metric: The metric.
+        window: Logged values that each seed is smoothed over.
+        first: First step.
+    """
     smooth: list[Series] = []
     for run in row.finished:
         series = data.series(run, metric)
@@ -54,8 +60,20 @@ def mean_curve(series: Sequence[Series], *, first: int = 0) -> Curve:
     return Curve(steps, [summarise(part.at(step) for part in series) for step in steps])
 
 
+def moving_average(values: Sequence[float], window: int) -> list[float]:
+    """Mean over the last ``window`` values at each place, over fewer where the series begins."""
+    means = []
+    for end in range(1, len(values) + 1):
+        part = values[max(0, end - window) : end]
+        means.append(math.fsum(part) / len(part))
+    return means
+
+
 def is_trained(data: Collected, row: Row) -> bool:
-    """Whether its finished runs train anything; a method that only prompts logs one number at both ends."""
+    """Whether its finished runs train anything.
+
+    A method that only prompts logs the same number at both ends.
+    """
     for run in row.finished:
         method = data.by_id[run].config.get("method")
         if not isinstance(method, dict) or method.get("kind") != "prompted":
@@ -63,8 +81,19 @@ def is_trained(data: Collected, row: Row) -> bool:
     return False
 
 
+# Drawing
+
+
+def row_styles(rows: Iterable[Row]) -> Styles:
+    """Line style of each row by its name, in the user's palette if there is one.
+
+    Call it inside ``house_style``.
+    """
+    return plot_styles(rows, palette())
+
+
 def over_training(axis: Axes, *, percent: bool = True) -> None:
-    """Label the axis of training steps and, unless told otherwise, that of percentages."""
+    """Label the axis of training steps and, if ``percent``, that of percentages."""
     if percent:
         axis.set_ylim(0, 100)
         axis.set_yticks(range(0, 101, 25))
@@ -73,24 +102,36 @@ def over_training(axis: Axes, *, percent: bool = True) -> None:
 
 
 def draw(
-    axis: Axes, points: Curve, style: dict[str, Any], *, factor: float = 1, crowd: int = 1
+    axis: Axes,
+    points: Curve,
+    style: dict[str, Any],
+    *,
+    factor: float = 1,
+    crowd: int = 1,
 ) -> None:
     """Draw the mean as a line with a few markers, and ± one standard deviation as a band.
 
-    The band is fainter among a ``crowd`` of lines; one seed has none.
+    Args:
+        axis: The axes.
+        points: The curve.
+        style: Line style.
+        factor: From values to the axis, e.g. 100 for percent.
+        crowd: Number of lines in the panel; bands are fainter among many.
     """
     mean = factor * np.array([summary.mean for summary in points.summaries])
-    spread = factor * np.array(
-        [summary.std if summary.n > 1 else 0.0 for summary in points.summaries]
-    )
+    # One seed has no band.
+    spread = factor * np.array([s.std if s.n > 1 else 0.0 for s in points.summaries])
     draw_band(axis, points.steps, mean - spread, mean + spread, style, crowd=crowd)
     draw_line(axis, points.steps, mean, style)
 
 
 def draw_line(
-    axis: Axes, steps: Sequence[float], values: Iterable[float], style: dict[str, Any]
+    axis: Axes,
+    steps: Sequence[float],
+    values: Iterable[float],
+    style: dict[str, Any],
 ) -> None:
-    """A line with about ``MARKS`` markers."""
+    """Draw a line with about ``MARKS`` markers."""
     axis.plot(steps, list(values), markevery=max(1, len(steps) // MARKS), **style)
 
 
@@ -104,11 +145,20 @@ def draw_band(
     crowd: int = 1,
 ) -> None:
     """Shade between two curves in a row's colour."""
-    alpha = 0.15 if crowd <= FEW else 0.05
-    axis.fill_between(steps, low, high, color=str(style["color"]), alpha=alpha, linewidth=0)
+    axis.fill_between(
+        steps,
+        low,
+        high,
+        color=str(style["color"]),
+        alpha=0.15 if crowd <= FEW else 0.05,
+        linewidth=0,
+    )
 
 
 def percentage_limits(lowest: float) -> tuple[float, float]:
-    """Limits of an axis of percentages that begins at the last multiple of ten below ``lowest``."""
+    """Limits of an axis of percentages.
+
+    It begins at the last multiple of ten that is clearly below ``lowest``.
+    """
     start = 10 * np.floor((lowest - 2) / 10) if np.isfinite(lowest) else 0.0
     return float(np.clip(start, 0, 90)), 101.0

@@ -1,11 +1,11 @@
-"""Credit heatmap: one failed sibling against its reference at an early, a middle and a late probe of one run."""
+"""Credit heatmap: a failed sibling against its reference at three probes of one run."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
+from analysis import names
 from analysis.figures.matching import (
     draw_similarity,
     frame_credited,
@@ -14,7 +14,6 @@ from analysis.figures.matching import (
     trace_walk,
     walk_keys,
 )
-from analysis.naming import names
 from analysis.rendering.style import (
     COLUMN_WIDTH,
     NARROW,
@@ -27,15 +26,17 @@ from analysis.rendering.style import (
     new_figure,
     remark,
 )
-from analysis.rendering.table import NONE, Block, Number, Table
+from analysis.rendering.table import NONE, Block, Cells, Number, Table
 from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
+from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
 HEIGHT, NARROW_HEIGHT, MARGIN = (
     2.4,
     1.6,
     0.9,
 )  # inches: a line of panels, a panel of one column, its texts
+NO_PAIR = "no group with a success and a failure"
 CAPTION = (
     "Similarity of every step of a reference (rows) to every step of a failed sibling (columns) "
     "of one fixed game (task: {task}), {run}, at {count} of its training. Credited cells are "
@@ -46,23 +47,20 @@ CAPTION = (
 
 
 def build(data: Collected) -> Drawing:
-    """Up to three probes of one run of one scale; MissingRunsError if no finished run has found a pair."""
+    """Up to three probes of one run; MissingRunsError if no finished run has found a pair."""
     run, probes = _choose(data)
     drawn = [probe for probe in probes if probe.pair]
     with house_style():
         figure = _draw(drawn)
         part = data.sections[0]
         place = names.place(part.scale, part.env, part.model)
-        remark(
-            figure,
-            f"{place}, {names.run(run)}, task: "
-            f"{names.task(probes[0].task)}{_without(probes, '; ')}",
-        )
+        task = names.task(probes[0].task)
+        remark(figure, f"{place}, {names.run(run)}, task: {task}{_without(probes, '; ')}")
     return Drawing(figure, _numbers(data, run, probes))
 
 
 def _choose(data: Collected) -> tuple[str, list[Probe]]:
-    """The run with most pairs among its three probes; of equals, the first row's first seed."""
+    """The run with most pairs among its three probes; the first row's first seed among equals."""
     best: tuple[str, list[Probe]] | None = None
     most = 0
     for part in data.sections:
@@ -79,26 +77,26 @@ def _choose(data: Collected) -> tuple[str, list[Probe]]:
 
 
 def _three(data: Collected, run: str) -> list[Probe]:
-    """The first, the middle and the last probe that found a pair; of a run without any, those without."""
+    """The first, the middle and the last probe that found a pair.
+
+    A run without any pair has the probes without.
+    """
     probes = [probe for _, probe in data.samples(run, PROBE_PATTERN, read_probe)]
     candidates = [probe for probe in probes if probe.pair] or probes
     if not candidates:
         return []
     places = dict.fromkeys((0, len(candidates) // 2, len(candidates) - 1))
     chosen = [candidates[place] for place in places]
-    # A probe of the training's ends without a pair is named in the caption: its place is not left
-    # empty.
+    # A probe without a pair at either end of training is named in the caption instead of drawn.
     ends = [probe for probe in (probes[0], probes[-1]) if probe not in chosen]
     return sorted([*chosen, *ends], key=lambda probe: int(probe.step))
 
 
 def _without(probes: Sequence[Probe], separator: str) -> str:
     steps = [str(probe.step) for probe in probes if not probe.pair]
-    return (
-        f"{separator}no group with a success and a failure at step {', '.join(steps)}"
-        if steps
-        else ""
-    )
+    if not steps:
+        return ""
+    return f"{separator}{NO_PAIR} at step {', '.join(steps)}"
 
 
 def _draw(probes: Sequence[Probe]) -> Figure:
@@ -113,7 +111,8 @@ def _draw(probes: Sequence[Probe]) -> Figure:
             raise ValueError("only probes with a pair are drawn")
         image = draw_similarity(axis, pair.similarity_ml)
         credited = np.flatnonzero(pair.matched_l >= 0)
-        frame_credited(axis, [(int(pair.matched_l[failed]), int(failed)) for failed in credited])
+        cells = [(int(pair.matched_l[failed]), int(failed)) for failed in credited]
+        frame_credited(axis, cells)
         trace_walk(axis, _walk(pair))
         axis.set_title(
             f"training step {probe.step}: {len(credited)} of {len(pair.matched_l)} credited"
@@ -136,18 +135,22 @@ def _walk(pair: Pair) -> list[tuple[float, float]]:
 
 def _numbers(data: Collected, run: str, probes: list[Probe]) -> Table:
     scale = data.by_id[run].head.scale
-    rows: list[tuple[str | Number, ...]] = []
+    rows: list[Cells] = []
     for probe in probes:
         if probe.pair is None:
-            rows.append(
-                (str(probe.step), "no group with a success and a failure", NONE, NONE, NONE)
-            )
+            rows.append((str(probe.step), NO_PAIR, NONE, NONE, NONE))
             continue
         matched_l, similarity_ml = probe.pair.matched_l, probe.pair.similarity_ml
-        credited = Number(str(int((matched_l >= 0).sum())))
-        above = Number(f"{100 * float((similarity_ml >= probe.pair.theta).mean()):.1f}")
-        size = f"{len(similarity_ml)} × {len(matched_l)}"
-        rows.append((str(probe.step), size, credited, Number(str(len(matched_l))), above))
+        above = float((similarity_ml >= probe.pair.theta).mean())
+        rows.append(
+            (
+                str(probe.step),
+                f"{len(similarity_ml)} × {len(matched_l)}",
+                Number(str(int((matched_l >= 0).sum()))),
+                Number(str(len(matched_l))),
+                Number(f"{100 * above:.1f}"),
+            )
+        )
     drawn = sum(probe.pair is not None for probe in probes)
     without = _without(probes, "")
     caption = CAPTION.format(

@@ -1,14 +1,13 @@
-"""Credit over training: credited steps per failed trajectory and mean auxiliary reward, by processing order."""
+"""Credit over training by processing order: credited steps and mean auxiliary reward."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from scpo.intervals import summarise
 
+from analysis import names
 from analysis.figures.curves import curve, draw, over_training, row_styles
-from analysis.naming import names
 from analysis.paper.published import credit
 from analysis.rendering.style import (
     COLUMN_WIDTH,
@@ -21,9 +20,10 @@ from analysis.rendering.style import (
     new_figure,
     remark,
 )
-from analysis.rendering.table import NONE, Block, Number, Table, number
+from analysis.rendering.table import NONE, Block, Cells, Number, Table, number
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
+from scpo.intervals import summarise
 
 HEIGHT, KEY_HEIGHT = 1.75, 0.16  # inches: the figure without its key, a line of the key
 ROWS = {"scpo": "reordered (default)", "chronological": "chronological"}
@@ -38,7 +38,14 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Metric:
-    """A logged number: its name in the records and in the paper's numbers, its axis label, and digits to print."""
+    """A logged number.
+
+    Attributes:
+        name: Name in the records.
+        quantity: Name in the paper's numbers.
+        label: Axis label.
+        digits: Digits to print.
+    """
 
     name: str
     quantity: str
@@ -87,12 +94,12 @@ def _draw(data: Collected, rows: Sequence[Row]) -> Figure:
     styles = {name: style | {"marker": ""} for name, style in row_styles(rows).items()}
     labels = [f"{ROWS[row.name]}, {row.count}" for row in rows]
     figure = new_figure(width, HEIGHT + KEY_HEIGHT * key_lines(labels, width))
-    axes = figure.subplots(
-        1, len(METRICS), sharex=True
-    )  # a group with credit appears later in some seeds
+    # Shared, because a group with credit appears later in some seeds than in others.
+    axes = figure.subplots(1, len(METRICS), sharex=True)
     for axis, metric in zip(axes, METRICS, strict=True):
         for row in rows:
-            draw(axis, curve(data, row, metric.name, window=WINDOW, first=1), styles[row.name])
+            points = curve(data, row, metric.name, window=WINDOW, first=1)
+            draw(axis, points, styles[row.name])
         axis.set_ylabel(metric.label, fontsize=SMALL)
         axis.set_ylim(bottom=0)
         over_training(axis, percent=False)
@@ -116,7 +123,7 @@ def _numbers(data: Collected, part: Section, rows: list[Row]) -> Table:
     )
 
 
-def _published() -> Iterator[tuple[str | Number, ...]]:
+def _published() -> Iterator[Cells]:
     numbers, span = credit(), f"mean over steps {FIRST}-{LAST}"
     for name, label in ROWS.items():
         cells = []
@@ -126,17 +133,15 @@ def _published() -> Iterator[tuple[str | Number, ...]]:
         yield (label, "3", f"{FIRST}–{LAST}", *cells)
 
 
-def _measured(
-    data: Collected, rows: list[Row], *, paper: bool
-) -> Iterator[tuple[str | Number, ...]]:
-    first, last = (
-        (FIRST, LAST)
-        if paper
-        else (1, max(data.series(rows[0].finished[0], METRICS[0].name).steps))
-    )
+def _measured(data: Collected, rows: list[Row], *, paper: bool) -> Iterator[Cells]:
+    first, last = FIRST, LAST
+    if not paper:
+        first, last = 1, max(data.series(rows[0].finished[0], METRICS[0].name).steps)
     for row in rows:
         cells = []
         for metric in METRICS:
-            series = [data.series(run, metric.name).between(first, last) for run in row.finished]
-            cells.append(number(summarise(part.mean for part in series), 1, metric.digits))
+            means = []
+            for run in row.finished:
+                means.append(data.series(run, metric.name).between(first, last).mean)
+            cells.append(number(summarise(means), 1, metric.digits))
         yield (ROWS[row.name], row.count, f"{first}–{last}", *cells)

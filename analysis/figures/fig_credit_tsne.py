@@ -1,4 +1,4 @@
-"""Where credited steps lie: steps of successes, credited and uncredited steps of failures, in one t-SNE plane.
+"""Steps of successes, credited and uncredited steps of failures, in one t-SNE plane.
 
 The table has the paper's distances (appendix "Semantic neighbourhood"): of a failed step, to the
 nearest step of a successful sibling, over the successes of its own group, as the appendix words it
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from scpo.diagnostics.samples import StepTexts
 
+from analysis import names
 from analysis.figures.step_planes import (
     OF_A_KIND,
     Cloud,
@@ -22,11 +22,11 @@ from analysis.figures.step_planes import (
     kinds,
     shown_steps,
 )
-from analysis.naming import names
 from analysis.paper.published import credit
 from analysis.rendering.style import CREDITED, FAILED, SUCCESS, Drawing
-from analysis.rendering.table import NONE, Block, Number, Table
+from analysis.rendering.table import NONE, Block, Cells, Number, Table
 from analysis.sources.collect import Collected
+from scpo.diagnostics.samples import StepTexts
 
 HEIGHT = 3.0  # inches
 CAPTION = (
@@ -45,11 +45,10 @@ PUBLISHED = (
     ("distance to the nearest success step", "median", 2),
     ("distance to the nearest success step, non-exact", "median", 2),
 )
-Cells = tuple[str | Number, ...]
 
 
 def build(data: Collected) -> Drawing:
-    """One run of one scale; MissingRunsError if no finished run has sampled step texts with credit."""
+    """One run of one scale; MissingRunsError if no finished run has sampled step texts."""
     shown = shown_steps(data)
     success_n, credited_n, other_n = (kind_N[shown.row_n] for kind_N in kinds(shown.steps))
     clouds = [
@@ -68,17 +67,17 @@ def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
     and ``credited``.
     """
     rows_n, vector_nd = embedded(steps)
-    text_n, group_n, success_n = (
-        steps.text_N[rows_n],
-        steps.group_N[rows_n],
-        steps.success_N[rows_n],
-    )
+    text_n = steps.text_N[rows_n]
+    group_n = steps.group_N[rows_n]
+    success_n = steps.success_N[rows_n]
     none = np.zeros(0, bool)
     blocks = [pd.DataFrame({"distance": np.zeros(0), "exact": none, "credited": none})]
     for group in np.unique(group_n) if own_group else (None,):
         inside = np.ones(len(rows_n), bool) if group is None else group_n == group
-        failed, success = np.flatnonzero(inside & ~success_n), np.flatnonzero(inside & success_n)
-        if group is None:  # failures of groups without a success have no sibling here either
+        failed = np.flatnonzero(inside & ~success_n)
+        success = np.flatnonzero(inside & success_n)
+        if group is None:
+            # Failures of groups without a success have no sibling here either.
             failed = failed[np.isin(group_n[failed], np.unique(group_n[success]))]
         if not len(failed) or not len(success):
             continue
@@ -119,10 +118,18 @@ def _rows(place: str, table: pd.DataFrame) -> Iterator[Cells]:
         for kind, credited in KINDS:
             chosen, exact = table["credited"] == credited, table["exact"]
             medians[kind] = distance[chosen & ~exact].median()
-            share = Number(f"{100 * exact[chosen].mean():.0f}") if chosen.any() else NONE
-            cells = (share, _number(distance[chosen].median()), _number(medians[kind]))
-            yield (kind, place, metric, str(chosen.sum()), *cells)
-        ratio = medians["uncredited"] / medians["credited"] if medians["credited"] else float("nan")
+            yield (
+                kind,
+                place,
+                metric,
+                str(chosen.sum()),
+                Number(f"{100 * exact[chosen].mean():.0f}") if chosen.any() else NONE,
+                _number(distance[chosen].median()),
+                _number(medians[kind]),
+            )
+        ratio = float("nan")
+        if medians["credited"]:
+            ratio = medians["uncredited"] / medians["credited"]
         yield ("uncredited / credited", place, metric, "", NONE, NONE, _number(ratio))
 
 

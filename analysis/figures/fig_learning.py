@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from textwrap import fill
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from scpo.progress import counted
 
+from analysis import names
 from analysis.figures.curves import Styles, curve, draw, is_trained, over_training, row_styles
-from analysis.naming import names
-from analysis.naming.methods import compared, left_out
-from analysis.naming.names import Footnotes
+from analysis.names import Footnotes, compared, left_out
 from analysis.rendering.style import (
     NARROW,
     PAGE_WIDTH,
@@ -27,24 +24,30 @@ from analysis.rendering.style import (
     new_figure,
     remark,
 )
-from analysis.rendering.table import Block, Number, Table, percent
+from analysis.rendering.table import Block, Cells, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
+from scpo.progress import counted
 
 TRAINING = "train/success_rate"
-ROW_HEIGHT, NARROW_HEIGHT = 1.5, 1.2  # inches of a line of panels, of one in a single column
-MARGIN, KEY_HEIGHT = 0.5, 0.16  # inches of the remark and of a line of keys
-MOST, MOST_KEYS = 5, 12  # benchmarks and models, and rows, that fit on a page
-LABEL_CHARACTERS = 26  # beside a panel
+# Heights in inches.
+ROW_HEIGHT = 1.5  # a line of panels
+NARROW_HEIGHT = 1.2  # a panel in a single column
+MARGIN = 0.5  # the remark
+KEY_HEIGHT = 0.16  # a line of keys
+# Benchmarks and models, and rows, that fit on a page.
+MOST, MOST_KEYS = 5, 12
+LABEL_CHARACTERS = 26  # of a line of text beside a panel
 HEADLINE = "Mean ± std over seeds (finished/planned)."
 HEADLINES = {
     "mini": (
-        f"Mini scale, not comparable with the paper. {HEADLINE} One or two seeds do not separate "
-        f"methods."
+        "Mini scale, not comparable with the paper. "
+        f"{HEADLINE} One or two seeds do not separate methods."
     ),
     "study": (
-        f"Study scale (a choice policy after a short imitation start), not comparable with the "
-        f"paper. {HEADLINE}"
+        "Study scale (a choice policy after a short imitation start), not comparable with the "
+        "paper. "
+        f"{HEADLINE}"
     ),
     "paper": HEADLINE,
 }
@@ -59,7 +62,7 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: a metric with values in [0, 1], and its title."""
+    """One pair of axes: a metric with values in [0, 1], its title and axis label."""
 
     metric: str
     title: str
@@ -97,9 +100,13 @@ def build(data: Collected) -> Drawing:
     return Drawing(figure, _numbers(data, strips, others, notes))
 
 
+# Data
+
+
 def _strips(data: Collected) -> Iterator[Strip]:
     for part in data.sections:
-        rows = compared([row for row in part.rows if _curves(data, row)], data.chosen)
+        with_curves = [row for row in part.rows if _has_curves(data, row)]
+        rows = compared(with_curves, data.chosen)
         if rows:
             yield Strip(part, rows, tuple(_panels(data, part, rows)))
 
@@ -111,6 +118,7 @@ def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[
     room for their panels and their keys, or if the user asked for them.
     """
     drawn: list[Strip] = []
+    others: list[Strip] = []
     keys: set[str] = set()
     for strip in strips:
         all_keys = keys | {row.name for row in strip.rows}
@@ -118,11 +126,19 @@ def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[
         if len(drawn) < MOST and fits:
             drawn.append(strip)
             keys = all_keys
-    return drawn, [strip for strip in strips if strip not in drawn]
+        else:
+            others.append(strip)
+    return drawn, others
+
+
+def _has_curves(data: Collected, row: Row) -> bool:
+    """Whether it has finished runs that were trained; prompting agents have no curve."""
+    return is_trained(data, row) and any(_has_curve(data, run) for run in row.finished)
 
 
 def _has_curve(data: Collected, run: str) -> bool:
-    metrics = (TRAINING, *(names.success_metric(panel) for panel in data.panels(run)))
+    metrics = [TRAINING]
+    metrics += [names.success_metric(panel) for panel in data.panels(run)]
     return any(len(data.series(run, metric).steps) > 1 for metric in metrics)
 
 
@@ -133,18 +149,13 @@ def _panels(data: Collected, part: Section, rows: Sequence[Row]) -> Iterator[Pan
     if TRAINING in logged:
         yield Panel(TRAINING, "training:\nrollouts as sampled")
     for panel in known:
-        yield Panel(names.success_metric(panel), f"validation:\n{_panel_title(part, panel)}")
+        title = names.panel_title(part.env, panel)
+        yield Panel(names.success_metric(panel), f"validation:\n{title}")
     for panel in known:
-        if f"val/{panel}/score" in logged:
-            yield Panel(
-                f"val/{panel}/score",
-                f"validation, score:\n{_panel_title(part, panel)}",
-                "score (%)",
-            )
-
-
-def _panel_title(part: Section, panel: str) -> str:
-    return names.panel_title(part.env, panel)
+        metric = f"val/{panel}/score"
+        if metric in logged:
+            title = names.panel_title(part.env, panel)
+            yield Panel(metric, f"validation, score:\n{title}", "score (%)")
 
 
 def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
@@ -158,13 +169,16 @@ def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
     return labels
 
 
+# Drawing
+
+
 def _draw(data: Collected, strips: Sequence[Strip], labels: dict[str, str]) -> Figure:
     width = canvas_width(PAGE_WIDTH)
-    widest = max(len(strip.panels) for strip in strips)
-    columns = 1 if width < NARROW else widest
-    lines = [-(-len(strip.panels) // columns) for strip in strips]  # of panels, for each strip
-    row_height = NARROW_HEIGHT if columns == 1 else ROW_HEIGHT
-    height = row_height * sum(lines) + MARGIN + KEY_HEIGHT * key_lines(list(labels.values()), width)
+    narrow = width < NARROW
+    columns = 1 if narrow else max(len(strip.panels) for strip in strips)
+    lines = [-(-len(strip.panels) // columns) for strip in strips]  # of panels, of each strip
+    key_height = KEY_HEIGHT * key_lines(list(labels.values()), width)
+    height = (NARROW_HEIGHT if narrow else ROW_HEIGHT) * sum(lines) + MARGIN + key_height
     figure = new_figure(width, height)
     styles = row_styles(row for strip in strips for row in strip.rows)
     axes = figure.subplots(sum(lines), columns, sharex=False, sharey=True, squeeze=False)
@@ -178,26 +192,49 @@ def _draw(data: Collected, strips: Sequence[Strip], labels: dict[str, str]) -> F
 
 
 def _draw_strip(data: Collected, strip: Strip, axes: np.ndarray, styles: Styles) -> None:
+    one_column = axes.shape[1] == 1
     for axis in axes.flat[len(strip.panels) :]:
         axis.set_visible(False)
     for panel, axis in zip(strip.panels, axes.flat, strict=False):
         for row in strip.rows:
             style = styles[row.name]
-            if panel.metric == TRAINING:  # logged at every step: a marker each would hide the line
+            if panel.metric == TRAINING:  # logged at every step: markers would hide the line
                 style = style | {"marker": ""}
             points = curve(data, row, panel.metric)
             if points.steps:
                 draw(axis, points, style, factor=100, crowd=len(strip.rows))
-        one_column = axes.shape[1] == 1
         axis.set_title(panel.title.replace("\n", " ") if one_column else panel.title)
         over_training(axis)
-    place = fill(f"{names.setting(strip.part)}, {strip.usual_count} seeds", LABEL_CHARACTERS)
+    setting = fill(f"{names.setting(strip.part)}, {strip.usual_count} seeds", LABEL_CHARACTERS)
     for line in axes:
-        _label_line(line[0], place, strip.panels[0].label)
+        line[0].set_ylabel(f"{setting}\n{strip.panels[0].label}", fontsize=SMALL)
 
 
-def _label_line(axis: Axes, place: str, label: str) -> None:
-    axis.set_ylabel(f"{place}\n{label}", fontsize=SMALL)
+# Numbers
+
+
+def _numbers(
+    data: Collected,
+    strips: Sequence[Strip],
+    others: Sequence[Strip],
+    notes: Footnotes,
+) -> Table:
+    scale = strips[0].part.scale
+    blocks = []
+    rows: list[Row] = []
+    for strip in strips:
+        title = f"{names.setting(strip.part)}, {scale} scale"
+        blocks.append(Block(title, tuple(_values(data, strip, notes))))
+        rows += [row for row in strip.part.rows if row.finished and _has_curves(data, row)]
+    rest = left_out(rows, (row for strip in strips for row in strip.rows))
+    caption = f"{CAPTION}{notes.text}{_not_drawn(others)}{rest}"
+    return Table(
+        words=("Panel", "Row", "Seeds"),
+        numbers=("Before", "Last", "Best"),
+        blocks=tuple(blocks),
+        caption=names.with_note(caption, scale),
+        label=f"tab:learning-{scale}",
+    )
 
 
 def _not_drawn(strips: Sequence[Strip]) -> str:
@@ -207,38 +244,15 @@ def _not_drawn(strips: Sequence[Strip]) -> str:
     return f" Not drawn, in the table: {settings}."
 
 
-def _numbers(
-    data: Collected, strips: Sequence[Strip], others: Sequence[Strip], notes: Footnotes
-) -> Table:
-    scale = strips[0].part.scale
-    rows = [
-        row for strip in strips for row in strip.part.rows if row.finished and _curves(data, row)
-    ]
-    rest = left_out(rows, (row for strip in strips for row in strip.rows))
-    blocks = []
-    for strip in strips:
-        title = f"{names.setting(strip.part)}, {scale} scale"
-        blocks.append(Block(title, tuple(_values(data, strip, notes))))
-    return Table(
-        words=("Panel", "Row", "Seeds"),
-        numbers=("Before", "Last", "Best"),
-        blocks=tuple(blocks),
-        caption=names.with_note(f"{CAPTION}{notes.text}{_not_drawn(others)}{rest}", scale),
-        label=f"tab:learning-{scale}",
-    )
-
-
-def _curves(data: Collected, row: Row) -> bool:
-    """Whether it has finished runs that were trained; prompting agents have no curve."""
-    return is_trained(data, row) and any(_has_curve(data, run) for run in row.finished)
-
-
-def _values(data: Collected, strip: Strip, notes: Footnotes) -> Iterator[tuple[str | Number, ...]]:
+def _values(data: Collected, strip: Strip, notes: Footnotes) -> Iterator[Cells]:
     for panel in strip.panels:
+        title = panel.title.replace("\n", " ")
         for row in strip.rows:
-            title = panel.title.replace("\n", " ")
-            label = f"{row.label}{notes.mark(row.differs)}"
-            before = percent(data.summary(row, panel.metric, "before"))
-            last = percent(data.summary(row, panel.metric, "last"))
-            best = percent(data.summary(row, panel.metric, "best"))
-            yield (title, label, row.count, before, last, best)
+            yield (
+                title,
+                f"{row.label}{notes.mark(row.differs)}",
+                row.count,
+                percent(data.summary(row, panel.metric, "before")),
+                percent(data.summary(row, panel.metric, "last")),
+                percent(data.summary(row, panel.metric, "best")),
+            )

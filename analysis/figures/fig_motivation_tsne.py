@@ -1,9 +1,9 @@
-"""Why outcomes mislead: steps of failed rollouts lie where steps of successful ones do, in one t-SNE plane."""
+"""Why outcomes mislead: steps of failed and of successful rollouts in one t-SNE plane."""
 
 import numpy as np
 
+from analysis import names
 from analysis.figures.step_planes import OF_A_KIND, Cloud, Shown, draw_plane, shown_steps
-from analysis.naming import names
 from analysis.rendering.style import FAILED, SUCCESS, Drawing
 from analysis.rendering.table import Block, Number, Table
 from analysis.sources.collect import Collected

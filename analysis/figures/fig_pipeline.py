@@ -1,6 +1,6 @@
-"""The method on one logged example: rollout group, similarities, matching with credit, returns and advantages."""
+"""The method on one logged example: group, similarities, matching with credit, advantages."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
-from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
+from analysis import names
 from analysis.figures.matching import (
     WALK,
     draw_similarity,
@@ -24,7 +24,6 @@ from analysis.figures.matching import (
     trace_walk,
     walk_keys,
 )
-from analysis.naming import names
 from analysis.rendering.style import (
     ACCENT,
     CREDITED,
@@ -45,14 +44,17 @@ from analysis.rendering.style import (
 from analysis.rendering.table import Block, Number, Table
 from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
-from analysis.sources.rows import Section
+from analysis.sources.rows import DEFAULT, Section
+from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
-HEIGHT, KEY_HEIGHT = 2.35, 0.16  # inches: a line of panels, a line of keys
-DEFAULT = "scpo"
-WIDEST = (
-    30  # steps that are legible in a quarter of the page; as many as an episode has at scale=study
-)
-ABOVE = 4  # a cell at or above θ has the shade of 1/ABOVE in the matching's panel
+# Heights in inches.
+HEIGHT = 2.35  # a line of panels
+KEY_HEIGHT = 0.16  # a line of keys
+# Steps that are legible in a quarter of the page; as many as an episode has at scale=study.
+WIDEST = 30
+# Cells at or above θ get the shade of 1/ABOVE in the matching's panel: the walk must stay visible.
+ABOVE = 4
+KEPT, FILTERED = 0.75, 0.2  # opacity of steps
 CAPTION = (
     "SCPO on a rollout group of training step {step} (task: {task}), {run}, as logged. (1) The "
     "siblings' steps in time order; the reference and one failed sibling are framed, steps that "
@@ -68,7 +70,17 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Example:
-    """One failed sibling of one logged group."""
+    """One failed sibling of one logged group.
+
+    Attributes:
+        part: Section of the run.
+        run: Run id.
+        step: Training step.
+        group: The group as logged (``scpo.diagnostics.sampled_groups``).
+        match: The failed sibling's match, one of the group's.
+        theta: Match threshold.
+        alpha: Auxiliary weight.
+    """
 
     part: Section
     run: str
@@ -94,12 +106,12 @@ class Example:
         return int(self.match["trajectory"])
 
     def steps(self, trajectory: int) -> pd.DataFrame:
-        """The steps of a sibling with all that was logged about them, by their time."""
+        """Steps of a sibling with all that was logged about them, indexed by time."""
         steps = pd.DataFrame(self.group["steps"])
         return steps[steps["trajectory"] == trajectory].set_index("step")
 
     def kept(self, trajectory: int) -> tuple[int, int]:
-        """Steps of a sibling that the filter keeps, and all its steps."""
+        """Number of steps of a sibling that the filter keeps, and of all its steps."""
         kept = self.steps(trajectory)["kept"]
         return int(kept.sum()), len(kept)
 
@@ -110,27 +122,32 @@ class Example:
 
 
 def build(data: Collected) -> Drawing:
-    """One example of one scale; MissingRunsError if no finished run has sampled a group with credit."""
+    """One example of one scale; MissingRunsError if no finished run has sampled one with credit."""
     example = _choose(data)
+    part = example.part
     with house_style():
         figure = _draw(example)
-        place = names.place(example.part.scale, example.part.env, example.part.model)
-        run = names.run(example.run)
+        place = names.place(part.scale, part.env, part.model)
         remark(
             figure,
-            f"{place}, {run}, training step {example.step}, task: {names.task(example.task)}",
+            f"{place}, {names.run(example.run)}, training step {example.step}, "
+            f"task: {names.task(example.task)}",
         )
     return Drawing(figure, _pairs(example))
 
 
+# Data
+
+
 def _choose(data: Collected) -> Example:
-    """The default's first seed with credit; of its samples the match with most credited steps, then the smallest."""
+    """The best example of the default row's first seed that has any, else of another row's."""
     rows = [(part, row) for part in data.sections for row in part.rows]
-    for part, row in sorted(rows, key=lambda item: item[1].name != DEFAULT):
+    rows.sort(key=lambda entry: entry[1].name != DEFAULT)
+    for part, row in rows:
         for run in row.finished:
             examples = list(_examples(data, part, run))
             if examples:
-                best = max(examples, key=_worth)
+                best = max(examples, key=_rank)
                 (path,) = data.diagnostics(run, f"groups_step_{best.step:05d}.json.gz")
                 data.use(run, path)
                 return best
@@ -144,17 +161,27 @@ def _examples(data: Collected, part: Section, run: str) -> Iterator[Example]:
             for match in group["matches"]:
                 if match["credited"] and len(match["steps"]) <= WIDEST:
                     yield Example(
-                        part, run, record["step"], group, match, shaper["theta"], shaper["alpha"]
+                        part=part,
+                        run=run,
+                        step=record["step"],
+                        group=group,
+                        match=match,
+                        theta=shaper["theta"],
+                        alpha=shaper["alpha"],
                     )
 
 
-def _worth(example: Example) -> tuple[int, int, int]:
-    size = len(example.match["steps"]) * len(example.group["reference"]["steps"])
-    return len(example.match["credited"]), -size, example.step
+def _rank(example: Example) -> tuple[int, int, int]:
+    """Most credited steps, then the smallest matrix, then the latest step."""
+    cells = len(example.match["steps"]) * len(example.group["reference"]["steps"])
+    return len(example.match["credited"]), -cells, example.step
+
+
+# Drawing
 
 
 def _draw(example: Example) -> Figure:
-    """Four panels in a line, in a narrow figure two below two; the last panel has two pairs of axes."""
+    """Draw four panels in a line, or two below two; the last panel has two pairs of axes."""
     width = canvas_width(PAGE_WIDTH)
     keys = _keys()
     labels = [str(key.get_label()) for key in keys]
@@ -164,7 +191,11 @@ def _draw(example: Example) -> Figure:
     if narrow:
         group, similarity, matching, last = figure.subplots(2, 2).flat
     else:
-        group, similarity, matching, last = figure.subplots(1, 4, width_ratios=(1.05, 1, 1, 1.15))
+        group, similarity, matching, last = figure.subplots(
+            1,
+            4,
+            width_ratios=(1.05, 1, 1, 1.15),
+        )
     bonus, advantage = _split(figure, last)
     _draw_group(group, example)
     _draw_similarity(similarity, example)
@@ -175,7 +206,7 @@ def _draw(example: Example) -> Figure:
     return figure
 
 
-def _split(figure: Figure, axis: Axes) -> Sequence[Axes]:
+def _split(figure: Figure, axis: Axes) -> tuple[Axes, Axes]:
     parts = axis.get_subplotspec().subgridspec(2, 1, hspace=0.08)
     axis.remove()
     top = figure.add_subplot(parts[0])
@@ -183,24 +214,25 @@ def _split(figure: Figure, axis: Axes) -> Sequence[Axes]:
 
 
 def _draw_group(axis: Axes, example: Example) -> None:
-    steps, siblings = example.group["steps"], example.group["siblings"]
+    siblings = example.group["siblings"]
     lines = {sibling["trajectory"]: line for line, sibling in enumerate(siblings)}
-    won = {sibling["trajectory"]: sibling["success"] for sibling in siblings}
-    for trajectory, step, kept in zip(
-        steps["trajectory"], steps["step"], steps["kept"], strict=True
-    ):
-        color = SUCCESS if won[trajectory] else FAILED
-        corner = (step - 0.42, lines[trajectory] - 0.3)
-        axis.add_patch(
-            Rectangle(corner, 0.84, 0.6, color=color, alpha=0.75 if kept else 0.2, linewidth=0)
-        )
+    _draw_steps(axis, example, lines)
     labels = [""] * len(siblings)
-    framed = (("reference", example.reference, WALK), ("failed", example.failed, ACCENT))
+    framed = (
+        ("reference", example.reference, WALK),
+        ("failed", example.failed, ACCENT),
+    )
     for word, trajectory, color in framed:
         line = lines[trajectory]
-        corner = (-0.6, line - 0.42)
-        length = siblings[line]["steps"] + 0.2
-        axis.add_patch(Rectangle(corner, length, 0.84, fill=False, edgecolor=color, linewidth=1.1))
+        frame = Rectangle(
+            (-0.6, line - 0.42),
+            siblings[line]["steps"] + 0.2,
+            0.84,
+            fill=False,
+            edgecolor=color,
+            linewidth=1.1,
+        )
+        axis.add_patch(frame)
         labels[line] = word
     axis.set_xlim(-1, max(sibling["steps"] for sibling in siblings))
     axis.set_ylim(len(siblings) - 0.4, -0.6)
@@ -212,19 +244,45 @@ def _draw_group(axis: Axes, example: Example) -> None:
     axis.set_title("(1) rollout group")
 
 
+def _draw_steps(axis: Axes, example: Example, lines: dict[int, int]) -> None:
+    """Draw a box per step; ``lines``: trajectory -> its line."""
+    won = {sibling["trajectory"]: sibling["success"] for sibling in example.group["siblings"]}
+    steps = example.group["steps"]
+    columns = (steps["trajectory"], steps["step"], steps["kept"])
+    for trajectory, step, kept in zip(*columns, strict=True):
+        box = Rectangle(
+            (step - 0.42, lines[trajectory] - 0.3),
+            0.84,
+            0.6,
+            color=SUCCESS if won[trajectory] else FAILED,
+            alpha=KEPT if kept else FILTERED,
+            linewidth=0,
+        )
+        axis.add_patch(box)
+
+
 def _draw_similarity(axis: Axes, example: Example) -> None:
     image = draw_similarity(axis, np.array(example.match["similarity"]))
-    bar = axis.figure.colorbar(image, ax=axis, location="bottom", aspect=14, pad=0.02, ticks=[0, 1])
+    bar = axis.figure.colorbar(
+        image,
+        ax=axis,
+        location="bottom",
+        aspect=14,
+        pad=0.02,
+        ticks=[0, 1],
+    )
     mark_threshold(bar, example.theta)
     axis.set_title("(2) similarity")
 
 
 def _draw_matching(axis: Axes, example: Example) -> None:
     similarity = np.array(example.match["similarity"])
+    credited = example.match["credited"]
     draw_similarity(axis, similarity >= example.theta, most=ABOVE)
+    # The walk has no position (-1) before its first match.
     trace_walk(axis, [(failed, j) for failed, j in example.match["walk"] if j >= 0])
-    frame_credited(axis, [(u, v) for u, v, _, _ in example.match["credited"]])
-    axis.set_title(f"(3) {len(example.match['credited'])} of {similarity.shape[1]} credited")
+    frame_credited(axis, [(u, v) for u, v, _, _ in credited])
+    axis.set_title(f"(3) {len(credited)} of {similarity.shape[1]} credited")
 
 
 def _draw_bonus(axis: Axes, example: Example) -> None:
@@ -238,11 +296,18 @@ def _draw_bonus(axis: Axes, example: Example) -> None:
 
 
 def _draw_advantages(axis: Axes, example: Example) -> None:
-    before, after = example.matched["unshaped_advantage"], example.matched["advantage"]
+    before = example.matched["unshaped_advantage"]
+    after = example.matched["advantage"]
     places = range(len(after))
     axis.vlines(places, before, after, color=CREDITED, linewidth=0.8)
     axis.plot(
-        places, before, "o", color=WALK, fillstyle="none", markersize=2.6, markeredgewidth=0.7
+        places,
+        before,
+        "o",
+        color=WALK,
+        fillstyle="none",
+        markersize=2.6,
+        markeredgewidth=0.7,
     )
     axis.plot(places, after, "o", color=CREDITED, markersize=2.4)
     axis.set_xlabel("failed step")
@@ -253,31 +318,51 @@ def _draw_advantages(axis: Axes, example: Example) -> None:
 
 
 def _keys() -> list[Artist]:
-    """The key of every colour and mark."""
+    """Keys of all colours and marks."""
     shade = mpl.colormaps[SEQUENTIAL](1 / ABOVE)
     mark = {"linestyle": "", "marker": "o", "markersize": 3}
+    reference = Rectangle(
+        (0, 0),
+        1,
+        1,
+        edgecolor=WALK,
+        fill=False,
+        linewidth=1.1,
+        label="reference",
+    )
+    without = "advantage without credit"
     return [
-        Rectangle((0, 0), 1, 1, color=SUCCESS, alpha=0.75, linewidth=0, label="step of a success"),
-        Rectangle((0, 0), 1, 1, color=FAILED, alpha=0.75, linewidth=0, label="step of a failure"),
-        Rectangle(
-            (0, 0), 1, 1, color=FAILED, alpha=0.2, linewidth=0, label="left out by the filter"
-        ),
-        Rectangle((0, 0), 1, 1, edgecolor=WALK, fill=False, linewidth=1.1, label="reference"),
+        _box("step of a success", SUCCESS, KEPT),
+        _box("step of a failure", FAILED, KEPT),
+        _box("left out by the filter", FAILED, FILTERED),
+        reference,
         frame_key("failed rollout; credited"),
         Rectangle((0, 0), 1, 1, color=shade, linewidth=0, label="similarity ≥ threshold"),
         *walk_keys(),
-        Line2D([], [], color=WALK, fillstyle="none", label="advantage without credit", **mark),
+        Line2D([], [], color=WALK, fillstyle="none", label=without, **mark),
         Line2D([], [], color=CREDITED, label="advantage with credit", **mark),
     ]
 
 
+def _box(label: str, color: str, alpha: float) -> Artist:
+    return Rectangle((0, 0), 1, 1, color=color, alpha=alpha, linewidth=0, label=label)
+
+
+# Numbers
+
+
 def _pairs(example: Example) -> Table:
-    """The credited pairs in words."""
-    reference, failed = example.group["reference"], example.match
+    """Table of the credited pairs in words."""
     rows = []
-    for u, v, similarity, credit in sorted(failed["credited"]):
-        first, second = _words(example, reference, u), _words(example, failed, v)
-        rows.append((first, second, Number(f"{similarity:.2f}"), Number(f"{credit:.2f}")))
+    for u, v, similarity, credit in sorted(example.match["credited"]):
+        rows.append(
+            (
+                _words(example, example.group["reference"], u),
+                _words(example, example.match, v),
+                Number(f"{similarity:.2f}"),
+                Number(f"{credit:.2f}"),
+            )
+        )
     kept_r, all_r = example.kept(example.reference)
     kept_f, all_f = example.kept(example.failed)
     run = names.run(example.run)

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy.stats import trim_mean
-from scpo.benchmarks import with_families
-from scpo.intervals import Summary, summarise
-from scpo.schema import FAMILIES
 
+from analysis import names
 from analysis.figures.curves import (
     FEWEST,
     Styles,
@@ -20,9 +19,7 @@ from analysis.figures.curves import (
     percentage_limits,
     row_styles,
 )
-from analysis.naming import names
-from analysis.naming.methods import compared, left_out
-from analysis.naming.names import Footnotes
+from analysis.names import Footnotes, compared, left_out
 from analysis.rendering.style import (
     NARROW,
     PAGE_WIDTH,
@@ -36,20 +33,26 @@ from analysis.rendering.style import (
     new_figure,
     remark,
 )
-from analysis.rendering.table import Block, Number, Table, number, percent
+from analysis.rendering.table import Block, Cells, Table, number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from analysis.stats.measures import LEVELS, reaches, steps_to
+from scpo.benchmarks import with_families
+from scpo.intervals import Summary, summarise
+from scpo.schema import FAMILIES
 
-HEIGHT, LINE, KEY_HEIGHT = (
-    0.9,
-    0.14,
-    0.16,
-)  # inches: a line of panels without rows, each row, a line of keys
-PROFILE_HEIGHT = 1.5  # inches of a profile that has a line of its own
+# Heights in inches.
+HEIGHT = 0.9  # a line of panels without rows
+LINE = 0.14  # each row
+FEWEST_LINES = 4  # a panel is at least as high as for so many rows
+KEY_HEIGHT = 0.16  # a line of keys
+PROFILE_HEIGHT = 1.5  # a profile with a line of its own
+
 MOST = 2  # models on a page
 TAUS = np.linspace(0, 1, 101)
+NEARLY_ALL = 97  # percent of pairs; profiles begin where a row falls below it
 CUT = 0.25  # of the rates at each end, for an interquartile mean
+FILLS = ("full", "none")  # of the markers of LEVELS
 CAPTION = (
     "Over seeds and task families of {panel}, at the last checkpoint. Interquartile mean: of the "
     "success rates of a seed's families, then the mean over seeds with its 95 % Student interval; "
@@ -64,10 +67,14 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Line:
-    """One method: success rates of shape (seeds, families), and steps to each level.
+    """One method.
 
-    ``steps`` summarises all seeds: one that does not reach a level counts with its last step (see
-    ``analysis.stats.measures.steps_to``); ``reached`` counts those that do.
+    Attributes:
+        row: Its row.
+        rate_SF: Success rates of shape (seeds, families).
+        steps: Level -> steps until it is reached, over all seeds; one that does not reach it counts
+            with its last step (``analysis.stats.measures.steps_to``).
+        reached: Level -> number of seeds that reach it.
     """
 
     row: Row
@@ -77,11 +84,11 @@ class Line:
 
     @property
     def iqm(self) -> Summary:
-        """The seeds' interquartile means: a quarter of a seed's families is cut at each end.
+        """Interquartile means of the seeds: a quarter of a seed's families is cut at each end.
 
-        The point and its interval come from the same numbers: a mean pooled over all seeds and
-        families, as in the source (arXiv 2108.13264), can lie outside an interval of the seeds'
-        own means.
+        The point and its interval come from the same numbers. A mean pooled over all seeds and
+        families, as in the source (arXiv 2108.13264), can lie outside an interval of the seeds' own
+        means.
         """
         return summarise(trim_mean(self.rate_SF, CUT, axis=1))
 
@@ -101,11 +108,14 @@ class Line:
         return [summarise(shares.tolist()) for shares in share_TS]
 
 
+Model: TypeAlias = tuple[Section, list[Line]]
+
+
 def build(data: Collected) -> Drawing:
     """Three panels for each model on ALFWorld; MissingRunsError if no run has families."""
     models = _models(data)
-    drawn = [model for model in models if data.chosen or not model[0].differs]
-    drawn = (drawn or models)[:MOST]
+    usual = [model for model in models if data.chosen or not model[0].differs]
+    drawn = (usual or models)[:MOST]
     notes = Footnotes()
     with house_style():
         figure = _draw(drawn, notes)
@@ -116,8 +126,11 @@ def build(data: Collected) -> Drawing:
     return Drawing(figure, _numbers(data, models, others, notes))
 
 
-def _models(data: Collected) -> list[tuple[Section, list[Line]]]:
-    """The sections with families, the usual setting of each model first."""
+# Data
+
+
+def _models(data: Collected) -> list[Model]:
+    """Sections with families, the usual setting of each model first."""
     models = []
     for part in data.sections:
         lines = list(_lines(data, part)) if with_families(part.env) else []
@@ -129,62 +142,73 @@ def _models(data: Collected) -> list[tuple[Section, list[Line]]]:
 
 
 def _lines(data: Collected, part: Section) -> Iterator[Line]:
-    panel = names.JUDGED[part.scale]
     trained = [row for row in part.rows if row.finished and is_trained(data, row)]
     for row in compared(trained, data.chosen):
-        rates: list[list[float]] = []
-        runs: list[str] = []
-        for run in row.finished:
-            families = [
-                data.series(run, names.success_metric(panel, name)).last for name in FAMILIES
-            ]
-            known = [rate for rate in families if rate is not None]
-            if len(known) == len(families):
-                rates.append(known)
-                runs.append(run)
-        if rates:
-            steps = {}
-            reached = {}
-            for level in LEVELS:
-                measure = steps_to(level)
-                steps[level] = summarise(measure.of(data, run) for run in runs)
-                reached[level] = sum(reaches(data, run, level) for run in runs)
-            yield Line(row, np.array(rates, dtype=float), steps, reached)
+        line = _line(data, part, row)
+        if line:
+            yield line
 
 
-def _draw(drawn: Sequence[tuple[Section, list[Line]]], notes: Footnotes) -> Figure:
+def _line(data: Collected, part: Section, row: Row) -> Line | None:
+    """The row's seeds with a rate in every family; None without any."""
+    panel = names.JUDGED[part.scale]
+    rates: list[list[float]] = []
+    runs: list[str] = []
+    for run in row.finished:
+        families = [data.series(run, names.success_metric(panel, name)).last for name in FAMILIES]
+        known = [rate for rate in families if rate is not None]
+        if len(known) == len(families):
+            rates.append(known)
+            runs.append(run)
+    if not rates:
+        return None
+    steps = {}
+    reached = {}
+    for level in LEVELS:
+        measure = steps_to(level)
+        steps[level] = summarise(measure.of(data, run) for run in runs)
+        reached[level] = sum(reaches(data, run, level) for run in runs)
+    return Line(row, np.array(rates, dtype=float), steps, reached)
+
+
+# Drawing
+
+
+def _draw(drawn: Sequence[Model], notes: Footnotes) -> Figure:
     width = canvas_width(PAGE_WIDTH)
     narrow = width < NARROW
+    rows = {line.row.name: line.row for _, lines in drawn for line in lines}
     styles = row_styles(line.row for _, lines in drawn for line in lines)
-    labels = {line.row.name: line.row.label for _, lines in drawn for line in lines}
-    heights = [HEIGHT + LINE * max(4, len(lines)) for _, lines in drawn]
-    if narrow:
-        heights = [2 * height + PROFILE_HEIGHT for height in heights]
-    figure = new_figure(width, sum(heights) + KEY_HEIGHT * key_lines(list(labels.values()), width))
+    labels = [row.label for row in rows.values()]
+    heights = []
+    for _, lines in drawn:
+        height = HEIGHT + LINE * max(FEWEST_LINES, len(lines))
+        heights.append(2 * height + PROFILE_HEIGHT if narrow else height)
+    figure = new_figure(width, sum(heights) + KEY_HEIGHT * key_lines(labels, width))
     parts = figure.subfigures(len(drawn), 1, squeeze=False, height_ratios=heights)[:, 0]
     for (_, lines), part in zip(drawn, parts, strict=True):
         if narrow:
             means, steps, profiles = part.subplots(3, 1)
         else:
             means, profiles, steps = part.subplots(1, 3, width_ratios=(1.25, 1.2, 1))
-        _draw_means(means, lines, styles, notes)
+        _draw_means(means, lines, styles)
         _draw_profiles(profiles, lines, styles)
         _draw_steps(steps, lines, styles)
         _name_rows(means, lines, notes)
         _name_rows(steps, lines, notes)
         if not narrow:
-            steps.set_yticklabels([])
-    handles = [Line2D([], [], **styles[name]) for name in labels]
-    key_below(figure, handles, list(labels.values()), handlelength=3.2)
+            steps.set_yticklabels([])  # the same rows as on the left
+    handles = [Line2D([], [], **styles[name]) for name in rows]
+    key_below(figure, handles, labels, handlelength=3.2)
     return figure
 
 
-def _draw_means(axis: Axes, lines: Sequence[Line], styles: Styles, notes: Footnotes) -> None:
+def _draw_means(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
     lowest = 1.0
     for place, line in enumerate(lines):
         style = styles[line.row.name]
-        low, high = line.interval
         if line.iqm.n > 1:
+            low, high = line.interval
             axis.plot(
                 [100 * low, 100 * high],
                 [place, place],
@@ -192,21 +216,25 @@ def _draw_means(axis: Axes, lines: Sequence[Line], styles: Styles, notes: Footno
                 linewidth=2.5,
                 alpha=0.4,
             )
+            lowest = min(lowest, low)
         axis.plot(
-            100 * line.iqm.mean, place, color=style["color"], marker=style["marker"], markersize=4
+            100 * line.iqm.mean,
+            place,
+            color=style["color"],
+            marker=style["marker"],
+            markersize=4,
         )
-        lowest = min(lowest, line.iqm.mean, low if line.iqm.n > 1 else 1.0)
+        lowest = min(lowest, line.iqm.mean)
     axis.set_xlabel("interquartile mean (%)")
     axis.set_xlim(*percentage_limits(100 * lowest))
 
 
 def _draw_profiles(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
-    falls = len(TAUS)  # the first τ above which a family of any row is missing
+    first_fall = len(TAUS)  # place of the first τ above which a family of any row is missing
     for line in lines:
-        style = styles[line.row.name] | {
-            "marker": "",
-            "linewidth": 0.7 * styles[line.row.name]["linewidth"],
-        }
+        style = dict(styles[line.row.name])
+        style["marker"] = ""
+        style["linewidth"] *= 0.7
         profile = line.profile()
         shares = [100 * share.mean for share in profile]
         axis.plot(100 * TAUS, shares, **style)
@@ -214,10 +242,13 @@ def _draw_profiles(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
             bounds = np.clip([share.interval() for share in profile], 0, 1)
             low, high = 100 * bounds.T
             draw_band(axis, list(100 * TAUS), low, high, style, crowd=len(lines))
-        falls = min(falls, *(k for k, share in enumerate(shares) if share < 97))
+        for place, share in enumerate(shares):
+            if share < NEARLY_ALL:
+                first_fall = min(first_fall, place)
+                break
     axis.set_xlabel("success rate τ (%)")
     axis.set_ylabel("pairs above τ (%)")
-    axis.set_xlim(percentage_limits(100 * float(TAUS[falls]))[0], 100)
+    axis.set_xlim(percentage_limits(100 * float(TAUS[first_fall]))[0], 100)
     axis.set_ylim(0, 102)
 
 
@@ -225,17 +256,16 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
     last = 0.0
     for place, line in enumerate(lines):
         color = styles[line.row.name]["color"]
-        for level, filled in zip(LEVELS, ("full", "none"), strict=True):
-            steps = line.steps[level]
+        for level, fill in zip(LEVELS, FILLS, strict=True):
             if not line.reached[level]:
                 continue
-            axis.plot(steps.mean, place, color=color, marker="o", fillstyle=filled, markersize=4)
-            last = max(last, steps.mean)
+            steps = line.steps[level].mean
+            last = max(last, steps)
+            axis.plot(steps, place, color=color, marker="o", fillstyle=fill, markersize=4)
             if line.reached[level] < len(line.rate_SF):
-                where = (steps.mean, place)
                 axis.annotate(
                     f" {line.reaching(level)}",
-                    where,
+                    (steps, place),
                     (3, -2),
                     textcoords="offset points",
                     fontsize=SMALL,
@@ -252,14 +282,12 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
             ha="center",
             transform=axis.transAxes,
         )
-    keys = [
-        Line2D([], [], color=REMARK, marker="o", fillstyle=filled, linestyle="")
-        for filled in ("full", "none")
-    ]
-    texts = [f"{100 * level:.0f} %" for level in LEVELS]
+    keys = []
+    for fill in FILLS:
+        keys.append(Line2D([], [], color=REMARK, marker="o", fillstyle=fill, linestyle=""))
     axis.legend(
         keys,
-        texts,
+        [f"{100 * level:.0f} %" for level in LEVELS],
         loc="lower center",
         bbox_to_anchor=(0.5, 1),
         ncols=2,
@@ -269,21 +297,29 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
 
 
 def _name_rows(axis: Axes, lines: Sequence[Line], notes: Footnotes) -> None:
-    labels = [f"{line.row.label}{notes.mark(line.row.differs)}, {line.row.count}" for line in lines]
+    labels = [f"{_label(line.row, notes)}, {line.row.count}" for line in lines]
     axis.set_yticks(range(len(lines)), labels)
     axis.set_ylim(len(lines) - 0.5, -0.5)
 
 
+def _label(row: Row, notes: Footnotes) -> str:
+    return f"{row.label}{notes.mark(row.differs)}"
+
+
+# Numbers
+
+
 def _numbers(
     data: Collected,
-    models: Sequence[tuple[Section, list[Line]]],
-    others: Sequence[tuple[Section, list[Line]]],
+    models: Sequence[Model],
+    others: Sequence[Model],
     notes: Footnotes,
 ) -> Table:
     scale = models[0][0].scale
     blocks = []
     for part, lines in models:
-        blocks.append(Block(f"{scale} scale, {names.setting(part)}", tuple(_rows(lines, notes))))
+        rows = tuple(_cells(line, notes) for line in lines)
+        blocks.append(Block(f"{scale} scale, {names.setting(part)}", rows))
     caption = CAPTION.format(panel=names.PANELS[names.JUDGED[scale]])
     return Table(
         words=("Method", "Seeds", "95 % interval", "Seeds that reach 50 %, 80 %"),
@@ -294,36 +330,32 @@ def _numbers(
     )
 
 
-def _rows(lines: Sequence[Line], notes: Footnotes) -> Iterator[tuple[str | Number, ...]]:
-    for line in lines:
+def _cells(line: Line, notes: Footnotes) -> Cells:
+    interval = "–"
+    if line.iqm.n > 1:
         low, high = line.interval
-        interval = (
-            f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−") if line.iqm.n > 1 else "–"
-        )
-        steps = [number(line.steps[level], 1, 0) for level in LEVELS]
-        counts = ", ".join(line.reaching(level) for level in LEVELS)
-        label = f"{line.row.label}{notes.mark(line.row.differs)}"
-        yield (label, line.row.count, interval, counts, percent(line.iqm, spread=False), *steps)
+        interval = f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−")
+    return (
+        _label(line.row, notes),
+        line.row.count,
+        interval,
+        ", ".join(line.reaching(level) for level in LEVELS),
+        percent(line.iqm, spread=False),
+        *(number(line.steps[level], 1, 0) for level in LEVELS),
+    )
 
 
-def _not_drawn(
-    data: Collected,
-    models: Sequence[tuple[Section, list[Line]]],
-    others: Sequence[tuple[Section, list[Line]]],
-) -> str:
+def _not_drawn(data: Collected, models: Sequence[Model], others: Sequence[Model]) -> str:
     """Sentences about what is in the table or in the records alone."""
     text = ""
     if others:
-        models_left = ", ".join(names.model(part.model) + part.apart for part, _ in others)
-        text += f" Not drawn, in the table: {models_left}."
-    shops = [
-        part
-        for part in data.sections
-        if not with_families(part.env) and any(row.finished for row in part.rows)
-    ]
-    if shops:
-        text += " WebShop has no task families: it is not drawn here."
-    rows = [
-        row for part, _ in models for row in part.rows if row.finished and is_trained(data, row)
-    ]
+        settings = [names.model(part.model) + part.apart for part, _ in others]
+        text += f" Not drawn, in the table: {', '.join(settings)}."
+    for part in data.sections:
+        if not with_families(part.env) and any(row.finished for row in part.rows):
+            text += " WebShop has no task families: it is not drawn here."
+            break
+    rows = []
+    for part, _ in models:
+        rows += [row for row in part.rows if row.finished and is_trained(data, row)]
     return text + left_out(rows, (line.row for _, lines in models for line in lines))

@@ -3,15 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import fill
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from scpo.intervals import summarise
 
 from analysis.figures.curves import FEWEST, over_training, row_styles
-from analysis.naming.names import STUDY_TITLE, with_note
+from analysis.names import STUDY_TITLE, with_note
 from analysis.rendering.style import (
     COLUMN_WIDTH,
     REMARK,
@@ -20,12 +19,12 @@ from analysis.rendering.style import (
     house_style,
     new_figure,
 )
-from analysis.rendering.table import Block, Number, Table, difference, number, percent
+from analysis.rendering.table import NONE, Block, Cells, Number, Table, difference, number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
 from analysis.sources.run_records import ExperimentRecord
 from analysis.stats.comparisons import REFERENCES, Effect, compare
-from analysis.stats.measures import AREA, BETTER, FASTER, by_seed, held_out
+from analysis.stats.measures import AREA, BETTER, FASTER, Measure, by_seed, held_out
 from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
@@ -36,14 +35,20 @@ from analysis.stats.study_rows import (
     started,
     study_rows,
 )
+from scpo.intervals import Summary, summarise
 
 SCALE = "study"
 MOST = 4  # experiments that fit on a page
 FIRST = (MAIN, "beyond", "ablation", "controls")  # drawn before others
-HEIGHT, LINE, MARGIN = 1.2, 0.16, 0.4  # inches: an experiment, each of its rows, the figure
+# Heights in inches.
+HEIGHT = 1.2  # an experiment without rows
+LINE = 0.16  # each row
+MARGIN = 0.4  # the figure without experiments
 LABEL = 24  # characters in a line of a row's name
 BANDS = 4  # rows whose bands can be told apart
 TINY = 6.0  # points; the smallest text that is readable in a column
+# Measure, fill of its marker, and place next to the row's line.
+LANES = ((AREA, "full", -0.15), (BETTER, "none", 0.2))
 CAPTION = (
     "Left: success on the held-out games of all validation panels over training, mean over the "
     "finished seeds; band, where there are few rows: 95 % Student interval of the mean. Right: "
@@ -54,12 +59,12 @@ CAPTION = (
     "deviation over seeds."
 )
 
-Styles = Mapping[str, Mapping[str, Any]]
+Styles: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one experiment on one benchmark, under the study's titles."""
+    """Rows of one experiment on one benchmark, under the study's titles."""
 
     record: ExperimentRecord
     rows: tuple[StudyRow, ...]
@@ -67,8 +72,11 @@ class Group:
     @property
     def reference(self) -> StudyRow:
         """The row that the others are compared with."""
-        known = (row for name in REFERENCES for row in self.rows if row.row.name == name)
-        return next(known, self.rows[0])
+        for name in REFERENCES:
+            for row in self.rows:
+                if row.row.name == name:
+                    return row
+        return self.rows[0]
 
     @property
     def height(self) -> float:
@@ -118,16 +126,21 @@ def _key(fill_style: Any, label: str) -> Line2D:
     )
 
 
+# Data
+
+
 def _groups(data: Collected) -> tuple[list[Group], list[str]]:
-    """The experiments that are drawn, and the titles of the others that have runs."""
+    """Experiments that are drawn, and titles of the others that have runs."""
     merged = study_rows(data)
     groups: list[Group] = []
     others: list[str] = []
     for record in sorted(reported(data), key=_order):
-        own = [row for row in rows_of(data, record) if selected(data, row)]
-        rows = [_titled(data, merged, row) for row in own if _has_curve(data, row)]
-        for place in dict.fromkeys((row.env, row.model) for row in rows):
-            here = tuple(row for row in rows if (row.env, row.model) == place)
+        rows = []
+        for row in rows_of(data, record):
+            if selected(data, row) and _has_curve(data, row):
+                rows.append(_titled(data, merged, row))
+        for benchmark in dict.fromkeys((row.env, row.model) for row in rows):
+            here = tuple(row for row in rows if (row.env, row.model) == benchmark)
             if record.primary and len(here) > 1 and len(groups) < MOST:
                 groups.append(Group(record, here))
             else:
@@ -152,16 +165,27 @@ def _titled(data: Collected, merged: Sequence[StudyRow], row: StudyRow) -> Study
     return replace(row, row=replace(row.row, label=title, method=method))
 
 
+# Drawing
+
+
 def _draw_curves(data: Collected, group: Group, axis: Axes, styles: Styles) -> None:
     for row in group.rows:
         style = styles[row.row.name]
         series = [held_out(data, run) for run in row.row.finished]
-        steps = sorted(set.intersection(*(set(one.steps) for one in series)))
-        found = [summarise(one.at(step) for one in series) for step in steps]
-        axis.plot(steps, [100 * one.mean for one in found], **style)
+        steps = sorted(set.intersection(*(set(curve.steps) for curve in series)))
+        summaries = [summarise(curve.at(step) for curve in series) for step in steps]
+        axis.plot(steps, [100 * summary.mean for summary in summaries], **style)
         if len(series) >= FEWEST and len(group.rows) <= BANDS:
-            band = 100 * np.clip([one.interval() for one in found], 0, 1).T
-            axis.fill_between(steps, *band, color=str(style["color"]), alpha=0.15, linewidth=0)
+            bounds = np.clip([summary.interval() for summary in summaries], 0, 1)
+            low, high = 100 * bounds.T
+            axis.fill_between(
+                steps,
+                low,
+                high,
+                color=str(style["color"]),
+                alpha=0.15,
+                linewidth=0,
+            )
     over_training(axis)
     axis.set_ylabel("held-out success (%)", fontsize=TINY + 0.5)
     axis.tick_params(labelsize=TINY)
@@ -169,14 +193,14 @@ def _draw_curves(data: Collected, group: Group, axis: Axes, styles: Styles) -> N
 
 
 def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles) -> None:
-    """One line a row: its name in the colour of its curve, and both differences."""
+    """Draw a line per row: its name in the colour of its curve, and both differences."""
     axis.axvline(0, color=REMARK, linewidth=0.8)
     for place, row in enumerate(group.rows):
         style = styles[row.row.name]
         if row == group.reference:
             axis.plot(0, place, marker=style["marker"], color=style["color"], markersize=3.5)
             continue
-        for measure, fill_style, lane in ((AREA, "full", -0.15), (BETTER, "none", 0.2)):
+        for measure, fill_style, lane in LANES:
             _, effect = compare(data, row, group.reference, measure)
             if effect.difference.n:
                 _draw_effect(axis, effect, place + lane, style, fill_style)
@@ -192,7 +216,11 @@ def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles)
 
 
 def _draw_effect(
-    axis: Axes, effect: Effect, place: float, style: Mapping[str, Any], fill_style: Any
+    axis: Axes,
+    effect: Effect,
+    place: float,
+    style: Mapping[str, Any],
+    fill_style: Any,
 ) -> None:
     color = style["color"]
     if effect.difference.n >= FEWEST:
@@ -207,6 +235,9 @@ def _draw_effect(
         markersize=3.2,
         markeredgewidth=0.8,
     )
+
+
+# Numbers
 
 
 def _numbers(data: Collected, groups: Sequence[Group], others: Sequence[str]) -> Table:
@@ -226,17 +257,25 @@ def _numbers(data: Collected, groups: Sequence[Group], others: Sequence[str]) ->
     )
 
 
-def _lines(data: Collected, group: Group) -> Iterator[tuple[str | Number, ...]]:
+def _lines(data: Collected, group: Group) -> Iterator[Cells]:
     for row in group.rows:
-        area, faster, last = (
-            summarise(by_seed(data, row.row, measure).values())
-            for measure in (AREA, FASTER, BETTER)
+        yield (
+            row.title,
+            row.row.count,
+            percent(_summary(data, row, AREA)),
+            number(_summary(data, row, FASTER), 1, 1),
+            percent(_summary(data, row, BETTER)),
+            _minus_reference(data, group, row, AREA),
+            _minus_reference(data, group, row, BETTER),
         )
-        differences = [
-            difference(compare(data, row, group.reference, measure)[1].difference)
-            if row != group.reference
-            else Number("–")
-            for measure in (AREA, BETTER)
-        ]
-        cells = (percent(area), number(faster, 1, 1), percent(last), *differences)
-        yield (row.title, row.row.count, *cells)
+
+
+def _summary(data: Collected, row: StudyRow, measure: Measure) -> Summary:
+    return summarise(by_seed(data, row.row, measure).values())
+
+
+def _minus_reference(data: Collected, group: Group, row: StudyRow, measure: Measure) -> Number:
+    if row == group.reference:
+        return NONE
+    _, effect = compare(data, row, group.reference, measure)
+    return difference(effect.difference)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from scpo.intervals import Summary
 
+from analysis import names
 from analysis.figures.curves import FEWEST, is_trained
-from analysis.naming import names
 from analysis.rendering.style import (
     CREDITED,
     FAILED,
@@ -22,7 +21,7 @@ from analysis.rendering.style import (
     house_style,
     new_figure,
 )
-from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent
+from analysis.rendering.table import NONE, Block, Cells, Table, difference, number, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
 from analysis.stats.comparisons import (
@@ -37,24 +36,33 @@ from analysis.stats.comparisons import (
 )
 from analysis.stats.measures import AREA
 from analysis.stats.study_rows import MAIN, StudyRow, comparable, selected, study_rows
+from scpo.intervals import Summary
 
 SCALE = "study"
-HEIGHT, LINE = 1.45, 0.165  # inches: the figure without rows, and what each row adds
-WORSE = "#5D3A9B"  # purple: told from green with any colour vision, and not the colour of credit
+# Heights in inches.
+HEIGHT = 1.45  # the figure without rows
+LINE = 0.165  # each row
+KEY = 6.5  # points; text of keys and rows
+# Purple differs from green with any colour vision, and is not the colour of credit.
+WORSE = "#5D3A9B"
 UNNAMED = "not named"
+# Kind of a difference -> its key, colour, marker and fill.
 STYLES = {
     HIGHER: ("higher, resolved", SUCCESS, "o", "full"),
     LOWER: ("lower, resolved", WORSE, "o", "full"),
     OPEN: ("named, not resolved", REMARK, "o", "none"),
     UNNAMED: ("not named before the runs, not tested", FAILED, ".", "full"),
 }
-USUAL, WIDER = 85, 1.8  # percentile of the intervals' ends that the axis must hold, and its margin
+# An axis holds this percentile of the intervals' ends, times a margin.
+USUAL, WIDER = 85, 1.8
 STEPS = "credit/steps"
+# Metric -> its key, colour and marker.
 PRECISION = {
     "credit/precision": ("credited", CREDITED, "o"),
     "credit/precision_uncredited": ("uncredited", FAILED, "s"),
     "credit/precision_random": ("any failed step", REMARK, "|"),
 }
+LANE = 0.22  # distance of two precisions of a row, in rows
 CAPTION = (
     "Area under validation (all held-out games) of every trained row minus that of GiGPO and of "
     "SCPO, paired by seed, with 95 % Student intervals (from three pairs on), sorted by the "
@@ -70,7 +78,7 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Shown:
-    """One difference; ``kind``: its verdict where it was named, else UNNAMED."""
+    """One difference; ``kind``: its verdict if it was named, else UNNAMED."""
 
     effect: Effect
     kind: str
@@ -78,7 +86,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Line:
-    """One row, its differences by reference, and its credit."""
+    """One row, its differences by reference, and its credit by metric."""
 
     row: StudyRow
     differences: Mapping[str, Shown]
@@ -92,76 +100,95 @@ def build(data: Collected) -> Drawing:
         MissingRunsError: Nothing can be paired with GiGPO or SCPO.
     """
     comparisons = named_comparisons(data)
-    rows, lines = _choose(data, comparisons)
+    lines = _choose(data, comparisons)
     with house_style():
         figure = new_figure(canvas_width(PAGE_WIDTH), HEIGHT + LINE * len(lines))
         axes = figure.subplots(1, 4, sharey=True, width_ratios=(1.25, 1.25, 0.7, 0.9))
         first, second, steps, precision = axes
-        for axis, reference in ((first, "gigpo"), (second, "scpo")):
-            _draw_differences(axis, lines, reference)
+        _draw_differences(first, lines, "gigpo")
+        _draw_differences(second, lines, "scpo")
         _draw_steps(steps, lines)
         _draw_precision(precision, lines)
         labels = [f"{line.row.title}, {line.row.row.count}" for line in lines]
-        first.set_yticks(range(len(lines)), labels, fontsize=6.5)
+        first.set_yticks(range(len(lines)), labels, fontsize=KEY)
         first.set_ylim(len(lines) - 0.4, -0.6)
         figure.legend(
             handles=[_key(*style) for style in STYLES.values()],
             loc="outside lower center",
             ncols=4,
-            fontsize=6.5,
+            fontsize=KEY,
             handletextpad=0.1,
             columnspacing=1.2,
         )
         figure.suptitle(names.STUDY_TITLE, fontsize=7, color=REMARK)
     tests = comparisons[0].effect.tests if comparisons else 0
-    return Drawing(figure, _numbers(rows[0], lines, tests))
+    return Drawing(figure, _numbers(lines, tests))
 
 
 def _key(label: str, color: str, marker: str, fill: str) -> Line2D:
-    return Line2D([], [], color=color, marker=marker, fillstyle=fill, linestyle="", label=label)
+    return Line2D(
+        [],
+        [],
+        color=color,
+        marker=marker,
+        fillstyle=fill,
+        linestyle="",
+        label=label,
+    )
 
 
-def _choose(
-    data: Collected, comparisons: Sequence[Comparison]
-) -> tuple[list[StudyRow], list[Line]]:
-    """Rows of the benchmark with most lines; untrained ones would squeeze the others."""
-    trained = [row for row in study_rows(data) if row.row.finished and is_trained(data, row.row)]
-    best: tuple[list[StudyRow], list[Line]] = ([], [])
-    for place in dict.fromkeys((row.env, row.model) for row in trained):
-        here = [row for row in trained if (row.env, row.model) == place]
+# Data
+
+
+def _choose(data: Collected, comparisons: Sequence[Comparison]) -> list[Line]:
+    """Lines of the benchmark with most of them; untrained rows would squeeze the others."""
+    trained = []
+    for row in study_rows(data):
+        if row.row.finished and is_trained(data, row.row):
+            trained.append(row)
+    best: list[Line] = []
+    for benchmark in dict.fromkeys((row.env, row.model) for row in trained):
+        here = [row for row in trained if (row.env, row.model) == benchmark]
         lines = _lines(data, here, comparisons)
-        if len(lines) > len(best[1]):
-            best = (here, lines)
-    if not best[1]:
+        if len(lines) > len(best):
+            best = lines
+    if not best:
         needed = "two finished seeds of a row and of GiGPO or SCPO"
         raise missing_runs(needed, data.sections, MAIN)
     return best
 
 
 def _lines(
-    data: Collected, rows: Sequence[StudyRow], comparisons: Sequence[Comparison]
+    data: Collected,
+    rows: Sequence[StudyRow],
+    comparisons: Sequence[Comparison],
 ) -> list[Line]:
-    references = {
-        name: row
-        for name in reversed(REFERENCES)
-        if (row := next((row for row in rows if row.called(name)), None)) is not None
-    }
-    found = []
+    references: dict[str, StudyRow] = {}
+    for name in reversed(REFERENCES):
+        for row in rows:
+            if row.called(name):
+                references.setdefault(name, row)
+    lines = []
     for row in rows:
         if not selected(data, row):
-            continue  # a reference may be compared with all the same
-        differences = {
-            name: shown
-            for name, reference in references.items()
-            if row != reference and (shown := _shown(data, row, reference, comparisons))
-        }
+            continue  # a reference that is not shown is compared with all the same
+        differences: dict[str, Shown] = {}
+        for name, reference in references.items():
+            shown = None
+            if row != reference:
+                shown = _shown(data, row, reference, comparisons)
+            if shown:
+                differences[name] = shown
         if differences:
-            found.append(Line(row, differences, _credit(data, row)))
-    return sorted(found, key=lambda line: -_place(line))
+            lines.append(Line(row, differences, _credit(data, row)))
+    return sorted(lines, key=lambda line: -_difference_to_gigpo(line))
 
 
 def _shown(
-    data: Collected, row: StudyRow, reference: StudyRow, comparisons: Sequence[Comparison]
+    data: Collected,
+    row: StudyRow,
+    reference: StudyRow,
+    comparisons: Sequence[Comparison],
 ) -> Shown | None:
     """The named comparison of two rows in this direction, or else their uncorrected difference."""
     for comparison in comparisons:
@@ -178,8 +205,8 @@ def _shown(
     return Shown(effect, UNNAMED) if effect.difference.n else None
 
 
-def _place(line: Line) -> float:
-    """By the difference to GiGPO, which is 0 for GiGPO itself."""
+def _difference_to_gigpo(line: Line) -> float:
+    """The mean difference; 0 for GiGPO itself."""
     shown = line.differences.get("gigpo")
     return shown.effect.difference.mean if shown else 0.0
 
@@ -188,60 +215,88 @@ def _credit(data: Collected, row: StudyRow) -> dict[str, Summary]:
     return {metric: data.summary(row.row, metric, "mean") for metric in (STEPS, *PRECISION)}
 
 
+# Differences
+
+
 def _draw_differences(axis: Axes, lines: Sequence[Line], reference: str) -> None:
     axis.axvline(0, color=REMARK, linewidth=0.8)
-    low, high = _limits(
-        [line.differences[reference] for line in lines if reference in line.differences]
-    )
-    axis.set_xlim(low, high)
+    shown = [line.differences[reference] for line in lines if reference in line.differences]
+    limits = _limits(shown)
+    axis.set_xlim(*limits)
     for place, line in enumerate(lines):
-        if line.row.called(reference) and reference not in line.differences:
+        if reference in line.differences:
+            _draw_difference(axis, line.differences[reference], place, limits)
+        elif line.row.called(reference):
             axis.plot(0, place, marker="D", color=REMARK, markersize=3)
-        elif shown := line.differences.get(reference):
-            _draw_one(axis, shown, place, (low, high))
     axis.set_xlabel(f"area under validation,\nminus {REFERENCES[reference]} (points)")
 
 
-def _draw_one(axis: Axes, shown: Shown, place: int, limits: tuple[float, float]) -> None:
+def _draw_difference(
+    axis: Axes,
+    shown: Shown,
+    place: int,
+    limits: tuple[float, float],
+) -> None:
     _, color, marker, fill = STYLES[shown.kind]
-    mean = 100 * shown.effect.difference.mean
+    summary = shown.effect.difference
+    mean = 100 * summary.mean
     if not limits[0] <= mean <= limits[1]:
-        edge, arrow = (limits[0], "<") if mean < limits[0] else (limits[1], ">")
-        axis.plot(edge, place, marker=arrow, color=color, fillstyle=fill, clip_on=False)
-        text = f"{mean:+.0f}".replace("-", "−")
-        shift = (5, -2) if arrow == "<" else (-5, -2)
-        side = "left" if arrow == "<" else "right"
-        axis.annotate(
-            text, (edge, place), shift, textcoords="offset points", ha=side, fontsize=6, color=color
-        )
+        _draw_arrow(axis, shown, place, limits)
         return
-    if shown.effect.difference.n >= FEWEST:
-        low, high = shown.effect.difference.interval()
+    if summary.n >= FEWEST:
+        low, high = summary.interval()
         axis.plot([100 * low, 100 * high], [place, place], color=color, linewidth=1.1)
     axis.plot(mean, place, marker=marker, color=color, fillstyle=fill, markersize=4)
 
 
+def _draw_arrow(axis: Axes, shown: Shown, place: int, limits: tuple[float, float]) -> None:
+    """Draw a difference beyond the axis: an arrow at its edge, with the value."""
+    _, color, _, fill = STYLES[shown.kind]
+    mean = 100 * shown.effect.difference.mean
+    if mean < limits[0]:
+        edge, arrow, shift, side = limits[0], "<", (5, -2), "left"
+    else:
+        edge, arrow, shift, side = limits[1], ">", (-5, -2), "right"
+    axis.plot(edge, place, marker=arrow, color=color, fillstyle=fill, clip_on=False)
+    axis.annotate(
+        f"{mean:+.0f}".replace("-", "−"),
+        (edge, place),
+        shift,
+        textcoords="offset points",
+        ha=side,
+        fontsize=6,
+        color=color,
+    )
+
+
 def _limits(shown: Sequence[Shown]) -> tuple[float, float]:
-    """Limits that hold most intervals: one far row must not squeeze all others."""
+    """Limits that hold most intervals: a single far row must not squeeze all others."""
     ends: list[float] = [-1.0, 1.0]
-    for one in shown:
-        bounds = one.effect.difference.interval()
-        mean = one.effect.difference.mean
-        ends += [100 * bound for bound in bounds if math.isfinite(bound)] or [100 * mean]
+    for entry in shown:
+        summary = entry.effect.difference
+        bounds = [100 * bound for bound in summary.interval() if math.isfinite(bound)]
+        ends += bounds or [100 * summary.mean]
     usual = WIDER * float(np.percentile(np.abs(ends), USUAL))
     low, high = max(min(ends), -usual), min(max(ends), usual)
     margin = 0.06 * (high - low)
     return low - margin, high + margin
 
 
+# Credit
+
+
 def _draw_steps(axis: Axes, lines: Sequence[Line]) -> None:
-    values = [(line.credit[STEPS], place) for place, line in enumerate(lines)]
-    known = [(value.mean, place) for value, place in values if value.n and value.mean > 0]
     axis.set_xlabel("credited steps\nper failure")
-    if not known:
-        _nothing(axis)
+    means, places = [], []
+    for place, line in enumerate(lines):
+        steps = line.credit[STEPS]
+        if steps.n and steps.mean > 0:  # the axis is logarithmic
+            means.append(steps.mean)
+            places.append(place)
+    if not means:
+        _not_measured(axis)
         return
-    axis.plot(*zip(*known, strict=True), "o", color=CREDITED, markersize=3)
+    axis.plot(means, places, "o", color=CREDITED, markersize=3)
     axis.set_xscale("log")
     axis.margins(x=0.15)
 
@@ -250,17 +305,16 @@ def _draw_precision(axis: Axes, lines: Sequence[Line]) -> None:
     axis.set_xlabel("steps that shorten\nthe plan (%)")
     drawn = False
     for lane, (metric, (label, color, marker)) in enumerate(PRECISION.items()):
-        known = [
-            (100 * line.credit[metric].mean, place + 0.22 * (lane - 1))
-            for place, line in enumerate(lines)
-            if line.credit[metric].n
-        ]
-        if known:
-            points = zip(*known, strict=True)
-            axis.plot(*points, marker, color=color, markersize=3, label=label)
+        shares, places = [], []
+        for place, line in enumerate(lines):
+            if line.credit[metric].n:
+                shares.append(100 * line.credit[metric].mean)
+                places.append(place + LANE * (lane - 1))
+        if shares:
+            axis.plot(shares, places, marker, color=color, markersize=3, label=label)
             drawn = True
     if not drawn:
-        _nothing(axis)
+        _not_measured(axis)
         return
     axis.margins(x=0.12)
     axis.set_xlim(left=0)
@@ -273,7 +327,7 @@ def _draw_precision(axis: Axes, lines: Sequence[Line]) -> None:
     )
 
 
-def _nothing(axis: Axes) -> None:
+def _not_measured(axis: Axes) -> None:
     axis.set_xticks([])
     axis.text(
         0.5,
@@ -282,11 +336,15 @@ def _nothing(axis: Axes) -> None:
         transform=axis.transAxes,
         ha="center",
         color=REMARK,
-        fontsize=6.5,
+        fontsize=KEY,
     )
 
 
-def _numbers(row: StudyRow, lines: Sequence[Line], tests: int) -> Table:
+# Numbers
+
+
+def _numbers(lines: Sequence[Line], tests: int) -> Table:
+    row = lines[0].row
     heading = names.place(SCALE, row.env, row.model)
     return Table(
         words=("Row", "Seeds", *(f"{label}, verdict" for label in REFERENCES.values())),
@@ -301,18 +359,17 @@ def _numbers(row: StudyRow, lines: Sequence[Line], tests: int) -> Table:
     )
 
 
-def _cells(line: Line) -> tuple[str | Number, ...]:
-    found = line.differences
-    verdicts = [found[name].kind if name in found else "–" for name in REFERENCES]
-    differences = [
-        difference(found[name].effect.difference) if name in found else NONE for name in REFERENCES
-    ]
-    shares = [percent(line.credit[metric]) for metric in PRECISION]
+def _cells(line: Line) -> Cells:
+    verdicts, differences = [], []
+    for name in REFERENCES:
+        shown = line.differences.get(name)
+        verdicts.append(shown.kind if shown else "–")
+        differences.append(difference(shown.effect.difference) if shown else NONE)
     return (
         line.row.title,
         line.row.row.count,
         *verdicts,
         *differences,
         number(line.credit[STEPS], 1, 2),
-        *shares,
+        *(percent(line.credit[metric]) for metric in PRECISION),
     )

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from scpo.intervals import Summary, summarise
-from scpo.schema import METHOD_LABELS
 
-from analysis.naming.names import STUDY_TITLE, with_note
+from analysis.names import STUDY_TITLE, with_note
 from analysis.rendering.style import (
     ACCENT,
     PAGE_WIDTH,
@@ -18,15 +16,19 @@ from analysis.rendering.style import (
     house_style,
     new_figure,
 )
-from analysis.rendering.table import NONE, Block, Number, Table, percent
+from analysis.rendering.table import NONE, Block, Cells, Number, Table, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, missing_runs
 from analysis.stats.measures import AREA, by_seed
 from analysis.stats.study_rows import TUNING, rows_of, selected, started, study_rows
+from scpo.intervals import Summary, summarise
+from scpo.schema import METHOD_LABELS
 
 SCALE = "study"
 COLUMNS = 4  # panels in a line
-PANEL_HEIGHT, MARGIN = 1.25, 0.55  # inches
+# Heights in inches.
+PANEL_HEIGHT = 1.25
+MARGIN = 0.55
 OF_RATE = "_lr_"  # between method and rate in a row's name
 CAPTION = (
     "Area under validation (mean held-out success over training, %) of each trained method by its "
@@ -38,7 +40,14 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Sweep:
-    """One method: areas of its tuning seeds by learning rate, and the rate that the study uses."""
+    """One method.
+
+    Attributes:
+        method: Name.
+        label: Label in print.
+        areas: Learning rate -> areas of its tuning seeds.
+        chosen: Rate that the study uses.
+    """
 
     method: str
     label: str
@@ -46,7 +55,7 @@ class Sweep:
     chosen: float | None
 
     def at(self, rate: float) -> Summary:
-        """Over seeds."""
+        """Summary over seeds at a rate."""
         return summarise(self.areas.get(rate, ()))
 
     @property
@@ -58,21 +67,21 @@ class Sweep:
 
 
 def build(data: Collected) -> Drawing:
-    """One panel a method; MissingRunsError if no run of the sweep has finished."""
-    found = sweeps(data)
-    rates = _rates(found)
-    lines = -(-len(found) // COLUMNS)
+    """One panel per method; MissingRunsError if no run of the sweep has finished."""
+    methods = sweeps(data)
+    rates = _rates(methods)
+    lines = -(-len(methods) // COLUMNS)
     with house_style():
         figure = new_figure(canvas_width(PAGE_WIDTH), PANEL_HEIGHT * lines + MARGIN)
         axes = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True, sharey=True)
         for place, axis in enumerate(axes.flat):
-            if place < len(found):
-                _draw(axis, found[place], rates)
-                if place + COLUMNS >= len(found):  # nothing is below
-                    axis.tick_params(labelbottom=True)
-                    axis.set_xlabel("learning rate")
-            else:
+            if place >= len(methods):
                 axis.set_axis_off()
+                continue
+            _draw(axis, methods[place], rates)
+            if place + COLUMNS >= len(methods):  # no panel is below
+                axis.tick_params(labelbottom=True)
+                axis.set_xlabel("learning rate")
         for left in axes[:, 0]:
             left.set_ylabel("area (%)")
         figure.suptitle(
@@ -80,12 +89,15 @@ def build(data: Collected) -> Drawing:
             fontsize=7,
             color=REMARK,
         )
-    return Drawing(figure, _table(found))
+    return Drawing(figure, _table(methods))
 
 
 def numbers(data: Collected) -> Table:
-    """The same as a table; MissingRunsError if no run of the sweep has finished."""
+    """The numbers as a table; MissingRunsError if no run of the sweep has finished."""
     return _table(sweeps(data))
+
+
+# Data
 
 
 def sweeps(data: Collected) -> list[Sweep]:
@@ -101,14 +113,16 @@ def sweeps(data: Collected) -> list[Sweep]:
             values = [area for area in by_seed(data, row.row, AREA).values() if area is not None]
             if rate is not None and values:
                 method = row.row.name.partition(OF_RATE)[0]
-                areas.setdefault(method, {}).setdefault(rate, []).extend(values)
+                by_rate = areas.setdefault(method, {})
+                by_rate.setdefault(rate, []).extend(values)
     if not areas:
         raise missing_runs("finished runs of the learning rates", data.sections, *TUNING)
     used = _used_rates(data)
-    return [
-        Sweep(method, METHOD_LABELS.get(method, method), by_rate, used.get(method))
-        for method, by_rate in areas.items()
-    ]
+    methods = []
+    for method, by_rate in areas.items():
+        label = METHOD_LABELS.get(method, method)
+        methods.append(Sweep(method, label, by_rate, used.get(method)))
+    return methods
 
 
 def _rate(data: Collected, row: Row) -> float | None:
@@ -124,37 +138,42 @@ def _used_rates(data: Collected) -> dict[str, float]:
     """The rate of each method's own row in the reported experiments, as its runs recorded it."""
     used: dict[str, float] = {}
     for row in study_rows(data):
+        rate = _rate(data, row.row)
         for _, name in row.names:
-            rate = _rate(data, row.row)
             if name in METHOD_LABELS and rate is not None:
                 used.setdefault(name, rate)
     return used
 
 
-def _rates(found: Sequence[Sweep]) -> list[float]:
-    return sorted({rate for sweep in found for rate in sweep.areas})
+def _rates(methods: Sequence[Sweep]) -> list[float]:
+    return sorted({rate for sweep in methods for rate in sweep.areas})
+
+
+# Drawing
 
 
 def _draw(axis: Axes, sweep: Sweep, rates: Sequence[float]) -> None:
+    known, means = [], []
     for place, rate in enumerate(rates):
         values = sweep.areas.get(rate)
         if not values:
             continue
         summary = sweep.at(rate)
-        fill = "full" if rate == sweep.chosen else "none"
-        axis.plot([place] * len(values), [100 * value for value in values], ".", color=REMARK, ms=2)
+        chosen = rate == sweep.chosen
+        percentages = [100 * value for value in values]
+        axis.plot([place] * len(values), percentages, ".", color=REMARK, ms=2)
         axis.errorbar(
             place,
             100 * summary.mean,
             yerr=100 * summary.std if math.isfinite(summary.std) else None,
             marker="o",
             markersize=5,
-            fillstyle=fill,
-            color=ACCENT if rate == sweep.chosen else REMARK,
+            fillstyle="full" if chosen else "none",
+            color=ACCENT if chosen else REMARK,
             linewidth=1,
         )
-    known = [place for place, rate in enumerate(rates) if rate in sweep.areas]
-    means = [100 * sweep.at(rates[place]).mean for place in known]
+        known.append(place)
+        means.append(100 * summary.mean)
     axis.plot(known, means, color=REMARK, linewidth=0.7, zorder=1)
     axis.set_title(sweep.label)
     axis.set_xticks(range(len(rates)), [rate_text(rate) for rate in rates])
@@ -167,19 +186,27 @@ def rate_text(rate: float) -> str:
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
-def _table(found: Sequence[Sweep]) -> Table:
-    rates = _rates(found)
-    lines: list[tuple[str | Number, ...]] = []
-    for sweep in found:
-        counts = {len(values) for values in sweep.areas.values()}
-        cells = [_cell(sweep, rate) for rate in rates]
-        chosen = "–" if sweep.chosen is None else rate_text(sweep.chosen)
-        lines.append((sweep.label, "/".join(map(str, sorted(counts))), chosen, *cells))
+# Numbers
+
+
+def _table(methods: Sequence[Sweep]) -> Table:
+    rates = _rates(methods)
+    lines: list[Cells] = []
+    for sweep in methods:
+        counts = sorted({len(values) for values in sweep.areas.values()})
+        lines.append(
+            (
+                sweep.label,
+                "/".join(map(str, counts)),
+                "–" if sweep.chosen is None else rate_text(sweep.chosen),
+                *(_cell(sweep, rate) for rate in rates),
+            )
+        )
     return Table(
         words=("Method", "Seeds", "Used"),
         numbers=tuple(f"Area at {rate_text(rate)} (%)" for rate in rates),
         blocks=(Block("Learning rates", tuple(lines)),),
-        caption=with_note(CAPTION + _edges(found), SCALE),
+        caption=with_note(CAPTION + _edges(methods), SCALE),
         label=f"tab:study-rates-{SCALE}",
     )
 
@@ -191,7 +218,7 @@ def _cell(sweep: Sweep, rate: float) -> Number:
     return Number(shown.mean, shown.std, bold=rate == sweep.chosen)
 
 
-def _edges(found: Sequence[Sweep]) -> str:
-    """Methods whose best rate may lie beyond the sweep."""
-    labels = ", ".join(sweep.label for sweep in found if sweep.at_the_edge)
+def _edges(methods: Sequence[Sweep]) -> str:
+    """Sentence about methods whose best rate may lie beyond the sweep."""
+    labels = ", ".join(sweep.label for sweep in methods if sweep.at_the_edge)
     return f" The largest mean is at the edge of the sweep for: {labels}." if labels else ""

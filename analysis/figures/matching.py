@@ -1,4 +1,4 @@
-"""Drawing of a matching: a similarity matrix with its threshold, its credited cells and the matcher's walk over it."""
+"""Draw a matching: similarity matrix, threshold, credited cells and the matcher's walk."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

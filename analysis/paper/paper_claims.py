@@ -1,8 +1,6 @@
-"""The list of the paper's numbered claims: what it says, where, and the number of every seed that tests it."""
+"""The paper's numbered claims: text, place, and the number of every seed that tests each."""
 
 from collections.abc import Iterator
-
-from scpo.records.memory import GPU
 
 from analysis.paper.claims import (
     BOTH,
@@ -28,6 +26,7 @@ from analysis.paper.claims import (
     widest,
 )
 from analysis.paper.published import credit
+from scpo.records.memory import GPU
 
 MAIN, CHRONOLOGICAL, SHORTEST, REPEATED = (
     "main_table",
@@ -146,7 +145,7 @@ def _families() -> Iterator[Claim]:
 
 
 def _sizes_and_knobs() -> Iterator[Claim]:
-    """What should hardly matter, and what should matter less."""
+    """Yield claims about knobs that should hardly matter, and sizes that should matter less."""
     printed = round(
         printed_gap(SMALL, "ALFWorld", "All") - printed_gap(LARGE, "ALFWorld", "All"), 2
     )
@@ -242,7 +241,7 @@ def _ablation() -> Iterator[Claim]:
 
 
 def _mechanism() -> Iterator[Claim]:
-    """What is credited, and how much."""
+    """Yield claims about the amount of credit, and where it falls."""
     order = (
         ("credited steps per failed trajectory", "credit/steps", 1),
         ("mean auxiliary reward", "credit/aux_mean", 3),
@@ -298,7 +297,11 @@ def _mechanism() -> Iterator[Claim]:
 
 
 def _cost() -> Iterator[Claim]:
-    """Only the paper's machine, its cross-encoder and its procedure, which scores all pairs, can test these."""
+    """Yield the claims about cost.
+
+    Only the paper's machine, its cross-encoder and its procedure, which scores all pairs, can test
+    them.
+    """
     added = printed_cost("added per training step", "mean")
     yield Claim(
         "added",

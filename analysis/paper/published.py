@@ -4,9 +4,8 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from scpo.errors import RecordError
-
 from analysis.rendering.table import Number
+from scpo.errors import RecordError
 
 FOLDER = Path(__file__).resolve().parents[2] / "paper_figures" / "published"
 
@@ -46,7 +45,7 @@ def cost() -> dict[tuple[str, str, str], str]:
 
 
 def credit() -> dict[tuple[str, str, str], float]:
-    """Credit and its neighbourhood on ALFWorld at 1.5B: (variant, quantity, statistic) -> number."""
+    """Credit and its neighbourhood, ALFWorld at 1.5B: (variant, quantity, statistic) -> number."""
     return {
         (line["variant"], line["column"], line["statistic"]): float(line["mean"])
         for line in _lines("credit.csv")

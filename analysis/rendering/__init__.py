@@ -1,1 +1,1 @@
-"""How tables and figures are set: LaTeX, Markdown, CSV, PDF and PNG with the same bytes for the same content."""
+"""LaTeX, Markdown, CSV, PDF and PNG; the same content gives the same bytes."""

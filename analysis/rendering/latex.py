@@ -1,4 +1,4 @@
-"""LaTeX of tables: floats for ``booktabs`` and ``graphicx`` that fit onto a page, from cells that are LaTeX already."""
+"""LaTeX of tables: floats for ``booktabs`` and ``graphicx`` that fit onto a page."""
 
 import math
 import re
@@ -27,7 +27,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Grid:
-    """Columns with their headline, and what stands in them."""
+    """Columns with their headline and content."""
 
     layout: str
     head: str
@@ -36,10 +36,12 @@ class Grid:
 
 
 def escape(text: str) -> str:
-    """Plain text as ASCII that pdflatex prints as it is, with no package beside its kernel (2020 or newer)."""
-    printable = "".join(
-        one for one in " ".join(text.split()) if unicodedata.category(one) not in ("Cc", "Cs")
-    )
+    """Plain text as ASCII that pdflatex prints unchanged, with its kernel (2020 or newer) only."""
+    characters = []
+    for character in " ".join(text.split()):
+        if unicodedata.category(character) not in ("Cc", "Cs"):  # control characters, surrogates
+            characters.append(character)
+    printable = "".join(characters)
     latex: str = _ENCODER.unicode_to_latex(unicodedata.normalize("NFC", printable))
     return latex
 
@@ -50,9 +52,10 @@ def text_cell(text: str) -> str:
 
 
 def _nearest(character: str) -> str:
-    """What stands for a character without a LaTeX form: its compatible ASCII letters, or a question mark."""
-    near = "".join(one for one in unicodedata.normalize("NFKD", character) if one.isascii())
-    return "".join(_ENCODER.unicode_to_latex(one) for one in near) or "?"
+    """Substitute of a character without a LaTeX form: its ASCII letters, or a question mark."""
+    decomposed = unicodedata.normalize("NFKD", character)
+    letters = [letter for letter in decomposed if letter.isascii()]
+    return "".join(_ENCODER.unicode_to_latex(letter) for letter in letters) or "?"
 
 
 _SPECIAL = {
@@ -82,13 +85,16 @@ def row_of(cells: Iterable[str]) -> str:
 
 
 def lines_of(texts: Sequence[str], widths: Sequence[float]) -> int:
-    """How many lines a row of such texts takes in columns of these shares of the text's width."""
+    """Number of lines of a row of texts in columns of these shares of the text's width."""
     wrapped = (len(text) / (LETTERS * width) for text, width in zip(texts, widths, strict=False))
     return max((math.ceil(lines) for lines in wrapped), default=1) or 1
 
 
 def floats(grids: Iterable[Grid], caption: str, label: str) -> str:
-    """One ``table*``, or several where a page is too short; the first has the caption, the others name it."""
+    """One ``table*``, or several where a page is too short.
+
+    The first has the caption, the others refer to it.
+    """
     pages = [(grid, parts) for grid in grids for parts in _pages(grid.parts)]
     lines: list[str] = []
     for page, (grid, parts) in enumerate(pages):
@@ -106,7 +112,10 @@ def floats(grids: Iterable[Grid], caption: str, label: str) -> str:
 
 
 def _pages(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Parts that stand on one page; one that is longer than what is left begins on the next, or is cut."""
+    """Yield the parts of each page.
+
+    A part that is longer than the rest of a page begins on the next one, or is cut.
+    """
     page: list[Part] = []
     left = MOST_LINES
     for part in parts:
@@ -126,12 +135,12 @@ def _pages(parts: Iterable[Part]) -> Iterator[list[Part]]:
 def _pieces(part: Part) -> list[Part]:
     pieces: list[list[tuple[str, int]]] = [[]]
     left = MOST_LINES - TITLE_LINES
-    for one in part.rows:
-        if pieces[-1] and one[1] > left:
+    for text, lines in part.rows:
+        if pieces[-1] and lines > left:
             pieces.append([])
             left = MOST_LINES - TITLE_LINES
-        pieces[-1].append(one)
-        left -= one[1]
+        pieces[-1].append((text, lines))
+        left -= lines
     titles = [part.title, *[f"{part.title} (continued)"] * (len(pieces) - 1)]
     return [Part(title, tuple(rows)) for title, rows in zip(titles, pieces, strict=True)]
 

@@ -1,4 +1,4 @@
-"""House style of figures: sizes of a two-column paper, colours, what a user may choose, and reproducible files.
+"""House style of figures: sizes, colours, the user's choices, and reproducible files.
 
 What a user may choose without editing code is a ``Look``: size, font size, file formats and a
 matplotlib style file. Builders draw inside ``house_style()`` and ask ``canvas_width()`` how wide
@@ -20,9 +20,9 @@ from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import Affine2D
-from scpo.errors import ConfigError, first_line
 
 from analysis.rendering.table import Table
+from scpo.errors import ConfigError, first_line
 
 COLUMN_WIDTH = 3.25  # inches, one column of the paper
 PAGE_WIDTH = 6.75  # inches, both columns
@@ -33,9 +33,7 @@ POINTS_PER_INCH = 72
 CHARACTER = 0.56  # mean width of a character of DejaVu Sans, in font sizes
 KEY_SAMPLE = 8  # what a legend's sample and its gaps take, in characters
 
-ACCENT = (
-    "#D55E00"  # what SCPO credits; its lines have this colour too (analysis/naming/line_styles.py)
-)
+ACCENT = "#D55E00"  # what SCPO credits; its lines have this colour too (analysis/line_styles.py)
 SUCCESS, CREDITED, FAILED = (
     "#009E73",
     ACCENT,
@@ -175,7 +173,7 @@ def read_style(name: str) -> tuple[tuple[str, Any], ...]:
 
 
 def palette() -> tuple[str, ...]:
-    """Colours of the user's style file, in the order of its ``axes.prop_cycle``; empty without one."""
+    """Colours of the user's style file, in the order of its ``axes.prop_cycle``."""
     cycle = dict(_look.get().style).get("axes.prop_cycle")
     return tuple(cycle.by_key().get("color", ())) if cycle is not None else ()
 
@@ -186,14 +184,17 @@ def canvas_width(usual: float) -> float:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure; ``height`` is for the house font, and grows with a larger one unless the user chose it."""
+    """An empty figure.
+
+    ``height`` is for the house font, and grows with a larger one unless the user chose it.
+    """
     look = _look.get()
     scaled = height * mpl.rcParams["font.size"] / STYLE["font.size"]
     return Figure(figsize=(look.width or width, look.height or scaled))
 
 
 def characters(width: float, share: float = 1.0) -> int:
-    """How many characters of small text fit into a share of ``width`` inches."""
+    """Number of characters of small text that fit into a share of ``width`` inches."""
     size = 0.833 * mpl.rcParams["font.size"]
     return max(8, int(share * width * POINTS_PER_INCH / (CHARACTER * size)))
 
@@ -246,7 +247,10 @@ class Drawing:
 
 
 def figure_files(figure: Figure) -> dict[str, bytes]:
-    """The figure in every chosen format, without dates or versions, so that equal figures give equal bytes."""
+    """The figure in every chosen format.
+
+    Dates and versions are left out, so that equal figures give equal bytes.
+    """
     DeterministicCanvas(figure)
     files = {}
     for kind in _look.get().formats:

@@ -1,31 +1,46 @@
-"""A table of blocks, written as LaTeX (booktabs), Markdown and CSV with the same bytes for the same content."""
+"""A table of blocks, written as LaTeX (booktabs), Markdown and CSV.
+
+The same content gives the same bytes.
+"""
 
 import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-
-from scpo.intervals import Summary
+from typing import TypeAlias, TypeGuard
 
 from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
+from scpo.intervals import Summary
 
-BESIDE = 3  # columns of texts that are legible beside the repeated ones
-COPIED, RERUN = "copied", "re-run here"  # where a number of a table with both comes from
+# Columns of texts that are legible next to the repeated ones, in LaTeX.
+TEXT_COLUMNS = 3
+TEXT_SHARE = 0.93  # of the text's width; the rest lies between the columns
+COPIED, RERUN = "copied", "re-run here"  # sources of a number, in a table that has both
 MARKS = {COPIED: "ᶜ", RERUN: "ʳ"}
 TEX_MARKS = {COPIED: r"$^{\mathrm{c}}$", RERUN: r"$^{\mathrm{r}}$"}
-TEXT_SHARE = 0.93  # of the text's width; the rest lies between the columns
+
+
+# Numbers
 
 
 @dataclass(frozen=True)
 class Number:
-    """A mean with its standard deviation or an interval, with the digits to print; what is empty is not printed."""
+    """A number in print; empty parts are not printed.
+
+    Attributes:
+        mean: Mean.
+        std: Standard deviation.
+        bold: Whether it is the best of its column.
+        interval: Bounds, in place of a standard deviation.
+        source: COPIED or RERUN, in a table that has both.
+    """
 
     mean: str
     std: str = ""
-    bold: bool = False  # the best of its column
+    bold: bool = False
     interval: tuple[str, str] | None = None
-    source: str = ""  # COPIED or RERUN, in a table that has both
+    source: str = ""
 
     @property
     def text(self) -> str:
@@ -37,206 +52,248 @@ class Number:
 
 
 NONE = Number("–")
+Cell: TypeAlias = str | Number
+Cells: TypeAlias = tuple[Cell, ...]
+
+
+def number(
+    summary: Summary,
+    factor: float = 1,
+    digits: int = 2,
+    *,
+    sign: bool = False,
+) -> Number:
+    """Mean ± standard deviation of a summary; ``sign`` shows a plus, for differences."""
+    if summary.n == 0:
+        return NONE
+    value = factor * summary.mean
+    mean = _signed(value, digits) if sign else f"{value:.{digits}f}"
+    std = f"{factor * summary.std:.{digits}f}" if summary.n > 1 else ""
+    return Number(mean, std)
 
 
 def percent(summary: Summary, *, sign: bool = False, spread: bool = True) -> Number:
-    """A share as a percentage with one decimal; a dash without seeds, no deviation for one seed or if not asked for."""
+    """A share as a percentage with one decimal, with its deviation if ``spread``."""
     shown = number(summary, 100, 1, sign=sign)
-    return shown if spread or shown == NONE else replace(shown, std="")
-
-
-def marked(cells: Iterable[Number], source: str) -> tuple[Number, ...]:
-    """The numbers with the mark of where they come from; what is no number has none."""
-    return tuple(cell if cell.mean == NONE.mean else replace(cell, source=source) for cell in cells)
-
-
-def number(summary: Summary, factor: float = 1, digits: int = 2, *, sign: bool = False) -> Number:
-    """A summary with so many digits; ``sign`` shows a plus too, for differences."""
-    if summary.n == 0:
-        return NONE
-    mean = _signed(factor * summary.mean, digits) if sign else f"{factor * summary.mean:.{digits}f}"
-    return Number(mean, f"{factor * summary.std:.{digits}f}" if summary.n > 1 else "")
+    if spread or shown == NONE:
+        return shown
+    return replace(shown, std="")
 
 
 def difference(summary: Summary, factor: float = 100, digits: int = 1) -> Number:
-    """A mean difference with its 95 % Student-t interval, in percentage points; of one pair the difference alone."""
+    """A mean difference with its 95 % Student-t interval, in percentage points.
+
+    One pair has a difference and no interval.
+    """
     if summary.n == 0:
         return NONE
-    low, high = (_signed(factor * bound, digits) for bound in summary.interval())
-    return Number(
-        _signed(factor * summary.mean, digits), interval=(low, high) if summary.n > 1 else None
-    )
+    mean = _signed(factor * summary.mean, digits)
+    if summary.n == 1:
+        return Number(mean)
+    low, high = summary.interval()
+    return Number(mean, interval=(_signed(factor * low, digits), _signed(factor * high, digits)))
 
 
 def _signed(value: float, digits: int) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
-def with_best_in_bold(
-    rows: Sequence[tuple[str | Number, ...]],
-) -> tuple[tuple[str | Number, ...], ...]:
-    """The same rows, the highest number of each column in bold (every one of equals)."""
-    columns = [
-        [cell for cell in column if isinstance(cell, Number) and cell != NONE]
-        for column in zip(*rows, strict=True)
-    ]
-    best = [max((float(cell.mean) for cell in column), default=None) for column in columns]
-    return tuple(
-        tuple(
-            replace(cell, bold=True)
-            if isinstance(cell, Number) and cell != NONE and float(cell.mean) == top
-            else cell
-            for cell, top in zip(row, best, strict=True)
-        )
-        for row in rows
-    )
+def marked(cells: Iterable[Number], source: str) -> tuple[Number, ...]:
+    """Mark numbers with their source; a dash gets no mark."""
+    return tuple(cell if cell.mean == NONE.mean else replace(cell, source=source) for cell in cells)
+
+
+def with_best_in_bold(rows: Sequence[Cells]) -> tuple[Cells, ...]:
+    """Set the highest number of each column in bold, every one of equal numbers."""
+    best: list[float | None] = []
+    for column in zip(*rows, strict=True):
+        values = [float(cell.mean) for cell in column if _is_number(cell)]
+        best.append(max(values, default=None))
+    shown = []
+    for row in rows:
+        cells: list[Cell] = []
+        for cell, top in zip(row, best, strict=True):
+            if _is_number(cell) and float(cell.mean) == top:
+                cells.append(replace(cell, bold=True))
+            else:
+                cells.append(cell)
+        shown.append(tuple(cells))
+    return tuple(shown)
+
+
+def _is_number(cell: Cell) -> TypeGuard[Number]:
+    return isinstance(cell, Number) and cell != NONE
+
+
+# Tables
 
 
 @dataclass(frozen=True)
 class Block:
-    """Rows under one heading: words for the first columns, then numbers."""
+    """Rows under one heading: words in the first columns, then numbers."""
 
     title: str
-    rows: tuple[tuple[str | Number, ...], ...]
+    rows: tuple[Cells, ...]
 
 
 def with_columns(blocks: Iterable[Block], places: Sequence[int]) -> tuple[Block, ...]:
-    """The same blocks with these columns of every row alone."""
-    return tuple(
-        Block(block.title, tuple(tuple(row[k] for k in places) for row in block.rows))
-        for block in blocks
-    )
+    """Keep these columns of every row."""
+    kept = []
+    for block in blocks:
+        rows = tuple(tuple(row[k] for k in places) for row in block.rows)
+        kept.append(Block(block.title, rows))
+    return tuple(kept)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Words in the columns ``words``, numbers in the columns ``numbers``."""
+    """A table.
+
+    Attributes:
+        words: Names of the columns of words, which come first.
+        numbers: Names of the columns of numbers.
+        blocks: Rows.
+        caption: Caption, as plain text.
+        label: LaTeX label.
+        widths: Widths of the columns of words where they hold whole texts, as shares of the
+            page's width.
+        repeated: Leading columns that LaTeX repeats where it spreads a table of texts alone over
+            several grids.
+    """
 
     words: tuple[str, ...]
     numbers: tuple[str, ...]
     blocks: tuple[Block, ...]
     caption: str
     label: str
-    widths: tuple[
-        float, ...
-    ] = ()  # of the columns ``words`` where they hold whole texts: shares of the page's width
-    repeated: int = 0  # leading columns of a table of texts alone; LaTeX repeats them where it spreads the others
+    widths: tuple[float, ...] = ()
+    repeated: int = 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return (*self.words, *self.numbers)
+
+    def files(self) -> dict[str, bytes]:
+        """Content by file ending."""
+        return {
+            "tex": self.tex().encode(),
+            "md": self.md().encode(),
+            "csv": self.csv().encode(),
+        }
 
     def tex(self) -> str:
         """``table*`` floats that need the packages booktabs and graphicx."""
         return floats(self._grids(), escape(self.caption), self.label)
 
     def _grids(self) -> Iterator[Grid]:
-        columns = (*self.words, *self.numbers)
+        count = len(self.columns)
         if not self.repeated:
-            yield self._grid(columns, self.widths, range(len(columns)))
+            yield self._grid(self.widths, range(count))
             return
-        beside = min(BESIDE, len(columns) - self.repeated)
-        width = round(TEXT_SHARE / (self.repeated + beside), 3)
-        for first in range(self.repeated, len(columns), beside):
-            chosen = (*range(self.repeated), *range(first, min(first + beside, len(columns))))
-            yield self._grid(columns, (width,) * len(chosen), chosen)
+        # Texts of many runs are too wide for one page: the columns are spread over grids.
+        step = min(TEXT_COLUMNS, count - self.repeated)
+        width = round(TEXT_SHARE / (self.repeated + step), 3)
+        for first in range(self.repeated, count, step):
+            chosen = (*range(self.repeated), *range(first, min(first + step, count)))
+            yield self._grid((width,) * len(chosen), chosen)
 
-    def _grid(self, columns: Sequence[str], widths: Sequence[float], chosen: Sequence[int]) -> Grid:
+    def _grid(self, widths: Sequence[float], chosen: Sequence[int]) -> Grid:
         """These columns of every row; the first ``len(widths)`` hold texts."""
-        texts = "".join(rf"p{{{width}\textwidth}}" for width in widths) or "l" * len(self.words)
-        parts = (
-            Part(
-                escape(block.title),
-                tuple(_tex_row([cells[i] for i in chosen], widths) for cells in block.rows),
-            )
-            for block in self.blocks
-        )
-        head, _ = _tex_row([columns[i] for i in chosen], widths)
-        numbers = 0 if self.repeated else len(self.numbers)
-        return Grid(texts + "c" * numbers, head, len(chosen), tuple(parts))
+        layout = "l" * len(self.words)
+        if widths:
+            layout = "".join(rf"p{{{width}\textwidth}}" for width in widths)
+        if not self.repeated:
+            layout += "c" * len(self.numbers)
+        parts = []
+        for block in self.blocks:
+            rows = tuple(_tex_row([cells[i] for i in chosen], widths) for cells in block.rows)
+            parts.append(Part(escape(block.title), rows))
+        head, _ = _tex_row([self.columns[i] for i in chosen], widths)
+        return Grid(layout, head, len(chosen), tuple(parts))
 
     def md(self) -> str:
-        """A Markdown table for each block, the caption last."""
-        columns = (*self.words, *self.numbers)
+        """A Markdown table per block, the caption last."""
         lines = []
         for block in self.blocks:
-            lines += [
-                f"**{_md_title(block.title)}**",
-                "",
-                _md_row(columns),
-                _md_row(["---"] * len(columns)),
-            ]
-            lines += [*map(_md_row, block.rows), ""]
-        return "\n".join([*lines, f"{self.caption}\n"])
+            lines.append(f"**{_md_title(block.title)}**")
+            lines.append("")
+            lines.append(_md_row(self.columns))
+            lines.append(_md_row(["---"] * len(self.columns)))
+            lines += [_md_row(row) for row in block.rows]
+            lines.append("")
+        lines.append(f"{self.caption}\n")
+        return "\n".join(lines)
 
     def csv(self) -> str:
-        """One line a row; mean and standard deviation in columns of their own, and intervals where there are any."""
+        """One line per row; parts of a number have columns of their own."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         cells = [cell for block in self.blocks for row in block.rows for cell in row]
         parts = _parts([cell for cell in cells if isinstance(cell, Number)])
-        writer.writerow(
-            ["block", *self.words, *(f"{name} {part}" for name in self.numbers for part in parts)]
-        )
+        head = ["block", *self.words]
+        for name in self.numbers:
+            head += [f"{name} {part}" for part in parts]
+        writer.writerow(head)
         for block in self.blocks:
             for row in block.rows:
-                writer.writerow(map(_no_formula, [block.title, *_flat(row, parts)]))
+                writer.writerow([_no_formula(cell) for cell in (block.title, *_flat(row, parts))])
         return text.getvalue()
 
-    def files(self) -> dict[str, bytes]:
-        """The content for each file ending."""
-        return {"tex": self.tex().encode(), "md": self.md().encode(), "csv": self.csv().encode()}
+
+# LaTeX
 
 
-def _tex_row(cells: Sequence[str | Number], widths: Sequence[float]) -> tuple[str, int]:
-    """The row, and the lines that it takes."""
-    texts = [cell.text if isinstance(cell, Number) else cell for cell in cells]
-    shown = (
-        _tex_number(cell)
-        if isinstance(cell, Number)
-        else text_cell(cell)
-        if i < len(widths)
-        else escape(cell)
-        for i, cell in enumerate(cells)
-    )
+def _tex_row(cells: Sequence[Cell], widths: Sequence[float]) -> tuple[str, int]:
+    """The row, and the number of lines that it takes."""
+    shown, texts = [], []
+    for place, cell in enumerate(cells):
+        if isinstance(cell, Number):
+            shown.append(_tex_number(cell))
+            texts.append(cell.text)
+        else:
+            shown.append(text_cell(cell) if place < len(widths) else escape(cell))
+            texts.append(cell)
     return row_of(shown), lines_of(texts, widths)
 
 
 def _tex_number(number: Number) -> str:
     mean = escape(number.mean.replace("-", "−"))
-    mean = rf"\textbf{{{mean}}}" if number.bold else mean
+    if number.bold:
+        mean = rf"\textbf{{{mean}}}"
     if number.interval:
         bounds = escape(f"[{', '.join(number.interval)}]")
         return rf"{mean} {{\scriptsize {bounds}}}"
     mark = TEX_MARKS.get(number.source, "")
-    return rf"{mean}$_{{\pm {number.std}}}${mark}" if number.std else f"{mean}{mark}"
+    if number.std:
+        return rf"{mean}$_{{\pm {number.std}}}${mark}"
+    return f"{mean}{mark}"
 
 
-def _no_formula(cell: str | float | None) -> str | float | None:
-    """A spreadsheet takes a text that begins like a formula for one, and would run it; a number stays a number."""
-    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
+# Markdown
 
 
-def _md_row(cells: Iterable[str | Number]) -> str:
+def _md_row(cells: Iterable[Cell]) -> str:
     return "| " + " | ".join(_md_cell(cell) for cell in cells) + " |"
 
 
 def _md_title(text: str) -> str:
-    """A title comes from an experiment's record: it is one line, and none of its characters is markup."""
+    """A title on one line without markup: it comes from an experiment's record."""
     title = re.sub(r"([\\*`])", r"\\\1", " ".join(text.split()))
     return title.replace("<", "&lt;").replace("](", r"]\(")
 
 
-def _md_cell(cell: str | Number) -> str:
+def _md_cell(cell: Cell) -> str:
     if isinstance(cell, str):
         return " ".join(cell.split()).replace("|", r"\|").replace("<", "&lt;")
     return f"**{cell.text}**" if cell.bold else cell.text
 
 
+# CSV
+
+
 def _parts(numbers: Sequence[Number]) -> tuple[str, ...]:
-    """Columns of a CSV file for each number: intervals and sources where there are any."""
+    """Columns of each number: intervals and sources only if any number has them."""
     parts = ["mean", "std"]
     if any(number.interval for number in numbers):
         parts += ["low", "high"]
@@ -245,14 +302,30 @@ def _parts(numbers: Sequence[Number]) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _flat(row: Iterable[str | Number], parts: Sequence[str]) -> list[str]:
+def _flat(row: Iterable[Cell], parts: Sequence[str]) -> list[str]:
     cells: list[str] = []
     for cell in row:
         if isinstance(cell, str):
             cells.append(cell)
             continue
         low, high = cell.interval or ("", "")
-        mean = "" if cell == NONE else cell.mean
-        values = {"mean": mean, "std": cell.std, "low": low, "high": high, "source": cell.source}
+        values = {
+            "mean": "" if cell == NONE else cell.mean,
+            "std": cell.std,
+            "low": low,
+            "high": high,
+            "source": cell.source,
+        }
         cells += [values[part] for part in parts]
     return cells
+
+
+def _no_formula(cell: str) -> str:
+    """Quote a text that begins like a formula: a spreadsheet would run it. Numbers stay."""
+    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

@@ -1,1 +1,1 @@
-"""One self-contained HTML page: runs, learning curves, tables, figures, and the credit inspector."""
+"""The report page: runs, learning curves, tables, figures and the credit inspector."""

@@ -1,7 +1,8 @@
-"""Records of runs -> one long-format table (run, step, metric, value) and one table of runs; written as parquet.
+"""Collect runs of all sources into one long table (run, step, metric, value) and a table of runs.
 
-Every builder reads its numbers through ``Collected``, which notes the files that were read: so the
-sources of a table or figure are known without its builder saying so.
+Sources are folders of run folders, archives and W&B projects. Builders of tables and figures read
+their numbers through ``Collected``, which notes every file that was read: the sources of an output
+are known without its builder listing them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,28 +11,70 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import pandas as pd
+
+from analysis.sources.archive import read_archive
+from analysis.sources.mirrored import implied_records, mirrored_run, without_record
+from analysis.sources.rows import Row, Section, sections
+from analysis.sources.run_records import (
+    MOVE_AWAY,
+    ExperimentRecord,
+    Problem,
+    Run,
+    noted,
+    read_experiments,
+    read_lines,
+    read_runs,
+)
+from analysis.sources.series import Series, complaint, make_series
+from analysis.sources.wandb_project import HISTORY, Settings, read_project
 from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
-from scpo.records import State
+from scpo.records.archive_index import is_archive
 from scpo.records.files import RUN_AGAIN, change, write_bytes
-
-from analysis.sources import ranges
-from analysis.sources.logged_lines import read_lines
-from analysis.sources.rows import Row, Section, sections
-from analysis.sources.run_records import MOVE_AWAY, ExperimentRecord, Problem, Run
-from analysis.sources.series import Series, make_series
-from analysis.sources.sources import Found, read_sources
-from analysis.sources.wandb_project import Settings
+from scpo.records.status import State
 
 Sample = TypeVar("Sample")
+
+# Whole numbers in W&B's JSON may be too large for a float.
+LARGEST_NUMBER = 1e300
+RUN_COLUMNS = (
+    "id",
+    "rows",
+    "env",
+    "model",
+    "method",
+    "seed",
+    "state",
+    "scale",
+    "setting",
+    "last_step",
+    "commit",
+    "panel_hashes",
+    "finished",
+)
+COLUMN_TYPES = {
+    "step": "int64",
+    "value": "float64",
+    "run": "category",
+    "metric": "category",
+}
 
 
 @dataclass(frozen=True)
 class Collected:
-    """All that was recorded: ``runs`` and ``metrics`` are the parquet tables.
+    """All that was recorded; ``runs`` and ``metrics`` are the parquet tables.
 
-    ``used`` notes the (run, file) pairs that an output is made of, ``seen`` those it could choose
-    from.
+    Attributes:
+        by_id: Every run.
+        runs: One line per run, with ``RUN_COLUMNS``.
+        metrics: The long table, sorted by run, metric and step.
+        sections: Rows that may stand in one table.
+        problems: Runs and files that were left out.
+        by_metric: Run id -> metric -> series.
+        experiments: Records of the experiments.
+        chosen: Row names that the user asked for (``analysis.selection``); empty: all.
+        used: (run, file) pairs that an output is made of.
+        seen: (run, file) pairs that an output could choose from.
     """
 
     by_id: Mapping[str, Run]
@@ -39,24 +82,21 @@ class Collected:
     metrics: pd.DataFrame
     sections: tuple[Section, ...]
     problems: tuple[Problem, ...]
-    by_metric: Mapping[str, Mapping[str, Series]] = field(repr=False)  # run -> metric
+    by_metric: Mapping[str, Mapping[str, Series]] = field(repr=False)
     experiments: tuple[ExperimentRecord, ...] = ()
-    chosen: tuple[
-        str, ...
-    ] = ()  # rows that the user asked for by name (analysis.selection); empty: all
+    chosen: tuple[str, ...] = ()
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
-    _samples: dict[tuple[str, str], Problem | None] = field(
-        default_factory=dict, repr=False
-    )  # that were looked at
+    # Result of the check of each sample that was asked for, shared by all scales.
+    _samples: dict[tuple[str, str], Problem | None] = field(default_factory=dict, repr=False)
 
     @property
     def scales(self) -> tuple[str, ...]:
-        """The scales that have rows. No table or figure ever holds two."""
+        """Scales that have rows. No table or figure mixes two."""
         return tuple(sorted({section.scale for section in self.sections}))
 
     def at_scale(self, scale: str) -> "Collected":
-        """The same data with the sections of one scale and fresh notes: what a builder is given."""
+        """Return the data that a builder gets: sections of one scale, and fresh notes."""
         parts = tuple(part for part in self.sections if part.scale == scale)
         return replace(self, sections=parts, used=set(), seen=set())
 
@@ -67,44 +107,50 @@ class Collected:
         return self.by_metric.get(run, {}).get(metric, Series())
 
     def summary(
-        self, row: Row, metric: str, which: Literal["before", "last", "best", "mean"]
+        self,
+        row: Row,
+        metric: str,
+        which: Literal["before", "last", "best", "mean"],
     ) -> Summary:
-        """Over the row's finished runs: what ``Series`` reads off the curve of a metric."""
+        """Summarise a property of ``Series`` over the row's finished runs."""
         return summarise(getattr(self.series(run, metric), which) for run in row.finished)
 
     def metric_names(self, run: str) -> tuple[str, ...]:
-        """The metrics that a run logged, sorted."""
+        """Metrics that a run logged, sorted."""
         return tuple(sorted(self.by_metric.get(run, ())))
 
     def panels(self, run: str) -> tuple[str, ...]:
-        """Names of the run's validation panels that were evaluated, sorted."""
+        """Names of the validation panels that a run was evaluated on, sorted."""
         names = (name.split("/")[1] for name in self.metric_names(run) if name.startswith("val/"))
         return tuple(dict.fromkeys(names))
 
     def diagnostics(self, run: str, pattern: str) -> tuple[Path, ...]:
-        """The run's whole samples whose names match; to be noted with ``use`` by who draws them.
+        """Undamaged samples of a run whose names match.
 
-        One that is not what the run wrote is left out and added to ``sample_problems``.
+        A builder that draws one notes it with ``use``. A damaged sample becomes one of
+        ``sample_problems``.
         """
-        paths = tuple(sorted((self.by_id[run].folder / "diagnostics").glob(pattern)))
+        paths = sorted((self.by_id[run].folder / "diagnostics").glob(pattern))
         self.seen.update((run, self._inside(run, path)) for path in paths)
         return tuple(path for path in paths if self._is_whole(run, path))
 
     def samples(
-        self, run: str, pattern: str, read: Callable[[Path], Sample]
+        self,
+        run: str,
+        pattern: str,
+        read: Callable[[Path], Sample],
     ) -> Iterator[tuple[Path, Sample]]:
-        """The run's samples that can be read, with their content; to be noted with ``use``.
+        """Yield a run's samples that can be read, with their content.
 
-        One with a right checksum and wrong content is left out and added to ``sample_problems``, too: it costs a
-        figure no other sample.
+        A builder that draws one notes it with ``use``. A sample with a right checksum and wrong
+        content becomes one of ``sample_problems`` too, so that it costs a figure no other sample.
         """
         for path in self.diagnostics(run, pattern):
             try:
                 content = read(path)
             except RecordError as error:
-                self._samples[run, self._inside(run, path)] = Problem(
-                    f"{run}/{path.name}", str(error)
-                )
+                problem = Problem(f"{run}/{path.name}", str(error))
+                self._samples[run, self._inside(run, path)] = problem
             else:
                 yield path, content
 
@@ -130,32 +176,40 @@ class Collected:
 
 
 def sample_damage(run: Run, path: Path) -> str | None:
-    """How a sample differs from what the run wrote; None: not at all, or the run noted no checksum of any sample."""
-    noted = {name: known for name, known in run.sums.items() if "/" in name}
-    known = noted.get(str(path.relative_to(run.folder)))
+    """Describe how a sample differs from what the run wrote; None if it does not.
+
+    A run that recorded no checksum of any sample is taken at its word.
+    """
+    sums = {name: known for name, known in run.sums.items() if "/" in name}
+    known = sums.get(str(path.relative_to(run.folder)))
     if known is not None:
         changed = change(path, known, whole=True)
         return f"{changed}: left out. {RUN_AGAIN}" if changed else None
-    if noted and run.state == State.DONE:
+    # A run that goes on may have written a sample whose checksum it has not recorded yet.
+    if sums and run.state == State.DONE:
         return "is no file that the run wrote: left out. Delete it"
     return None
 
 
 def collect(
-    folders: Path | Iterable[Path], projects: Iterable[str] = (), settings: Settings | None = None
+    folders: Path | Iterable[Path],
+    projects: Iterable[str] = (),
+    settings: Settings | None = None,
 ) -> Collected:
     """Read every run of the sources; what cannot be read is in ``problems``.
 
     Args:
-        folders: Folders of run folders or of W&B's offline folders.
+        folders: Folders of run folders, or archives.
         projects: W&B projects, ``entity/project``.
-        settings: How projects are read: the local copy, whether to ask W&B again.
+        settings: Local copy of W&B projects, and whether to refresh it.
 
     Raises:
         RecordError: A project cannot be read at all.
     """
-    found = read_sources([folders] if isinstance(folders, Path) else folders, projects, settings)
-    runs, metrics, damaged = _whole_runs(found)
+    sources = [_read_folder(folder) for folder in _listed(folders)]
+    sources += [_read_project(name, settings or Settings()) for name in projects]
+    found = _joined(sources)
+    runs, metrics, damaged = _best_copies(found)
     parts, conflicts = sections(found.experiments, runs)
     return Collected(
         by_id=runs,
@@ -176,20 +230,115 @@ def write_parquet(data: Collected, folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def _whole_runs(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Problem]]:
-    """Of each run the best copy whose metrics are whole, the long table of them, and what is wrong with the others.
+# Sources
 
-    A run without such a copy is DAMAGED: it is known, and none of its numbers are in the table.
+
+@dataclass(frozen=True)
+class Found:
+    """Content of one source, or of several joined.
+
+    Attributes:
+        copies: Run id -> copies of the run, the best one first.
+        experiments: Records of experiments.
+        problems: What could not be read.
+        archived: Archive folder -> metrics of its undamaged runs.
+    """
+
+    copies: Mapping[str, tuple[Run, ...]]
+    experiments: tuple[ExperimentRecord, ...]
+    problems: tuple[Problem, ...]
+    archived: Mapping[Path, pd.DataFrame] = field(default_factory=dict, repr=False)
+
+
+def _listed(folders: Path | Iterable[Path]) -> Iterable[Path]:
+    return [folders] if isinstance(folders, Path) else folders
+
+
+def _joined(sources: Iterable[Found]) -> Found:
+    """Join sources: finished copies of a run come first, damaged ones last.
+
+    Among equal copies the one of the source that was named first wins.
+    """
+    copies: dict[str, list[Run]] = {}
+    experiments: list[ExperimentRecord] = []
+    problems: list[Problem] = []
+    archived: dict[Path, pd.DataFrame] = {}
+    for source in sources:
+        for run_id, known in source.copies.items():
+            copies.setdefault(run_id, []).extend(known)
+        experiments += source.experiments
+        problems += source.problems
+        archived |= source.archived
+    ordered = {run_id: tuple(sorted(copies[run_id], key=_rank)) for run_id in sorted(copies)}
+    best = (known[0] for known in ordered.values())
+    single, trials = without_record(best, experiments)
+    return Found(ordered, (*experiments, *single), (*problems, *trials), archived)
+
+
+def _rank(run: Run) -> int:
+    if run.damage or run.state == State.DAMAGED:
+        return 2
+    return 0 if run.state == State.DONE else 1
+
+
+def _single_copies(runs: Iterable[Run]) -> dict[str, tuple[Run, ...]]:
+    return {run.id: (run,) for run in runs}
+
+
+def _read_folder(folder: Path) -> Found:
+    if is_archive(folder):
+        archive = read_archive(folder)
+        return Found(
+            copies=_single_copies(archive.runs.values()),
+            experiments=archive.experiments,
+            problems=archive.problems,
+            archived={folder: archive.metrics},
+        )
+    runs, unreadable = read_runs(folder)
+    experiments, broken = read_experiments(folder)
+    return Found(_single_copies(runs.values()), experiments, unreadable + broken)
+
+
+def _read_project(name: str, settings: Settings) -> Found:
+    downloads, noticed = read_project(name, settings)
+    runs: dict[str, Run] = {}
+    problems = [*noticed]
+    for download in downloads:
+        path = f"{name}/{download.id}"
+        with noted(problems, path):
+            run = mirrored_run(
+                download.id,
+                download.config,
+                folder=download.folder,
+                logs=(HISTORY,),
+                state=State.DONE if download.state == "finished" else download.state.upper(),
+                step=download.last_step,
+                project=name,
+            )
+            if run.id in runs:
+                reason = f"is {run.id} again; the one that got further stands"
+                problems.append(Problem(path, reason))
+            runs[run.id] = max(run, runs.get(run.id, run), key=lambda copy: copy.step or 0)
+    return Found(_single_copies(runs.values()), implied_records(runs.values()), tuple(problems))
+
+
+# The long table
+
+
+def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Problem]]:
+    """Choose the first copy of each run whose metrics are undamaged, and build the long table.
+
+    A run without such a copy is in state DAMAGED: it is known, but the table has no number of it.
     """
     runs: dict[str, Run] = {}
     problems: list[Problem] = []
-    columns: dict[str, list[Any]] = {"run": [], "step": [], "metric": [], "value": []}
+    columns = _empty_columns()
     archived: dict[Path, list[str]] = {}
     for run_id, copies in found.copies.items():
         runs[run_id] = replace(copies[0], state=State.DAMAGED)
         for run in copies:
             if run.damage:
-                continue  # named by its source
+                continue  # its source has reported it
             if run.folder in found.archived:
                 archived.setdefault(run.folder, []).append(run_id)
             else:
@@ -206,54 +355,54 @@ def _whole_runs(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Proble
     for folder, ids in archived.items():
         table = found.archived[folder]
         parts.append(table[table["run"].isin(ids)])
+    # pandas warns about empty parts, whose columns have no type.
     filled = [part for part in parts if len(part)] or parts[:1]
-    kinds = {"step": "int64", "value": "float64", "run": "category", "metric": "category"}
-    table = pd.concat(filled).astype(kinds)
-    # Stable: of two values at one step the later written stays the later one.
-    return (
-        runs,
-        table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True),
-        problems,
-    )
+    table = pd.concat(filled).astype(COLUMN_TYPES)
+    # A stable sort: of two values at one step the later written one stays the later one.
+    table = table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True)
+    return runs, table, problems
+
+
+def _empty_columns() -> dict[str, list[Any]]:
+    return {"run": [], "step": [], "metric": [], "value": []}
 
 
 def _logged(run: Run) -> dict[str, list[Any]]:
-    """The numbers that a run logged, as columns of the long table.
+    """Read the numbers that a run logged, as columns of the long table.
 
     Raises:
-        RecordError: A log is damaged, or holds a value that was never measured.
+        RecordError: A log is damaged, or holds a value that cannot have been measured.
     """
-    columns: dict[str, list[Any]] = {"run": [], "step": [], "metric": [], "value": []}
+    columns = _empty_columns()
     for line in read_lines(run):
-        numbers = {
-            key: float(value) for key, value in line.items() if key != "step" and _is_number(value)
-        }
-        for metric, value in numbers.items():
-            if reason := ranges.complaint(metric, line["step"], value):
+        step = line["step"]
+        for metric, value in line.items():
+            if metric == "step" or not _is_number(value):
+                continue
+            if reason := complaint(metric, step, float(value)):
                 raise RecordError(f"{run.folder}: {reason}. {MOVE_AWAY}")
-        columns["run"] += [run.id] * len(numbers)
-        columns["step"] += [line["step"]] * len(numbers)
-        columns["metric"] += numbers
-        columns["value"] += numbers.values()
+            columns["run"].append(run.id)
+            columns["step"].append(step)
+            columns["metric"].append(metric)
+            columns["value"].append(float(value))
     return columns
 
 
-def _series_by_run(metrics: pd.DataFrame) -> dict[str, dict[str, Series]]:
-    """Every run's metrics: the rows of the long table, which is sorted by run, metric and step."""
-    steps, values = metrics["step"].tolist(), metrics["value"].tolist()
-    found: dict[str, dict[str, Series]] = {}
-    for (run, metric), rows in metrics.groupby(["run", "metric"], observed=True).indices.items():
-        found.setdefault(run, {})[metric] = make_series(
-            (steps[row], values[row]) for row in rows.tolist()
-        )
-    return found
-
-
-LARGEST_NUMBER = 1e300  # of W&B's JSON, whose whole numbers may be too large for a float
-
-
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and abs(value) < LARGEST_NUMBER  # NaN is not
+    # NaN fails the comparison.
+    return isinstance(value, (int, float)) and abs(value) < LARGEST_NUMBER
+
+
+def _series_by_run(metrics: pd.DataFrame) -> dict[str, dict[str, Series]]:
+    """Cut the long table into one series per run and metric."""
+    # Python's lists are several times faster here than pandas' indexing of single values.
+    steps, values = metrics["step"].tolist(), metrics["value"].tolist()
+    series: dict[str, dict[str, Series]] = {}
+    groups = metrics.groupby(["run", "metric"], observed=True).indices
+    for (run, metric), rows in groups.items():
+        points = ((steps[row], values[row]) for row in rows.tolist())
+        series.setdefault(run, {})[metric] = make_series(points)
+    return series
 
 
 def _runs_table(runs: Mapping[str, Run], parts: tuple[Section, ...]) -> pd.DataFrame:
@@ -262,31 +411,27 @@ def _runs_table(runs: Mapping[str, Run], parts: tuple[Section, ...]) -> pd.DataF
         for row in section.rows:
             for planned in row.runs:
                 names.setdefault(planned.id, []).append(row.name)
-    table = [_runs_row(run, names[run.id]) for run in runs.values()]
-    return pd.DataFrame(table, columns=[*_RUN_COLUMNS])
+    lines = [_runs_line(run, names[run.id]) for run in runs.values()]
+    return pd.DataFrame(lines, columns=list(RUN_COLUMNS))
 
 
-def _runs_row(run: Run, rows: list[str]) -> tuple[Any, ...]:
-    head = run.head
-    hashes = [
-        f"{name}:{panel.get('sha256')}"
-        for name, panel in sorted(run.panels.items())
-        if isinstance(panel, dict)
-    ]
-    values = (
-        run.id,
-        rows,
-        head.env.name,
-        head.model.name,
-        head.method.name,
-        head.seed,
-        run.state,
-        head.scale,
-    )
-    return (*values, run.setting, run.step, run.commit, hashes, run.state == State.DONE)
-
-
-_RUN_COLUMNS = (
-    *("id", "rows", "env", "model", "method", "seed", "state", "scale"),
-    *("setting", "last_step", "commit", "panel_hashes", "finished"),
-)
+def _runs_line(run: Run, rows: list[str]) -> dict[str, Any]:
+    hashes = []
+    for name, panel in sorted(run.panels.items()):
+        if isinstance(panel, dict):
+            hashes.append(f"{name}:{panel.get('sha256')}")
+    return {
+        "id": run.id,
+        "rows": rows,
+        "env": run.head.env.name,
+        "model": run.head.model.name,
+        "method": run.head.method.name,
+        "seed": run.head.seed,
+        "state": run.state,
+        "scale": run.head.scale,
+        "setting": run.setting,
+        "last_step": run.step,
+        "commit": run.commit,
+        "panel_hashes": hashes,
+        "finished": run.state == State.DONE,
+    }

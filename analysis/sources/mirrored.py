@@ -1,6 +1,6 @@
-"""Runs without the record of an experiment: those of W&B, by this project or by verl-agent, and those of train.py.
+"""Runs without the record of an experiment: runs of W&B projects, and of train.py.
 
-The row of such a run is read off its id (ours) or its method (verl-agent).
+Their row is taken from the run id (ours) or from the method (verl-agent).
 """
 
 import re
@@ -9,13 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from scpo.errors import RecordError
-from scpo.progress import counted
-from scpo.records import State
-from scpo.records.files import first_complaint
-from scpo.records.manifest import PlannedRow, PlannedRun
-from scpo.records.wandb_mirror import read_configuration
-from scpo.schema import TUNING, method_label
 
 from analysis.sources import verl_agent_logs
 from analysis.sources.run_records import (
@@ -27,6 +20,13 @@ from analysis.sources.run_records import (
     RunHead,
     setting_of,
 )
+from scpo.errors import RecordError
+from scpo.progress import counted
+from scpo.records.files import first_complaint
+from scpo.records.manifest import PlannedRow, PlannedRun
+from scpo.records.status import State
+from scpo.records.wandb_mirror import read_configuration
+from scpo.schema import TUNING, method_label
 
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
@@ -45,10 +45,19 @@ def mirrored_run(
     step: int | None,
     project: str,
 ) -> Run:
-    """A run from its W&B configuration; RecordError if that is neither ours nor verl-agent's.
+    """Make a run from its W&B configuration.
 
-    A run counts as finished when W&B says so or when its last planned step is logged: verl's
-    processes often die on their way out, after all the work.
+    Args:
+        run_id: Id in W&B.
+        config: Configuration in W&B, of this project or of verl-agent.
+        folder: Local copy.
+        logs: Log files in ``folder``.
+        state: State in W&B's or our words.
+        step: Last logged step.
+        project: W&B project.
+
+    Raises:
+        RecordError: The configuration is neither ours nor verl-agent's.
     """
     foreign = verl_agent_logs.is_verl_agent(config)
     commit = None
@@ -62,16 +71,21 @@ def mirrored_run(
             f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's "
             f"({what}); left out"
         ) from error
-    planned = (
-        verl_agent_logs.steps_of(config) if foreign else config.get("trainer", {}).get("steps")
-    )
+    if foreign:
+        planned = verl_agent_logs.steps_of(config)
+        setting = verl_agent_logs.setting_of(config)
+    else:
+        planned = config.get("trainer", {}).get("steps")
+        setting = setting_of(dict(config), {})
+    # verl's processes often die on their way out, after all the work: W&B calls that a crash.
+    finished = bool(planned and (step or 0) >= planned)
     return Run(
         id=run_id,
         folder=folder,
         head=head,
         config=dict(config),
-        setting=verl_agent_logs.setting_of(config) if foreign else setting_of(dict(config), {}),
-        state=State.DONE if planned and (step or 0) >= planned else state,
+        setting=setting,
+        state=State.DONE if finished else state,
         step=step,
         commit=commit,
         logs=logs,
@@ -81,28 +95,41 @@ def mirrored_run(
 
 
 def implied_records(runs: Iterable[Run]) -> tuple[ExperimentRecord, ...]:
-    """One record for each W&B project and scale, its rows in order of appearance; of no project: those of train.py."""
-    found: dict[tuple[str, Any], dict[str, list[Run]]] = {}
+    """Make one record per W&B project and scale, and one per scale for runs of train.py.
+
+    Rows are in order of appearance.
+    """
+    groups: dict[tuple[str, Any], dict[str, list[Run]]] = {}
     for run in runs:
         source = SINGLE if run.project is None else WANDB + run.project
-        found.setdefault((source, run.head.scale), {}).setdefault(row_name(run), []).append(run)
-    return tuple(_record(source, scale, rows) for (source, scale), rows in found.items())
+        rows = groups.setdefault((source, run.head.scale), {})
+        rows.setdefault(row_name(run), []).append(run)
+    return tuple(_record(source, scale, rows) for (source, scale), rows in groups.items())
 
 
 def without_record(
-    runs: Iterable[Run], records: Iterable[ExperimentRecord]
+    runs: Iterable[Run],
+    records: Iterable[ExperimentRecord],
 ) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:
-    """Records of the runs that no experiment asked for: of train.py, of a copied folder; a search's trials are named.
+    """Make records of the runs that no experiment asked for.
 
-    A trial is evaluated on games that were held out of training for the search, so no figure of
-    results may hold it.
+    Trials of a search are reported instead. They are evaluated on games that were held out of
+    training for the search, so no figure of results may show them.
     """
     asked = {run.id for record in records for row in record.rows for run in row.runs}
-    left = [run for run in runs if run.id not in asked]
-    trials = [run for run in left if is_trial(run)]
-    reason = f"{counted(len(trials), 'trial')} of a search, judged on its own games: the search's summary.md has them"
-    problems = (Problem("searches", reason),) if trials else ()
-    return implied_records(run for run in left if not is_trial(run)), problems
+    singles: list[Run] = []
+    trials: list[Run] = []
+    for run in runs:
+        if run.id not in asked:
+            (trials if is_trial(run) else singles).append(run)
+    problems: tuple[Problem, ...] = ()
+    if trials:
+        reason = (
+            f"{counted(len(trials), 'trial')} of a search, judged on its own games: "
+            "the search's summary.md has them"
+        )
+        problems = (Problem("searches", reason),)
+    return implied_records(singles), problems
 
 
 def is_trial(run: Run) -> bool:
@@ -113,34 +140,37 @@ def is_trial(run: Run) -> bool:
 
 
 def row_name(run: Run) -> str:
-    """``no_monotonicity`` from ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``; else the method's name."""
+    """Name of the run's row: the choices in its id, else its method.
+
+    ``no_monotonicity`` for ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``.
+    """
+    method = run.head.method.name
     words = run.id.split("-")
-    if not run.foreign and re.fullmatch(r"s\d+", words[-2] if len(words) > 1 else ""):
-        choices = (
-            words[words.index(run.head.method.name) + 1 : -2]
-            if run.head.method.name in words
-            else []
-        )
-        return "_".join(choices) or run.head.method.name
-    return run.head.method.name
+    has_seed = len(words) > 1 and re.fullmatch(r"s\d+", words[-2])
+    if run.foreign or not has_seed or method not in words:
+        return method
+    choices = words[words.index(method) + 1 : -2]
+    return "_".join(choices) or method
 
 
 def _record(source: str, scale: Any, rows: Mapping[str, list[Run]]) -> ExperimentRecord:
     planned = []
     for name, runs in rows.items():
-        heads = {run.id: run.head for run in runs}
-        of = (
-            PlannedRun(id=run, env=one.env.name, model=one.model.name, seed=one.seed)
-            for run, one in heads.items()
-        )
-        planned.append(PlannedRow(name=name, label=_label(name, runs), runs=tuple(of)))
+        own: dict[str, PlannedRun] = {}
+        for run in runs:
+            head = run.head
+            own[run.id] = PlannedRun(
+                id=run.id,
+                env=head.env.name,
+                model=head.model.name,
+                seed=head.seed,
+            )
+        planned.append(PlannedRow(name=name, label=_label(name, runs), runs=tuple(own.values())))
     return ExperimentRecord(experiment=source, title=source, scale=scale, rows=tuple(planned))
 
 
 def _label(name: str, runs: list[Run]) -> str:
     method = runs[0].head.method.name
-    return (
-        method_label(name)
-        if name == method
-        else ABLATION_LABELS.get(name, f"{method_label(method)}, {name}")
-    )
+    if name == method:
+        return method_label(name)
+    return ABLATION_LABELS.get(name, f"{method_label(method)}, {name}")

@@ -1,30 +1,40 @@
-"""Which runs make which row of a table, and which of them are missing.
+"""Group runs into rows of tables, and find the runs that are missing.
 
-A section is a set of rows that may stand under each other: same scale, environment and model, and
-configs that differ in method and seed only. A row that its experiment runs under a setting of its
-own (another trainer, another scorer) stands with the others and says what differs. Other runs that
-differ in anything else (training steps, panels, ...) get sections of their own.
+A section is a set of rows that may stand in one table: same scale, environment and model, and
+configurations that differ in method and seed only. A row that its experiment runs under a setting
+of its own (another trainer, another scorer) is kept with the others and marked with what differs.
+Other runs that differ in anything else (training steps, panels, ...) get sections of their own.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
+from analysis.sources.run_records import (
+    ExperimentRecord,
+    Problem,
+    Run,
+    is_implied,
+    same_games,
+    setting_differences,
+)
 from scpo.errors import ScpoError
-from scpo.records import State
 from scpo.records.manifest import PlannedRun, PrimaryComparisons
-
-from analysis.sources.differences import same_games, setting_differences
-from analysis.sources.run_records import ExperimentRecord, Problem, Run, is_implied
+from scpo.records.status import State
 
 NOT_APPLICABLE = "n/a"
 DEFAULT = "scpo"
-MAIN = "main_table"  # the experiment whose seeds a row shows that several have
+# A row that several experiments have shows the seeds of this one.
+MAIN = "main_table"
+
+Runs: TypeAlias = Mapping[str, Run]
+_Key: TypeAlias = tuple[str, str, str, str | None]  # scale, environment, model, setting
 
 
 @dataclass(frozen=True)
 class RowRun:
-    """One seed of a row and its state; PENDING when there is no run folder yet."""
+    """One seed of a row; PENDING when there is no run folder yet."""
 
     id: str
     seed: int
@@ -35,8 +45,12 @@ class RowRun:
 class Row:
     """One row of a table: all seeds that were asked for, finished or not.
 
-    ``method`` is that of its runs, empty while none has started; ``differs`` says what sets its
-    runs apart from those of the section's other rows besides the method.
+    Attributes:
+        name: Name in the experiment's record.
+        label: Label in print.
+        runs: Its runs.
+        method: Method of its runs; empty while none has started.
+        differs: What sets its runs apart from the section's other rows besides the method.
     """
 
     name: str
@@ -47,7 +61,7 @@ class Row:
 
     @property
     def finished(self) -> tuple[str, ...]:
-        """Ids of the finished runs: the only ones that enter a mean."""
+        """Ids of the finished runs, the only ones that enter a mean."""
         return tuple(run.id for run in self.runs if run.state == State.DONE)
 
     @property
@@ -56,155 +70,174 @@ class Row:
         return tuple(run for run in self.runs if run.state != State.DONE)
 
     def by_seed(self, number: Callable[[str], float | None]) -> dict[int, float | None]:
-        """A number of its finished runs, by seed; None for a run that does not have it."""
+        """A number of each finished run by seed; None for a run that does not have it."""
         return {run.seed: number(run.id) for run in self.runs if run.state == State.DONE}
 
     @property
     def count(self) -> str:
-        """Seeds finished of seeds asked for, e.g. ``2/3``; ``n/a`` for a row that cannot run here."""
-        return f"{len(self.finished)}/{len(self.runs)}" if self.runs else NOT_APPLICABLE
+        """Seeds finished of seeds asked for, e.g. ``2/3``; ``n/a`` for a row without runs."""
+        if not self.runs:
+            return NOT_APPLICABLE
+        return f"{len(self.finished)}/{len(self.runs)}"
 
 
 @dataclass(frozen=True)
 class Family:
-    """An experiment's part in a section: its rows, its seeds, and the comparisons that it named before its runs."""
+    """Part of an experiment in a section.
+
+    Attributes:
+        experiment: Name of the experiment.
+        title: Its title.
+        rows: Names of its rows in the section.
+        seeds: Seeds that it asks for.
+        primary: Comparisons that it named before its runs.
+        runs: Its rows with the seeds that it asks for.
+    """
 
     experiment: str
     title: str
     rows: tuple[str, ...]
     seeds: frozenset[int]
     primary: PrimaryComparisons | None = None
-    runs: tuple[Row, ...] = ()  # its rows with the seeds that it asked for
+    runs: tuple[Row, ...] = ()
 
     def row(self, name: str) -> Row:
-        """Its row of this name; one without runs if there is none."""
-        return next((row for row in self.runs if row.name == name), Row(name, name, ()))
+        """Row of this name; an empty one if there is none."""
+        return _find(self.runs, name)
 
 
 @dataclass(frozen=True)
 class Section:
-    """Rows that may be compared, each with the seeds that one experiment asked for.
+    """Rows that may be compared.
 
-    Where several experiments have a row, those are the main table's, else the first one's;
-    ``families`` has the rows as each experiment asked for them. Of the sections of one benchmark
-    and model, the first is the one with most finished rows; ``differs`` says what sets another one
-    apart from it.
+    Attributes:
+        scale: Scale of all its runs.
+        env: Environment.
+        model: Model.
+        setting: Hash of the shared setting; None while no run of it has started.
+        experiments: Experiments with rows in it.
+        rows: Rows, each with the seeds of one experiment: the main table's, else the first one's.
+        commands: Commands that make the missing runs.
+        families: The rows as each experiment asked for them.
+        differs: What sets it apart from the first section of its benchmark and model, which is
+            the one with most finished rows.
     """
 
     scale: str
     env: str
     model: str
-    setting: str | None  # None while no run of it has started
+    setting: str | None
     experiments: tuple[str, ...]
     rows: tuple[Row, ...]
-    commands: tuple[str, ...] = ()  # that make the missing runs
-    families: tuple[Family, ...] = ()  # one for each experiment
+    commands: tuple[str, ...] = ()
+    families: tuple[Family, ...] = ()
     differs: str = ""
 
     def row(self, name: str) -> Row:
-        """The row of this name; one without runs if there is none."""
-        return next((row for row in self.rows if row.name == name), Row(name, name, ()))
+        """Row of this name; an empty one if there is none."""
+        return _find(self.rows, name)
 
     def as_asked_by(self, *experiments: str) -> "Section":
-        """The same section, the rows of these experiments with the seeds that they ask for."""
-        families = [family for family in self.families if family.experiment in experiments]
-        own = {row.name: row for family in reversed(families) for row in family.runs}
+        """Return the section with the rows of these experiments on the seeds they ask for."""
+        own: dict[str, Row] = {}
+        for family in self.families:
+            if family.experiment in experiments:
+                for row in family.runs:
+                    own.setdefault(row.name, row)
         return replace(self, rows=tuple(own.get(row.name, row) for row in self.rows))
 
     @property
     def apart(self) -> str:
-        """The end of its name in print, e.g. ``; trainer=local (the others: verl)``."""
+        """End of its name in print, e.g. ``; trainer=local (the others: verl)``."""
         return f"; {self.differs}" if self.differs else ""
 
     @property
     def sweeps(self) -> tuple[str, ...]:
-        """The experiments that a sweep can run again; a W&B project or single runs are none."""
+        """Experiments that a sweep can run again, which W&B projects and single runs are not."""
         return tuple(name for name in self.experiments if not is_implied(name))
 
 
-def record_rows(
-    record: ExperimentRecord, runs: Mapping[str, Run], env: str, model: str
-) -> tuple[Row, ...]:
-    """The rows of one experiment on one environment and model."""
-    return tuple(
-        Row(
-            row.name,
-            row.label,
-            tuple(
-                RowRun(run.id, run.seed, _state(run, runs, record.scale))
-                for run in row.runs
-                if (run.env, run.model) == (env, model)
-            ),
-        )
-        for row in record.rows
-    )
+def _find(rows: Iterable[Row], name: str) -> Row:
+    return next((row for row in rows if row.name == name), Row(name, name, ()))
+
+
+def record_rows(record: ExperimentRecord, runs: Runs, env: str, model: str) -> tuple[Row, ...]:
+    """Rows of one experiment on one environment and model."""
+    rows = []
+    for row in record.rows:
+        own = []
+        for run in row.runs:
+            if (run.env, run.model) == (env, model):
+                own.append(RowRun(run.id, run.seed, _state(run, runs, record.scale)))
+        rows.append(Row(row.name, row.label, tuple(own)))
+    return tuple(rows)
 
 
 def benchmarks(record: ExperimentRecord) -> tuple[tuple[str, str], ...]:
-    """The (environment, model) pairs of an experiment, in order of appearance."""
-    return tuple(dict.fromkeys((run.env, run.model) for row in record.rows for run in row.runs))
+    """(environment, model) pairs of an experiment in order of appearance."""
+    pairs = ((run.env, run.model) for row in record.rows for run in row.runs)
+    return tuple(dict.fromkeys(pairs))
 
 
 def sections(
-    records: Iterable[ExperimentRecord], runs: Mapping[str, Run]
+    records: Iterable[ExperimentRecord],
+    runs: Runs,
 ) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
-    """Merge experiments into sections; what may not be merged is left out and named."""
-    merged: dict[_Key, _Draft] = {}
+    """Merge experiments into sections; runs that may not be merged become problems."""
+    drafts: dict[_Key, _Draft] = {}
     problems: list[Problem] = []
     for record in records:
         settings = _settings(record, runs)
         for row in record.rows:
             for run in row.runs:
-                key = (record.scale, run.env, run.model, settings[run.id])
                 if problem := _wrong_scale(run, record, runs):
                     problems.append(problem)
-                else:
-                    merged.setdefault(key, _Draft()).add(record, row.name, row.label, run)
-    made = []
-    for place, draft in merged.items():
-        section, displaced = draft.section(place, runs)
-        made.append(section)
+                    continue
+                key: _Key = (record.scale, run.env, run.model, settings[run.id])
+                drafts.setdefault(key, _Draft()).add(record, row.name, row.label, run)
+    parts = []
+    for key, draft in drafts.items():
+        part, displaced = draft.section(key, runs)
+        parts.append(part)
         problems += displaced
-    made.sort(
-        key=lambda part: (part.scale, part.env, part.model, -_finished(part), part.setting or "")
-    )
-    return tuple(_beside_the_first(made, runs)), tuple(problems)
+    parts.sort(key=_order)
+    return tuple(_with_differences(parts, runs)), tuple(problems)
 
 
-_Key = tuple[str, str, str, str | None]
+def _order(part: Section) -> tuple[str, str, str, int, str]:
+    """Sections with most finished rows come first on each benchmark and model."""
+    finished = sum(bool(row.finished) for row in part.rows)
+    return (part.scale, part.env, part.model, -finished, part.setting or "")
 
 
-def _finished(part: Section) -> int:
-    return sum(bool(row.finished) for row in part.rows)
-
-
-def _beside_the_first(parts: Iterable[Section], runs: Mapping[str, Run]) -> Iterator[Section]:
-    """Each section with what sets it apart from the first of its benchmark and model."""
+def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]:
+    """Yield each section with what sets it apart from the first of its benchmark and model."""
     first: dict[tuple[str, str, str], Section] = {}
     for part in parts:
         main = first.setdefault((part.scale, part.env, part.model), part)
-        yield (
-            part
-            if main is part
-            else replace(part, differs=_apart(_started(part, runs), _started(main, runs)))
-        )
+        if main is part:
+            yield part
+        else:
+            own, other = _example_run(part, runs), _example_run(main, runs)
+            yield replace(part, differs=_differences(own, other))
 
 
-def _started(part: Section, runs: Mapping[str, Run]) -> Run | None:
-    """A run of the section that stands for its setting."""
-    known = [runs[run.id] for row in part.rows for run in row.runs if _settled(run.id, runs)]
-    return next((run for run in known if run.setting == part.setting), None)
+def _example_run(part: Section, runs: Runs) -> Run | None:
+    """A run of the section that has its setting."""
+    for row in part.rows:
+        for run in row.runs:
+            if _settled(run.id, runs) and runs[run.id].setting == part.setting:
+                return runs[run.id]
+    return None
 
 
-def _apart(one: Run | None, other: Run | None) -> str:
-    if one is None or other is None:
+def _differences(run: Run | None, other: Run | None) -> str:
+    if run is None or other is None:
         return "not started yet"
-    if one.foreign != other.foreign:
-        return "logged by verl-agent" if one.foreign else "not logged by verl-agent"
-    return (
-        setting_differences(one.config, other.config, (one.panels, other.panels))
-        or "another setting"
-    )
+    if run.foreign != other.foreign:
+        return "logged by verl-agent" if run.foreign else "not logged by verl-agent"
+    differences = setting_differences(run.config, other.config, (run.panels, other.panels))
+    return differences or "another setting"
 
 
 @dataclass(frozen=True)
@@ -217,9 +250,12 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Draft:
-    """Section under construction; the dicts keep the order of insertion.
+    """Section under construction.
 
-    ``asked``: by row and seed, the runs that experiments asked for, the first one first.
+    Attributes:
+        labels: Row name -> label.
+        asked: Row name -> seed -> the runs that experiments asked for, in their order.
+        experiments: Name -> record.
     """
 
     labels: dict[str, str] = field(default_factory=dict)
@@ -229,89 +265,107 @@ class _Draft:
     def add(self, record: ExperimentRecord, name: str, label: str, run: PlannedRun) -> None:
         self.labels.setdefault(name, label)
         self.experiments.setdefault(record.experiment, record)
-        self.asked.setdefault(name, {}).setdefault(run.seed, []).append(
-            _Asked(record.experiment, run)
-        )
+        seeds = self.asked.setdefault(name, {})
+        seeds.setdefault(run.seed, []).append(_Asked(record.experiment, run))
 
-    def section(self, key: _Key, runs: Mapping[str, Run]) -> tuple[Section, list[Problem]]:
-        """The section, and the runs that another one of the same row and seed displaces."""
-        chosen: dict[str, dict[int, PlannedRun]] = {}
-        problems = []
-        for name, seeds in self.asked.items():
-            chosen[name] = {}
-            for seed, several in sorted(seeds.items()):
-                # The first that is finished, else the first: what failed never hides a result.
-                best = min(several, key=lambda asked: _state(asked.run, runs, key[0]) != State.DONE)
-                chosen[name][seed] = best.run
-                for run_id in dict.fromkeys(asked.run.id for asked in several):
-                    if run_id != best.run.id:
-                        state = _state(
-                            next(one.run for one in several if one.run.id == run_id), runs, key[0]
-                        )
-                        reason = (
-                            f"{state}; row {name}, seed {seed} is run {best.run.id} "
-                            f"({_state(best.run, runs, key[0])}) of {best.experiment}; left out"
-                        )
-                        problems.append(Problem(run_id, reason))
+    def section(self, key: _Key, runs: Runs) -> tuple[Section, list[Problem]]:
+        """Build the section; runs that another run of the same row and seed displaces, too."""
+        scale, _, _, setting = key
+        chosen, problems = self._choose(scale, runs)
         problems += self._not_shown(chosen)
-        known = [
-            runs[run.id]
-            for row in chosen.values()
-            for run in row.values()
-            if _settled(run.id, runs)
-        ]
-        usual = next((run for run in known if run.setting == key[3]), None)
-        every = {
-            name: self._row(name, seeds.values(), key[0], runs, usual)
-            for name, seeds in chosen.items()
-        }
-        rows = tuple(self._with_its_seeds(row) for row in every.values())
-        families = tuple(
-            self._family(
-                record,
-                {name: self._with_seeds_of(record.experiment, row) for name, row in every.items()},
-            )
-            for record in self.experiments.values()
-        )
+        usual = self._usual_run(chosen, setting, runs)
+        every: dict[str, Row] = {}
+        for name, seeds in chosen.items():
+            every[name] = self._row(name, list(seeds.values()), scale, runs, usual)
+        families = []
+        for record in self.experiments.values():
+            families.append(self._family(record, every))
         section = Section(
-            *key, tuple(self.experiments), rows, tuple(self._commands(every.values())), families
+            *key,
+            experiments=tuple(self.experiments),
+            rows=tuple(self._with_seeds_of(self._owner(name), row) for name, row in every.items()),
+            commands=tuple(self._commands(every.values())),
+            families=tuple(families),
         )
         return section, problems
 
-    def _family(self, record: ExperimentRecord, rows: Mapping[str, Row]) -> Family:
+    def _choose(
+        self,
+        scale: str,
+        runs: Runs,
+    ) -> tuple[dict[str, dict[int, PlannedRun]], list[Problem]]:
+        """Choose one run per row and seed: the first finished one, else the first.
+
+        A failed run never hides a result.
+        """
+        chosen: dict[str, dict[int, PlannedRun]] = {}
+        problems: list[Problem] = []
+        for name, seeds in self.asked.items():
+            chosen[name] = {}
+            for seed, asked in sorted(seeds.items()):
+                states = {entry.run.id: _state(entry.run, runs, scale) for entry in asked}
+                best = min(asked, key=lambda entry: states[entry.run.id] != State.DONE)
+                chosen[name][seed] = best.run
+                for run_id, state in states.items():
+                    if run_id != best.run.id:
+                        reason = (
+                            f"{state}; row {name}, seed {seed} is run {best.run.id} "
+                            f"({states[best.run.id]}) of {best.experiment}; left out"
+                        )
+                        problems.append(Problem(run_id, reason))
+        return chosen, problems
+
+    def _usual_run(
+        self,
+        chosen: Mapping[str, Mapping[int, PlannedRun]],
+        setting: str | None,
+        runs: Runs,
+    ) -> Run | None:
+        for seeds in chosen.values():
+            for planned in seeds.values():
+                if _settled(planned.id, runs) and runs[planned.id].setting == setting:
+                    return runs[planned.id]
+        return None
+
+    def _family(self, record: ExperimentRecord, every: Mapping[str, Row]) -> Family:
+        own = []
+        for planned in record.rows:
+            if planned.name in every:
+                row = self._with_seeds_of(record.experiment, every[planned.name])
+                if row.runs:
+                    own.append(row)
         return Family(
-            record.experiment,
-            record.title,
-            tuple(row.name for row in record.rows if row.name in self.labels),
-            frozenset(run.seed for row in record.rows for run in row.runs),
-            record.primary,
-            tuple(
-                rows[row.name] for row in record.rows if row.name in rows and rows[row.name].runs
-            ),
+            experiment=record.experiment,
+            title=record.title,
+            rows=tuple(row.name for row in record.rows if row.name in self.labels),
+            seeds=frozenset(run.seed for row in record.rows for run in row.runs),
+            primary=record.primary,
+            runs=tuple(own),
         )
 
     def _not_shown(self, chosen: Mapping[str, Mapping[int, PlannedRun]]) -> Iterator[Problem]:
-        """Single runs of seeds that the row's experiment does not ask for: no other view has them."""
+        """Yield single runs of seeds that the row's experiment does not ask for.
+
+        They are in no view at all, so the user must be told.
+        """
         for name, seeds in chosen.items():
             owner = self._owner(name)
             shown = self._seeds(owner, name)
             for seed, run in seeds.items():
-                if seed not in shown and all(
-                    is_implied(asked.experiment) for asked in self.asked[name][seed]
-                ):
-                    reason = f"row {name} shows the seeds of {owner}, and seed {seed} is none of them; left out"
+                asked = self.asked[name][seed]
+                if seed not in shown and all(is_implied(entry.experiment) for entry in asked):
+                    reason = (
+                        f"row {name} shows the seeds of {owner}, and seed {seed} is none of them; "
+                        "left out"
+                    )
                     yield Problem(run.id, reason)
 
-    def _with_its_seeds(self, row: Row) -> Row:
-        """A row of a section shows the seeds that its experiment asked for.
-
-        Another experiment may have run more seeds of it; a mean over these would be compared with
-        rows of fewer.
-        """
-        return self._with_seeds_of(self._owner(row.name), row)
-
     def _owner(self, row: str) -> str:
-        """The experiment whose seeds a row shows: the main table, else the first that has the row."""
+        """Experiment whose seeds a row shows: the main table, else the first that has the row.
+
+        Another experiment may have run more seeds of the row. A mean over these would be compared
+        with rows of fewer.
+        """
         own = [name for name in self.experiments if self._seeds(name, row)]
         return MAIN if MAIN in own else own[0]
 
@@ -320,104 +374,111 @@ class _Draft:
         return replace(row, runs=tuple(run for run in row.runs if run.seed in seeds))
 
     def _seeds(self, experiment: str, row: str) -> set[int]:
-        asked = self.asked[row].items()
-        return {
-            seed for seed, several in asked if any(one.experiment == experiment for one in several)
-        }
+        seeds = set()
+        for seed, asked in self.asked[row].items():
+            if any(entry.experiment == experiment for entry in asked):
+                seeds.add(seed)
+        return seeds
 
     def _row(
         self,
         name: str,
-        planned: Iterable[PlannedRun],
+        planned: Sequence[PlannedRun],
         scale: str,
-        runs: Mapping[str, Run],
+        runs: Runs,
         usual: Run | None,
     ) -> Row:
-        planned = list(planned)
         own = next((runs[run.id] for run in planned if _settled(run.id, runs)), None)
         alike = own is None or usual is None or own.setting == usual.setting
         return Row(
-            name,
-            self.labels[name],
-            tuple(RowRun(run.id, run.seed, _state(run, runs, scale)) for run in planned),
-            own.head.method.name if own else "",
-            "" if alike else _apart(own, usual),
+            name=name,
+            label=self.labels[name],
+            runs=tuple(RowRun(run.id, run.seed, _state(run, runs, scale)) for run in planned),
+            method=own.head.method.name if own else "",
+            differs="" if alike else _differences(own, usual),
         )
 
     def _commands(self, rows: Iterable[Row]) -> Iterator[str]:
+        """Yield the commands of the experiments that first asked for each missing run."""
         missing: dict[str, set[int]] = {}
         for row in rows:
             for run in row.missing:
-                first = next(one for one in self.asked[row.name][run.seed] if one.run.id == run.id)
+                asked = self.asked[row.name][run.seed]
+                first = next(entry for entry in asked if entry.run.id == run.id)
                 missing.setdefault(first.experiment, set()).add(run.seed)
         for name, seeds in missing.items():
             if command := self.experiments[name].command(sorted(seeds)):
                 yield command
 
 
-def _state(run: PlannedRun, runs: Mapping[str, Run], scale: str) -> str:
+def _state(run: PlannedRun, runs: Runs, scale: str) -> str:
     if run.id not in runs:
         return State.PENDING
-    head = runs[run.id].head
-    return runs[run.id].state if head.scale == scale else f"of scale {head.scale}"
+    known = runs[run.id]
+    return known.state if known.head.scale == scale else f"of scale {known.head.scale}"
 
 
-def _settings(record: ExperimentRecord, runs: Mapping[str, Run]) -> dict[str, str | None]:
-    """The setting of the section that each run stands in: its own, or that of the rows it is compared with.
+# Settings
 
-    The usual setting of an experiment is that of most of its rows on a benchmark. A row that has no
-    run in it was asked for with a setting of its own and stands beside the others all the same, if
-    it played the same games. Runs that no experiment asked for stand with their equals alone. One
-    that has not started, or is damaged, takes the usual setting.
+
+def _settings(record: ExperimentRecord, runs: Runs) -> dict[str, str | None]:
+    """Setting of the section that each run belongs to.
+
+    The usual setting of an experiment is that of most of its rows on a benchmark. A row without a
+    run in it was asked for under another setting on purpose, and joins the usual section if it
+    played the same games. Runs of train.py were never meant to be compared, so they join their
+    equals only. A run that has not started, or is damaged, takes the usual setting.
     """
-    found: dict[str, str | None] = {}
+    settings: dict[str, str | None] = {}
     for benchmark in benchmarks(record):
-        here = [
-            (row.name, run.id)
-            for row in record.rows
-            for run in row.runs
-            if (run.env, run.model) == benchmark
-        ]
+        here: list[tuple[str, str]] = []
+        for row in record.rows:
+            for planned in row.runs:
+                if (planned.env, planned.model) == benchmark:
+                    here.append((row.name, planned.id))
         known = [(row, runs[run]) for row, run in here if _settled(run, runs)]
         usual = _usual(known)
-        found |= dict.fromkeys((run for _, run in here), usual.setting if usual else None)
-        for row, run in known:
-            found[run.id] = run.setting
-            if (
-                usual
-                and not is_implied(record.experiment)
-                and _stands_beside(row, run, usual, known)
-            ):
-                found[run.id] = usual.setting
-    return found
+        for _, run_id in here:
+            settings[run_id] = usual.setting if usual else None
+        for name, run in known:
+            joins = usual and not is_implied(record.experiment)
+            if usual and joins and _on_purpose(name, run, usual, known):
+                settings[run.id] = usual.setting
+            else:
+                settings[run.id] = run.setting
+    return settings
 
 
-def _settled(run: str, runs: Mapping[str, Run]) -> bool:
-    """Whether a run's setting is known: its panels, a part of it, are recorded when it starts."""
+def _settled(run: str, runs: Runs) -> bool:
+    """Whether a run's setting is known: its panels are recorded when it starts."""
     return run in runs and runs[run].settled and runs[run].state != State.DAMAGED
 
 
 def _usual(known: Sequence[tuple[str, Run]]) -> Run | None:
-    """A run of the setting that most rows have; of equals, the one that the default is in, then the first."""
+    """A run of the setting that most rows have.
+
+    Among equals it is the setting of the default row, then the first one.
+    """
     rows: dict[str, set[str]] = {}
-    for row, run in known:
-        rows.setdefault(run.setting, set()).add(row)
-    ordered = sorted(
-        known, key=lambda item: (-len(rows[item[1].setting]), DEFAULT not in rows[item[1].setting])
-    )
-    return ordered[0][1] if ordered else None
+    for name, run in known:
+        rows.setdefault(run.setting, set()).add(name)
+
+    def rank(entry: tuple[str, Run]) -> tuple[int, bool]:
+        names = rows[entry[1].setting]
+        return (-len(names), DEFAULT not in names)
+
+    return min(known, key=rank)[1] if known else None
 
 
-def _stands_beside(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Run]]) -> bool:
-    """Whether a row was asked for in another setting than the usual one, and this run has it."""
+def _on_purpose(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Run]]) -> bool:
+    """Whether a row was asked for under another setting than the usual one, and the run has it."""
     own = Counter(other.setting for name, other in known if name == row)
-    apart = usual.setting not in own and run.setting == own.most_common(1)[0][0]
-    return apart and run.foreign == usual.foreign and same_games(run.panels, usual.panels)
+    if usual.setting in own or run.setting != own.most_common(1)[0][0]:
+        return False
+    return run.foreign == usual.foreign and same_games(run.panels, usual.panels)
 
 
-def _wrong_scale(
-    run: PlannedRun, record: ExperimentRecord, runs: Mapping[str, Run]
-) -> Problem | None:
+def _wrong_scale(run: PlannedRun, record: ExperimentRecord, runs: Runs) -> Problem | None:
     if run.id not in runs or runs[run.id].head.scale == record.scale:
         return None
     reason = (
@@ -425,6 +486,9 @@ def _wrong_scale(
         f"{record.experiment}; left out"
     )
     return Problem(run.id, reason)
+
+
+# Missing runs
 
 
 class MissingRunsError(ScpoError, LookupError):
@@ -437,13 +501,12 @@ class MissingRunsError(ScpoError, LookupError):
 
 
 def missing_runs(needed: str, parts: Sequence[Section], *experiments: str) -> MissingRunsError:
-    """The error with the commands of these experiments; of none, of the recorded ones that are not finished.
+    """Make the error with the commands of these experiments.
 
-    What W&B lacks (diagnostics are not sent there) only an experiment of ours can make.
+    Without a name they are the recorded experiments of ``parts``, else the ablation.
     """
-    recorded = [name for part in parts for name in part.sweeps]
-    names = experiments or tuple(dict.fromkeys(recorded)) or ("ablation",)
+    recorded = dict.fromkeys(name for part in parts for name in part.sweeps)
+    names = experiments or tuple(recorded) or ("ablation",)
     scale = f" scale={parts[0].scale}" if parts and parts[0].scale != "mini" else ""
-    return MissingRunsError(
-        needed, "\n".join(f"python sweep.py +experiment={name}{scale}" for name in names)
-    )
+    commands = [f"python sweep.py +experiment={name}{scale}" for name in names]
+    return MissingRunsError(needed, "\n".join(commands))

@@ -1,8 +1,10 @@
-"""Reading run folders: what a run is and how far it came. No pandas, so that `sweep.py` may use it.
+"""Read run folders: configuration, status, panels and logs of a run, and records of experiments.
 
-Readers here are lenient about configs of other versions: only the keys that analysis needs are
-read, so old runs can still be drawn. They believe nothing that is damaged: such a run enters no
-number, and a Problem names it.
+No pandas here, so that ``sweep.py`` can print its table without loading it.
+
+Of a configuration only the keys that analysis needs are validated, because every version of the
+schema adds keys. Everything else is checked strictly: a run with a damaged record enters no number,
+and a ``Problem`` names it.
 """
 
 import hashlib
@@ -12,37 +14,55 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from analysis.sources import verl_agent_logs
 from scpo.errors import RecordError
-from scpo.records import RunFolder, State
 from scpo.records.files import (
     RUN_AGAIN,
     FileSum,
     change,
     first_complaint,
+    read_bytes,
     read_json,
     read_record,
     read_yaml,
     text_sum,
 )
 from scpo.records.identity import is_id_of
+from scpo.records.logs import read_whole
 from scpo.records.manifest import EXPERIMENTS, Manifest
+from scpo.records.run_folders import RunFolder
+from scpo.records.status import State
 from scpo.schema import MACHINE_SECTIONS, Scale
 
-BESIDE = (EXPERIMENTS, "searches")  # folders beside the runs
-CODE = "code.json"  # checksums of the code's files, by their paths
+NOT_RUNS = (EXPERIMENTS, "searches")  # folders in a runs folder that hold no run
+CODE = "code.json"  # checksums of the code's files by path
 LOGS = ("metrics.jsonl", "timing.jsonl")
 MOVE_AWAY = "Move the folder elsewhere, or delete it."
 SWEEP_AGAIN = "Delete it: the same sweep writes it again"
-WANDB = "W&B "  # begins the name of an experiment that a W&B project stands for
+OFFLINE = (
+    "an offline folder of W&B, which is not read here. Upload it (`wandb sync`, or `python -m "
+    "sweeps sync` for runs of this project) and name the project with --wandb"
+)
+WANDB = "W&B "  # prefix of the experiment that holds the runs of a W&B project
 UNKNOWN = "unknown"
-SINGLE = "single runs"  # of train.py, or copied here without their experiment
+SINGLE = (
+    "single runs"  # the experiment of runs of train.py, and of runs copied without their record
+)
+
+NOT_COMPARED = ("seed", "method", *MACHINE_SECTIONS)
+# DAPO's upper clip range is a trainer's key, but a part of the method.
+OF_THE_METHOD = ("trainer.loss.clip_high",)
+MOST_DIFFERENCES = 3  # that are printed in full
+
+Panels: TypeAlias = Mapping[str, Any]
 
 
 def is_implied(experiment: str) -> bool:
-    """Whether an experiment was read off the runs alone: nobody asked for it by name."""
+    """Whether an experiment has no record: it groups runs of a W&B project or of train.py."""
     return experiment.startswith(WANDB) or experiment == SINGLE
 
 
@@ -55,13 +75,14 @@ class _Named(_Lenient):
 
 
 class _Benchmark(_Named):
-    """An environment; one that has settings is called by its setting too, for these never share a table."""
+    """An environment; WebShop's paper setting has a name of its own and never shares a table."""
 
     @model_validator(mode="before")
     @classmethod
     def _with_its_setting(cls, data: Any) -> Any:
-        paper = isinstance(data, dict) and data.get("setting") == "paper"
-        return {"name": f"{data.get('name')}_paper"} if paper else data
+        if isinstance(data, dict) and data.get("setting") == "paper":
+            return {"name": f"{data.get('name')}_paper"}
+        return data
 
 
 class _Method(_Lenient):
@@ -70,7 +91,7 @@ class _Method(_Lenient):
 
 
 class RunHead(_Lenient):
-    """The part of a run's config that analysis reads."""
+    """The part of a run's configuration that analysis reads."""
 
     scale: Scale
     seed: Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -80,74 +101,88 @@ class RunHead(_Lenient):
 
 
 class ExperimentRecord(Manifest):
-    """``runs/experiments/<name>.json``: which run is which row."""
+    """``runs/experiments/<name>.json``: the rows of an experiment and their runs."""
 
     def command(self, seeds: Iterable[int]) -> str | None:
-        """What makes its runs of these seeds; None for what cannot be asked again."""
+        """Command that makes the runs of these seeds; None for single runs, which have none."""
         if is_implied(self.experiment):
             project = self.experiment.removeprefix(WANDB)
-            asked = self.experiment.startswith(WANDB) and "/" in project
-            return f"python -m analysis figures --wandb {project} --refresh" if asked else None
+            if self.experiment.startswith(WANDB) and "/" in project:
+                return f"python -m analysis figures --wandb {project} --refresh"
+            return None
         scale = () if self.scale == "mini" else (f"scale={self.scale}",)
         others = (word for word in self.overrides if word not in scale)
-        words = (
-            f"+experiment={self.experiment}",
-            *scale,
-            *others,
-            f"seeds=[{','.join(map(str, seeds))}]",
-        )
+        listed = ",".join(map(str, seeds))
+        words = (f"+experiment={self.experiment}", *scale, *others, f"seeds=[{listed}]")
         return f"python sweep.py {shlex.join(words)}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run, its metrics aside (see ``analysis.sources.logged_lines``)."""
+    """A run without its metrics (``read_lines`` reads those).
+
+    Attributes:
+        id: Run id, the name of its folder.
+        folder: Run folder, archive, or local copy of a W&B run.
+        head: The validated part of the configuration.
+        config: The whole configuration, as the trainer wrote it.
+        setting: Hash of all that the rows of one table must share.
+        state: Of ``scpo.records.status.State``, or as W&B calls it.
+        step: Last logged step.
+        commit: Commit of the code that ran.
+        panels: Validation panels with the hashes of their tasks.
+        logs: Log files, relative to ``folder``.
+        damage: Reason why the run enters no number, and how to repair it.
+        lost: Samples that the run wrote and that no longer exist.
+        sums: Checksums of its files by path relative to ``folder``.
+        foreign: Logged by verl-agent, under its metric names.
+        project: W&B project that it was read from.
+        processor: Processor of its last attempt.
+        torch_capability: Instruction set that torch used there, e.g. AVX512.
+        code: Checksum of all files of the code that ran.
+        dirty: Whether the code had uncommitted changes.
+    """
 
     id: str
     folder: Path
     head: RunHead
-    config: dict[str, Any]  # all of it, in the words of the trainer that wrote it
-    setting: str  # hash of all that the rows of one table must share
+    config: dict[str, Any]
+    setting: str
     state: str
     step: int | None
     commit: str | None
     panels: dict[str, dict[str, Any]] = field(default_factory=dict)
-    logs: tuple[str, ...] = LOGS  # in ``folder``
-    damage: str | None = None  # why nothing of it is believed, and what to do
-    lost: tuple[Path, ...] = ()  # samples that it wrote and that are not there any more
-    sums: Mapping[str, FileSum] = field(
-        default_factory=dict, repr=False
-    )  # of its files, by their paths in ``folder``
-    foreign: bool = False  # logged by verl-agent, in its own words
-    project: str | None = None  # of a run that was read from W&B
-    processor: str | None = None  # that its last attempt ran on
-    torch_capability: str = UNKNOWN  # the instructions that torch used there, e.g. AVX512
-    code: str = UNKNOWN  # checksum of all files of the code that ran
-    dirty: bool = False  # with uncommitted changes of the code
+    logs: tuple[str, ...] = LOGS
+    damage: str | None = None
+    lost: tuple[Path, ...] = ()
+    sums: Mapping[str, FileSum] = field(default_factory=dict, repr=False)
+    foreign: bool = False
+    project: str | None = None
+    processor: str | None = None
+    torch_capability: str = UNKNOWN
+    code: str = UNKNOWN
+    dirty: bool = False
 
     @property
     def settled(self) -> bool:
-        """Whether ``setting`` is whole: a run of ours records its panels when it starts, one read from W&B has none."""
-        return (
-            bool(self.panels)
-            or self.foreign
-            or self.project is not None
-            or self.state == State.DONE
-        )
+        """Whether ``setting`` is final: a run of ours records its panels when it starts."""
+        if self.foreign or self.project is not None:
+            return True
+        return bool(self.panels) or self.state == State.DONE
 
 
-def one_processor_type(one: Run, other: Run) -> bool:
-    """Whether two runs had the same processor and, where both recorded it, torch's CPU capability.
+def one_processor_type(run: Run, other: Run) -> bool:
+    """Whether two runs had the same processor and, where both recorded it, CPU capability of torch.
 
-    Sums of floats differ between types, so a pair of runs should share one.
+    Sums of floats differ between types, so the two runs of a pair should share one.
     """
-    capabilities = {one.torch_capability, other.torch_capability} - {UNKNOWN}
-    return one.processor == other.processor and len(capabilities) < 2
+    capabilities = {run.torch_capability, other.torch_capability} - {UNKNOWN}
+    return run.processor == other.processor and len(capabilities) < 2
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something under the runs folder that was left out, and why."""
+    """A path that was left out, and the reason."""
 
     path: str
     reason: str
@@ -155,45 +190,49 @@ class Problem:
 
 @contextmanager
 def noted(problems: list[Problem], path: str) -> Iterator[None]:
-    """What cannot be read inside the ``with`` is left out and becomes a problem of ``path``."""
+    """Turn a ``RecordError`` inside the ``with`` into a problem of ``path``."""
     try:
         yield
     except RecordError as error:
         problems.append(Problem(path, str(error)))
 
 
+# Runs and experiments
+
+
 def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
-    """Every readable run folder under ``runs_dir``, and what could not be read."""
+    """Read every run folder under ``runs_dir``; what cannot be read becomes a problem."""
     runs: dict[str, Run] = {}
     problems = []
     for folder in sorted(runs_dir.iterdir()) if runs_dir.is_dir() else ():
-        if not folder.is_dir() or folder.name in BESIDE or folder.name.startswith("."):
+        if not folder.is_dir() or folder.name in NOT_RUNS or folder.name.startswith("."):
             continue
-        if any(folder.glob("*.wandb")):  # W&B's: analysis.sources.sources reads it
+        if any(folder.glob("*.wandb")):
+            if not folder.is_symlink():  # W&B's latest-run points at one of the others
+                problems.append(Problem(folder.name, OFFLINE))
             continue
         try:
             run = runs[folder.name] = read_run(folder)
         except RecordError as error:
             problems.append(Problem(folder.name, str(error)))
-        except Exception as error:  # noqa: BLE001 (one folder, whatever is in it, does not take the others along)
-            problems.append(
-                Problem(
-                    folder.name, f"cannot be read ({type(error).__name__}: {error}). {MOVE_AWAY}"
-                )
-            )
+        except Exception as error:  # noqa: BLE001 (one broken folder must not hide the others)
+            reason = f"cannot be read ({type(error).__name__}: {error}). {MOVE_AWAY}"
+            problems.append(Problem(folder.name, reason))
         else:
-            problems += [Problem(run.id, run.damage)] if run.damage else []
-            problems += [
-                Problem(run.id, f"{path} is lost: figures are made without it") for path in run.lost
-            ]
+            if run.damage:
+                problems.append(Problem(run.id, run.damage))
+            for path in run.lost:
+                problems.append(Problem(run.id, f"{path} is lost: figures are made without it"))
     return runs, tuple(problems)
 
 
 def read_run(folder: Path) -> Run:
-    """Read one run folder; a folder that is none raises RecordError.
+    """Read one run folder.
 
-    A run whose status or panels are damaged is DAMAGED, and says why: it is known, and it enters no
-    number.
+    A run whose status or panels are damaged is returned in state DAMAGED with its ``damage``.
+
+    Raises:
+        RecordError: The folder holds no run, or another run than its name says.
     """
     records = RunFolder(folder)
     config = _read_config(records)
@@ -207,24 +246,23 @@ def read_run(folder: Path) -> Run:
     if not is_id_of(folder.name, config):
         raise RecordError(
             f"{folder.name} is not the run that its config.yaml describes: a copy, or renamed. "
-            f"Restore its name, "
-            "move the folder elsewhere, or delete it."
+            "Restore its name, move the folder elsewhere, or delete it."
         )
     panels: dict[str, dict[str, Any]] = {}
     attempts: list[dict[str, Any]] = []
     status, damage = None, None
     try:
-        status, panels, attempts = (
-            records.read_status(),
-            records.read_panels(),
-            records.read_attempts(),
-        )
+        status = records.read_status()
+        panels = records.read_panels()
+        attempts = records.read_attempts()
         if known := status.sums.get(records.panels.name):
             changed = change(records.panels, known, whole=True)
             damage = f"{records.panels} {changed}. {RUN_AGAIN}" if changed else None
     except RecordError as error:
         damage = str(error)
-    samples = [folder / name for name in (status.sums if status else ()) if "/" in name]
+    sums = status.sums if status else {}
+    samples = [folder / name for name in sums if "/" in name]
+    last = attempts[-1] if attempts else {}
     return Run(
         id=folder.name,
         folder=folder,
@@ -235,20 +273,18 @@ def read_run(folder: Path) -> Run:
         step=status.step if status else None,
         commit=status.commit if status else None,
         panels=panels,
-        processor=attempts[-1].get("cpu") if attempts else None,
-        torch_capability=str(attempts[-1].get("torch_capability") or UNKNOWN)
-        if attempts
-        else UNKNOWN,
+        processor=last.get("cpu"),
+        torch_capability=str(last.get("torch_capability") or UNKNOWN),
         code=_code_sum(folder),
         dirty=any(attempt.get("dirty") for attempt in attempts),
         damage=damage,
         lost=tuple(path for path in samples if not path.exists()),
-        sums=status.sums if status else {},
+        sums=sums,
     )
 
 
 def _code_sum(folder: Path) -> str:
-    """One checksum of the checksums that the run noted of its code's files; of no other use than to compare runs."""
+    """One checksum over the checksums of the code's files, to compare runs by."""
     try:
         files = read_json(folder / CODE)["files"]
     except (RecordError, KeyError):
@@ -257,18 +293,16 @@ def _code_sum(folder: Path) -> str:
 
 
 def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:
-    """Every experiment record, sorted by name and scale, and what could not be read."""
+    """Read every experiment record, sorted by name and scale."""
     records, problems = [], []
     for path in sorted((runs_dir / EXPERIMENTS).glob("*.json")):
         try:
             records.append(read_record(path, ExperimentRecord, "experiment record", SWEEP_AGAIN))
         except RecordError as error:
-            problems.append(
-                Problem(f"{EXPERIMENTS}/{path.name}", f"not an experiment record: {error}")
-            )
-    return tuple(sorted(records, key=lambda record: (record.experiment, record.scale))), tuple(
-        problems
-    )
+            reason = f"not an experiment record: {error}"
+            problems.append(Problem(f"{EXPERIMENTS}/{path.name}", reason))
+    ordered = sorted(records, key=lambda record: (record.experiment, record.scale))
+    return tuple(ordered), tuple(problems)
 
 
 def _read_config(records: RunFolder) -> Any:
@@ -280,15 +314,132 @@ def _read_config(records: RunFolder) -> Any:
         ) from error
 
 
+# Settings: what the rows of one table must share
+
+
 def setting_of(config: dict[str, Any], panels: dict[str, Any]) -> str:
-    """Hash of the panels and of the config without seed, method and machine: equal for runs that may be compared."""
-    shared = {
-        key: value
-        for key, value in config.items()
-        if key not in ("seed", "method", *MACHINE_SECTIONS)
-    }
-    hashes = {
-        name: panel.get("sha256") for name, panel in panels.items() if isinstance(panel, dict)
-    }
-    text = json.dumps([shared, hashes], sort_keys=True, default=str)
+    """Hash of the panels and of the configuration without seed, method and machine."""
+    shared = {key: value for key, value in config.items() if key not in NOT_COMPARED}
+    text = json.dumps([shared, _panel_hashes(panels)], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def setting_differences(
+    config: Mapping[str, Any],
+    other: Mapping[str, Any],
+    games: tuple[Panels, Panels] = ({}, {}),
+) -> str:
+    """Describe what sets a configuration apart from another, besides seed and method.
+
+    Args:
+        config: The configuration that is described.
+        other: Configuration of the runs that it is compared with.
+        games: The validation panels of both, with the hashes of their tasks.
+
+    Returns:
+        For example ``trainer=local (the others: verl)``; empty if nothing differs.
+    """
+    differences = [*_differing_keys(config, other), *_differing_panels(*games)]
+    text = "; ".join(differences[:MOST_DIFFERENCES])
+    if len(differences) > MOST_DIFFERENCES:
+        text += f"; {len(differences) - MOST_DIFFERENCES} more settings"
+    return text
+
+
+def same_games(panels: Panels, other: Panels) -> bool:
+    """Whether panels of the same name hold the same tasks in both runs."""
+    return not any(_differing_panels(panels, other))
+
+
+def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys of a configuration with their values; an empty section is a value."""
+    for key, value in config.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each differing key; of a section of another kind its name alone.
+
+    A verl trainer has other keys than the local one: to list them all would hide the difference
+    that matters, ``trainer=verl``.
+    """
+    first, second = _compared_leaves(config), _compared_leaves(other)
+    renamed = set()
+    for key, value in first.items():
+        if key.endswith(".name") and value != second.get(key, value):
+            renamed.add(key.removesuffix("name"))
+    for key in sorted({*first, *second}, key=lambda key: (not key.endswith(".name"), key)):
+        if first.get(key) == second.get(key):
+            continue
+        depends_on_kind = key.endswith(".kind") or key not in first or key not in second
+        if depends_on_kind and key.startswith(tuple(renamed)):
+            continue
+        ours, theirs = _shown(first.get(key)), _shown(second.get(key))
+        yield f"{key.removesuffix('.name')}={ours} (the others: {theirs})"
+
+
+def _compared_leaves(config: Mapping[str, Any]) -> dict[str, Any]:
+    compared = {key: value for key, value in config.items() if key not in NOT_COMPARED}
+    kept: dict[str, Any] = {}
+    for key, value in leaves(compared):
+        if key not in OF_THE_METHOD and value != {}:
+            kept[key] = value
+    return kept
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else str(value)
+
+
+def _differing_panels(panels: Panels, other: Panels) -> Iterator[str]:
+    first, second = _panel_hashes(panels), _panel_hashes(other)
+    for name in sorted(set(first) & set(second)):
+        if first[name] != second[name]:
+            yield f"other tasks in the panel {name}"
+
+
+def _panel_hashes(panels: Panels) -> dict[str, Any]:
+    return {name: panel.get("sha256") for name, panel in panels.items() if isinstance(panel, dict)}
+
+
+# Logs
+
+
+def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield ``{"step": n, metric: value, ...}`` under our metric names, file by file.
+
+    Args:
+        run: The run; one with ``damage`` yields nothing.
+        logs: Some of its ``logs``; None: all.
+
+    Raises:
+        RecordError: A log is damaged, or not the one that the run wrote.
+    """
+    if run.damage:
+        return
+    for name in run.logs if logs is None else logs:
+        path = run.folder / name
+        if run.project is None:
+            yield from read_whole(RunFolder(run.folder), path)
+            continue
+        for line in _downloaded(path):
+            yield verl_agent_logs.translate(line, run.config) if run.foreign else line
+
+
+def _downloaded(path: Path) -> Iterator[dict[str, Any]]:
+    """Lines of the local copy of a W&B run, whose values may be any JSON."""
+    for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], start=1):
+        try:
+            entry = json.loads(line)
+            if not isinstance(entry, dict) or type(entry.get("step")) is not int:
+                raise TypeError("not a JSON object with an integer `step`")
+        except (ValueError, TypeError, RecursionError) as error:
+            raise RecordError(
+                f"{path}, line {number} is damaged: {error}. Delete its folder and --refresh"
+            ) from error
+        yield entry

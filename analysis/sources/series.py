@@ -1,75 +1,125 @@
-"""One metric of one run, and what is read off its curve."""
+"""Series of one metric of one run, and the ranges that logged metrics must lie in."""
 
+import fnmatch
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+ROUNDING = 1e-6  # a mean of shares may be a rounding error above 1
+SHARE = (0.0, 1.0)
+AMOUNT = (0.0, math.inf)
+# A value outside its range cannot have been measured: the log is damaged.
+RANGES = {
+    "*success_rate": SHARE,
+    "*invalid_rate": SHARE,
+    "*/errored": AMOUNT,
+    "credit/precision*": SHARE,
+    "credit/active_groups": SHARE,
+    "credit/effective": SHARE,
+    "credit/exact": SHARE,
+    "*/episodes": AMOUNT,
+    "*/episode_length": AMOUNT,
+    "timing_s/*": AMOUNT,
+}
+
 
 @dataclass(frozen=True)
 class Series:
-    """One metric of one run: values at increasing steps, finite values only."""
+    """One metric of one run: finite values at increasing steps."""
 
     steps: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
 
     def at(self, step: int) -> float | None:
-        """The value at exactly this step, None if there is none."""
-        return self.values[self.steps.index(step)] if step in self.steps else None
+        """Value at exactly this step; None if there is none."""
+        if step not in self.steps:
+            return None
+        return self.values[self.steps.index(step)]
 
     @property
     def before(self) -> float | None:
-        """The value before training."""
+        """Value before training."""
         return self.at(0)
 
     @property
     def last(self) -> float | None:
-        """The value at the last checkpoint: what every comparison uses."""
+        """Value at the last checkpoint, which every comparison uses."""
         return self.values[-1] if self.values else None
 
     @property
     def best(self) -> float | None:
-        """The highest value over the checkpoints: optimistic, since it picks the luckiest of many measurements."""
+        """Highest value over the checkpoints.
+
+        It is optimistic, because it picks the luckiest of many noisy measurements.
+        """
         return max(self.values, default=None)
 
     @property
     def mean(self) -> float | None:
-        """The mean over the steps that have a value."""
+        """Mean over the steps that have a value."""
         return math.fsum(self.values) / len(self.values) if self.values else None
 
     def between(self, first: int, last: float = math.inf) -> "Series":
-        """Its values at the steps from ``first`` to ``last``, both included."""
-        inside = [
-            point
-            for point in zip(self.steps, self.values, strict=True)
-            if first <= point[0] <= last
-        ]
-        return Series(tuple(step for step, _ in inside), tuple(value for _, value in inside))
+        """Part of the series from step ``first`` to ``last``, both included."""
+        steps, values = [], []
+        for step, value in zip(self.steps, self.values, strict=True):
+            if first <= step <= last:
+                steps.append(step)
+                values.append(value)
+        return Series(tuple(steps), tuple(values))
 
     @property
     def area(self) -> float | None:
-        """The area under the curve divided by its length: the mean height of the straight lines between its points.
+        """Area under the curve divided by its length; None below two points.
 
-        None below two points. It judges the whole way, where a last value can only say how it
-        ended.
+        It is the mean height of the straight lines between the points, so it judges all of
+        training, where the last value only judges its end.
         """
         if len(self.steps) < 2:
             return None
-        return float(np.trapezoid(self.values, self.steps)) / (self.steps[-1] - self.steps[0])
+        area = float(np.trapezoid(self.values, self.steps))
+        return area / (self.steps[-1] - self.steps[0])
 
     def first_at(self, level: float) -> float | None:
-        """The step at which the straight lines between the points first reach ``level``; None if they never do."""
+        """Step at which the straight lines between the points first reach ``level``.
+
+        None if they never do.
+        """
         for place, (step, value) in enumerate(zip(self.steps, self.values, strict=True)):
-            if value >= level:
-                if place == 0:
-                    return float(step)
-                before, below = self.steps[place - 1], self.values[place - 1]
-                return before + (step - before) * (level - below) / (value - below)
+            if value < level:
+                continue
+            if place == 0:
+                return float(step)
+            before, below = self.steps[place - 1], self.values[place - 1]
+            return before + (step - before) * (level - below) / (value - below)
         return None
 
 
 def make_series(points: Iterable[tuple[int, float]]) -> Series:
-    """A series from (step, value) pairs; of two values at one step the later written stands."""
-    ordered = sorted({step: value for step, value in points if math.isfinite(value)}.items())
-    return Series(tuple(step for step, _ in ordered), tuple(value for _, value in ordered))
+    """Make a series from (step, value) pairs; of two values at one step the later one counts."""
+    finite = {step: value for step, value in points if math.isfinite(value)}
+    steps = tuple(sorted(finite))
+    return Series(steps, tuple(finite[step] for step in steps))
+
+
+@functools.lru_cache(maxsize=4096)  # matching patterns is slow, and names repeat at every step
+def allowed(metric: str) -> tuple[float, float] | None:
+    """Lowest and highest value of a metric; None for a metric without limits."""
+    for pattern, bounds in RANGES.items():
+        if fnmatch.fnmatchcase(metric, pattern):
+            return bounds
+    return None
+
+
+def complaint(metric: str, step: int, value: float) -> str | None:
+    """Explain why a value cannot have been measured; None if it can.
+
+    For example ``val/test/success_rate is 7.0 at step 10, not in [0, 1]``.
+    """
+    low, high = allowed(metric) or (-math.inf, math.inf)
+    if math.isfinite(value) and low - ROUNDING <= value <= high + ROUNDING:
+        return None
+    return f"{metric} is {value} at step {step}, not in [{low:g}, {high:g}]"

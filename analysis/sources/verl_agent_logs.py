@@ -1,7 +1,7 @@
-"""Logs of verl-agent: its configuration and metric names in this project's words, so that old runs can be drawn too.
+"""Translate verl-agent's configuration and metric names into ours, so that its runs can be drawn.
 
 Names are those of verl-agent at commit 796ed31. ``val/text/test_score`` is left out: it averages
-over step rows, so that long episodes count more often.
+over step rows, so long episodes count more often.
 """
 
 import hashlib
@@ -13,8 +13,12 @@ from typing import Any
 from scpo.schema import FAMILIES
 
 SCORE = "webshop_task_score (not success_rate)"
-ESTIMATORS = {"gae": "ppo"}  # the other names of ``algorithm.adv_estimator`` are ours too
-PANELS = {"eval_in_distribution": "valid_seen", "eval_out_of_distribution": "valid_unseen"}
+# Other names of ``algorithm.adv_estimator`` are the same as ours.
+ESTIMATORS = {"gae": "ppo"}
+PANELS = {
+    "eval_in_distribution": "valid_seen",
+    "eval_out_of_distribution": "valid_unseen",
+}
 FAMILY_NAMES = {family.removesuffix("_simple"): family for family in FAMILIES.values()}
 TRAINING = {
     "episode/success_rate": "train/success_rate",
@@ -31,37 +35,48 @@ SHARED = (
 
 def is_verl_agent(config: Mapping[str, Any]) -> bool:
     """Whether a run's configuration is one of verl-agent."""
-    return (
-        "actor_rollout_ref" in config
-        and isinstance(config.get("env"), dict)
-        and "env_name" in config["env"]
-    )
+    env = config.get("env")
+    return "actor_rollout_ref" in config and isinstance(env, dict) and "env_name" in env
 
 
 def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of our own configuration that analysis reads. Raises KeyError for one that is not complete."""
+    """The part of our configuration that analysis reads.
+
+    Raises:
+        KeyError: The configuration is incomplete.
+    """
     env = config["env"]
     name = str(config["algorithm"]["adv_estimator"]).lower()
-    method = "scpo" if _hooked_with_shaper(config) else ESTIMATORS.get(name, name)
+    method = ESTIMATORS.get(name, name)
+    if _has_our_shaper(config):
+        method = "scpo"
+    path = str(config["actor_rollout_ref"]["model"]["path"])
     return {
-        "scale": "paper",  # it trains language models only
+        "scale": "paper",  # verl-agent trains language models only
         "seed": env.get("seed", 0),
         "method": {"name": method},
         "env": {"name": str(env["env_name"]).partition("/")[0].lower()},
-        "model": {"name": _size(str(config["actor_rollout_ref"]["model"]["path"]))},
+        "model": {"name": _model_size(path)},
     }
 
 
-def _hooked_with_shaper(config: Mapping[str, Any]) -> bool:
-    """Whether ``trainer=verl_agent`` started it for SCPO: the fork's configuration then names our run folder."""
+def _has_our_shaper(config: Mapping[str, Any]) -> bool:
+    """Whether ``trainer=verl_agent`` started it for SCPO.
+
+    The fork's configuration then names our run folder, whose name has the method.
+    """
     folder = str((config.get("scpo") or {}).get("run_folder", ""))
     return "-scpo-" in folder.rstrip("/").rpartition("/")[2]
 
 
 def setting_of(config: Mapping[str, Any]) -> str:
     """Hash of what comparable runs share."""
-    shared = [{key: config.get(section, {}).get(key) for key in keys} for section, keys in SHARED]
-    return hashlib.sha256(json.dumps(shared, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    shared = []
+    for section, keys in SHARED:
+        values = config.get(section, {})
+        shared.append({key: values.get(key) for key in keys})
+    text = json.dumps(shared, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def steps_of(config: Mapping[str, Any]) -> int | None:
@@ -71,9 +86,16 @@ def steps_of(config: Mapping[str, Any]) -> int | None:
 
 
 def translate(line: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """The metrics of one step under our names; what has none here (``actor/*``, ``timing_s/*``) keeps its own."""
+    """Metrics of one step under our names.
+
+    Those without a counterpart (``actor/*``, ``timing_s/*``) keep their names.
+    """
     panel = _panel(config)
-    return {new: value for name, value in line.items() if (new := _name(name, panel))}
+    translated = {}
+    for name, value in line.items():
+        if new := _name(name, panel):
+            translated[new] = value
+    return translated
 
 
 def _name(name: str, panel: str) -> str | None:
@@ -91,16 +113,19 @@ def _name(name: str, panel: str) -> str | None:
 
 
 def _panel(config: Mapping[str, Any]) -> str:
-    """verl-agent draws its validation games, so these are names of splits rather than of fixed panels."""
+    """Panel that its validation belongs to.
+
+    verl-agent draws its validation games, so this is the name of a split, not of a fixed panel.
+    """
     env = config["env"]
     if str(env["env_name"]).lower().startswith("webshop"):
         return "test"
-    chosen = str((env.get("alfworld") or {}).get("eval_dataset", "eval_in_distribution"))
-    return PANELS.get(chosen, chosen)
+    split = str((env.get("alfworld") or {}).get("eval_dataset", "eval_in_distribution"))
+    return PANELS.get(split, split)
 
 
-def _size(path: str) -> str:
-    found = re.search(
-        r"(\d+(?:\.\d+)?B)(?![a-z])", path.rstrip("/").rpartition("/")[2], re.IGNORECASE
-    )
-    return found[1].upper() if found else path
+def _model_size(path: str) -> str:
+    """Size in a model's path, e.g. ``1.5B``; the path if it names none."""
+    name = path.rstrip("/").rpartition("/")[2]
+    size = re.search(r"(\d+(?:\.\d+)?B)(?![a-z])", name, re.IGNORECASE)
+    return size[1].upper() if size else path

@@ -1,6 +1,6 @@
-"""Runs of a W&B project: downloaded once, whole and unsampled, and read from the local copy ever after.
+"""Download the runs of a W&B project once, unsampled, and read the local copy from then on.
 
-A copy is a folder a run, ``<cache>/<entity>/<project>/<run>/`` with ``run.json`` and
+A copy is a folder per run, ``<cache>/<entity>/<project>/<run>/`` with ``run.json`` and
 ``history.jsonl``. A build that finds a copy asks nobody; ``refresh`` asks W&B again and downloads
 the runs that went on since.
 """
@@ -12,13 +12,15 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from analysis.sources.run_records import Problem, leaves, noted
 from scpo.errors import RecordError, ScpoError, first_line
 from scpo.records.files import (
     FileSum,
@@ -30,26 +32,22 @@ from scpo.records.files import (
     write_json,
 )
 
-from analysis.sources.run_records import Problem, noted
-from analysis.sources.transaction_log import flat
-
 logger = logging.getLogger(__name__)
 
 HEAD, HISTORY = "run.json", "history.jsonl"
-SAFE = re.compile(
-    r"(?!\.+$)[A-Za-z0-9_.-]{1,128}"
-)  # of a name that becomes a folder: a server may say anything
+# Names of runs become folders, and a server may send anything.
+SAFE = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 RUNS_A_PAGE = 50
-LISTED = "project.json"  # written last: a copy without it was broken off
+LISTED = "project.json"  # written last: a copy without it is incomplete
 
 
 class IncompleteReadError(ScpoError, EOFError):
-    """A history that came without its end."""
+    """A history was cut short on its way."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How projects are read."""
+    """How projects are read: where copies lie, and how patient a download is."""
 
     cache: Path = Path(".cache/scpo/wandb")
     refresh: bool = False
@@ -60,7 +58,7 @@ class Settings:
 
 
 def safe_name(name: str) -> str:
-    """The name as it is; ValueError for one that may not become a folder."""
+    """Return the name; ValueError if it may not become a folder."""
     if not SAFE.fullmatch(name):
         raise ValueError(
             f"{name[:60]!r} is no name of a run: W&B's have at most 128 letters, digits and _ . -"
@@ -69,7 +67,7 @@ def safe_name(name: str) -> str:
 
 
 class _ListedRun(BaseModel):
-    """What W&B says of a run."""
+    """A run as W&B lists it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -80,19 +78,19 @@ class _ListedRun(BaseModel):
 
 
 class Download(_ListedRun):
-    """One run's local copy."""
+    """Local copy of a run."""
 
     folder: Path
 
 
 class _Copy(_ListedRun):
-    """``run.json``: the same, with the checksum of what was downloaded."""
+    """``run.json``: the listed run with the checksum of its history."""
 
     history: FileSum
 
 
 class _Listed(BaseModel):
-    """``project.json``: the runs there were."""
+    """``project.json``: ids of the project's runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -101,15 +99,19 @@ class _Listed(BaseModel):
 
 
 def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], tuple[Problem, ...]]:
-    """The runs of ``entity/project``, and what went wrong on the way.
+    """Read the runs of ``entity/project``, from the local copy unless it is to be refreshed.
 
-    A copy that is there stands in when W&B cannot be reached.
+    Where W&B cannot be reached, an existing copy is used all the same.
+
+    Returns:
+        The copies, and what could not be read.
 
     Raises:
-        RecordError: The name is no project, the key is wrong, or W&B cannot be reached and there is
-            no copy.
+        RecordError: The name is no project, the key is wrong, or W&B cannot be reached and there
+            is no copy.
     """
-    if len(parts := name.split("/")) != 2 or not all(map(SAFE.fullmatch, parts)):
+    parts = name.split("/")
+    if len(parts) != 2 or not all(map(SAFE.fullmatch, parts)):
         raise RecordError(f"{name!r} is no W&B project: expected entity/project, e.g. my-team/scpo")
     folder = settings.cache / parts[0] / parts[1]
     copied = (folder / LISTED).is_file()
@@ -128,7 +130,7 @@ def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], t
 
 
 def _copies(folder: Path) -> tuple[tuple[Download, ...], tuple[Problem, ...]]:
-    """Every copy that is whole, and what is wrong with the others."""
+    """Read every undamaged copy; the others become problems."""
     listed = read_record(folder / LISTED, _Listed, "list of a project's runs", _again(folder))
     downloads: list[Download] = []
     problems: list[Problem] = []
@@ -150,7 +152,7 @@ def _again(folder: Path) -> str:
 
 
 def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...]:
-    """Download what is not there yet; returns what W&B said that no run can be made of."""
+    """Download what is missing; returns listed runs that are invalid."""
     if importlib.util.find_spec("wandb") is None:
         raise RecordError("reading W&B projects needs wandb: pip install 'scpo[track]'")
     api = _attempt("log in to W&B", lambda: _api(settings), settings)
@@ -163,7 +165,10 @@ def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...
     for run in runs:
         try:
             listed = _ListedRun(
-                id=run.id, state=run.state, last_step=run.lastHistoryStep, config=dict(run.config)
+                id=run.id,
+                state=run.state,
+                last_step=run.lastHistoryStep,
+                config=dict(run.config),
             )
         except (ValidationError, TypeError, ValueError, AttributeError) as error:
             what = first_complaint(error) if isinstance(error, ValidationError) else str(error)
@@ -180,36 +185,34 @@ def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...
 
 
 def _api(settings: Settings) -> Any:
-    """Wandb's own service process repeats what a server or the network spoils; it would do so for minutes.
+    """Make the API with our limits on retries.
 
-    It waits whole seconds: of less than one it keeps nothing, and takes its own two.
+    By default wandb's service process repeats failed requests for minutes.
     """
     import wandb
 
+    longest_wait_s = settings.first_wait_s * 2**settings.attempts
+
     service = wandb.setup().settings
     service.x_graphql_retry_max = settings.attempts - 1
+    # Only whole seconds are kept: a fraction of one would become wandb's default of two.
     service.x_graphql_retry_wait_min_seconds = math.ceil(settings.first_wait_s)
-    service.x_graphql_retry_wait_max_seconds = math.ceil(
-        settings.first_wait_s * 2**settings.attempts
-    )
+    service.x_graphql_retry_wait_max_seconds = math.ceil(longest_wait_s)
     service.x_graphql_timeout_seconds = settings.timeout_s
-    return wandb.Api(
-        timeout=round(
-            settings.attempts * (settings.timeout_s + settings.first_wait_s * 2**settings.attempts)
-        )
-    )
+    return wandb.Api(timeout=round(settings.attempts * (settings.timeout_s + longest_wait_s)))
 
 
 def _save(run: Any, listed: _ListedRun, folder: Path, settings: Settings) -> None:
-    """Nothing to do for a run whose copy has all its steps; ``run.json`` comes last, so that it vouches for both."""
-    with contextlib.suppress(RecordError):  # not there, or damaged: it is downloaded again
+    """Download a run unless its copy has all steps.
+
+    ``run.json`` is written last, because its checksum vouches for the history.
+    """
+    with contextlib.suppress(RecordError):  # no copy, or a damaged one: download it
         if _copy(folder) == Download(**listed.model_dump(), folder=folder):
             return
-    rows = (
-        list(run.scan_history(page_size=settings.page, use_cache=False))
-        if listed.last_step >= 0
-        else []
-    )
+    rows = []
+    if listed.last_step >= 0:
+        rows = list(run.scan_history(page_size=settings.page, use_cache=False))
     if not all(isinstance(row, dict) and type(row.get("_step")) is int for row in rows):
         raise RecordError(
             f"W&B run {listed.id} has a history without steps; nothing was kept of it"
@@ -218,9 +221,14 @@ def _save(run: Any, listed: _ListedRun, folder: Path, settings: Settings) -> Non
     lines = ({"step": row["_step"], **flat(row)} for row in rows)
     history = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
     write_bytes(folder / HISTORY, history, readable=True)
-    write_json(
-        folder / HEAD, {**listed.model_dump(), "history": RunningSum.of(history).now().model_dump()}
-    )
+    checksum = RunningSum.of(history).now().model_dump()
+    write_json(folder / HEAD, {**listed.model_dump(), "history": checksum})
+
+
+def flat(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested metrics under dotted names, as W&B shows them, without its ``_step`` and the like."""
+    logged = {key: value for key, value in line.items() if not key.startswith("_")}
+    return {key: value for key, value in leaves(logged) if value != {}}
 
 
 def _check_whole(steps: list[int], last_step: int) -> None:
@@ -231,7 +239,10 @@ def _check_whole(steps: list[int], last_step: int) -> None:
 
 
 def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
-    """Do it, again after answers that were cut short; what W&B refuses is refused for good."""
+    """Call ``act``, and again after answers that were cut short.
+
+    What W&B refuses (a wrong key, an unknown project) is not repeated.
+    """
     from wandb.errors import AuthenticationError, CommError, UsageError
     from wandb.sdk.lib.service.service_connection import WandbApiFailedError
 
@@ -246,8 +257,8 @@ def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
             cut_short = isinstance(error, IncompleteReadError) or "EOF" in str(error)
             if left == 0 or not cut_short:
                 raise RecordError(
-                    f"cannot {what}: {first_line(error).rstrip('.')}. Check the name and the "
-                    f"connection."
+                    f"cannot {what}: {first_line(error).rstrip('.')}. "
+                    "Check the name and the connection."
                 ) from error
         except (
             AttributeError,

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.sources.collect import Collected
-from analysis.sources.differences import same_games
-from analysis.sources.run_records import Run, one_processor_type
+from analysis.sources.run_records import Run, one_processor_type, same_games
 from analysis.stats.measures import BETTER, FASTER, MEASURES, Measure
-from analysis.stats.paired import LEVEL, holm, p_value, resolvable
+from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable
 from analysis.stats.study_rows import StudyRow, find, reported, rows_of, study_rows
 from scpo.intervals import Summary, summarise
 
@@ -47,7 +46,7 @@ class Pairs:
 
     @property
     def remark(self) -> str:
-        """What a reader must know about the pairs; empty where there is nothing."""
+        """Reservations about the pairs; empty without any."""
         parts = []
         if self.crossed:
             fate = "used, for there are no others" if self.crossing else "left out"
@@ -131,7 +130,7 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """What is subtracted from what."""
+        """The difference in words."""
         return f"{self.first.title} − {self.second.title}"
 
     @property
@@ -159,14 +158,22 @@ class _Named:
 
 def named_comparisons(data: Collected) -> list[Comparison]:
     """Every distinct comparison of the study, its p-values corrected over all of them."""
-    found = [_compared(data, comparison) for comparison in _distinct(data)]
-    effects = corrected([comparison.effect for comparison in found])
-    faster = corrected([comparison.faster for comparison in found])
-    better = corrected([comparison.better for comparison in found])
-    return [
-        replace(comparison, effect=effects[place], faster=faster[place], better=better[place])
-        for place, comparison in enumerate(found)
-    ]
+    comparisons = [_compared(data, named) for named in _distinct(data)]
+    # Each question is corrected over the study by itself.
+    effects = corrected([comparison.effect for comparison in comparisons])
+    faster = corrected([comparison.faster for comparison in comparisons])
+    better = corrected([comparison.better for comparison in comparisons])
+    results = []
+    for place, comparison in enumerate(comparisons):
+        results.append(
+            replace(
+                comparison,
+                effect=effects[place],
+                faster=faster[place],
+                better=better[place],
+            )
+        )
+    return results
 
 
 def corrected(effects: Sequence[Effect]) -> list[Effect]:
@@ -195,12 +202,14 @@ def effect_of(
     data: Collected, first: StudyRow, second: StudyRow, measure: Measure, pairs: Pairs
 ) -> Effect:
     """The difference over given pairs; a pair whose run lacks the measure lowers n."""
-    runs = {seed: _runs_of(data, first, second, seed) for seed in pairs.used}
     differences: list[float | None] = []
-    for one, other in runs.values():
-        values = (measure.of(data, one.id), measure.of(data, other.id))
-        known = values[0] is not None and values[1] is not None
-        differences.append(values[0] - values[1] if known else None)  # type: ignore[operator]
+    for seed in pairs.used:
+        run, other = _runs_of(data, first, second, seed)
+        value, subtracted = measure.of(data, run.id), measure.of(data, other.id)
+        if value is None or subtracted is None:
+            differences.append(None)
+        else:
+            differences.append(value - subtracted)
     difference = summarise(differences)
     p = p_value(difference)
     return Effect(measure, difference, p, p)
@@ -210,21 +219,18 @@ def pair_up(
     data: Collected, first: StudyRow, second: StudyRow, seeds: Iterable[int] | None = None
 ) -> Pairs:
     """Seeds at which both rows have a finished run, sorted by what keeps them from a pair."""
-    planned = {run.seed for run in first.row.runs} & {run.seed for run in second.row.runs}
+    planned = _seeds(first) & _seeds(second)
     if seeds is not None:
         planned &= set(seeds)
-    finished = [
-        seed
-        for seed in sorted(planned)
-        if {_run_id(first, seed), _run_id(second, seed)}
-        <= {*first.row.finished, *second.row.finished}
-    ]
+    finished = {*first.row.finished, *second.row.finished}
     same, crossed, other_games = [], [], []
-    for seed in finished:
-        one, other = _runs_of(data, first, second, seed)
-        if not same_games(_held_out_games(one), _held_out_games(other)):
+    for seed in sorted(planned):
+        if not {_run_id(first, seed), _run_id(second, seed)} <= finished:
+            continue
+        run, other = _runs_of(data, first, second, seed)
+        if not same_games(_held_out_games(run), _held_out_games(other)):
             other_games.append(seed)
-        elif not one_processor_type(one, other):
+        elif not one_processor_type(run, other):
             crossed.append(seed)
         else:
             same.append(seed)
@@ -233,42 +239,52 @@ def pair_up(
 
 
 def _distinct(data: Collected) -> list[_Named]:
+    """The distinct comparisons of all experiments, the main table's first."""
     rows = study_rows(data)
-    found: list[_Named] = []
+    distinct: list[_Named] = []
     for record in reported(data):
         if record.primary is None:
             continue
         own = rows_of(data, record)
         for pair in record.primary.comparisons:
-            for env, model in dict.fromkeys((row.env, row.model) for row in own):
-                here = [row for row in own if (row.env, row.model) == (env, model)]
-                first, second = (
-                    next((row for row in here if row.called(name)), None) for name in pair
-                )
+            for benchmark in dict.fromkeys((row.env, row.model) for row in own):
+                here = [row for row in own if (row.env, row.model) == benchmark]
+                first, second = _called(here, pair[0]), _called(here, pair[1])
                 if first is None or second is None:
                     continue
-                seeds = {run.seed for run in first.row.runs} & {run.seed for run in second.row.runs}
-                merged = (find(rows, first), find(rows, second))
+                merged = find(rows, first), find(rows, second)
                 if merged[0] == merged[1]:
                     continue  # the same configuration under two names
                 comparison = _Named(
-                    (record.experiment,), *merged, record.primary.measure, frozenset(seeds)
+                    experiments=(record.experiment,),
+                    first=merged[0],
+                    second=merged[1],
+                    measure=record.primary.measure,
+                    seeds=frozenset(_seeds(first) & _seeds(second)),
                 )
-                _add(found, comparison)
-    return found
+                _add(distinct, comparison)
+    return distinct
 
 
-def _add(found: list[_Named], comparison: _Named) -> None:
+def _called(rows: Iterable[StudyRow], name: str) -> StudyRow | None:
+    return next((row for row in rows if row.called(name)), None)
+
+
+def _seeds(row: StudyRow) -> set[int]:
+    return {run.seed for run in row.row.runs}
+
+
+def _add(distinct: list[_Named], comparison: _Named) -> None:
     """Join a comparison with the one that it repeats: its direction holds, seeds are united."""
-    for place, known in enumerate(found):
+    for place, known in enumerate(distinct):
         if known.same(comparison):
-            found[place] = replace(
+            distinct[place] = replace(
                 known,
                 experiments=(*known.experiments, *comparison.experiments),
                 seeds=known.seeds | comparison.seeds,
             )
             return
-    found.append(comparison)
+    distinct.append(comparison)
 
 
 def _compared(data: Collected, named: _Named) -> Comparison:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.naming.names import TRAINED_ON, success_metric
+from analysis.names import TRAINED_ON, success_metric
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row
 from analysis.sources.series import Series, make_series

@@ -1,29 +1,110 @@
-"""What is computed from the values of several seeds.
+"""Statistics over seeds: paired differences, Student's interval and test, Holm's correction.
 
-Comparisons use each run's last checkpoint. The best one reads too high: it is the luckiest of many
-noisy measurements (:func:`best_of_bias`).
+Runs of one seed share tasks, panels, start and uniform random numbers. The uncertainty of a
+difference is therefore the spread of the differences, which is smaller than that of the rows.
+
+Comparisons use each run's last checkpoint. The best one reads too high, because it is the luckiest
+of many noisy measurements (``best_of_bias``).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
+
+from scpo.intervals import Summary, summarise
+
+LEVEL = 0.95  # of every interval, and 1 - LEVEL of every test
+# At which a difference counts as resolvable: the usual choice in planning experiments.
+POWER = 0.8
+# Of a row, by seed; None for a run that does not have the value.
+Values: TypeAlias = Mapping[int, float | None]
+
+
+def paired(first: Values, second: Values) -> dict[int, float]:
+    """``first - second`` by seed; a seed that one of them lacks makes no pair."""
+    differences = {}
+    for seed, value in sorted(first.items()):
+        other = second.get(seed)
+        if value is not None and other is not None:
+            differences[seed] = value - other
+    return differences
+
+
+def difference(first: Values, second: Values) -> Summary:
+    """Paired difference of two rows over the seeds that both have, in the measure's unit."""
+    return summarise(paired(first, second).values())
+
+
+def p_value(difference: Summary) -> float:
+    """Two-sided paired t-test against no difference; 1 where the rows are equal.
+
+    NaN below two pairs, and where all pairs differ by the same: a few seeds of coarse rates do,
+    which is no proof.
+    """
+    n, mean, std = difference.n, difference.mean, difference.std
+    if n < 2 or (std == 0 and mean != 0):
+        return math.nan
+    if std == 0:
+        return 1.0
+    from scipy.stats import t
+
+    return float(2 * t.sf(abs(mean) / (std / math.sqrt(n)), n - 1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction of the family-wise error rate (Scand. J. Statist. 6, 1979).
+
+    ``p̃_(k) = max_{i<=k} min(1, (m - i + 1)·p_(i))`` over the m sorted values; NaN, a test that
+    could not be made, stays NaN and does not count in m.
+    """
+    order = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
+    adjusted = [float(p) for p in p_values]
+    highest = 0.0
+    for rank, (p, place) in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p))
+        adjusted[place] = highest
+    return adjusted
+
+
+def power(effect: float, std: float, n: int) -> float:
+    """Power of a two-sided paired t-test of n pairs at a true ``effect`` (noncentral t)."""
+    from scipy.stats import nct, t
+
+    shift = abs(effect) / std * math.sqrt(n)
+    critical = float(t.ppf((1 + LEVEL) / 2, n - 1))
+    above = float(nct.sf(critical, n - 1, shift))
+    below = float(nct.cdf(-critical, n - 1, shift))
+    # Far from its middle the noncentral t cannot be computed; the power is 1 there.
+    return above + below if math.isfinite(above + below) else 1.0
+
+
+def resolvable(std: float, n: int) -> float:
+    """Smallest true difference that n pairs find with power ``POWER``; NaN below two pairs.
+
+    It depends on the spread of the pairs alone, not on the observed difference, so it is no
+    post-hoc power.
+    """
+    if n < 2 or not math.isfinite(std):
+        return math.nan
+    if std == 0:
+        return 0.0
+    from scipy.optimize import brentq
+
+    def missing_power(effect: float) -> float:
+        return power(effect, 1.0, n) - POWER
+
+    # Power depends on effect / std alone, so the root is found in units of std.
+    return std * float(brentq(missing_power, 0.0, 100.0, xtol=1e-6))
 
 
 def best_of_bias(rate: float, checkpoints: int, episodes: int, draws: int = 20_000) -> float:
     """Bias of the best of ``checkpoints`` evaluations of a constant true success rate.
 
-    Each evaluation plays ``episodes`` independent episodes; simulated, with a fixed seed. A lower
-    bound on what a table of best checkpoints overstates: a real curve moves, and its best value is
-    taken after the fact as well.
+    Each evaluation plays ``episodes`` independent episodes; simulated, with a fixed seed. It is a
+    lower bound on what a table of best checkpoints overstates: a real curve moves, and its best
+    value is chosen afterwards as well.
     """
     wins = np.random.default_rng(0).binomial(episodes, rate, size=(draws, checkpoints))
     return float(wins.max(axis=1).mean() / episodes - rate)
-
-
-def moving_average(values: Sequence[float], window: int) -> list[float]:
-    """Mean over the last ``window`` values at each place, over fewer where the series begins."""
-    return [
-        math.fsum(values[max(0, end - window) : end]) / min(end, window)
-        for end in range(1, len(values) + 1)
-    ]

@@ -14,13 +14,12 @@ from typing import Any
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, RowRun, benchmarks, record_rows
 from analysis.sources.run_records import ExperimentRecord, Run
-from scpo.records import State
+from scpo.records.status import State
 from scpo.schema import MACHINE_SECTIONS, METHOD_LABELS
 
 MAIN = "main_table"  # its rows and comparisons come first
-TUNING = (
-    "learning_rates",
-)  # experiments on tuning seeds: they choose a setting and are not reported
+# Experiments on tuning seeds: they choose a setting and are not reported.
+TUNING = ("learning_rates",)
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class StudyRow:
 
     @property
     def title(self) -> str:
-        """What the row is called in print."""
+        """Name of the row in print."""
         return self.row.label
 
     def called(self, name: str) -> bool:
@@ -54,25 +53,27 @@ class StudyRow:
 
 def reported(data: Collected) -> list[ExperimentRecord]:
     """Experiments of the data's scale without the tuning ones, the main table first."""
-    records = [
-        record
-        for record in data.experiments
-        if record.scale in data.scales and record.experiment not in TUNING
-    ]
+    records = []
+    for record in data.experiments:
+        if record.scale in data.scales and record.experiment not in TUNING:
+            records.append(record)
     return sorted(records, key=lambda record: record.experiment != MAIN)
 
 
 def study_rows(data: Collected) -> list[StudyRow]:
     """The configurations of all reported experiments, each once per benchmark."""
-    found: list[StudyRow] = []
+    merged: list[StudyRow] = []
     for record in reported(data):
         for row in rows_of(data, record):
-            place = next((k for k, known in enumerate(found) if _same(known, row)), None)
+            place = next((k for k, known in enumerate(merged) if _same(known, row)), None)
             if place is None:
-                found.append(row)
+                merged.append(row)
             else:
-                found[place] = _joined(found[place], row)
-    return [replace(row, row=replace(row.row, label=_title(data, row))) for row in found]
+                merged[place] = _joined(merged[place], row)
+    titled = []
+    for row in merged:
+        titled.append(replace(row, row=replace(row.row, label=_title(data, row))))
+    return titled
 
 
 def rows_of(data: Collected, record: ExperimentRecord) -> list[StudyRow]:
@@ -105,35 +106,41 @@ def selected(data: Collected, row: StudyRow) -> bool:
 
 def started(data: Collected, row: Row) -> Run | None:
     """The run with the lowest seed whose configuration is known."""
-    known = (data.by_id.get(run.id) for run in sorted(row.runs, key=lambda run: run.seed))
-    return next((run for run in known if run is not None and run.state != State.DAMAGED), None)
+    for planned in sorted(row.runs, key=lambda run: run.seed):
+        run = data.by_id.get(planned.id)
+        if run is not None and run.state != State.DAMAGED:
+            return run
+    return None
 
 
-def _same(one: StudyRow, other: StudyRow) -> bool:
-    if (one.env, one.model) != (other.env, other.model):
+def _same(row: StudyRow, other: StudyRow) -> bool:
+    if (row.env, row.model) != (other.env, other.model):
         return False
-    if one.configuration is not None and one.configuration == other.configuration:
+    if row.configuration is not None and row.configuration == other.configuration:
         return True
     # A row that has not started has no configuration yet, but the id of each run is a hash of it.
-    return bool({run.id for run in one.row.runs} & {run.id for run in other.row.runs})
+    return bool({run.id for run in row.row.runs} & {run.id for run in other.row.runs})
 
 
 def _configuration(data: Collected, row: Row) -> str | None:
     run = started(data, row)
     if run is None:
         return None
-    shared = {
-        key: value for key, value in run.config.items() if key not in ("seed", *MACHINE_SECTIONS)
-    }
+    apart = ("seed", *MACHINE_SECTIONS)
+    shared = {key: value for key, value in run.config.items() if key not in apart}
     return json.dumps(shared, sort_keys=True, default=str)
 
 
-def _joined(one: StudyRow, other: StudyRow) -> StudyRow:
-    runs: dict[int, RowRun] = {run.seed: run for run in (*other.row.runs, *one.row.runs)}
-    # The name and label of the first experiment hold, and the main table comes first.
-    row = replace(one.row, runs=tuple(runs[seed] for seed in sorted(runs)))
-    configuration = one.configuration or other.configuration
-    return replace(one, row=row, names=(*one.names, *other.names), configuration=configuration)
+def _joined(first: StudyRow, second: StudyRow) -> StudyRow:
+    """Join two rows under the name and label of the first, which is the main table's if any is."""
+    runs: dict[int, RowRun] = {run.seed: run for run in (*second.row.runs, *first.row.runs)}
+    row = replace(first.row, runs=tuple(runs[seed] for seed in sorted(runs)))
+    return replace(
+        first,
+        row=row,
+        names=(*first.names, *second.names),
+        configuration=first.configuration or second.configuration,
+    )
 
 
 def _title(data: Collected, row: StudyRow) -> str:

@@ -1,1 +1,1 @@
-"""One module a table, each with `build(data) -> Table`; `python -m analysis figures` finds them."""
+"""Tables: a module each, with ``build(data)``; ``python -m analysis figures`` finds them."""

@@ -1,22 +1,22 @@
-"""Tables of settings: what the configurations of finished runs say, one column for each benchmark and model."""
+"""Tables of settings in configurations of finished runs, a column per benchmark and model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from analysis.naming import names
+from analysis import names
 from analysis.rendering.table import Block, Table
 from analysis.sources.collect import Collected
-from analysis.sources.rows import Row, Section, missing_runs
+from analysis.sources.rows import DEFAULT, Row, Section, missing_runs
 
-DEFAULT = "scpo"
-
-
-Config = dict[str, Any]
+Config: TypeAlias = dict[str, Any]
 
 
 def at(config: Config, path: str) -> Any:
-    """The value at a dotted path; None where a configuration has no such key (another trainer's, a critic)."""
+    """Value at a dotted path; None where a configuration has no such key.
+
+    Another trainer, or a method without a critic, has other keys.
+    """
     value: Any = config
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
@@ -25,7 +25,14 @@ def at(config: Config, path: str) -> Any:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line: what the paper prints and how to find what ran: a path in the configuration, or what reads it."""
+    """One line of the table.
+
+    Attributes:
+        label: Name of the setting.
+        paper: What the paper prints.
+        read: Path in the configuration, or a function of it.
+        from_runs: Function of a section's runs, in place of ``read``.
+    """
 
     label: str
     paper: str
@@ -34,66 +41,84 @@ class Entry:
 
 
 def settings_table(
-    data: Collected, entries: Sequence[Entry], *, shaped: bool, caption: str, label: str
+    data: Collected,
+    entries: Sequence[Entry],
+    *,
+    shaped: bool,
+    caption: str,
+    label: str,
 ) -> Table:
-    """One column for each section with finished runs; values of its runs that differ stand beside each other.
+    """Make a table with one column per section that has finished runs.
 
-    ``shaped``: of runs with a shaper alone.
+    Values that differ between the runs of a section are listed in its cell.
+
+    Args:
+        data: Data of one scale.
+        entries: Lines of the table.
+        shaped: Read runs with a shaper only.
+        caption: Caption.
+        label: LaTeX label without the scale.
     """
     parts = _finished_parts(data, shaped=shaped)
     scale = parts[0][0].scale
-    heads = [names.setting(part) for part, _ in parts]
-    rows = tuple(
-        (entry.label, entry.paper, *(_value(data, entry, *part) for part in parts))
-        for entry in entries
-    )
+    lines = []
+    for entry in entries:
+        values = [_value(data, entry, part, rows) for part, rows in parts]
+        lines.append((entry.label, entry.paper, *values))
     return Table(
-        words=("Parameter", "Paper", *heads),
+        words=("Parameter", "Paper", *(names.setting(part) for part, _ in parts)),
         numbers=(),
-        blocks=(Block(f"Finished runs of {scale} scale", rows),),
+        blocks=(Block(f"Finished runs of {scale} scale", tuple(lines)),),
         caption=caption,
         label=f"{label}-{scale}",
         repeated=2,
     )
 
 
-def _finished_parts(data: Collected, *, shaped: bool) -> list[tuple[Section, tuple[Row, ...]]]:
-    """Sections with the rows that have finished runs of ours (with a shaper, if asked), the default row first."""
+def _finished_parts(
+    data: Collected,
+    *,
+    shaped: bool,
+) -> list[tuple[Section, tuple[Row, ...]]]:
+    """Sections with their rows that have finished runs of ours, the default row first."""
     parts = []
     for part in data.sections:
-        rows = [
-            row
-            for row in part.rows
-            for run in row.finished[:1]
-            if _counts(data, run, shaped=shaped)
-        ]
+        rows = []
+        for row in part.rows:
+            if row.finished and _is_read(data, row.finished[0], shaped=shaped):
+                rows.append(row)
         if rows:
-            parts.append((part, tuple(sorted(rows, key=lambda row: row.name != DEFAULT))))
+            rows.sort(key=lambda row: row.name != DEFAULT)
+            parts.append((part, tuple(rows)))
     if not parts:
         raise missing_runs("finished runs", data.sections, "main_table")
     return parts
 
 
-def _counts(data: Collected, run: str, *, shaped: bool) -> bool:
+def _is_read(data: Collected, run: str, *, shaped: bool) -> bool:
     known = data.by_id[run]
-    return not known.foreign and (not shaped or known.head.method.shaper is not None)
+    if known.foreign:  # verl-agent's configuration has other keys
+        return False
+    return not shaped or known.head.method.shaper is not None
 
 
 def _value(data: Collected, entry: Entry, part: Section, rows: tuple[Row, ...]) -> str:
     if entry.from_runs:
         return entry.from_runs(data, part) or "–"
-    runs = [run for row in rows for run in row.finished]
-    data.used.update((run, "config.yaml") for run in runs)
-    configs = [data.by_id[run].config for run in runs]
-    values = [
-        at(config, entry.read) if isinstance(entry.read, str) else entry.read(config)
-        for config in configs
-    ]
-    shown = dict.fromkeys(_text(value) for value in values if value is not None)
+    shown: dict[str, None] = {}
+    for row in rows:
+        for run in row.finished:
+            data.used.add((run, "config.yaml"))
+            config = data.by_id[run].config
+            value = at(config, entry.read) if isinstance(entry.read, str) else entry.read(config)
+            if value is not None:
+                shown[_text(value)] = None
     return ", ".join(shown) or "–"
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value).replace("e-0", "e-") if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return str(value).replace("e-0", "e-")  # 5e-05 reads as 5e-5 in papers
+    return str(value)

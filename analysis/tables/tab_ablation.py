@@ -1,22 +1,20 @@
-"""Ablation table and our controls: success by task family, published and measured, before training and at the end."""
+"""Ablation and controls: success by task family, published and measured."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
-from scpo.benchmarks import with_families
-
-from analysis.naming import names
-from analysis.naming.methods import ABLATION, CONTROLS
-from analysis.naming.names import Footnotes
+from analysis import names
+from analysis.names import ABLATION, CONTROLS, Footnotes
 from analysis.paper.published import ablation
-from analysis.rendering.table import NONE, Block, Number, Table, difference, percent
+from analysis.rendering.table import NONE, Block, Cells, Table, difference, percent
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from analysis.tables.comparison import episode_counts, minus
+from scpo.benchmarks import with_families
 
 EXPERIMENT = "ablation"
 DEFAULT = ABLATION[0]
 NAMES = (*ABLATION, *CONTROLS)
-PRINTED = "All minus default"  # the difference as the published numbers name it
+PRINTED = "All minus default"  # the difference's name among the published numbers
 BEST, DIFFERENCE = "All, best", "Δ All"
 CAPTION = (
     "Ablation on ALFWorld: success rate (%) by task family and overall, mean ± standard deviation "
@@ -31,11 +29,14 @@ def build(data: Collected) -> Table:
     parts = [part for part in data.sections if with_families(part.env) and _is_ablation(part)]
     ready = [part for part in parts if any(row.finished for row in _rows(part))]
     if not ready:
-        raise missing_runs(
-            "finished ablation runs", parts or data.sections, *(() if parts else ("ablation",))
-        )
+        needed = "finished ablation runs"
+        if parts:
+            raise missing_runs(needed, parts)
+        raise missing_runs(needed, data.sections, EXPERIMENT)
     scale, notes = ready[0].scale, Footnotes()
-    measured = [block for part in ready for block in _measured(data, part, notes)]
+    measured: list[Block] = []
+    for part in ready:
+        measured += _measured(data, part, notes)
     return Table(
         words=("Variant", "Checkpoint", "Seeds"),
         numbers=(*names.COLUMNS, BEST, DIFFERENCE),
@@ -49,58 +50,61 @@ def _rows(part: Section) -> tuple[Row, ...]:
     return tuple(row for row in part.rows if row.name in NAMES)
 
 
-def _asks_for_variants(experiment: str) -> bool:
-    return experiment.startswith(EXPERIMENT) or experiment == "controls"
-
-
 def _is_ablation(part: Section) -> bool:
-    """By its experiment; one that was read from W&B by what it has beside the default and the host."""
-    named = any(map(_asks_for_variants, part.experiments))
-    return named or any(row.name not in (DEFAULT, "gigpo") for row in _rows(part))
+    """Whether an experiment asks for variants, or the section has any.
+
+    Runs that were read from W&B have no experiment that tells.
+    """
+    for experiment in part.experiments:
+        if experiment.startswith(EXPERIMENT) or experiment == "controls":
+            return True
+    return any(row.name not in (DEFAULT, "gigpo") for row in _rows(part))
 
 
-def _published(parts: Iterable[Section], scale: str) -> Block:
+def _published(parts: Sequence[Section], scale: str) -> Block:
     numbers = ablation()
     labels = {row.name: row.label for part in parts for row in _rows(part)}
-    rows: Iterable[tuple[str | Number, ...]] = (
-        (
-            label,
-            "as printed",
-            "3",
-            *(numbers[name, column] for column in names.COLUMNS),
-            NONE,
-            numbers.get((name, PRINTED), NONE),
-        )
-        for name, label in labels.items()
-        if (name, names.ALL) in numbers
-    )
+    lines: list[Cells] = []
+    for name, label in labels.items():
+        if (name, names.ALL) in numbers:
+            cells = [numbers[name, column] for column in names.COLUMNS]
+            printed = numbers.get((name, PRINTED), NONE)
+            lines.append((label, "as printed", "3", *cells, NONE, printed))
     remark = "" if scale == "paper" else ": another model and another scale"
-    return Block(f"Published, Qwen2.5-1.5B at paper scale, valid_seen{remark}", tuple(rows))
+    title = f"Published, Qwen2.5-1.5B at paper scale, valid_seen{remark}"
+    return Block(title, tuple(lines))
 
 
-def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterable[Block]:
+def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:
+    """Yield one block per validation panel."""
     rows = _rows(part)
-    for panel in names.panel_order(
-        {panel for row in rows for run in row.finished for panel in data.panels(run)}
-    ):
-        title = f"Measured, {part.scale} scale, {names.setting(part)}: {names.panel_label(panel)}"
-        lines = [line for row in rows for line in _before_and_last(data, part, row, panel, notes)]
-        yield Block(f"{title}{episode_counts(data, rows, panel)}", tuple(lines))
+    panels = {panel for row in rows for run in row.finished for panel in data.panels(run)}
+    for panel in names.panel_order(panels):
+        lines: list[Cells] = []
+        for row in rows:
+            lines += _before_and_last(data, part, row, panel, notes)
+        title = (
+            f"Measured, {part.scale} scale, {names.setting(part)}: {names.panel_label(panel)}"
+            f"{episode_counts(data, rows, panel)}"
+        )
+        yield Block(title, tuple(lines))
 
 
 def _before_and_last(
-    data: Collected, part: Section, row: Row, panel: str, notes: Footnotes
-) -> Iterable[tuple[str | Number, ...]]:
-    metrics, overall = (
-        [names.success_metric(panel, name) for name in names.COLUMNS],
-        names.success_metric(panel),
-    )
-    before = (percent(data.summary(row, metric, "before")) for metric in metrics)
-    last = (percent(data.summary(row, metric, "last")) for metric in metrics)
-    best, gain = (
-        percent(data.summary(row, overall, "best")),
-        minus(data, part, row.name, DEFAULT, overall),
-    )
+    data: Collected,
+    part: Section,
+    row: Row,
+    panel: str,
+    notes: Footnotes,
+) -> Iterator[Cells]:
+    before, last = [], []
+    for column in names.COLUMNS:
+        metric = names.success_metric(panel, column)
+        before.append(percent(data.summary(row, metric, "before")))
+        last.append(percent(data.summary(row, metric, "last")))
+    overall = names.success_metric(panel)
+    best = percent(data.summary(row, overall, "best"))
+    gain = difference(minus(data, part, row.name, DEFAULT, overall))
     label = f"{row.label}{notes.mark(row.differs)}"
     yield (label, "before training", row.count, *before, NONE, NONE)
-    yield (label, "last", row.count, *last, best, difference(gain))
+    yield (label, "last", row.count, *last, best, gain)

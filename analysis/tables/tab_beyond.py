@@ -1,4 +1,4 @@
-"""What the paper's table lacks: every method by panel with avg@k and pass@k, errored episodes, and SCPO's margin.
+"""What the paper's table lacks: every panel with avg@k and pass@k, errors, and SCPO's margin.
 
 One block for each benchmark, model, setting and validation panel; one line for each method.
 """
@@ -6,15 +6,12 @@ One block for each benchmark, model, setting and validation panel; one line for 
 import re
 from collections.abc import Iterator
 
-from scpo.intervals import Summary, summarise
-
-from analysis.naming import names
-from analysis.naming.methods import in_order, is_method, method_of
-from analysis.naming.names import Footnotes
+from analysis import names
+from analysis.names import Footnotes, in_order, is_method, method_of
 from analysis.rendering.table import (
     NONE,
     Block,
-    Number,
+    Cells,
     Table,
     difference,
     number,
@@ -24,6 +21,7 @@ from analysis.rendering.table import (
 from analysis.sources.collect import Collected
 from analysis.sources.rows import DEFAULT, Row, Section, missing_runs
 from analysis.tables.comparison import episode_counts, minus, state_key, value
+from scpo.intervals import Summary, summarise
 
 WORDS = ("Method", "State key", "Seeds")
 COLUMNS = (
@@ -43,31 +41,36 @@ CAPTION = (
     "column is SCPO minus the method in points of avg@k at the last checkpoint, paired by seed, "
     "with its 95 % Student-t interval. State key: what an estimator tells states apart by."
 )
-Cells = tuple[str | Number, ...]
 
 
 def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no method has finished runs."""
     notes = Footnotes()
-    blocks = [block for part in data.sections for block in _blocks(data, part, notes)]
+    blocks: list[Block] = []
+    for part in data.sections:
+        blocks += _blocks(data, part, notes)
     if not blocks:
         raise missing_runs("finished runs of methods", data.sections, "main_table")
-    columns = list(
-        zip((*WORDS, *COLUMNS), *(row for block in blocks for row in block.rows), strict=True)
-    )
-    shown = [
-        k
-        for k, (_, *cells) in enumerate(columns)
-        if k < len(WORDS) or any(cell != NONE for cell in cells)
-    ]
+    shown = _shown_columns(blocks)
+    numbers = [COLUMNS[place - len(WORDS)] for place in shown if place >= len(WORDS)]
     scale = data.scales[0]
     return Table(
         words=WORDS,
-        numbers=tuple(COLUMNS[k - len(WORDS)] for k in shown[len(WORDS) :]),
+        numbers=tuple(numbers),
         blocks=with_columns(blocks, shown),
         caption=names.with_note(f"{CAPTION}{notes.text}", scale),
         label=f"tab:beyond-{scale}",
     )
+
+
+def _shown_columns(blocks: list[Block]) -> list[int]:
+    """Places of the columns of words, and of those of numbers that hold any."""
+    rows = [row for block in blocks for row in block.rows]
+    shown = list(range(len(WORDS)))
+    for place in range(len(WORDS), len(WORDS) + len(COLUMNS)):
+        if any(row[place] != NONE for row in rows):
+            shown.append(place)
+    return shown
 
 
 def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:
@@ -75,45 +78,56 @@ def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]
     if not methods or not any(is_method(row) for row in part.rows):
         return
     runs = [run for name in methods for run in part.row(name).finished]
-    place = f"{part.scale} scale, {names.setting(part)}"
-    for panel in names.panel_order({panel for run in runs for panel in data.panels(run)}):
+    panels = {panel for run in runs for panel in data.panels(run)}
+    for panel in names.panel_order(panels):
         repeats = _repeats(data, runs, panel)
-        title = f"{place}: {names.panel_label(panel)}, k = {repeats or 1}{episode_counts(data, part.rows, panel)}"
-        judge = (panel, f"val/{panel}/pass_at_{repeats}")
-        yield Block(title, tuple(_line(data, part, name, judge, notes) for name in methods))
+        passed = f"val/{panel}/pass_at_{repeats}"
+        lines = [_line(data, part, name, panel, passed=passed, notes=notes) for name in methods]
+        title = (
+            f"{part.scale} scale, {names.setting(part)}: {names.panel_label(panel)}, "
+            f"k = {repeats or 1}{episode_counts(data, part.rows, panel)}"
+        )
+        yield Block(title, tuple(lines))
 
 
 def _repeats(data: Collected, runs: list[str], panel: str) -> int | None:
-    """Episodes of a task, as the name of the metric says; None where none was repeated."""
-    found = (
-        re.fullmatch(rf"val/{panel}/pass_at_(\d+)", name)
-        for run in runs
-        for name in data.metric_names(run)
-    )
-    return next((int(one[1]) for one in found if one), None)
+    """Episodes of each task, from the name of the metric; None where no task was repeated."""
+    for run in runs:
+        for name in data.metric_names(run):
+            if repeats := re.fullmatch(rf"val/{panel}/pass_at_(\d+)", name):
+                return int(repeats[1])
+    return None
 
 
 def _line(
-    data: Collected, part: Section, name: str, judge: tuple[str, str], notes: Footnotes
+    data: Collected,
+    part: Section,
+    name: str,
+    panel: str,
+    *,
+    passed: str,
+    notes: Footnotes,
 ) -> Cells:
-    """A method's cells; ``judge``: the panel and its metric of pass@k."""
-    panel, passed = judge
-    row, judged = part.row(name), names.success_metric(panel)
-    label = f"{method_of(row).label}{notes.mark(row.differs)}"
+    """Cells of a method on a panel; ``passed``: the panel's metric of pass@k."""
+    row = part.row(name)
+    success = names.success_metric(panel)
     return (
-        label,
+        f"{method_of(row).label}{notes.mark(row.differs)}",
         state_key(data, [row]),
         row.count,
-        value(data, row, judged, judged, "last"),
-        value(data, row, judged, judged, "best"),
+        value(data, row, success, success, "last"),
+        value(data, row, success, success, "best"),
         percent(data.summary(row, passed, "last")),
         percent(data.summary(row, f"val/{panel}/score", "last")),
         number(_errored(data, row, panel), 1, 1),
-        difference(minus(data, part, DEFAULT, name, judged)),
+        difference(minus(data, part, DEFAULT, name, success)),
     )
 
 
 def _errored(data: Collected, row: Row, panel: str) -> Summary:
-    """Episodes over all validations of a run; a run of before they were counted has no number."""
-    found = (data.series(run, f"val/{panel}/errored").values for run in row.finished)
-    return summarise(sum(values) if values else None for values in found)
+    """Errored episodes over all validations of a run."""
+    totals = []
+    for run in row.finished:
+        values = data.series(run, f"val/{panel}/errored").values
+        totals.append(sum(values) if values else None)
+    return summarise(totals)

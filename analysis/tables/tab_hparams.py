@@ -1,12 +1,11 @@
-"""Training hyper-parameters, read from the configurations of the runs that finished, beside the paper's."""
+"""Training hyper-parameters in the configurations of finished runs, next to the paper's."""
 
-from scpo.schema import COMPARES_STATES
-
-from analysis.naming import names
+from analysis import names
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Section
 from analysis.tables.settings_table import Config, Entry, at, settings_table
+from scpo.schema import COMPARES_STATES
 
 CAPTION = (
     "Training hyper-parameters of the finished runs, as their records hold them, and the paper's."
@@ -24,31 +23,31 @@ def _model(config: Config) -> str | None:
 
 
 def _state_key(config: Config) -> str | None:
-    """Left out of a configuration that has the default; None for an estimator that compares no states."""
+    """Key of states; None for an estimator that compares none.
+
+    Configurations leave the default out.
+    """
     if at(config, "method.estimator.name") not in COMPARES_STATES:
         return None
     return str(at(config, "method.estimator.state_key") or "anchor")
 
 
 def _validation_episodes(data: Collected, part: Section) -> str:
-    runs = [run for row in part.rows for run in row.finished]
-    counts = {
-        f"{names.PANELS.get(panel, panel)}: {episodes:.0f}"
-        for run in runs
-        for panel in data.panels(run)
-        if (episodes := data.series(run, f"val/{panel}/episodes").last)
-    }
+    counts = set()
+    for row in part.rows:
+        for run in row.finished:
+            for panel in data.panels(run):
+                if episodes := data.series(run, f"val/{panel}/episodes").last:
+                    counts.add(f"{names.PANELS.get(panel, panel)}: {episodes:.0f}")
     return "; ".join(sorted(counts))
 
 
 def _optimizer(config: Config) -> str | None:
-    """Every trainer here and in the paper's stack updates with AdamW; what else it is told stands behind."""
-    decay, warmup = (
-        at(config, "trainer.optimizer.weight_decay"),
-        at(config, "trainer.optimizer.warmup_steps"),
-    )
+    """AdamW with its settings: every trainer here and in the paper's stack updates with it."""
     if at(config, "trainer.optimizer") is None:
         return None
+    decay = at(config, "trainer.optimizer.weight_decay")
+    warmup = at(config, "trainer.optimizer.warmup_steps")
     return f"AdamW (weight decay {decay}, {warmup} steps of warm-up)"
 
 

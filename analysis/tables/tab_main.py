@@ -1,33 +1,32 @@
-"""Main table: every method on both benchmarks, published and measured, and what SCPO adds to each, paired by seed.
+"""Main table: every method on both benchmarks, published and measured, with SCPO's differences.
 
-A cell belongs to one method, one benchmark and one setting. The two benchmarks stand in one row
-where one experiment asked for both; whatever was run under another setting stands in a block of its
-own, which says what differs.
+A cell belongs to one method, one benchmark and one setting. Both benchmarks are in one row where
+one experiment asked for both. Runs under another setting get a block of their own, whose title says
+what differs.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from scpo.intervals import Summary
-from scpo.schema import FAMILIES
-
-from analysis.naming import names
-from analysis.naming.methods import (
+from analysis import names
+from analysis.names import (
     CLOSED,
     METHODS,
     PROMPTING,
     SIZES,
+    Footnotes,
     in_order,
     is_method,
     method_of,
 )
-from analysis.naming.names import Footnotes
-from analysis.paper.published import main_table
+from analysis.paper.published import Printed, main_table
 from analysis.rendering.table import (
     COPIED,
     NONE,
     RERUN,
     Block,
+    Cells,
     Number,
     Table,
     difference,
@@ -40,25 +39,34 @@ from analysis.sources.collect import Collected
 from analysis.sources.rows import DEFAULT, Section, missing_runs
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value
+from scpo.intervals import Summary
+from scpo.schema import FAMILIES
 
 LAST, BEST = "last", "best"
-# The numbers' columns: benchmark, name in the paper, checkpoint.
+ALFWORLD, WEBSHOP = "ALFWorld", "WebShop"  # as the published numbers call them
+HOME, SHOP = "alfworld", "webshop"
+# Columns as (benchmark, column, checkpoint); overall numbers have a column for each checkpoint.
 PLACES = (
-    *(("ALFWorld", column, LAST) for column in names.COLUMNS),
-    ("ALFWorld", names.ALL, BEST),
-    *(("WebShop", column, which) for which in (LAST, BEST) for column in ("Score", "Succ")),
+    *((ALFWORLD, column, LAST) for column in names.COLUMNS),
+    (ALFWORLD, names.ALL, BEST),
+    (WEBSHOP, "Score", LAST),
+    (WEBSHOP, "Succ", LAST),
+    (WEBSHOP, "Score", BEST),
+    (WEBSHOP, "Succ", BEST),
 )
+LAST_PLACES = tuple((env, column) for env, column, which in PLACES if which == LAST)
 COLUMNS = tuple(f"{column}, best" if which == BEST else column for _, column, which in PLACES)
-HOME, SHOP = "alfworld", "webshop"  # begins the names of the shop's settings
+WORDS = ("Type", "Method", "Numbers", "Seeds", "State key")
+STATE_KEY = WORDS.index("State key")
+OVERALL = (names.ALL, "Score", "Succ")
 EXPERIMENTS = {"main_table", "prompting"}
+# Pairs of ALFWorld's and WebShop's panels; the paper's are the first.
 PANELS = (
     ("valid_seen", "test"),
     ("valid_unseen", None),
     ("train_games", "train_games"),
-)  # ALFWorld's, WebShop's
-OVERALL = (names.ALL, "Score", "Succ")
-Panels = tuple[str, str | None]
-Cells = tuple[str | Number, ...]
+)
+Panels: TypeAlias = tuple[str, str | None]
 CAPTION = (
     "Main results: success rate (%) by task family and overall on ALFWorld, average score and "
     "success rate (%) on WebShop; mean ± standard deviation over the finished seeds (seeds: "
@@ -80,7 +88,7 @@ PUBLISHED_NOTE = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What stands in one block of rows: a section of ALFWorld, one of WebShop, or both."""
+    """Rows of one block: a section of ALFWorld, one of WebShop, or both."""
 
     model: str
     home: Section | None
@@ -89,7 +97,7 @@ class Measured:
 
     @property
     def parts(self) -> tuple[Section, ...]:
-        """The sections that there are."""
+        """The sections that exist."""
         return tuple(part for part in (self.home, self.shop) if part)
 
     @property
@@ -98,14 +106,15 @@ class Measured:
         return in_order(row for part in self.parts for row in part.rows if row.runs)
 
     def words(self, name: str) -> tuple[str, str]:
-        """Kind and label of a method, with the mark of what sets its runs apart."""
-        rows = [row for part in self.parts if (row := part.row(name)).runs]
-        marks = dict.fromkeys(self.notes.mark(row.differs) for row in rows)
-        known = method_of(rows[0])
-        return known.kind, known.label + "".join(marks)
+        """Kind and label of a method, with footnotes on what sets its runs apart."""
+        rows = [part.row(name) for part in self.parts]
+        started = [row for row in rows if row.runs]
+        marks = dict.fromkeys(self.notes.mark(row.differs) for row in started)
+        method = method_of(started[0])
+        return method.kind, method.label + "".join(marks)
 
     def count(self, name: str) -> str:
-        """Seeds of the row, of both benchmarks where they differ (ALFWorld; WebShop)."""
+        """Seeds of the row; of both benchmarks where they differ (ALFWorld; WebShop)."""
         counts = [part.row(name).count for part in self.parts]
         return "; ".join(counts if len(set(counts)) > 1 else counts[:1])
 
@@ -117,44 +126,52 @@ def build(data: Collected) -> Table:
     if not measured:
         raise missing_runs("finished runs of the main table", data.sections, "main_table")
     scale = data.scales[0]
-    own = (block for part in measured for block in _panel_blocks(data, part, PANELS))
-    blocks = tuple(_paper_blocks(data, measured) if scale == "paper" else own)
-    caption = CAPTION.format(bias=_bias(data, measured)) + (
-        PUBLISHED_NOTE if scale == "paper" else ""
-    )
-    numbers = COLUMNS
-    words: tuple[str, ...] = ("Type", "Method", "Numbers", "Seeds", "State key")
-    key = words.index("State key")
-    if {row[key] for block in blocks for row in block.rows} <= {
-        "",
-        "–",
-    }:  # no estimator tells states apart
-        blocks = with_columns(blocks, [k for k in range(len(words) + len(numbers)) if k != key])
-        words = words[:key]
+    caption = CAPTION.format(bias=_bias(data, measured))
+    blocks: tuple[Block, ...]
+    if scale == "paper":
+        blocks = tuple(_paper_blocks(data, measured))
+        caption += PUBLISHED_NOTE
+    else:
+        own: list[Block] = []
+        for part in measured:
+            own += _panel_blocks(data, part, PANELS)
+        blocks = tuple(own)
+    words: tuple[str, ...] = WORDS
+    keys = {row[STATE_KEY] for block in blocks for row in block.rows}
+    if keys <= {"", "–"}:  # no estimator compares states
+        kept = [place for place in range(len(WORDS) + len(COLUMNS)) if place != STATE_KEY]
+        blocks = with_columns(blocks, kept)
+        words = WORDS[:STATE_KEY]
     return Table(
         words=words,
-        numbers=numbers,
+        numbers=COLUMNS,
         blocks=blocks,
         caption=names.with_note(f"{caption}{notes.text}{_variants(measured)}", scale),
         label=f"tab:main-{scale}",
     )
 
 
+# Sections
+
+
 def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
-    """A section of ALFWorld with the one of WebShop that the same experiment asked for; what is left, by itself."""
-    ready = [
-        part
-        for part in parts
-        if _is_main(part) and any(row.finished and is_method(row) for row in part.rows)
-    ]
+    """Pair each section of ALFWorld with the one of WebShop that the same experiment asked for.
+
+    Sections without a partner are yielded by themselves.
+    """
+    ready = []
+    for part in parts:
+        if _is_main(part) and any(row.finished and is_method(row) for row in part.rows):
+            ready.append(part)
     for model in dict.fromkeys(part.model for part in ready):
-        mine = [part for part in ready if part.model == model]
-        left, paired = [part for part in mine if part.env != HOME], set[str]()
-        for home in (part for part in mine if part.env == HOME):
+        own = [part for part in ready if part.model == model]
+        left = [part for part in own if part.env != HOME]
+        paired: set[str] = set()
+        for home in own:
+            if home.env != HOME:
+                continue
             asked = set(home.experiments) - paired
-            shop = next(
-                (part for part in left if part.env == SHOP and asked & set(part.experiments)), None
-            )
+            shop = _partner(left, asked)
             if shop:
                 left.remove(shop)
                 paired |= asked & set(shop.experiments)
@@ -163,22 +180,37 @@ def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
             yield Measured(model, None, part, notes)
 
 
+def _partner(parts: Iterable[Section], experiments: set[str]) -> Section | None:
+    for part in parts:
+        if part.env == SHOP and experiments & set(part.experiments):
+            return part
+    return None
+
+
 def _is_main(part: Section) -> bool:
-    """An ablation alone, whose default is a row of the main table too, makes no main table."""
+    """Whether a section has rows of the main table.
+
+    An ablation by itself, whose default is a row of the main table too, does not.
+    """
     methods = sum(map(is_method, part.rows))
     return bool(EXPERIMENTS & set(part.experiments)) or methods > 1 or methods == len(part.rows)
 
 
+# Blocks
+
+
 def _paper_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
-    """The published rows of each size, with the rows of the model's first setting under them; then all others."""
+    """Yield published rows by size with measured rows of the model's first setting under them.
+
+    Blocks of other panels, settings and models follow.
+    """
     first = {part.model: part for part in reversed(measured)}
-    yield _published_block(
-        "Closed-source LLMs", data, "closed", [first[model] for model in CLOSED if model in first]
-    )
+    closed = [first[model] for model in CLOSED if model in first]
+    yield _published_block("Closed-source LLMs", data, "closed", closed)
     for size in SIZES:
-        mine = [first[size]] if size in first else []
-        yield _published_block(names.model(size), data, size, mine)
-        for part in mine:
+        own = [first[size]] if size in first else []
+        yield _published_block(names.model(size), data, size, own)
+        for part in own:
             yield from _differences(data, part, PANELS[0])
             yield from _panel_blocks(data, part, PANELS[1:])
     for part in measured:
@@ -187,69 +219,66 @@ def _paper_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
 
 
 def _published_block(title: str, data: Collected, size: str, parts: list[Measured]) -> Block:
-    """Published rows of one model size, each with the measured rows of the same method under it."""
+    """Published rows of one size, each with the measured rows of the same method under it."""
     published = _published_rows(size)
     measured = {name: part for part in parts for name in part.methods}
     lines = [_line(data, part, name, PANELS[0]) for name, part in measured.items()]
     own = dict(zip(measured, with_best_in_bold(lines), strict=True))
     rows: list[Cells] = []
     for name in dict.fromkeys((*METHODS, *measured)):
-        rows += [published[name]] if name in published else []
+        if name in published:
+            rows.append(published[name])
         if name in measured:
             rows.append(own[name])
-            rows += _against(data, measured[name], name, published.get(name))
-    measured_too = ", copied and re-run here" if parts else ", copied"
-    return Block(
-        f"{title}{measured_too}{''.join(dict.fromkeys(map(_differing, parts)))}", tuple(rows)
-    )
+        if name in measured and name in published:
+            rows.append(_against(data, measured[name], name, published[name]))
+    sources = "copied and re-run here" if parts else "copied"
+    differing = "".join(dict.fromkeys(map(_differing, parts)))
+    return Block(f"{title}, {sources}{differing}", tuple(rows))
 
 
 def _published_rows(size: str) -> dict[str, Cells]:
-    numbers = main_table()
-    found: dict[str, Cells] = {}
+    """Rows of one model size as the paper prints them, by method."""
+    table = main_table()
+    rows: dict[str, Cells] = {}
     for name, method in METHODS.items():
-        known = {
-            key[2:]: one for key, one in numbers.items() if key[:2] == (size, method.published)
-        }
-        if known:
-            quoted = any(one.quoted for one in known.values())
-            # Overall numbers are those of the best checkpoint (see the caption), families have one
-            # column.
-            cells = []
-            for env, column, which in PLACES:
-                overall = column in OVERALL
-                place = (env, column)
-                printed = place in known and (which == BEST or not overall)
-                cells.append(known[place].number if printed else NONE)
-            spread = any(one.number.std for one in known.values())
-            label = f"{method.label}*" if quoted else method.label
-            words = (
-                method.kind,
-                label,
-                "quoted" if quoted else "published",
-                "3" if spread else "",
-                "",
-            )
-            found[name] = (*words, *marked(cells, COPIED))
-    return dict(zip(found, with_best_in_bold(list(found.values())), strict=True))
+        printed: dict[tuple[str, str], Printed] = {}
+        for (row_size, row_method, env, column), number in table.items():
+            if (row_size, row_method) == (size, method.published):
+                printed[env, column] = number
+        if printed:
+            rows[name] = _published_row(method.kind, method.label, printed)
+    return dict(zip(rows, with_best_in_bold(list(rows.values())), strict=True))
+
+
+def _published_row(kind: str, label: str, printed: dict[tuple[str, str], Printed]) -> Cells:
+    cells = []
+    for env, column, which in PLACES:
+        # Overall numbers are those of the best checkpoint (see the caption); families have one
+        # column.
+        shown = which == BEST or column not in OVERALL
+        known = printed.get((env, column))
+        cells.append(known.number if known and shown else NONE)
+    source = "published"
+    if any(number.quoted for number in printed.values()):
+        label, source = f"{label}*", "quoted"
+    seeds = "3" if any(number.number.std for number in printed.values()) else ""
+    return (kind, label, source, seeds, "", *marked(cells, COPIED))
 
 
 def _line(data: Collected, part: Measured, name: str, panels: Panels) -> Cells:
-    """A row that was re-run here, with its label like every other."""
+    """A row that was re-run here."""
     kind, label = part.words(name)
     key = state_key(data, [section.row(name) for section in part.parts])
     cells = marked(_cells(data, part, name, panels), RERUN)
     return (kind, label, RERUN, part.count(name), key, *cells)
 
 
-def _against(
-    data: Collected, part: Measured, name: str, published: Cells | None
-) -> Iterator[Cells]:
-    if not published:
-        return
+def _against(data: Collected, part: Measured, name: str, published: Cells) -> Cells:
+    """The re-run row minus the published one."""
     measured = _cells(data, part, name, PANELS[0])
     numbers = [cell for cell in published if isinstance(cell, Number)]
-    # The one printed overall number is compared with both checkpoints, so it is looked up by name.
+    # The one printed overall number is compared with both checkpoints, so it is found by name.
     printed: dict[tuple[str, str], Number] = {}
     for (env, column, _), cell in zip(PLACES, numbers, strict=True):
         if cell.mean != NONE.mean:
@@ -257,48 +286,65 @@ def _against(
     cells = []
     for (env, column, _), cell in zip(PLACES, measured, strict=True):
         cells.append(_minus(cell, printed.get((env, column), NONE)))
-    yield (*part.words(name), "re-run − copied", "", "", *cells)
+    return (*part.words(name), "re-run − copied", "", "", *cells)
 
 
 def _minus(measured: Number, published: Number) -> Number:
     if NONE.mean in (measured.mean, published.mean):
         return NONE
-    return Number(f"{float(measured.mean) - float(published.mean):+.1f}".replace("-", "−"))
+    change = float(measured.mean) - float(published.mean)
+    return Number(f"{change:+.1f}".replace("-", "−"))
 
 
 def _panel_blocks(data: Collected, part: Measured, panels: Iterable[Panels]) -> Iterator[Block]:
-    """Measured rows alone, a block for each panel that was evaluated, and what SCPO adds there."""
+    """Yield measured rows, a block per evaluated panel, and SCPO's differences there."""
     for pair in panels:
-        rows = [_line(data, part, name, pair) for name in part.methods]
-        if any(cell != NONE for row in rows for cell in row if isinstance(cell, Number)):
-            yield Block(f"Measured, {_settings(part)}: {_panel_names(part, pair)}", tuple(rows))
+        rows = tuple(_line(data, part, name, pair) for name in part.methods)
+        if _has_numbers(rows):
+            yield Block(f"Measured, {_settings(part)}: {_panel_names(part, pair)}", rows)
             yield from _differences(data, part, pair)
 
 
+def _has_numbers(rows: Iterable[Cells]) -> bool:
+    return any(isinstance(cell, Number) and cell != NONE for row in rows for cell in row)
+
+
 def _differences(data: Collected, part: Measured, panels: Panels) -> Iterator[Block]:
-    """SCPO minus every method that was trained beside it, paired by seed."""
-    lines = (_difference_line(data, part, name, panels) for name in part.methods)
-    if rows := tuple(line for line in lines if line):
-        title = f"SCPO minus each method, {_settings(part)}: {_panel_names(part, panels)}"
-        yield Block(f"{title}; mean difference [95 % interval]; seeds: pairs", rows)
+    """Yield a block of SCPO minus every trained method, paired by seed."""
+    lines = []
+    for name in part.methods:
+        line = _difference_line(data, part, name, panels)
+        if line:
+            lines.append(line)
+    if lines:
+        title = (
+            f"SCPO minus each method, {_settings(part)}: {_panel_names(part, panels)}; "
+            "mean difference [95 % interval]; seeds: pairs"
+        )
+        yield Block(title, tuple(lines))
 
 
 def _difference_line(data: Collected, part: Measured, name: str, panels: Panels) -> Cells | None:
-    """Overall with interval, families without; None where no seed has both methods."""
+    """Overall differences with intervals, those of families without.
+
+    None for a prompting method, and where no seed has both methods.
+    """
     kind, label = part.words(name)
+    if kind == PROMPTING:
+        return None
     summaries: list[Summary] = []
     for section, metrics in zip((part.home, part.shop), _metrics(panels), strict=True):
         summaries += [minus(data, section, DEFAULT, name, metric) for metric in metrics]
-    if kind == PROMPTING or not any(one.n for one in summaries):
+    if not any(summary.n for summary in summaries):
         return None
-    by_place = dict(zip((place for place in PLACES if place[2] == LAST), summaries, strict=True))
+    by_place = dict(zip(LAST_PLACES, summaries, strict=True))
     counts: dict[str, None] = {}
     cells = []
-    for place in PLACES:
-        summary = by_place.get(place)
-        if summary is None:  # comparisons use the last checkpoint
+    for env, column, which in PLACES:
+        summary = by_place[env, column]
+        if which == BEST:  # comparisons use the last checkpoint
             cells.append(NONE)
-        elif place[1] in FAMILIES:
+        elif column in FAMILIES:
             cells.append(percent(summary, sign=True, spread=False))
         else:
             cells.append(difference(summary))
@@ -307,86 +353,100 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
     return (kind, f"SCPO − {label}", "paired by seed", "; ".join(counts), "", *cells)
 
 
-def _panel_names(part: Measured, panels: Panels) -> str:
-    home = part.home and f"ALFWorld {names.panel_label(panels[0])}"
-    shop = (
-        part.shop
-        and panels[1]
-        and f"{names.benchmark(part.shop.env)} {names.panel_label(panels[1])}"
-    )
-    return "; ".join(name for name in (home, shop) if name)
-
-
-def _settings(part: Measured) -> str:
-    """Scale and model, and what sets the runs apart where the same benchmark was run otherwise too."""
-    return f"{part.parts[0].scale} scale, {names.model(part.model)}{_differing(part)}"
-
-
-def _differing(part: Measured) -> str:
-    return "".join(
-        f", {names.benchmark(one.env)} with {one.differs}" for one in part.parts if one.differs
-    )
-
-
-def _metrics(panels: Panels) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of ALFWorld's columns and of WebShop's."""
-    home = tuple(names.success_metric(panels[0], column) for column in names.COLUMNS)
-    return home, (f"val/{panels[1]}/score", f"val/{panels[1]}/success_rate")
+# Cells
 
 
 def _cells(data: Collected, part: Measured, name: str, panels: Panels) -> tuple[Number, ...]:
-    """A method's numbers by place; one that is prompted was evaluated once, and has no best checkpoint."""
+    """Numbers of a method by place.
+
+    A prompting method was evaluated once and has no best checkpoint.
+    """
     home, shop = _metrics(panels)
-    metrics = dict(
-        zip([place[:2] for place in PLACES if place[2] == LAST], (*home, *shop), strict=True)
-    )
+    metrics = dict(zip(LAST_PLACES, (*home, *shop), strict=True))
+    prompting = part.words(name)[0] == PROMPTING
     cells = []
     for env, column, which in PLACES:
-        section, judged = (part.home, home[-1]) if env == "ALFWorld" else (part.shop, shop[-1])
-        if section is None or (which == BEST and part.words(name)[0] == PROMPTING):
+        section, judged = (part.home, home[-1]) if env == ALFWORLD else (part.shop, shop[-1])
+        if section is None or (which == BEST and prompting):
             cells.append(NONE)
         else:
             cells.append(value(data, section.row(name), metrics[env, column], judged, which))
     return tuple(cells)
 
 
+def _metrics(panels: Panels) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Metrics of ALFWorld's columns and of WebShop's; the overall success is the last of each."""
+    home, shop = panels
+    of_home = tuple(names.success_metric(home, column) for column in names.COLUMNS)
+    return of_home, (f"val/{shop}/score", f"val/{shop}/success_rate")
+
+
+# Texts
+
+
+def _panel_names(part: Measured, panels: Panels) -> str:
+    home, shop = panels
+    texts = []
+    if part.home:
+        texts.append(f"ALFWorld {names.panel_label(home)}")
+    if part.shop and shop:
+        texts.append(f"{names.benchmark(part.shop.env)} {names.panel_label(shop)}")
+    return "; ".join(texts)
+
+
+def _settings(part: Measured) -> str:
+    """Scale and model, and what sets the runs apart from the usual setting."""
+    return f"{part.parts[0].scale} scale, {names.model(part.model)}{_differing(part)}"
+
+
+def _differing(part: Measured) -> str:
+    texts = []
+    for section in part.parts:
+        if section.differs:
+            texts.append(f", {names.benchmark(section.env)} with {section.differs}")
+    return "".join(texts)
+
+
 def _variants(measured: Iterable[Measured]) -> str:
-    """What the sections hold beside methods."""
-    rows = {
-        row.name
-        for part in measured
-        for one in part.parts
-        for row in one.rows
-        if row.runs and not is_method(row)
-    }
+    """Sentence about rows of the sections that are no methods."""
+    variants = set()
+    for part in measured:
+        for section in part.parts:
+            variants |= {row.name for row in section.rows if row.runs and not is_method(row)}
+    if not variants:
+        return ""
     return (
-        f" Variants of a method ({len(rows)} rows) stand in the tables and figures of their "
-        f"experiments."
-        if rows
-        else ""
+        f" Variants of a method ({len(variants)} rows) stand in the tables and figures of their "
+        "experiments."
     )
 
 
 def _bias(data: Collected, measured: list[Measured]) -> str:
-    """What taking the best checkpoint adds by luck alone, at the paper's numbers and at those of these runs."""
+    """Sentence about the bias of best checkpoints, at the paper's numbers and at these runs'."""
     panel = PANELS[0][0]
-    said = (
+    text = (
         "at a constant rate of 90 %, the best of 30 checkpoints of 128 episodes reads "
-        f"{_luck(0.9, 30, 128)} too high"
+        f"{_bias_text(0.9, 30, 128)} too high"
     )
-    runs = [run for part in measured if part.home for row in part.home.rows for run in row.finished]
-    for run in runs:
+    for run in _home_runs(measured):
         series = data.series(run, names.success_metric(panel))
         episodes = data.series(run, f"val/{panel}/episodes").last
-        if len(series.steps) > 1 and episodes:
-            own = _luck(series.values[-1], len(series.steps), int(episodes))
-            said += (
-                f"; here, {len(series.steps)} checkpoints of {episodes:.0f} "
-                f"at {100 * series.values[-1]:.0f} %, {own}"
+        checkpoints = len(series.steps)
+        if checkpoints > 1 and episodes:
+            rate = series.values[-1]
+            own = _bias_text(rate, checkpoints, int(episodes))
+            text += (
+                f"; here, {checkpoints} checkpoints of {episodes:.0f} at {100 * rate:.0f} %, {own}"
             )
             break
-    return f"{said} (simulated)."
+    return f"{text} (simulated)."
 
 
-def _luck(rate: float, checkpoints: int, episodes: int) -> str:
+def _home_runs(measured: Iterable[Measured]) -> Iterator[str]:
+    for part in measured:
+        for row in part.home.rows if part.home else ():
+            yield from row.finished
+
+
+def _bias_text(rate: float, checkpoints: int, episodes: int) -> str:
     return f"{100 * best_of_bias(rate, checkpoints, episodes):.1f} points"

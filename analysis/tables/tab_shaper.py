@@ -1,13 +1,12 @@
-"""Settings of the shaper, read from the configurations of the runs that finished, beside the paper's."""
+"""Settings of the shaper in the configurations of finished runs, next to the paper's."""
 
 from collections.abc import Callable
 from typing import Any
 
-from scpo.schema import ShaperConfig, method_label
-
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
 from analysis.tables.settings_table import Config, Entry, at, settings_table
+from scpo.schema import ShaperConfig, method_label
 
 CAPTION = (
     "Settings of the shaper in the finished runs, as their records hold them, and the paper's. "
@@ -21,6 +20,7 @@ def build(data: Collected) -> Table:
     return settings_table(data, ENTRIES, shaped=True, caption=CAPTION, label="tab:shaper")
 
 
+# Names of choices in print, where they differ from those in configurations.
 WORDS = {
     "matcher": {"kmp": "Algorithm 2", "forward": "forward"},
     "reference": {
@@ -55,7 +55,6 @@ WORDS = {
         "action_next_state": "action ‖ next state",
     },
 }
-"""What print calls the choices of the shaper; those that are not here are called so."""
 SCORERS = {
     "exact": "equal texts",
     "minilm": "all-MiniLM-L6-v2",
@@ -98,13 +97,16 @@ def _remembered(config: Config) -> str:
 
 
 def _scope(config: Config) -> str:
-    """Which trajectories may get credit: the shaper has no other scope, here as in the paper."""
+    """Trajectories that may get credit: the shaper has no other scope, here as in the paper."""
     moved = at(config, "method.shaper.allocation") != "matched"
     return "failed siblings" + (", on other steps than matched" if moved else "")
 
 
 def _precision(config: Config) -> str | None:
-    """Of the scorer's arithmetic; ``auto`` is fp16 on a GPU and fp32 on a CPU. Lexical and exact scorers have none."""
+    """Precision of the scorer's arithmetic; None for lexical and exact scorers.
+
+    ``auto`` is fp16 on a GPU and fp32 on a CPU.
+    """
     words = {
         "float16": "fp16",
         "float32": "fp32",

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from scpo.intervals import summarise
-
-from analysis.naming.names import place, with_note
+from analysis.names import place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
@@ -32,6 +30,7 @@ from analysis.stats.study_rows import (
     selected,
     study_rows,
 )
+from scpo.intervals import summarise
 
 SCALE = "study"
 MOST_STEPS = 3  # columns of success at a step before the last

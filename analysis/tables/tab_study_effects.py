@@ -2,7 +2,7 @@
 
 import math
 
-from analysis.naming.names import benchmark, with_note
+from analysis.names import benchmark, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collect import Collected
 from analysis.sources.rows import missing_runs
@@ -101,5 +101,8 @@ def _p(value: float) -> Number:
 
 def _remarks(found: list[Comparison]) -> str:
     """Pairs that were left out, by comparison."""
-    notes = [f" {one.name}: {one.pairs.remark}." for one in found if one.pairs.remark]
+    notes = []
+    for comparison in found:
+        if comparison.pairs.remark:
+            notes.append(f" {comparison.name}: {comparison.pairs.remark}.")
     return "".join(notes)

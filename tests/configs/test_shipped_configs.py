@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.naming.methods import METHODS, TRAINED
+from analysis.names import METHODS, TRAINED
 from analysis.paper.published import main_table
 from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-
 from analysis.answers import study_command
+
 from analysis.sources import archive as archive_module
 from analysis.sources.collect import collect
 from scpo.errors import RecordError

@@ -33,7 +33,7 @@ clip_high: 0.2
 """
 USE = """
 import doubled  # first, as in a package's own tests
-from analysis.naming.methods import METHODS
+from analysis.names import METHODS
 from scpo.credit.assign import assign
 from scpo.schema import HOSTS
 from sweeps.compose.configuration import compose_run

@@ -10,7 +10,7 @@ import scpo
 from analysis.sources.archive import write_archive
 from analysis.sources.collect import collect
 from analysis.stats.measures import Measure, by_seed
-from analysis.stats.paired import difference
+from analysis.stats.seed_statistics import difference
 from scpo.errors import ConfigError, RecordError
 from tests.support.run_records import write_ablation, write_experiment, write_run
 from tests.support.study_runs import rising, write_study

@@ -3,7 +3,7 @@
 import pytest
 
 from analysis.figures import fig_learning
-from analysis.naming.methods import compared
+from analysis.names import compared
 from analysis.selection import Selection, missing_samples
 from analysis.sources.archive import write_archive
 from analysis.sources.collect import collect

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from analysis.answers.written_blocks import BEGIN, END, with_claims
 from analysis.paper.claims import AGREES, DISAGREES, ELSEWHERE, NOT_RUN, UNDECIDED, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.sources.collect import collect
+from analysis.study.command import CLAIMS_MARKERS, with_claims
 from analysis.tables import tab_claims
 from scpo.intervals import Summary, summarise
 from tests.support.matrices import expanded
@@ -146,7 +146,7 @@ def test_claims_about_the_papers_models_are_tested_on_those(tmp_path):
 
 def test_the_documents_table_is_written_between_its_markers(tmp_path):
     data = study(tmp_path, 0.9)
-    text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    text = f"before\n{CLAIMS_MARKERS[0]}\nold\n{CLAIMS_MARKERS[1]}\nafter\n"
     made = with_claims(text, data)
     assert made.startswith("before\n")
     assert made.endswith("\nafter\n")
@@ -158,5 +158,5 @@ def test_the_documents_table_is_written_between_its_markers(tmp_path):
 
 def test_every_claim_has_its_row_in_the_ledger_document():
     text = (ROOT / "REPRODUCTION.md").read_text()
-    block = text.partition(BEGIN)[2].partition(END)[0]
+    block = text.partition(CLAIMS_MARKERS[0])[2].partition(CLAIMS_MARKERS[1])[0]
     assert all(f"| {claim.text} | {claim.place} | {claim.printed} | `" in block for claim in claims())

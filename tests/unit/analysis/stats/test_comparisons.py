@@ -18,7 +18,7 @@ from analysis.stats.comparisons import (
     named_comparisons,
 )
 from analysis.stats.measures import AREA, BETTER, FASTER
-from analysis.stats.paired import holm, p_value
+from analysis.stats.seed_statistics import holm, p_value
 from analysis.stats.study_rows import selected, study_rows
 from scpo.intervals import summarise
 from tests.support.run_records import write_json

@@ -7,8 +7,7 @@ from itertools import product
 
 import pytest
 
-from analysis.naming.methods import METHODS
-from analysis.naming.names import COLUMNS, success_metric
+from analysis.names import COLUMNS, METHODS, success_metric
 from analysis.rendering.table import Number
 from analysis.sources.collect import collect
 from analysis.tables import tab_main

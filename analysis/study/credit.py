@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from analysis.naming.names import benchmark
+from analysis.names import benchmark
 from analysis.sources.collect import Collected
 from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA
@@ -38,7 +38,7 @@ UPDATES_NOTE = (
 
 
 def credit_lines(data: Collected) -> Iterator[str]:
-    """Section of the page: a table of the rows that gave credit, and what it says about precision."""
+    """Section of the page: rows that gave credit, and whether its precision goes with a gain."""
     rows = [row for row in study_rows(data) if data.summary(row.row, "credit/steps", "mean").n]
     if not rows:
         return

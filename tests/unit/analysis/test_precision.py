@@ -6,7 +6,7 @@ import json
 import pytest
 
 from analysis.__main__ import main
-from analysis.credit_rules import rules
+from analysis.precision import rules
 from bench.recorded import ROLLOUTS
 from tests.support.alfworld_games import official_data
 from tests.support.data_folders import unpacked

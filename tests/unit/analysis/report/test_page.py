@@ -7,13 +7,37 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.build import Report
-from analysis.report.contents import CURVE_BYTES, contents, health_of
-from analysis.report.page import SCRIPTS, STATIC, embedded, page
+from analysis.report.page import CURVE_BYTES, SCRIPTS, STATIC, configurations, contents, embedded, health_of, page
 from analysis.sources.collect import collect
 from scpo.records.files import write_json
 from tests.support.group_samples import BATCH_WITH_MARKUP, MARKUP, write_groups
 from tests.support.run_records import log_only, write_ablation, write_experiment, write_run
 from tests.support.sketches import sketch
+
+
+def test_only_what_differs_between_runs_is_there(tmp_path):
+    ids = write_ablation(tmp_path, seeds=(0, 1), steps=4, every=2)
+    found = configurations(collect(tmp_path))
+    assert found["keys"] == ["method.shaper.monotonic", "seed"]
+    for row, monotonic in (("scpo", "true"), ("no_monotonicity", "false")):
+        for seed, run in enumerate(ids[row]):
+            chosen = [options[k] for options, k in zip(found["values"], found["runs"][run], strict=True)]
+            assert chosen == [monotonic, str(seed)]
+
+
+def test_a_key_that_only_one_run_has_is_none_in_the_other_and_places_are_left_out(tmp_path):
+    with_shaper = write_run(tmp_path, steps=4)["id"]
+    without = write_run(tmp_path, "grpo", steps=4, overrides=("method=grpo", "machine.cache_dir=/elsewhere"))["id"]
+    found = configurations(collect(tmp_path))
+    theta = found["keys"].index("method.shaper.theta")
+    assert found["values"][theta][found["runs"][with_shaper][theta]] == "0.6"
+    assert found["values"][theta][found["runs"][without][theta]] is None
+    assert not [key for key in found["keys"] if key.startswith("machine.")]
+
+
+def test_one_run_differs_from_none(tmp_path):
+    run = write_run(tmp_path, steps=4)["id"]
+    assert configurations(collect(tmp_path)) == {"keys": [], "values": [], "runs": {run: []}}
 
 
 def embedded_data(text):
@@ -145,7 +169,7 @@ def test_a_run_of_no_experiment_is_there_under_its_methods_name(tmp_path):
 
 def test_long_curves_are_thinned_to_their_ends_and_even_steps(tmp_path, monkeypatch):
     run = write_run(tmp_path / "runs", steps=300)["id"]
-    monkeypatch.setattr("analysis.report.contents.CURVE_BYTES", 12_000)
+    monkeypatch.setattr("analysis.report.page.CURVE_BYTES", 12_000)
     assert main(["report", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
     data = embedded_data((tmp_path / "report.html").read_text())
     assert data["points"] < 400

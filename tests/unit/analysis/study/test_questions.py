@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from analysis.answers.opening import opening
-from analysis.answers.questions import QUESTIONS, answers, headline, headlined, p_text, sentence
 from analysis.sources.collect import collect
 from analysis.stats.comparisons import named_comparisons
+from analysis.study.page import opening
+from analysis.study.questions import QUESTIONS, answers, headline, headlined, p_text, sentence
 from tests.support.matrices import expanded
 from tests.support.study_runs import rising, write_study
 

@@ -7,11 +7,10 @@ import subprocess
 import pytest
 
 from analysis.__main__ import main
-from analysis.answers.document import page
-from analysis.answers.questions import QUESTIONS
-from analysis.answers.study_command import ARCHIVE, PAGE, README
-from analysis.answers.written_blocks import HEADLINE, with_headline
 from analysis.sources.collect import collect
+from analysis.study.command import ARCHIVE, HEADLINE_MARKERS, PAGE, README, with_headline
+from analysis.study.page import page
+from analysis.study.questions import QUESTIONS
 from scpo.records.archive_index import METRICS, is_archive
 from scpo.records.files import write_json
 from sweeps.compose.overrides import options
@@ -137,22 +136,22 @@ def test_the_readmes_headline_is_what_the_archive_gives_and_the_page_says():
     data = collect(ROOT / ARCHIVE).at_scale("study")
     same = with_headline(readme, data) == readme
     assert same, "what the headline is made by has changed: give `python -m analysis study` and commit README.md"
-    said = readme.partition(HEADLINE[0])[2].partition(HEADLINE[1])[0]
+    said = readme.partition(HEADLINE_MARKERS[0])[2].partition(HEADLINE_MARKERS[1])[0]
     first = re.search(r"^\*\*(.*)\*\*$", (ROOT / PAGE).read_text(), re.MULTILINE)[1]
     assert said.count(first) == 1
 
 
 def test_the_headline_is_written_between_its_markers_and_says_what_it_rests_on(runs, tmp_path):
     readme = tmp_path / "README.md"
-    readme.write_text(f"above\n{HEADLINE[0]}\nold\n{HEADLINE[1]}\nbelow\n")
+    readme.write_text(f"above\n{HEADLINE_MARKERS[0]}\nold\n{HEADLINE_MARKERS[1]}\nbelow\n")
     words = ["study", "--runs", str(runs), "--archive", str(tmp_path / "study"), "--page", str(tmp_path / "study.md")]
     words += ["--create", "--allow-uncommitted", "--add", "*"]
     for _ in range(2):
         assert main([*words, "--readme", str(readme)]) == 0
     text = readme.read_text()
     assert "old" not in text
-    assert text.startswith(f"above\n{HEADLINE[0]}\n**[The laptop study](docs/study.md): SCPO − GiGPO is +2.")
-    assert text.endswith(f"size of effects in language models.\n{HEADLINE[1]}\nbelow\n")
+    assert text.startswith(f"above\n{HEADLINE_MARKERS[0]}\n**[The laptop study](docs/study.md): SCPO − GiGPO is +2.")
+    assert text.endswith(f"size of effects in language models.\n{HEADLINE_MARKERS[1]}\nbelow\n")
     assert "9 runs of a small policy that chooses among listed commands, 3/3 pairs of seeds" in text
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.naming.names import benchmark
+from analysis.names import benchmark
 from analysis.sources.collect import Collected
 from analysis.stats.comparisons import (
     HIGHER,
@@ -23,7 +23,9 @@ QUESTIONS = {
     "graph_controls": "Is it the credit, or the key by which states are told apart?",
     "controls": "Is matched credit better than credit on other steps, or by the prose's matcher?",
     "ablation_scorer": "Which scorer?",
-    "singletons": "Does it help to compare steps that are alone in their anchor group with all steps?",
+    "singletons": (
+        "Does it help to compare steps that are alone in their anchor group with all steps?"
+    ),
     "group_size": "Does it help more where there are few siblings?",
     "reference_buffer": "Do references from earlier steps help where every sibling fails?",
     "hosts": "Does it help other hosts?",
@@ -146,13 +148,18 @@ def _number(effect: Effect, value: float, sign: str = "") -> str:
 
 def headlined(found: Sequence[Comparison]) -> list[Comparison]:
     """The first comparison of SCPO with GiGPO, and the resolved one with the largest difference."""
-    finished = [comparison for comparison in found if comparison.finished]
-    chosen = [one for one in finished if one.first.called("scpo") and one.second.called("gigpo")][
-        :1
-    ]
-    resolved = [one for one in finished if one.effect.resolved and one not in chosen]
-    largest = sorted(resolved, key=lambda one: -abs(one.effect.difference.mean))[:1]
-    return [*chosen, *largest]
+    chosen: list[Comparison] = []
+    resolved: list[Comparison] = []
+    for comparison in found:
+        if not comparison.finished:
+            continue
+        is_main = comparison.first.called("scpo") and comparison.second.called("gigpo")
+        if is_main and not chosen:
+            chosen.append(comparison)
+        elif comparison.effect.resolved:
+            resolved.append(comparison)
+    resolved.sort(key=lambda comparison: -abs(comparison.effect.difference.mean))
+    return [*chosen, *resolved[:1]]
 
 
 def headline(found: Sequence[Comparison]) -> str:

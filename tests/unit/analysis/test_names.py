@@ -1,5 +1,7 @@
-from analysis.naming import names
-from analysis.naming.names import Footnotes
+from analysis import names
+from analysis.names import METHODS, Footnotes, compared
+from analysis.paper.published import main_table
+from analysis.sources.rows import Row
 
 
 def test_what_records_call_a_thing_is_printed_in_words():
@@ -24,3 +26,19 @@ def test_the_same_footnote_has_the_same_mark():
 def test_marks_do_not_run_out():
     notes = Footnotes()
     assert len({notes.mark(str(number)) for number in range(12)}) == 12
+
+
+def rows(*names):
+    return [Row(name, name, ()) for name in names]
+
+
+def test_methods_are_compared_without_their_variants():
+    assert [row.name for row in compared(rows("scpo", "theta_04", "gigpo"))] == ["gigpo", "scpo"]
+
+
+def test_one_method_is_compared_with_its_variants():
+    assert [row.name for row in compared(rows("scpo", "chronological"))] == ["scpo", "chronological"]
+
+
+def test_every_published_method_is_a_row():
+    assert {key[1] for key in main_table()} <= {method.published for method in METHODS.values()}

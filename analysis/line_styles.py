@@ -1,10 +1,10 @@
-"""One line style for each method: its colour, marker and dashes in every figure and on the report page.
+"""Line styles: colour, marker and dashes of each method in every figure and on the report page.
 
 Every method has a colour, a marker and dashes of its own. The colours were chosen by their smallest
 distance in CIELAB under normal vision, protanopia, deuteranopia and tritanopia (13.7 between any
-two; a test measures it), and where two are alike in grey print, marker and dashes tell them apart.
-SCPO alone is vermilion with a solid line; its ablations are shades of brown and orange. A method
-that is not listed gets one of the spare styles, in the registry's order.
+two; a test measures it). Where two are alike in grey print, marker and dashes tell them apart. Only
+SCPO is vermilion with a solid line; its ablations are shades of brown and orange. A method that is
+not listed gets one of the reserve styles, in the registry's order.
 """
 
 import zlib
@@ -14,24 +14,32 @@ from typing import Any, TypeAlias
 
 import matplotlib as mpl
 
-from analysis.naming.methods import ABLATION, CONTROLS, METHODS
+from analysis.names import ABLATION, CONTROLS, METHODS
 from analysis.sources.rows import DEFAULT, Row
 
-Marker: TypeAlias = str | tuple[int, int, float]  # the latter: sides, 0 polygon or 1 star, angle
+# A name, or (number of sides, 0 for a polygon or 1 for a star, angle).
+Marker: TypeAlias = str | tuple[int, int, float]
 VERMILION = "#D55E00"
-SHADES = ("#933F00", "#F2A65A", "#4A1D00", "#AE8163", "#EBC8A0")  # of SCPO's ablations and controls
+# Of SCPO's ablations and controls.
+SHADES = ("#933F00", "#F2A65A", "#4A1D00", "#AE8163", "#EBC8A0")
 
-BOLD, PLAIN = 1.5, 1.0  # widths of SCPO's line and of the others', in line widths of the style
-SCREEN = 2.0  # length of a dash on the report page, in pixels a unit
-DARK, PALER = (
-    190,
-    0.55,
-)  # a colour without a channel above the first gets this share of white on dark paper
+# Widths of SCPO's line and of the others', in line widths of the style.
+BOLD, PLAIN = 1.5, 1.0
+SCREEN = 2.0  # pixels on the report page per unit of a dash
+# On dark paper, a colour without a channel above DARK is mixed with this share of white.
+DARK, PALER = 190, 0.55
 
 
 @dataclass(frozen=True)
 class LineStyle:
-    """A colour, a marker, and the lengths of dashes and gaps in line widths (none: a solid line)."""
+    """Style of a line.
+
+    Attributes:
+        color: Colour, ``#RRGGBB``.
+        marker: Marker.
+        dashes: Lengths of dashes and gaps in line widths; empty for a solid line.
+        width: Width in line widths of the style.
+    """
 
     color: str
     marker: Marker
@@ -39,7 +47,7 @@ class LineStyle:
     width: float = PLAIN
 
     def line(self) -> dict[str, Any]:
-        """Keyword arguments of matplotlib's ``plot``; the width is relative to the style in force."""
+        """Keyword arguments of matplotlib's ``plot``, inside the style in force."""
         return {
             "color": self.color,
             "marker": self.marker,
@@ -48,14 +56,13 @@ class LineStyle:
         }
 
     def screen(self) -> dict[str, str]:
-        """For the report page: a colour for light paper, one for dark paper, and an SVG dash array."""
+        """Style on the report page: colours for light and dark paper, and an SVG dash array."""
         channels = [int(self.color[at : at + 2], 16) for at in (1, 3, 5)]
-        pale = channels
         if max(channels) < DARK:
-            pale = [round(channel + (255 - channel) * PALER) for channel in channels]
+            channels = [round(channel + (255 - channel) * PALER) for channel in channels]
         return {
             "colour": self.color,
-            "dark": "#" + "".join(f"{channel:02X}" for channel in pale),
+            "dark": "#" + "".join(f"{channel:02X}" for channel in channels),
             "dash": " ".join(f"{SCREEN * length:g}" for length in self.dashes),
         }
 
@@ -82,35 +89,50 @@ STYLES: Mapping[str, LineStyle] = {
     "gpt_4o": LineStyle("#9592FB", (6, 1, 0), (12, 2)),
     "gemini_2_5_pro": LineStyle("#95B873", (8, 1, 0), (12, 1, 1, 1)),
 }
-SPARE = (
+RESERVE = (
     LineStyle("#6E1043", "H", (6, 2, 1, 2)),
     LineStyle("#312372", (7, 0, 0), (6, 1, 2, 1, 2, 1)),
     LineStyle("#C5B5D2", (3, 0, 180), (3, 2, 1, 2)),
     LineStyle("#F11743", (5, 0, 180), (5, 2, 5, 1)),
 )
 VARIANTS = (*ABLATION[1:], *(name for name in CONTROLS if name not in METHODS))
-# Every shade with every kind of dashes; consecutive variants differ in all three.
+# The numbers of shades (5), dashes (7) and markers (12) have no common divisor: consecutive
+# variants differ in all three, and every shade meets every kind of dashes.
 VARIANT_DASHES = tuple(style.dashes for style in STYLES.values() if style.dashes)[:7]
-VARIANT_MARKERS: tuple[Marker, ...] = ("s", "^", "D", "v", "P", "X", "<", "p", "*", ">", "h", "d")
+VARIANT_MARKERS: tuple[Marker, ...] = (
+    "s",
+    "^",
+    "D",
+    "v",
+    "P",
+    "X",
+    "<",
+    "p",
+    "*",
+    ">",
+    "h",
+    "d",
+)
 
 
 def line_style(name: str, method: str = "") -> LineStyle:
-    """The style of a row: of a method, or of a variant of one (``method`` is that of its runs)."""
+    """Style of a row: of a method, or of a variant of ``method``."""
     if name in STYLES:
         return STYLES[name]
-    newcomers = [known for known in METHODS if known not in STYLES]
-    if name in newcomers or name == method:
-        place = newcomers.index(name) if name in newcomers else _hash(name)
-        return SPARE[place % len(SPARE)]
+    new_methods = [known for known in METHODS if known not in STYLES]
+    if name in new_methods:
+        return RESERVE[new_methods.index(name) % len(RESERVE)]
+    if name == method:  # of a run whose method is not registered here
+        return RESERVE[_hash(name) % len(RESERVE)]
     return _variant(_host_style(method), _variant_number(name))
 
 
 def line_styles(rows: Iterable[Row]) -> dict[str, LineStyle]:
-    """The styles of all rows of a figure, no two alike.
+    """Styles of all rows of a figure, no two alike.
 
-    A method keeps its style in every figure. Of variants that would share a shade with an earlier
-    row, the later one takes the next free shade, so that no two lines of a figure differ in their
-    dashes only while a shade is left.
+    A method keeps its style in every figure. A variant that would share a shade with an earlier
+    row takes the next free shade, so that lines differ in their dashes alone only when the shades
+    have run out.
     """
     chosen: dict[str, LineStyle] = {}
     for row in rows:
@@ -120,32 +142,38 @@ def line_styles(rows: Iterable[Row]) -> dict[str, LineStyle]:
 
 
 def plot_styles(rows: Iterable[Row], colors: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-    """The same as keyword arguments of ``plot``; ``colors``: a user's palette, in the order of the registry."""
+    """Styles of all rows as keyword arguments of ``plot``.
+
+    Args:
+        rows: The rows.
+        colors: A user's palette, which is handed out in the order of the registry.
+    """
     styles = line_styles(rows)
     if colors:
-        order = sorted(
-            styles, key=lambda name: list(STYLES).index(name) if name in STYLES else len(STYLES)
-        )
-        for place, name in enumerate(order):
+        registered = list(STYLES)
+
+        def order(name: str) -> int:
+            return registered.index(name) if name in STYLES else len(registered)
+
+        for place, name in enumerate(sorted(styles, key=order)):
             styles[name] = replace(styles[name], color=colors[place % len(colors)])
     return {name: style.line() for name, style in styles.items()}
 
 
 def _free_style(row: Row, used: Sequence[LineStyle]) -> LineStyle:
     own = line_style(row.name, row.method)
-    if row.name in STYLES or (own not in used and own in SPARE):
+    if row.name in STYLES or (own in RESERVE and own not in used):
         return own
     host = _host_style(row.method)
     number = _variant_number(row.name)
-    candidates = [
-        own,
-        *(_variant(host, number + k) for k in range(len(SHADES) * len(VARIANT_DASHES))),
-    ]
+    candidates = [own]
+    for k in range(len(SHADES) * len(VARIANT_DASHES)):
+        candidates.append(_variant(host, number + k))
     used_colors = {style.color for style in used}
     for candidate in candidates:
         if candidate.color not in used_colors:
             return candidate
-    for candidate in (*candidates, *SPARE):
+    for candidate in (*candidates, *RESERVE):
         if candidate not in used:
             return candidate
     return own
@@ -160,11 +188,15 @@ def _variant_number(name: str) -> int:
 
 
 def _variant(host: LineStyle, number: int) -> LineStyle:
-    """A variant of a method: SCPO's in shades of it, another method's in its colour with other dashes."""
-    color = SHADES[number % len(SHADES)] if host.color == VERMILION else host.color
+    """Variant of a method: a shade for SCPO's, other dashes in its colour for another method's."""
+    color = host.color
+    if host.color == VERMILION:
+        color = SHADES[number % len(SHADES)]
     marker = VARIANT_MARKERS[number % len(VARIANT_MARKERS)]
-    return LineStyle(color, marker, VARIANT_DASHES[number % len(VARIANT_DASHES)])
+    dashes = VARIANT_DASHES[number % len(VARIANT_DASHES)]
+    return LineStyle(color, marker, dashes)
 
 
 def _hash(name: str) -> int:
+    # Unlike hash(), the same in every process.
     return zlib.crc32(name.encode())

@@ -2,10 +2,10 @@ from itertools import combinations
 
 import pytest
 
-from analysis.naming.line_styles import (
+from analysis.line_styles import (
+    RESERVE,
     SCPO,
     SHADES,
-    SPARE,
     STYLES,
     VARIANTS,
     LineStyle,
@@ -13,12 +13,12 @@ from analysis.naming.line_styles import (
     line_styles,
     plot_styles,
 )
-from analysis.naming.methods import METHODS
+from analysis.names import METHODS
 from analysis.sources.rows import Row
 from tests.support.colour_vision import distances
 
 APART = 13.0  # in CIELAB: a step of 2.3 is just noticeable between large patches; thin lines need several
-STYLED = [*STYLES.items(), *((f"spare {at}", style) for at, style in enumerate(SPARE))]
+STYLED = [*STYLES.items(), *((f"reserve {at}", style) for at, style in enumerate(RESERVE))]
 PAIRS = list(combinations(STYLED, 2))
 
 
@@ -77,7 +77,7 @@ def test_unknown_methods_get_different_looks_that_stay():
     names = [f"newcomer_{at}" for at in range(3)]
     styles = line_styles([Row(name, name, (), name) for name in ("scpo", *names)])
     assert len(set(styles.values())) == 4
-    assert styles[names[0]] == line_style(names[0], names[0]) in SPARE
+    assert styles[names[0]] == line_style(names[0], names[0]) in RESERVE
 
 
 def test_a_variant_of_another_method_keeps_its_colour():

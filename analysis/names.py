@@ -1,0 +1,244 @@
+"""Names: what a benchmark, model, panel, family, run or method is called in print."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from analysis.sources.rows import DEFAULT, Row, Section
+from scpo.benchmarks import BENCHMARKS
+from scpo.schema import AGENT_LABELS, FAMILIES, METHOD_LABELS, method_label
+
+MODELS = {
+    "tiny": "tiny language model",
+    "choice": "choice policy",
+    **{size: f"Qwen2.5-{size}-Instruct" for size in ("0.5B", "1.5B", "3B", "7B")},
+}
+TASKS = {
+    family.id: family.label for known in BENCHMARKS.values() for family in known.families.values()
+}
+MARKS = tuple(times * mark for times in (1, 2, 3) for mark in "†‡§¶")  # of footnotes
+
+ALL = "All"
+COLUMNS = (*FAMILIES, ALL)
+
+TRAINED_ON = "train_games"
+PANELS = {
+    TRAINED_ON: "games trained on",
+    "valid_seen": "held out, seen rooms",
+    "valid_unseen": "held out, unseen rooms",
+    "test": "held out",
+}
+
+MINI_NOTE = (
+    "Mini scale: a small policy trained for minutes. Two seeds at this scale do not separate the "
+    "methods, and no number measured here may be compared with the paper's."
+)
+STUDY_NOTE = (
+    "Study scale: a policy that chooses among listed commands, after a short imitation start. It "
+    "compares methods on one policy and says nothing about language models; no number measured "
+    "here may be compared with the paper's."
+)
+STUDY_TITLE = "study scale: a choice policy after a short imitation start, not a language model"
+# Reservations that go with every number of a scale.
+NOTES = {
+    "mini": MINI_NOTE,
+    "study": STUDY_NOTE,
+    "paper": "",
+}
+# Panel of ALFWorld that decides at a scale.
+JUDGED = BENCHMARKS["alfworld"].judged
+
+
+# Labels
+
+
+def benchmark(name: str) -> str:
+    """Label of a benchmark."""
+    return BENCHMARKS[name].label if name in BENCHMARKS else name
+
+
+def panel_title(env: str, panel: str) -> str:
+    """Title of a panel in figures of a benchmark."""
+    titles = BENCHMARKS[env].panel_titles if env in BENCHMARKS else {}
+    return titles.get(panel, panel) if titles else PANELS.get(panel, panel)
+
+
+def panel_label(panel: str) -> str:
+    """Title of a panel, with its name in the records."""
+    return f"{PANELS[panel]} ({panel})" if panel in PANELS else panel
+
+
+def panel_order(panels: set[str]) -> tuple[str, ...]:
+    """Known panels in the order in which they are printed, then the others."""
+    known = list(PANELS)
+
+    def rank(name: str) -> tuple[int, str]:
+        return (known.index(name) if name in PANELS else len(known), name)
+
+    return tuple(sorted(panels, key=rank))
+
+
+def model(name: str) -> str:
+    """Label of a model."""
+    return MODELS.get(name, name)
+
+
+def task(name: str) -> str:
+    """Label of a task family; a shop's goal is its category."""
+    return TASKS.get(name, name.replace("_", " "))
+
+
+def place(scale: str, env: str, model_name: str) -> str:
+    """Scale, benchmark and model, e.g. ``study scale, ALFWorld, choice policy``."""
+    return f"{scale} scale, {benchmark(env)}, {model(model_name)}"
+
+
+def setting(part: Section) -> str:
+    """Benchmark and model of a section, and what sets it apart from the usual setting."""
+    return f"{benchmark(part.env)}, {model(part.model)}{part.apart}"
+
+
+def run(run_id: str) -> str:
+    """Short name of a run: method, choices and seed. ``sources.json`` has its whole id."""
+    match = re.fullmatch(r"[^-]+-[^-]+-([^-]+)((?:-[^-]+)*)-s(\d+)-[0-9a-f]+", run_id)
+    if not match:
+        return run_id
+    method, choices, seed = match.groups()
+    words = choices.replace("_", " ").split("-")[1:]
+    return ", ".join([method_label(method), *words, f"seed {seed}"])
+
+
+def with_note(caption: str, scale: str) -> str:
+    """A caption with the reservation of its scale."""
+    return f"{caption} {NOTES[scale]}".strip()
+
+
+def success_metric(panel: str, column: str = ALL) -> str:
+    """Metric of a column of a success table."""
+    if column == ALL:
+        return f"val/{panel}/success_rate"
+    return f"val/{panel}/{FAMILIES[column]}/success_rate"
+
+
+class Footnotes:
+    """Marks of footnotes: the same text has the same mark everywhere in a table or figure."""
+
+    def __init__(self) -> None:
+        self._marks: dict[str, str] = {}
+
+    def mark(self, text: str) -> str:
+        """Mark of a text, empty for no text."""
+        if not text:
+            return ""
+        return self._marks.setdefault(text, MARKS[len(self._marks) % len(MARKS)])
+
+    @property
+    def text(self) -> str:
+        """All footnotes, as the end of a caption."""
+        return "".join(f" {mark} {text}." for text, mark in self._marks.items())
+
+
+# Methods
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the main table.
+
+    Attributes:
+        label: Label in print.
+        kind: PROMPTING or TRAINED.
+        published: Its name in ``paper_figures/published/main.csv``.
+    """
+
+    label: str
+    kind: str
+    published: str
+
+
+PROMPTING, TRAINED = "Prompting", "RL"
+CLOSED_MODELS = {
+    "gpt_4o": "GPT-4o",
+    "gemini_2_5_pro": "Gemini-2.5-Pro",
+}
+# Names in the paper's table that are not our labels.
+PRINTED_AS = {"plain": "Qwen2.5"}
+
+
+def _method(name: str, label: str) -> Method:
+    prompting = name in CLOSED_MODELS or name in AGENT_LABELS
+    kind = PROMPTING if prompting else TRAINED
+    return Method(label, kind, PRINTED_AS.get(name, label))
+
+
+METHODS = {name: _method(name, label) for name, label in (CLOSED_MODELS | METHOD_LABELS).items()}
+CLOSED = tuple(CLOSED_MODELS.values())
+SIZES = ("1.5B", "7B")
+
+ABLATION = (
+    DEFAULT,
+    "chronological",
+    "no_monotonicity",
+    "shortest_reference",
+)
+CONTROLS = (
+    "random_match",
+    "uniform_bonus",
+    "exact_scorer",
+    "forward_matcher",
+    "gigpo",
+)
+MOST_NAMED = 6  # rows that a sentence names
+
+
+def is_method(row: Row) -> bool:
+    """Whether a row is a method, registered here or not, and not a variant of one."""
+    return row.name in METHODS or row.name == row.method
+
+
+def method_of(row: Row) -> Method:
+    """The row's method; for an unregistered one its label."""
+    return METHODS.get(row.name) or Method(row.label, TRAINED, row.label)
+
+
+def in_order(rows: Iterable[Row]) -> list[str]:
+    """Names of the rows that are methods: registered ones, then others, SCPO last."""
+    names = dict.fromkeys(row.name for row in rows if is_method(row))
+    known = [name for name in METHODS if name in names and name != DEFAULT]
+    unknown = sorted(name for name in names if name not in METHODS)
+    last = [DEFAULT] if DEFAULT in names else []
+    return [*known, *unknown, *last]
+
+
+def compared(rows: Sequence[Row], chosen: Sequence[str] = ()) -> tuple[Row, ...]:
+    """Rows that a figure compares.
+
+    They are those that the user chose, else the methods; a single method with its variants. A
+    section holds every row that may be compared, the values of a sweep among them, which have a
+    figure of their own.
+    """
+    methods: dict[str, Row] = {}
+    for row in rows:
+        if is_method(row):
+            methods[row.name] = replace(row, label=method_of(row).label)
+    if chosen:
+        by_name = {row.name: methods.get(row.name, row) for row in rows}
+        return tuple(by_name[name] for name in chosen if name in by_name)
+    if len(methods) > 1:
+        return tuple(methods[name] for name in in_order(methods.values()))
+    return tuple(rows)
+
+
+def left_out(rows: Sequence[Row], drawn: Iterable[Row]) -> str:
+    """Sentence that names the rows which are not drawn; empty if all are."""
+    shown = {row.name for row in drawn}
+    names: dict[str, None] = {}
+    for row in rows:
+        if row.name not in shown:
+            names[METHODS[row.name].label if row.name in METHODS else row.label] = None
+    if not names:
+        return ""
+    text = ", ".join(list(names)[:MOST_NAMED])
+    if len(names) > MOST_NAMED:
+        text += f" and {len(names) - MOST_NAMED} more"
+    return f" Not drawn here: {text}."

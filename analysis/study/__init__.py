@@ -1,0 +1,1 @@
+"""The study's page: questions, and the numbers of runs that answer them."""

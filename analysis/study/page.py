@@ -1,0 +1,339 @@
+"""``docs/study.md``: every sentence with a number is made from an archive of runs."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from analysis.figures import fig_study_rates
+from analysis.names import TRAINED_ON
+from analysis.sources.collect import Collected
+from analysis.sources.rows import MissingRunsError
+from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
+from analysis.stats.comparisons import Comparison, named_comparisons
+from analysis.stats.measures import AREA, BETTER, by_seed
+from analysis.stats.study_rows import MAIN, TUNING, StudyRow, started, study_rows
+from analysis.study.credit import credit_lines, update_lines
+from analysis.study.questions import (
+    Answer,
+    answers,
+    effect_text,
+    headline,
+    headlined,
+    p_text,
+    sentence,
+)
+from analysis.tables import tab_study, tab_study_effects
+from scpo.intervals import summarise
+from scpo.progress import counted
+from scpo.records.status import State
+
+RATES = "fig_study_rates"
+FIGURES = {
+    "fig_study_effects": "Every row minus GiGPO and minus SCPO, paired by seed, with its credit",
+    "fig_study_curves": "Held-out success over training, and differences paired by seed",
+    RATES: "Area under validation by learning rate, for each method",
+}
+TITLE = (
+    "# The laptop study\n\n"
+    "*This page is written by `python -m analysis study` from [the archive of its runs](study/); "
+    "edit the command's texts, not this file. The [first edition](study/first-edition.md) is "
+    "withdrawn: an entropy bonus decided its numbers.*"
+)
+
+# Texts of the opening
+
+QUESTION = (
+    "**Question.** GRPO gives every step of a rollout the same advantage. GiGPO adds a term that "
+    "compares steps taken in the same state. SCPO, the method of the reproduced paper, also "
+    "credits steps of a failed rollout that match steps of a successful rollout of the same task. "
+    "Does that, or another rule of step credit, make a policy learn faster or end better?"
+)
+MEASURED = (
+    "**Measured.** *Area under validation*: mean held-out success over training, in points; it is "
+    "the measure that was named before the runs. *Faster*: training steps to 50 % held-out "
+    "success. *Better*: held-out success after the last step. A difference is paired by seed and "
+    "has a 95 % Student interval; p is of the paired t-test after Holm's correction over all "
+    "{tests} named comparisons of the study, each counted once. *Resolved* means p < 0.05."
+)
+NOT_LANGUAGE_MODELS = (
+    "**Not to be concluded: anything about the size of effects in language models.** This policy "
+    "chooses among admissible commands, reads templates and starts from imitation; the paper's "
+    "models write free text and start from pretraining."
+)
+NOT_EQUALITY = (
+    "**Not to be concluded: equality.** A comparison that is not resolved is compatible with every "
+    "difference in its interval, and some would need more seeds than were run."
+)
+SAME_CODE = (
+    "**Why it may matter all the same.** Rollouts, groups, matcher, credit, advantages and loss "
+    "are the code that trains language models here, so a *mechanism* that must act on any policy "
+    "can be refuted, and rows can be ranked by how much they deserve GPUs."
+)
+
+# Texts of the sections
+
+UNEQUAL_SEEDS = (
+    "A curve is the mean over its row's own finished seeds; the differences are of equal seeds. "
+    "In the figure of effects a point is filled where the corrected test resolves a comparison "
+    "that was named before the runs, as the bold text does; a small point was not named and is "
+    "not tested."
+)
+RATES_TEXT = (
+    "Each trained method was run at each learning rate on tuning seeds that are reported nowhere "
+    "else. The marked rate is the one at which the method trains in every other experiment of "
+    "this page."
+)
+CONCLUSIONS = (
+    "## What may be concluded about a language model, and what not\n\n"
+    "- **The same**: environment, rollouts, rewards, groups, step texts, matcher, credit, "
+    "advantages and loss are the code that trains language models here; only the policy and its "
+    "size differ. What a rule of credit assigns, to which steps, and how far it moves advantages, "
+    "depends on none of that but on what the policy does.\n"
+    "- **Exploration differs.** This policy chooses among admissible commands, so no step is "
+    'invalid and "Nothing happens." hardly occurs. A language model must also learn to write '
+    "commands; credit may help or harm that, and nothing here says which.\n"
+    "- **Texts differ.** Steps are templates: equal texts mean the same. A scorer's errors on free "
+    "text, which is what a cross-encoder is for, are not tested by equal texts.\n"
+    "- **The start differs.** The imitation start decides how often a group has a success at the "
+    "beginning, so where credit can exist at all; a pretrained model starts elsewhere.\n"
+    "- **So**: an effect that is absent here is not shown to be absent at 1.5B parameters, and one "
+    "that is there is not shown to carry over. What the study can do is refute a *mechanism* that "
+    "would have to act here too, and say which rows are worth GPUs first."
+)
+REBUILD = (
+    "## Rebuild, extend\n\n"
+    "```bash\n"
+    "python -m analysis study    # this page, its tables and figures, from docs/study alone\n"
+    "python -m analysis study --add main_table --dry-run"
+    "   # which finished runs of runs/ would be added\n"
+    "make study                  # runs what is missing here, adds it, then the same\n"
+    "make study-quick            # three seeds of each row, into paper_figures/study_quick\n"
+    "```\n\n"
+    "`docs/study/metrics.parquet` (run, step, metric, value), `runs.parquet` (a line a run: "
+    "configuration, code, processor) and `experiments.json` (which run is which row, and the "
+    "checksums of all three) are all that this page is made of. Runs of several machines merge by "
+    "run id: run a part, add it, commit the three files and the page. Any table and figure: "
+    "`python -m analysis figures --runs-dir docs/study`."
+)
+
+
+def page(data: Collected, figures: Iterable[str]) -> str:
+    """The page as Markdown; ``figures``: names of the pictures in the archive's folder."""
+    drawn = set(figures)
+    comparisons = named_comparisons(data)
+    parts = [TITLE, opening(data, comparisons)]
+    parts += [_answer(answer) for answer in answers(data)]
+    parts += [
+        _picture("fig_study_effects", drawn),
+        UNEQUAL_SEEDS,
+        _picture("fig_study_curves", drawn),
+        "\n".join(_rates(data, drawn)),
+        "\n".join(update_lines(data)),
+        "\n".join(credit_lines(data)),
+    ]
+    parts += _tables(data)
+    parts += ["\n".join(_sources(data)), CONCLUSIONS, REBUILD]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def summary(data: Collected) -> str:
+    """One line for the terminal."""
+    parts = []
+    for comparison in headlined(named_comparisons(data)):
+        parts.append(f"{comparison.name} {effect_text(comparison.effect)}")
+    return "; ".join(parts) or f"no pair of +experiment={MAIN} is finished"
+
+
+# Opening
+
+
+def opening(data: Collected, comparisons: Sequence[Comparison]) -> str:
+    """The first ten lines: headline, question, setting, answers, limits."""
+    finished = [comparison for comparison in comparisons if comparison.finished]
+    items = [QUESTION, _setting(data)]
+    if finished:
+        items.append(MEASURED.format(tests=finished[0].effect.tests))
+        items += _findings(data, finished)
+    items += [SAME_CODE, NOT_LANGUAGE_MODELS, NOT_EQUALITY]
+    lines = [f"**{headline(comparisons)}**", ""]
+    lines += [f"{number}. {item}" for number, item in enumerate(items, start=1)]
+    return "\n".join(lines)
+
+
+def _setting(data: Collected) -> str:
+    """Describe the setting from the configuration and logs of a run of the main table."""
+    run = None
+    for row in _main_rows(data):
+        run = run or started(data, row.row)
+    if run is None:
+        return "**Setting.** No run of the main table has finished."
+    trainer: dict[str, Any] = run.config["trainer"]
+    panels = [panel for panel in data.panels(run.id) if panel != TRAINED_ON]
+    games = sum(data.series(run.id, f"val/{panel}/episodes").last or 0 for panel in panels)
+    text = (
+        "**Setting.** A small policy network that scores the listed commands of household games "
+        "(ALFWorld's engine) by hashed features, after a short imitation start; not a language "
+        f"model. {trainer['steps']} training steps of {trainer['groups']} games × "
+        f"{trainer['group_size']} rollouts; success is measured on {games:.0f} held-out games "
+        f"every {trainer['validation']['every']} steps. Rows share code, games, starts and random "
+        f"numbers."
+    )
+    if any(record.experiment in TUNING for record in data.experiments):
+        text += (
+            " Each method trains at the learning rate chosen for it on seeds that are not reported."
+        )
+    return text
+
+
+def _main_rows(data: Collected) -> list[StudyRow]:
+    return [
+        row for row in study_rows(data) if any(experiment == MAIN for experiment, _ in row.names)
+    ]
+
+
+def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
+    first = headlined(finished)[:1]
+    for comparison in first:
+        yield f"**Does SCPO help?** {sentence(comparison)}"
+    main, resolved = [], []
+    for comparison in finished:
+        if comparison in first:
+            continue
+        if MAIN in comparison.experiments:
+            main.append(comparison)
+        elif comparison.effect.resolved:
+            resolved.append(comparison)
+    if main:
+        yield f"**Its scorers and its host.** {'; '.join(map(_brief, main))}."
+    if resolved:
+        resolved.sort(key=lambda comparison: -abs(comparison.effect.difference.mean))
+        yield f"**What else is resolved.** {'; '.join(map(_brief, resolved))}."
+    area = sum(comparison.effect.resolved for comparison in finished)
+    speed = sum(comparison.faster.resolved for comparison in finished)
+    last = sum(comparison.better.resolved for comparison in finished)
+    yield (
+        f"**All together.** Of {len(finished)} comparisons, {area} are resolved in area, {speed} "
+        f"in speed and {last} at the last step. {_spread(data)}"
+    )
+
+
+def _brief(comparison: Comparison) -> str:
+    effect = comparison.effect
+    return f"{comparison.name} {effect_text(effect)} of area ({p_text(effect)})"
+
+
+def _spread(data: Collected) -> str:
+    """Standard deviations over seeds of the two reference rows."""
+    rows = _main_rows(data)
+    parts = []
+    for name in ("gigpo", "scpo"):
+        row = next((row for row in rows if row.called(name)), None)
+        if row is not None and (text := _deviation(data, row)):
+            parts.append(text)
+    return f"Standard deviation over seeds: {'; '.join(parts)}." if parts else ""
+
+
+def _deviation(data: Collected, row: StudyRow) -> str:
+    area = summarise(by_seed(data, row.row, AREA).values())
+    last = summarise(by_seed(data, row.row, BETTER).values())
+    if area.n < 2:
+        return ""
+    return (
+        f"{row.title} {100 * area.std:.1f} points of area and {100 * last.std:.1f} at the last "
+        f"step ({area.n} seeds)"
+    )
+
+
+# Sections
+
+
+def _answer(answer: Answer) -> str:
+    lines = [f"## {answer.question}", ""]
+    if not answer.finished:
+        lines.append(f"Not run yet: `{answer.command}`.")
+        return "\n".join(lines)
+    lines += [f"- {sentence(comparison)}" for comparison in answer.finished]
+    missing = len(answer.comparisons) - len(answer.finished)
+    if missing:
+        lines.append(f"- {counted(missing, 'more comparison')} not run yet: `{answer.command}`.")
+    return "\n".join(lines)
+
+
+def _picture(name: str, drawn: set[str]) -> str:
+    return f"![{FIGURES[name]}](study/{name}.png)" if name in drawn else ""
+
+
+def _rates(data: Collected, drawn: set[str]) -> Iterator[str]:
+    """The sweep over learning rates: every mean, the figure, and the rate that the study uses."""
+    yield "## Which learning rate for each method?\n"
+    try:
+        table = fig_study_rates.numbers(data)
+    except MissingRunsError as missing:
+        yield f"Not run yet: `{missing.command}`."
+        return
+    yield f"{RATES_TEXT}\n"
+    if RATES in drawn:
+        yield f"{_picture(RATES, drawn)}\n"
+    yield table.md().strip()
+
+
+def _tables(data: Collected) -> Iterator[str]:
+    yield "## The numbers"
+    for build in (tab_study_effects.build, tab_study.build):
+        try:
+            yield build(data).md().strip()
+        except MissingRunsError as missing:
+            yield f"No {missing.needed} yet."
+
+
+# Runs
+
+
+def _sources(data: Collected) -> Iterator[str]:
+    yield "## Runs\n"
+    records = [record for record in data.experiments if record.scale in data.scales]
+    planned = {run.id for record in records for row in record.rows for run in row.runs}
+    runs = [run for run in data.by_id.values() if run.state == State.DONE and run.id in planned]
+    left = len(planned) - len(runs)
+    if left:
+        yield (
+            f"**Not finished: {left} of {len(planned)} planned runs are missing**, of the rows "
+            "named below; each comparison names its finished pairs. `make study` runs what is "
+            "missing.\n"
+        )
+    seconds = sum(sum(data.series(run.id, "timing_s/step").values) for run in runs)
+    yield f"- {len(runs)} finished runs, {seconds / 3600:.1f} hours of training steps."
+    dirty = sum(run.dirty for run in runs)
+    changed = f"; {dirty} runs with uncommitted changes" if dirty else ""
+    yield f"- Code: {_counted(str(run.commit)[:7] for run in runs)}{changed}."
+    yield f"- Processors: {_counted(_processor(run) for run in runs)}."
+    for record in records:
+        yield from _incomplete(data, record)
+
+
+def _processor(run: Run) -> str:
+    name = run.processor or "not recorded"
+    return name if run.torch_capability == UNKNOWN else f"{name}, {run.torch_capability}"
+
+
+def _counted(values: Iterable[str]) -> str:
+    counts = sorted(Counter(values).items())
+    return ", ".join(f"{value} ({counted(count, 'run')})" for value, count in counts)
+
+
+def _incomplete(data: Collected, record: ExperimentRecord) -> Iterator[str]:
+    """Rows of an experiment that lack seeds, and the command that runs these."""
+    counts: list[str] = []
+    missing: set[int] = set()
+    for row in record.rows:
+        lacking = [run.seed for run in row.runs if not _is_done(data, run.id)]
+        if lacking:
+            counts.append(f"{row.label} {len(row.runs) - len(lacking)}/{len(row.runs)}")
+            missing.update(lacking)
+    if counts:
+        yield f"- {record.title}, seeds finished/planned: {', '.join(counts)}."
+        yield f"  - `{record.command(sorted(missing))}`"
+
+
+def _is_done(data: Collected, run: str) -> bool:
+    return run in data.by_id and data.by_id[run].state == State.DONE
