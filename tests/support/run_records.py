@@ -65,7 +65,7 @@ def write_run(
     made = config(scale, row, seed, overrides, steps=steps, **trainer)
     suffix = hash_of(made)
     env, model = made["env"]["name"], made["model"]["name"]
-    run = {"id": f"{env}-{model}-{row}-s{seed}-{suffix}", "env": env, "model": model, "seed": seed}
+    run = {"id": f"{env}-{model.lower()}-{row}-s{seed}-{suffix}", "env": env, "model": model, "seed": seed}
     folder = Path(runs_dir) / run["id"]
     (folder / "diagnostics").mkdir(parents=True)
     write_yaml(folder / "config.yaml", made, checked=True)
