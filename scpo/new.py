@@ -1,200 +1,261 @@
-"""``python -m scpo.new estimator NAME`` or ``identity NAME``: all files of a new baseline or state identity.
+"""Write the files of a new part and register it: ``python -m scpo.new KIND NAME``.
 
-They run and pass the laws. An estimator starts as a row's score less the mean of its group, which every group-based one
-is made of; an identity as equality of the words of a text, whatever their order.
+Kinds: estimator, identity (of states), scorer, matcher, figure, experiment. What is written runs, passes ruff, its own
+test and the laws of its kind, and marks with TODO what its author has to say. An estimator starts as a row's score less
+the mean of its group, an identity as equality of the words of a text, a scorer as shared words, a matcher as the
+reference's positions in order, a figure as one point a row, an experiment as SCPO beside GiGPO.
 """
 
 import argparse
+import importlib.util
 import re
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from scpo import new_templates as texts
 from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, ScpoError
 from scpo.records.files import replace_file
+from scpo.scoring import SCORERS
+from scpo.shaping.matcher import MATCHERS
 from scpo.states.registry import IDENTITIES
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-NAME = re.compile(r"[a-z][a-z0-9_]*")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")  # run folders and lines of code hold it
 
-FUNCTION = '''"""{label}: TODO one line and the source, such as arXiv 2402.14740, section 3.3."""
-
-from typing import Literal
-
-from scpo.advantages.estimator import Estimator, GroupSettings
-from scpo.advantages.groups import as_advantage, group_ids
-from scpo.advantages.outcomes import row_scores, score_moments
-from scpo.steps import FloatArray, StepBatch
+Edit = Callable[[str, dict[str, str]], str]
+"""(content of a file of the checkout, words of the new part) -> the new content."""
 
 
-class {title}Settings(GroupSettings):
-    name: Literal["{name}"]
+@dataclass(frozen=True)
+class Kind:
+    """A kind of part.
 
-
-def {name}(batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: {title}Settings) -> FloatArray:
-    """A_i = s_i - mean(s) over the group's values; TODO the paper's formula, its units, and where it is silent.
-
-    s = episode return - penalty * [invalid], in the unit of the rewards. Step returns and bonus are not read.
+    Attributes:
+        article: Its name in a sentence.
+        files: Path -> text of the new files, both with names in braces.
+        next_steps: What its author does next.
+        edits: Files of the checkout in which it is registered.
+        taken: Names in use.
     """
-    id_N = group_ids(batch.group_N)
-    score_N = row_scores(batch, config)
-    return as_advantage(score_N - score_moments(batch, score_N, id_N, config).mean_G[id_N])
+
+    article: str
+    files: dict[str, str]
+    next_steps: tuple[str, ...]
+    edits: dict[str, tuple[Edit, ...]] = field(default_factory=dict)
+    taken: Collection[str] = ()
 
 
-{constant} = Estimator({title}Settings, {name}, requires=frozenset(), labels={{"{name}": "{label}"}})
-'''
-ESTIMATOR_YAML = """# {label}: TODO what it is and its source. Every value with where it comes from.
-name: {name}
-gamma: 0.95 # Table 3
-invalid_penalty: 0.1 # Table 3
-statistics: rows # ledger 4
-std_floor: 1.0e-5 # ours, see estimator/grpo.yaml
-"""
-METHOD_YAML = """# {label}: TODO in one line, with PPO's clipped update as in verl-agent.
-defaults:
-  - /estimator@estimator: {name}
-  - _self_
+def _insert_import(line: str) -> Edit:
+    """Add an import in its sorted place among the imports of the same package."""
 
-kind: trained
-name: {name}
-shaper: null
-sampling: null # siblings in groups, once
-clip_high: 0.2 # verl-agent's default
-"""
-TEST = """import numpy as np
+    def edit(text: str, words: dict[str, str]) -> str:
+        new, lines = line.format(**words) + "\n", text.splitlines(keepends=True)
+        package = new[: new.index(words["name"])]
+        places = [number for number, old in enumerate(lines) if old.startswith(package)]
+        place = next((number for number in places if lines[number] > new), places[-1] + 1)
+        return "".join([*lines[:place], new, *lines[place:]])
 
-from scpo.advantages.{name} import {name}
-from tests.support.step_batches import make_batch, settings_of
+    return edit
 
 
-def advantages(batch, **changes):
-    zero_N = np.zeros(len(batch), np.float32)
-    return {name}(batch, zero_N, zero_N, settings_of("{name}", **changes))
+def _append_to(opening: str, entry: str, closing: str) -> Edit:
+    """Add an entry at the end of the tuple, dict or union that begins with ``opening``."""
+
+    def edit(text: str, words: dict[str, str]) -> str:
+        start = text.index(opening) + len(opening)
+        end = text.index(closing, start)
+        before = text[:end].rstrip().removesuffix(",")
+        return f"{before}{entry.format(**words)}{text[end:]}"
+
+    return edit
 
 
-def test_hand_worked_group():
-    batch = make_batch((0, 0, "a b c", 1), (0, 1, "a", 0))  # scores 1 1 1 0, mean 3/4
-    assert np.allclose(advantages(batch), [0.25, 0.25, 0.25, -0.75])
-"""
-IDENTITY = '''"""States are equal if TODO one line and the source."""
+def _insert_before(anchor: str, part: str) -> Edit:
+    """Add a definition before a line."""
 
-from scpo.states.identity import Comparison, Identity
-from scpo.states.visits import Visits, key_ids
-from scpo.steps import IntArray
+    def edit(text: str, words: dict[str, str]) -> str:
+        return text.replace(anchor, part.format(**words) + anchor, 1)
+
+    return edit
 
 
-def {name}(visits: Visits, comparison: Comparison) -> IntArray:
-    """One label for each set of words; TODO what is compared, and what that misses."""
-    return key_ids(frozenset(text.lower().split()) for text in visits.text_M)
+KINDS = {
+    "estimator": Kind(
+        "an estimator",
+        {
+            "scpo/advantages/{name}.py": texts.ESTIMATOR,
+            "conf/estimator/{name}.yaml": texts.ESTIMATOR_YAML,
+            "conf/method/{name}.yaml": texts.METHOD_YAML,
+            "tests/unit/advantages/test_{name}.py": texts.ESTIMATOR_TEST,
+        },
+        (
+            'scpo/advantages/{name}.py: the formula, its source, what it requires (CONTRIBUTING.md, "A new baseline")',
+            "tests/unit/advantages/test_{name}.py: a table worked by hand",
+            "python -m pytest tests/unit/advantages/test_{name}.py tests/contract/test_estimators.py -k {name}   "
+            "(the laws)",
+            "python train.py method={name}    or beside others: python sweep.py +experiment=one method=gigpo,{name}",
+        ),
+        {
+            "scpo/advantages/registry.py": (
+                _insert_import("from scpo.advantages.{name} import {constant}"),
+                _append_to("\nOURS = (", ", {constant}", ")"),
+            )
+        },
+        ESTIMATORS,
+    ),
+    "identity": Kind(
+        "an identity of states",
+        {
+            "scpo/states/{name}.py": texts.IDENTITY,
+            "tests/unit/states/test_{name}.py": texts.IDENTITY_TEST,
+        },
+        (
+            "scpo/states/{name}.py: what makes two visits one state (scpo/states/visits.py has what can be read)",
+            "tests/unit/states/test_{name}.py: texts whose states are known",
+            "python -m pytest tests/unit/states/test_{name}.py tests/unit/states/test_registry.py -k {name}   "
+            "(the laws)",
+            "python train.py method=crbc method.estimator.states={name}",
+        ),
+        {
+            "scpo/states/registry.py": (
+                _insert_import("from scpo.states.{name} import {constant}"),
+                _append_to("\nOURS = (", ", {constant}", ")"),
+            )
+        },
+        IDENTITIES,
+    ),
+    "scorer": Kind(
+        "a scorer",
+        {
+            "scpo/scoring/{name}.py": texts.SCORER,
+            "conf/scorer/{name}.yaml": texts.SCORER_YAML,
+            "tests/unit/scoring/test_{name}.py": texts.SCORER_TEST,
+        },
+        (
+            "scpo/scoring/{name}.py: the similarity; scpo/schema/scorer.py: its settings, and conf/scorer/{name}.yaml",
+            "tests/unit/scoring/test_{name}.py: pairs worked by hand",
+            "python -m pytest tests/unit/scoring/test_{name}.py",
+            "python train.py method=scpo scorer={name}    or beside others: "
+            "python sweep.py +experiment=one method=scpo scorer=exact,{name}",
+        ),
+        {
+            "scpo/schema/scorer.py": (
+                _insert_before("ScorerConfig = Annotated[", texts.SCORER_SETTINGS),
+                _append_to("ScorerConfig = Annotated[", " | {title}Scorer", ", Field("),
+            ),
+            "scpo/scoring/__init__.py": (
+                _insert_import("from scpo.scoring.{name} import {title}"),
+                _append_to("\nSCORERS:", ',\n    "{name}": lambda config, device, cache_dir: {title}(config),\n', "}"),
+            ),
+        },
+        (*SCORERS, "minilm", "bge_reranker_v2_m3"),
+    ),
+    "matcher": Kind(
+        "a matcher",
+        {"tests/unit/shaping/test_{name}_match.py": texts.MATCHER_TEST},
+        (
+            "scpo/shaping/matcher.py, {name}_match: the rule and its source",
+            "tests/unit/shaping/test_{name}_match.py: credit worked by hand",
+            "python -m pytest tests/unit/shaping   (the laws: test_matcher.py, test_drive.py)",
+            "python train.py method=scpo method.shaper.matcher={name}    or beside others: "
+            "python sweep.py +experiment=one method=scpo method.shaper.matcher=kmp,{name}",
+        ),
+        {
+            "scpo/shaping/matcher.py": (
+                _insert_before("MATCHERS: dict[", texts.MATCHER),
+                _append_to("\nMATCHERS: dict[", ',\n    "{name}": {name}_match,\n', "}"),
+                _append_to("\nMatcher = Literal[", ', "{name}"', "]"),
+            )
+        },
+        MATCHERS,
+    ),
+    "figure": Kind(
+        "a figure",
+        {
+            "analysis/figures/fig_{name}.py": texts.FIGURE,
+            "tests/unit/analysis/figures/test_fig_{name}.py": texts.FIGURE_TEST,
+        },
+        (
+            "analysis/figures/fig_{name}.py: what is drawn, and the caption",
+            "python -m pytest tests/unit/analysis/figures/test_fig_{name}.py",
+            "python -m analysis figures fig_{name}    then open the PNG",
+        ),
+    ),
+    "experiment": Kind(
+        "an experiment",
+        {"conf/experiment/{name}.yaml": texts.EXPERIMENT_YAML},
+        (
+            "conf/experiment/{name}.yaml: rows, axes, and the comparisons that are named before the runs",
+            "python sweep.py +experiment={name} dry_run=true",
+            "python -m sweeps doctor +experiment={name}",
+        ),
+    ),
+}
 
 
-{constant} = Identity("{name}", "{label}", {name})
-'''
-IDENTITY_TEST = """from scpo.states.registry import IDENTITIES, identify
-from tests.support.step_batches import make_batch
-
-
-def test_hand_worked_group():
-    batch = make_batch(*[(0, k, "x", 0) for k in range(3)], anchor_N=["a mug", "mug a", "a pen"])
-    source_N = identify(batch, "anchor", IDENTITIES["{name}"]).source_N
-    assert source_N[0] == source_N[1] != source_N[2]
-"""
-NEXT_IDENTITY = """Written:
-{files}
-and its line in scpo/states/registry.py. It runs already; next:
-  1. scpo/states/{name}.py: what makes two visits one state (scpo/states/visits.py has what can be read)
-  2. tests/unit/states/test_{name}.py: texts whose states are known
-  3. python -m pytest tests/unit/states/test_{name}.py tests/unit/states/test_registry.py -k {name}   (the laws)
-  4. python train.py method=crbc method.estimator.states={name}
-"""
-NEXT = """Written:
-{files}
-and its line in scpo/advantages/registry.py. It runs already; next:
-  1. scpo/advantages/{name}.py: the formula, its source, what it requires (CONTRIBUTING.md, "A new baseline")
-  2. tests/unit/advantages/test_{name}.py: a table worked by hand
-  3. python -m pytest tests/unit/advantages/test_{name}.py tests/contract/test_estimators.py -k {name}   (the laws)
-  4. python train.py method={name}    or beside others: python sweep.py +experiment=one method=gigpo,{name}
-"""
-
-
-def new_estimator(name: str, root: Path = CHECKOUT) -> list[Path]:
-    """Write the files of an estimator and enter it into the registry; returns the files.
+def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
+    """Write the files of a new part and register it; returns the new files.
 
     Raises:
-        ConfigError: The name is none, or is taken, or this is no checkout.
+        ConfigError: The name is malformed or taken, or ``root`` is not a checkout.
     """
-    _check_name(name, "an estimator")
-    files = {
-        root / "scpo" / "advantages" / f"{name}.py": FUNCTION,
-        root / "conf" / "estimator" / f"{name}.yaml": ESTIMATOR_YAML,
-        root / "conf" / "method" / f"{name}.yaml": METHOD_YAML,
-        root / "tests" / "unit" / "advantages" / f"test_{name}.py": TEST,
-    }
-    return _write(root, "advantages", name, files, taken=name in ESTIMATORS)
-
-
-def new_identity(name: str, root: Path = CHECKOUT) -> list[Path]:
-    """Write the files of a state identity and enter it into the registry; returns the files.
-
-    Raises:
-        ConfigError: The name is none, or is taken, or this is no checkout.
-    """
-    _check_name(name, "an identity")
-    files = {
-        root / "scpo" / "states" / f"{name}.py": IDENTITY,
-        root / "tests" / "unit" / "states" / f"test_{name}.py": IDENTITY_TEST,
-    }
-    return _write(root, "states", name, files, taken=name in IDENTITIES)
-
-
-def _check_name(name: str, kind: str) -> None:
+    part = KINDS[kind]
     if not NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} is no name of {kind}; allowed: a letter, then letters, digits and _, small")
-
-
-def _write(root: Path, package: str, name: str, files: dict[Path, str], *, taken: bool) -> list[Path]:
-    there = [str(path.relative_to(root)) for path in files if path.exists()]
-    if taken or there:
-        raise ConfigError(f"the name {name!r} is taken{f' by {there[0]}' if there else ''}; choose another")
-    registry = root / "scpo" / package / "registry.py"
-    if not registry.exists() or not (root / "tests").is_dir():
+        raise ConfigError(
+            f"{name!r} is no name of {part.article}; allowed: a small letter, then up to 29 of a-z, 0-9 and _"
+        )
+    files = {root / path.format(name=name): text for path, text in part.files.items()}
+    existing = [str(path.relative_to(root)) for path in files if path.exists()]
+    if name in part.taken or existing:
+        raise ConfigError(f"the name {name!r} is taken{f' by {existing[0]}' if existing else ''}; choose another")
+    if not (root / "scpo" / "new.py").exists() or not (root / "tests").is_dir():
         raise ConfigError(f"{root} is no checkout of scpo; from outside one: CONTRIBUTING.md, entry points")
-    words = {"name": name, "title": _title(name), "constant": name.upper(), "label": name.upper().replace("_", " ")}
-    for path, template in files.items():
-        replace_file(path, template.format(**words).encode(), readable=True)
-    replace_file(registry, _registered(registry.read_text(), package, name).encode(), readable=True)
+    title = "".join(word.capitalize() for word in name.split("_"))
+    words = {"name": name, "title": title, "constant": name.upper(), "label": name.upper().replace("_", " ")}
+    edited = {}
+    for path, edits in part.edits.items():
+        text = (root / path).read_text()
+        for edit in edits:
+            text = edit(text, words)
+        edited[root / path] = text
+    written = {path: text.format(**words) for path, text in files.items()}
+    for path, text in {**written, **edited}.items():
+        replace_file(path, text.encode(), readable=True)
+    _format([path for path in (*written, *edited) if path.suffix == ".py"], root)
     return list(files)
 
 
-def _registered(text: str, package: str, name: str) -> str:
-    """The registry with the entry's import in its place and its name after the others."""
-    lines = text.splitlines(keepends=True)
-    imports = [k for k, line in enumerate(lines) if line.startswith(f"from scpo.{package}.")]
-    line = f"from scpo.{package}.{name} import {name.upper()}\n"
-    place = next((k for k in imports if lines[k] > line), imports[-1] + 1)
-    text = "".join([*lines[:place], line, *lines[place:]])
-    return re.sub(r"^(OURS = \([^)]*?),?\)", rf"\1, {name.upper()})", text, count=1, flags=re.MULTILINE)
-
-
-def _title(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_"))
+def _format(paths: Sequence[Path], root: Path) -> None:
+    """Fold lines as ruff does: how long they are depends on the name. Without ruff they are left as they are."""
+    if paths and importlib.util.find_spec("ruff") is not None:
+        command = [sys.executable, "-m", "ruff", "format", "--quiet", *map(str, paths)]
+        subprocess.run(command, cwd=root, check=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answer the command line."""
-    parser = argparse.ArgumentParser(prog="python -m scpo.new", description=__doc__)
-    parser.add_argument("what", choices=["estimator", "identity"])
+    parser = argparse.ArgumentParser(
+        prog="python -m scpo.new", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("kind", choices=KINDS)
     parser.add_argument("name", help="in configurations and file names, such as graphgpo")
     options = parser.parse_args(arguments)
+    part = KINDS[options.kind]
     try:
-        files = new_estimator(options.name) if options.what == "estimator" else new_identity(options.name)
+        files = write_part(options.kind, options.name)
     except ScpoError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    listed = "\n".join(f"  {path.relative_to(CHECKOUT)}" for path in files)
-    following = NEXT if options.what == "estimator" else NEXT_IDENTITY
-    sys.stdout.write(following.format(files=listed, name=options.name))
+    lines = ["Written:", *(f"  {path.relative_to(CHECKOUT)}" for path in files)]
+    if part.edits:
+        lines.append(f"Registered in {', '.join(part.edits)}.")
+    lines.append("It runs already; next:")
+    lines += [f"  {number}. {step.format(name=options.name)}" for number, step in enumerate(part.next_steps, start=1)]
+    sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
 

@@ -7,63 +7,112 @@ from pathlib import Path
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.new import CHECKOUT, new_estimator, new_identity
+from scpo.new import CHECKOUT, KINDS, main, write_part
+
+COPIED = ("scpo", "sweeps", "analysis", "conf", "slurm", "tests/support", "tests/contract", "tests/unit/advantages")
+COPIED_TOO = ("tests/unit/states", "tests/unit/shaping", "tests/unit/scoring", "tests/unit/analysis/figures", "bench")
+FILES = ("tests/__init__.py", "tests/unit/__init__.py", "tests/unit/analysis/__init__.py", "tests/conftest.py")
+LAWS = {  # of each kind: its own test, and what else must hold of it
+    "estimator": ("tests/unit/advantages/test_mine.py", "tests/contract/test_estimators.py", "-k", "mine"),
+    "identity": ("tests/unit/states/test_mine.py", "tests/unit/states/test_registry.py", "-k", "mine"),
+    "scorer": ("tests/unit/scoring/test_mine.py",),
+    "matcher": (
+        "tests/unit/shaping/test_mine_match.py",
+        "tests/unit/shaping/test_matcher.py",
+        "-k",
+        "mine or uses_each",
+    ),
+    "figure": ("tests/unit/analysis/figures/test_fig_mine.py",),
+}
 
 
 @pytest.fixture
 def checkout(tmp_path):
-    """What the tests of an estimator need of the checkout."""
-    for name in ("scpo", "conf"):
+    """The parts of the checkout that the new files and their laws need."""
+    for name in (*COPIED, *COPIED_TOO):
         shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("tests/support", "tests/contract", "tests/unit/advantages", "tests/unit/states"):
-        keep = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=keep)
-    for path in ("tests/__init__.py", "tests/unit/__init__.py", "tests/conftest.py", "pyproject.toml"):
+    for path in (*FILES, "pyproject.toml", "train.py", "sweep.py"):
         shutil.copy(CHECKOUT / path, tmp_path / path)
     return tmp_path
 
 
-def test_a_new_estimator_passes_its_own_test_and_the_laws(checkout):
-    files = new_estimator("my_method", checkout)
-    assert [path.name for path in files] == ["my_method.py", "my_method.yaml", "my_method.yaml", "test_my_method.py"]
-    tests = ["tests/unit/advantages/test_my_method.py", "tests/contract/test_estimators.py", "-k", "my_method"]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+def python(checkout, *arguments):
     env = {**os.environ, "PYTHONPATH": str(checkout)}
-    done = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    said = subprocess.run(
-        [sys.executable, "-c", "import scpo; print(scpo.load_method('my_method').estimator.name, scpo.__file__)"],
-        cwd=checkout, env=env, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    assert said.startswith("my_method")
-    assert Path(said.split()[1]).is_relative_to(checkout)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=checkout, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_a_new_identity_passes_its_own_test_and_the_laws(checkout):
-    files = new_identity("my_states", checkout)
-    assert [path.name for path in files] == ["my_states.py", "test_my_states.py"]
-    tests = ["tests/unit/states/test_my_states.py", "tests/unit/states/test_registry.py", "-k", "my_states"]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
-    env = {**os.environ, "PYTHONPATH": str(checkout)}
-    done = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert "." * 7 in done.stdout  # its own test and six cases of the laws
+def is_clean(checkout, files):
+    """Neither ruff's rules nor its format object to the new files and to those that register them."""
+    edited = [checkout / path for kind in KINDS.values() for path in kind.edits]
+    paths = [str(path) for path in (*files, *edited) if path.suffix == ".py"]
+    python(checkout, "-m", "ruff", "check", "--no-cache", *paths)
+    python(checkout, "-m", "ruff", "format", "--no-cache", "--check", *paths)
 
 
-def test_an_identity_that_exists_is_not_overwritten(checkout):
-    with pytest.raises(ConfigError, match="the name 'entities' is taken"):
-        new_identity("entities", checkout)
+@pytest.mark.parametrize("kind", LAWS)
+def test_a_new_part_passes_its_own_test_the_laws_and_ruff(kind, checkout):
+    files = write_part(kind, "mine", checkout)
+    is_clean(checkout, files)
+    printed = python(checkout, "-m", "pytest", "-q", "-p", "no:cacheprovider", *LAWS[kind])
+    assert "no tests ran" not in printed
+    python(checkout, "-c", "import sweeps.compose.configuration")  # nothing imports in a circle
+
+
+def test_a_new_method_scorer_and_matcher_are_chosen_by_name(checkout):
+    for kind in ("estimator", "scorer", "matcher"):
+        write_part(kind, "mine", checkout)
+    printed = python(checkout, "train.py", "method=mine", "--cfg", "job")
+    assert "name: mine" in printed
+    printed = python(checkout, "train.py", "method=scpo", "method.shaper.matcher=mine", "scorer=mine", "--cfg", "job")
+    assert "matcher: mine" in printed
+    assert "kind: mine" in printed
+    assert Path(python(checkout, "-c", "import scpo; print(scpo.__file__)").strip()).is_relative_to(checkout)
+
+
+def test_a_new_experiment_is_a_matrix_of_runs_as_written(checkout):
+    write_part("experiment", "mine", checkout)
+    printed = python(checkout, "sweep.py", "+experiment=mine", "dry_run=true")
+    assert "6 runs" in printed
+
+
+def test_lines_with_the_longest_name_are_folded(checkout):
+    files = [path for kind in KINDS for path in write_part(kind, "a_name_of_thirty_letters_in_al", checkout)]
+    is_clean(checkout, files)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_is_named_with_the_next_steps(kind, monkeypatch, capsys):
+    monkeypatch.setattr("scpo.new.write_part", lambda kind, name: [CHECKOUT / "written.py"])
+    assert main([kind, "mine"]) == 0
+    printed = capsys.readouterr().out
+    assert "written.py" in printed
+    assert "mine" in printed
+    assert "{" not in printed
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("gigpo", "is taken"), ("MyMethod", "no name of an estimator"), ("1x", "no name")]
+    ("kind", "name"),
+    [("identity", "entities"), ("scorer", "exact"), ("matcher", "kmp"), ("figure", "learning"), ("experiment", "demo")],
+)
+def test_a_name_in_use_is_not_overwritten(kind, name):
+    with pytest.raises(ConfigError, match=f"the name '{name}' is taken"):
+        write_part(kind, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("gigpo", "is taken"), ("MyMethod", "no name of an estimator"), ("1x", "no name"), ("x" * 31, "up to 29")],
 )
 def test_names_that_cannot_be_are_refused_before_anything_is_written(tmp_path, name, message):
     with pytest.raises(ConfigError, match=message):
-        new_estimator(name, tmp_path)
+        write_part("estimator", name, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_another_folder_is_no_checkout(tmp_path):
     with pytest.raises(ConfigError, match="is no checkout"):
-        new_estimator("mine", tmp_path)
+        write_part("estimator", "mine", tmp_path)

@@ -9,7 +9,7 @@ from bench.recorded import recorded
 from scpo.errors import ScorerError
 from scpo.scoring import PairCache
 from scpo.shaping.drive import MatchTask, checked, credit_batch
-from scpo.shaping.matcher import MatchRule, match_dense
+from scpo.shaping.matcher import MATCHERS, MatchRule, match_dense
 from scpo.shaping.shaper import shape
 from tests.support.step_batches import CompanyScorer, EqualityScorer, TableScorer, shaper_config
 
@@ -118,7 +118,7 @@ def text_problems(draw):
 @given(
     problem=text_problems(),
     theta=st.sampled_from([0.6, 0.7, 1.0]),
-    matcher=st.sampled_from(["kmp", "forward"]),
+    matcher=st.sampled_from(sorted(MATCHERS)),
     monotonic=st.booleans(),
     after=st.sampled_from(["stop", "restart"]),
 )

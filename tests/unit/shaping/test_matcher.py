@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scpo.errors import ConfigError
-from scpo.shaping.matcher import MatchRule, answer, kmp_table, match, match_dense
+from scpo.shaping.matcher import MATCHERS, MatchRule, answer, kmp_table, match, match_dense
 
 APART = np.eye(8, dtype=np.float32)  # a reference whose steps do not resemble each other
 
@@ -115,7 +115,7 @@ def test_forward_without_monotonicity_credits_every_similar_step():
 
 
 @pytest.mark.parametrize("theta", [0.7, 0.6, 0.1, 0.9])
-@pytest.mark.parametrize("matcher", ["kmp", "forward"])
+@pytest.mark.parametrize("matcher", sorted(MATCHERS))
 def test_a_float32_score_of_theta_reaches_theta(theta, matcher):
     """float32(0.7) is below the double 0.7: comparing them in double precision would lose the match."""
     similarity = np.full((1, 1), theta, np.float32)
@@ -134,7 +134,7 @@ def test_a_soft_base_above_theta_gives_matches_without_credit():
 
 
 @pytest.mark.parametrize(("m", "length"), [(0, 3), (3, 0), (0, 0)])
-@pytest.mark.parametrize("matcher", ["kmp", "forward"])
+@pytest.mark.parametrize("matcher", sorted(MATCHERS))
 def test_nothing_to_match_earns_nothing(m, length, matcher):
     assert credit(np.ones((m, length), np.float32), matcher=matcher) == [0] * length
 
@@ -201,7 +201,7 @@ def test_the_coroutine_equals_the_pseudocode_bit_for_bit(problem, monotonic, res
     assert np.array_equal(got, expected)
 
 
-@given(problem=problems(), matcher=st.sampled_from(["kmp", "forward"]))
+@given(problem=problems(), matcher=st.sampled_from(sorted(MATCHERS)))
 def test_monotonic_credit_uses_each_position_once_and_moves_forward(problem, matcher):
     similarity, among, theta, order = problem
     walked = trace(similarity, order, among, theta=theta, matcher=matcher)
