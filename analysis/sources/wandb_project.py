@@ -22,6 +22,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from analysis.sources.run_records import Problem, leaves, noted
 from scpo.errors import RecordError, ScpoError, first_line
+from scpo.installed import install_command
 from scpo.records.files import (
     FileSum,
     RunningSum,
@@ -154,7 +155,7 @@ def _again(folder: Path) -> str:
 def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...]:
     """Download what is missing; returns listed runs that are invalid."""
     if importlib.util.find_spec("wandb") is None:
-        raise RecordError("reading W&B projects needs wandb: pip install 'scpo[track]'")
+        raise RecordError(f"reading W&B projects needs wandb: {install_command('track')}")
     api = _attempt("log in to W&B", lambda: _api(settings), settings)
     runs = _attempt(
         f"list the runs of {name}",

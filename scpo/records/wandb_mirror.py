@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from scpo.errors import RecordError, first_line
+from scpo.installed import install_command
 from scpo.records.files import read_json, write_json
 from scpo.records.identity import settings_digest
 from scpo.records.manifest import manifest_paths, read
@@ -87,7 +88,7 @@ class WandbMirror:
         except ImportError:
             logger.info(
                 "wandb is not installed, metrics are not mirrored; "
-                "pip install 'scpo[track]' adds it"
+                f"{install_command('track')} adds it"
             )
         except Exception as error:  # noqa: BLE001 (whatever fails in the mirror, training goes on)
             if self._abandoned:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.errors import ScorerError
+from scpo.installed import install_command
 from scpo.schema.scorer import ExactScorer, LexicalScorer
 
 
@@ -37,8 +38,7 @@ class Lexical:
             from rapidfuzz.distance import Indel
         except ImportError as error:
             raise ScorerError(
-                "the lexical scorer needs rapidfuzz: pip install rapidfuzz, or 'scpo[local]', "
-                "which has it"
+                f"the lexical scorer needs rapidfuzz: {install_command('local')}"
             ) from error
         self.name = config.identity
         self._similarity = Indel.normalized_similarity

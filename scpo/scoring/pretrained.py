@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from scpo.errors import ScorerError, first_line
+from scpo.installed import install_command
 
 _PACKAGE = "package:"
 
@@ -30,7 +31,7 @@ def load_part(path: str, auto_class: str, **settings: Any) -> Any:
         import transformers
     except ImportError as error:
         raise ScorerError(
-            "neural scorers need torch and transformers: pip install 'scpo[local]'"
+            f"neural scorers need torch and transformers: {install_command('local')}"
         ) from error
     source = package_folder(path.removeprefix(_PACKAGE)) if path.startswith(_PACKAGE) else path
     local = Path(source).is_dir()

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from scpo.errors import ConfigError
+from scpo.installed import install_command
 from scpo.scoring import find_scorer
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def _missing_packages_named(config: RunConfig) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "scpo":
             raise
-        extras = f"{config.env.name},{config.trainer.name}"
+        extras = (config.env.name, config.trainer.name)
         raise ConfigError(
             f"method={config.method.name} env={config.env.name}: the package {error.name} is not installed; "
-            f"pip install 'scpo[{extras}]', or make setup"
+            f"{install_command(*extras)}, or make setup"
         ) from error

@@ -76,10 +76,7 @@ def check_attention(subject: Subject) -> Iterator[Finding]:
         ):
             installed, wanted = installed_version("flash-attn"), config.trainer.verl.attention
             if installed is None and wanted == "flash":
-                fix = (
-                    "pip install -c constraints-verl-gpu.txt 'scpo[verl-gpu]', or "
-                    "trainer.verl.attention=sdpa"
-                )
+                fix = "docker/install.sh (docs/verl.md), or trainer.verl.attention=sdpa"
                 yield error(
                     "flash-attn", "trainer.verl.attention=flash, and it is not installed", fix
                 )

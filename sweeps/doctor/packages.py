@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from scpo.findings import Finding, error, ok, warning
-from scpo.installed import installed_version
+from scpo.installed import install_command, installed_version
 from scpo.records.provenance import REPOSITORY
 from scpo.schema import RunConfig
 from sweeps.doctor.subject import Subject
@@ -38,7 +38,12 @@ def needed_extras(subject: Subject) -> list[str]:
 
 def _of_run(config: RunConfig) -> Iterator[str]:
     yield config.env.name
-    yield "agents" if config.model.kind == "api" else config.trainer.name
+    if config.model.kind == "api":
+        yield "agents"
+    elif config.trainer.name == "verl" and config.trainer.verl.engine == "hf":
+        yield "verl-cpu"  # no vLLM
+    else:
+        yield config.trainer.name
     if config.scorer.kind in ("bi_encoder", "cross_encoder"):
         yield "local"  # the scorers' torch and transformers
     if config.wandb.mode != "disabled":
@@ -58,7 +63,7 @@ def _missing_or_old(extra: str, requirements: list[str]) -> Iterator[Finding]:
     for requirement in map(Requirement, requirements):
         if requirement.marker is not None and not requirement.marker.evaluate():
             continue
-        install = f"pip install -c constraints.txt 'scpo[{extra}]'" if extra else "make setup"
+        install = install_command(extra) if extra else "make setup"
         version = installed_version(requirement.name)
         if version is None:
             yield error("packages", f"{requirement.name} is not installed", install)

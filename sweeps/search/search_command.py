@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scpo.errors import ConfigError, RecordWriteError, ScpoError
+from scpo.installed import install_command
 from scpo.progress import about
 from scpo.records.identity import run_id
 from sweeps.compose.overrides import Request
@@ -157,7 +158,7 @@ def _load_optuna() -> None:
     """Check for the packages of the search and its summary before hours of training."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise ConfigError(f"a search needs {', '.join(missing)}; pip install 'scpo[search]'")
+        raise ConfigError(f"a search needs {', '.join(missing)}; {install_command('search')}")
     import optuna
 
     # Its lines on each trial repeat the driver's.

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from scpo.errors import ConfigError
+from scpo.installed import install_command
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def assets() -> Assets:
     except ImportError as error:
         raise ConfigError(
             f"the ALFWorld environment needs the packages alfworld and textworld ({error}); "
-            "install them with: pip install 'scpo[alfworld]'"
+            f"install them with: {install_command('alfworld')}"
         ) from error
     return Assets(
         domain=Path(ALFRED_PDDL_PATH).read_text(encoding="utf-8"),

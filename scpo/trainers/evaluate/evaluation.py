@@ -24,6 +24,7 @@ from scpo.envs import open_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
 from scpo.generation import Generation
+from scpo.installed import install_command
 from scpo.records.tracker import Tracker
 from scpo.rollout import Policy, group_slots
 from scpo.trainers.evaluate.episode_records import (
@@ -156,8 +157,8 @@ def _policy(
         from scpo.agents.chat import ChatClient
     except ImportError as error:
         raise ConfigError(
-            f"model={config.model.name} needs the extra agents ({error}): pip install -e "
-            "'.[agents]'"
+            f"model={config.model.name} needs the extra agents ({error}): "
+            f"{install_command('agents')}"
         ) from None
     policy = ChatPolicy(
         ChatClient(config.model, config.machine.api), config.trainer.max_response_tokens

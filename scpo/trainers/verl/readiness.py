@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from scpo.errors import ConfigError
-from scpo.installed import installed_version
+from scpo.installed import install_command, installed_version
 from scpo.memory import GIB, shortage
 from scpo.policies.model import pick_device
 from scpo.schema import RunConfig, VerlTrainer
@@ -57,8 +57,7 @@ def check_engine(config: RunConfig, *, on_cpu: bool) -> None:
         )
     if not on_cpu and importlib.util.find_spec("vllm") is None:
         raise ConfigError(
-            "trainer=verl plays with vLLM, which is not installed: pip install -c constraints-verl-gpu.txt "
-            "'scpo[verl-gpu]' (docs/verl.md)"
+            f"trainer=verl plays with vLLM, which is not installed: {install_command('verl')} (docs/verl.md)"
         )
 
 
@@ -109,8 +108,8 @@ def attention(config: RunConfig) -> Attention:
     )
     if wanted == "flash" and not installed:
         raise ConfigError(
-            "trainer.verl.attention=flash needs the package flash-attn, which is not installed: pip install -c "
-            "constraints-verl-gpu.txt 'scpo[verl-gpu]' (docs/verl.md), or trainer.verl.attention=sdpa"
+            "trainer.verl.attention=flash needs the package flash-attn, which is not installed: "
+            "docker/install.sh (docs/verl.md), or trainer.verl.attention=sdpa"
         )
     return "flash" if installed and wanted != "sdpa" else "sdpa"
 

@@ -6,11 +6,12 @@ import inspect
 import pkgutil
 
 from scpo.errors import ConfigError
-from scpo.installed import installed_version
+from scpo.installed import install_command, installed_version
 
 SUPPORTED = ("0.9.1",)
 INSTALL = (
-    "in a virtual environment of its own: pip install -e '.[alfworld,verl]' (without a GPU: verl-cpu); see docs/verl.md"
+    f"in a virtual environment of its own: {install_command('alfworld', 'verl')} (without a GPU: "
+    f"{install_command('alfworld', 'verl-cpu')}); see docs/verl.md"
 )
 
 OVERRIDDEN: dict[str, dict[str, tuple[str, ...]]] = {

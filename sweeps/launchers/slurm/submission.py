@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scpo.errors import ConfigError
+from scpo.installed import install_command
 from scpo.records import RunFolder
 from scpo.schema import RunConfig, SlurmLauncher
 from sweeps.estimates import Resources, check_fits, hours, resources
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 SUBMISSIONS = ".submissions"
 NOT_REACHABLE = 78  # exit status of a job whose node cannot read the code or Python (sysexits.h: EX_CONFIG)
 MARGIN = 1.5  # the paper: "wall-clock times vary with cluster load"
-NEEDS_SUBMITIT = "launcher=slurm_a800x4 needs submitit; to get it: pip install 'scpo[slurm]'"
+NEEDS_SUBMITIT = f"launcher=slurm_a800x4 needs submitit; to get it: {install_command('slurm')}"
 
 
 @dataclass(frozen=True, order=True)

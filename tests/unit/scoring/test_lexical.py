@@ -39,5 +39,5 @@ def test_no_pairs_no_scores_and_a_name():
 
 def test_a_missing_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rapidfuzz.distance", None)
-    with pytest.raises(ScorerError, match="pip install rapidfuzz"):
+    with pytest.raises(ScorerError, match=r"pip install -c constraints.txt -e .\.\[local\]"):
         make_scorer(CONFIG)

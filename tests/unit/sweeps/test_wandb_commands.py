@@ -77,7 +77,7 @@ def test_what_an_offline_run_wrote_is_pushed_by_wandb_itself_and_once(server, ca
 def test_without_its_package_it_says_what_to_install(server, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb_workspaces.workspaces", None)
     assert main(["view", "me/demo"]) == 2
-    assert "pip install 'scpo[track]'" in capsys.readouterr().err
+    assert "pip install -c constraints.txt -e '.[track]'" in capsys.readouterr().err
 
 
 def test_a_refusal_of_wandb_is_one_line(server, capsys):

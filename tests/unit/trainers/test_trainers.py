@@ -21,7 +21,9 @@ def test_a_package_that_is_not_installed_is_named_with_what_installs_it(monkeypa
     monkeypatch.setitem(sys.modules, "torch", None)
     for loaded in [name for name in sys.modules if name.startswith("scpo.trainers.local")]:
         monkeypatch.delitem(sys.modules, loaded)
-    with pytest.raises(ConfigError, match=r"package torch is not installed; pip install 'scpo\[alfworld,local\]'"):
+    with pytest.raises(
+        ConfigError, match=r"package torch is not installed; pip install -c constraints.txt -e '\.\[alfworld,local\]'"
+    ):
         train(compose_run(["method=scpo"]), None, lambda: False)
 
 
@@ -31,7 +33,9 @@ def test_a_package_that_is_missed_in_the_middle_of_a_rollout_is_named_too(monkey
 
     pytest.importorskip("torch", reason="needs torch: make setup")
     monkeypatch.setattr(importlib.import_module(TRAINERS["local"]), "train", without_nltk)
-    with pytest.raises(ConfigError, match=r"package nltk is not installed; pip install 'scpo\[webshop,local\]'"):
+    with pytest.raises(
+        ConfigError, match=r"package nltk is not installed; pip install -c constraints.txt -e '\.\[webshop,local\]'"
+    ):
         train(compose_run(["env=webshop", "method=gigpo"]), None, lambda: False)
 
 

@@ -37,7 +37,7 @@ def test_a_preview_at_the_papers_scale_says_what_it_would_cost():
 def test_a_missing_package_is_told_before_anything_runs(monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "sklearn" else found(name))
-    with pytest.raises(ConfigError, match=r"a search needs sklearn; pip install 'scpo\[search\]'"):
+    with pytest.raises(ConfigError, match=r"a search needs sklearn; pip install -c constraints.txt -e '\.\[search\]'"):
         call("+search=scpo", "dry_run=true")
 
 

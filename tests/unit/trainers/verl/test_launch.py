@@ -78,7 +78,7 @@ BAD = {
     ),
     "few cores": (dict(cores=8), [], r"needs 15 CPU cores for 4 GPUs, this process may use 8.*launcher\.cpus=15"),
     "no flash-attn": (dict(), ["trainer.verl.attention=flash"], "attention=flash needs the package flash-attn"),
-    "no engine": (dict(packages=()), [], r"vLLM, which is not installed: pip install -c constraints-verl-gpu"),
+    "no engine": (dict(packages=()), [], r"vLLM, which is not installed: pip install -e '\.\[verl\]'"),
 }  # fmt: skip
 
 

@@ -1,0 +1,51 @@
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from scpo.installed import CONSTRAINTS, install_command
+
+ROOT = Path(__file__).parents[2]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+COMMAND = re.compile(r"pip install (?:-c (?P<pins>\S+) )?-e '\.\[(?P<extras>[^\]]+)\]'")
+
+
+def texts():
+    """Pages and code that users read commands in."""
+    for folder in ("docs", "scpo", "sweeps", "analysis", "conf", "docker"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".md", ".py", ".yaml", ".ipynb", ".sh"):
+                yield path
+    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "train.py", "sweep.py"))
+
+
+def test_the_command_has_the_tested_versions():
+    assert install_command("search") == "pip install -c constraints.txt -e '.[search]'"
+    assert install_command("alfworld", "verl-cpu") == "pip install -c constraints-verl.txt -e '.[alfworld,verl-cpu]'"
+    assert install_command("alfworld", "verl") == "pip install -e '.[alfworld,verl]'"
+
+
+@pytest.mark.parametrize("pins", ["constraints.txt", *filter(None, CONSTRAINTS.values())])
+def test_files_of_tested_versions_are_in_the_checkout(pins):
+    assert (ROOT / pins).exists()
+    assert set(CONSTRAINTS) <= set(EXTRAS)
+
+
+def test_every_installation_command_of_code_and_pages_is_the_one_that_is_printed():
+    found = 0
+    for path in texts():
+        for command in COMMAND.finditer(path.read_text()):
+            if "{" in command["extras"]:  # in install_command itself
+                continue
+            extras = [extra for extra in command["extras"].split(",") if extra != "..."]
+            assert set(extras) <= set(EXTRAS), f"{path}: {command[0]}"
+            assert command[0] == install_command(*extras), path
+            found += 1
+    assert found >= 3
+
+
+def test_nothing_is_said_to_be_on_a_package_index():
+    """scpo is on none: ``pip install 'scpo[...]'`` has no matching distribution."""
+    advised = [path for path in texts() if re.search(r"pip install[^\n]*['\"]scpo\[", path.read_text())]
+    assert advised == [ROOT / "scpo" / "installed.py"]
