@@ -27,6 +27,7 @@ from scpo.records.files import (
     write_json,
 )
 from scpo.records.memory import installed_gpus
+from scpo.records.run_code import REGISTRIES, used_files, without_entries
 from scpo.records.run_folders import Provenance, RunFolder, now
 from scpo.schema.run import RunConfig
 
@@ -159,7 +160,11 @@ def code_files() -> dict[str, str]:
         paths = [top] if top.is_file() else top.rglob("*")
         for path in paths:
             if path.suffix in CODE_SUFFIXES and path.is_file():
-                hashes[str(path.relative_to(REPOSITORY))] = text_sum(path.read_bytes())
+                name = str(path.relative_to(REPOSITORY))
+                content = path.read_bytes()
+                if name in REGISTRIES:
+                    content = without_entries(content.decode()).encode()
+                hashes[name] = text_sum(content)
     return dict(sorted(hashes.items()))
 
 
@@ -170,14 +175,20 @@ def read_code(folder: RunFolder) -> CodeRecord | None:
 
 
 def check_resume(
-    folder: RunFolder, *, across: bool, commits: tuple[str | None, str | None]
+    folder: RunFolder,
+    config: RunConfig,
+    *,
+    across: bool,
+    commits: tuple[str | None, str | None],
 ) -> None:
     """Refuse to resume from a checkpoint of other code; record which code continues.
 
-    A curve with steps of two versions of the code would be a result of neither.
+    A curve with steps of two versions of the code would be a result of neither. Files that the run
+    does not use may change.
 
     Args:
         folder: The run.
+        config: Its configuration, which decides what it uses.
         across: ``machine.resume_across_versions``: resume all the same.
         commits: The commit that the run stopped under, and the present one.
 
@@ -194,6 +205,8 @@ def check_resume(
         else:
             names = sorted(earlier.files.keys() | present.keys())
             changed = [name for name in names if earlier.files.get(name) != present.get(name)]
+            if changed:  # reading what imports what takes half a second
+                changed = sorted(used_files(config, REPOSITORY).intersection(changed))
         if changed:
             raise ConfigError(
                 f"{folder.run_id} stopped at step {checkpoints[-1]} under other code. Changed "

@@ -192,7 +192,7 @@ def _end_early(folder: RunFolder, how: str) -> int:
 def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) -> None:
     commit = provenance.git_commit()
     across = config.machine.resume_across_versions
-    provenance.check_resume(folder, across=across, commits=(before.commit, commit))
+    provenance.check_resume(folder, config, across=across, commits=(before.commit, commit))
     os.environ.update(thread_environment(config.machine.threads))
     os.environ.setdefault(
         "HF_HUB_DISABLE_PROGRESS_BARS", "1"

@@ -180,8 +180,11 @@ def code(tmp_path, monkeypatch):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
 
-    for name in ("scpo/rloo.py", "sweeps/a.py", "train.py", "README.md", "slurm/site.yaml", "conf/rloo.yaml"):
+    for name in ("sweeps/a.py", "train.py", "README.md", "slurm/site.yaml", "conf/rloo.yaml"):
         write(name, "old")
+    write("scpo/trainers/__init__.py", "from scpo.loss import loss")
+    write("scpo/loss.py", "loss = 1")
+    write("scpo/advantages/registry.py", "from scpo.advantages.rloo import RLOO\n\nOURS = (\n    RLOO,\n)\n")
     monkeypatch.setattr(provenance, "REPOSITORY", root)
     return write
 
@@ -194,8 +197,8 @@ def stopped_at_step_2(folder):
     assert entry.run(folder, until_2) == entry.EXIT_INTERRUPTED
 
 
-@pytest.mark.parametrize("name", ["README.md", "slurm/site.yaml", "conf/rloo.yaml"])
-def test_what_is_no_code_may_change_before_a_resume(folder, code, monkeypatch, name):
+@pytest.mark.parametrize("name", ["README.md", "slurm/site.yaml", "conf/rloo.yaml", "sweeps/a.py", "scpo/mine.py"])
+def test_what_the_run_does_not_use_may_change_before_a_resume(folder, code, monkeypatch, name):
     stopped_at_step_2(folder)
     code(name, "new")
     monkeypatch.setattr(provenance, "git_commit", lambda: "another")
@@ -205,13 +208,23 @@ def test_what_is_no_code_may_change_before_a_resume(folder, code, monkeypatch, n
 
 def test_a_resume_by_other_code_is_refused_with_its_files_unless_allowed(folder, code, tmp_path):
     stopped_at_step_2(folder)
-    code("scpo/rloo.py", "new")
-    code("scpo/more.py", "new")
+    code("scpo/loss.py", "from scpo.more import loss")
+    code("scpo/more.py", "loss = 2")
     for _ in range(2):
         assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
         reason = folder.read_status().reason
-        assert "stopped at step 2 under other code. Changed since: scpo/more.py, scpo/rloo.py. Restore them" in reason
+        assert "stopped at step 2 under other code. Changed since: scpo/loss.py, scpo/more.py. Restore them" in reason
     fake.make_run(tmp_path, "machine.resume_across_versions=true")
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+
+
+def test_a_new_baseline_keeps_no_run_from_being_resumed(folder, code):
+    stopped_at_step_2(folder)
+    code("scpo/advantages/mine.py", "MINE = 1")
+    code(
+        "scpo/advantages/registry.py",
+        "from scpo.advantages.mine import MINE\nfrom scpo.advantages.rloo import RLOO\n\nOURS = (RLOO, MINE)\n",
+    )
     assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
 
 
