@@ -13,16 +13,19 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import yaml
 
 from scpo.errors import ConfigError, ScpoError
-from scpo.records import RunFolder, run_config
+from scpo.records import RunFolder, State, run_config
+from scpo.records.identity import run_id
 from scpo.schema import RunConfig
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.hints import explain_flag, explain_launcher
 from sweeps.compose.overrides import options, parse_all, replaced
 from sweeps.records import attempt as entry
+from sweeps.start_checks import refuse_what_cannot_start
 from sweeps.terminal import complaint, replace_what_cannot_be_printed
 
 
@@ -40,21 +43,44 @@ def open_ahead(config: RunConfig) -> None:
     trainer.open_ahead(config)
 
 
-def open_run(what: list[str]) -> RunFolder:
-    """The run folder that is named, or that the overrides describe."""
+def open_run(what: list[str], *, prepare: bool = False) -> RunFolder:
+    """The run folder that is named, or that the overrides describe.
+
+    With ``prepare``, it may be for another machine, and what this one lacks does not matter.
+    """
     if len(what) == 1 and "=" not in what[0]:
         folder = RunFolder(what[0])
-        if not folder.status.exists() and what[0] in options("method"):
-            raise ConfigError(
-                f"{what[0]!r} is no run folder; the method of that name: python train.py method={what[0]}"
-            )
+        if not folder.status.exists():
+            refuse_bare_word(what[0])
         run_config.check(folder)
         return folder
     if why := explain_launcher(what):
         raise ConfigError(why)
     for remark in replaced(parse_all(what)):
         logging.getLogger("train").warning("%s", remark)
-    return run_config.ensure(compose_run(what))
+    config = compose_run(what)
+    if not prepare:
+        config.check_started_here()
+        check_can_start(config)
+    return run_config.ensure(config)
+
+
+def refuse_bare_word(word: str) -> None:
+    """Answer a word that is neither an override nor a run folder."""
+    if word == "help":
+        raise ConfigError("'help' is no run folder; python train.py --help shows what there is")
+    if word in options("method"):
+        raise ConfigError(f"{word!r} is no run folder; the method of that name: python train.py method={word}")
+    if word.startswith("~"):
+        key = word.removeprefix("~")
+        raise ConfigError(f"{word}: every key is needed and cannot be left out; write {key}=<value> or {key}=null")
+
+
+def check_can_start(config: RunConfig) -> None:
+    """Refuse a run that would only fail here, before it has a folder; one that has finished is left alone."""
+    folder = RunFolder(Path(config.machine.runs_dir) / run_id(config))
+    if not (folder.status.exists() and folder.read_status().state is State.DONE):
+        refuse_what_cannot_start([config])
 
 
 def main() -> int:
@@ -78,7 +104,7 @@ def main() -> int:
             config = compose_run(arguments.what).model_dump(mode="json")
             sys.stdout.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
             return entry.EXIT_DONE
-        folder = open_run(arguments.what)
+        folder = open_run(arguments.what, prepare=arguments.prepare)
         if arguments.prepare:
             sys.stdout.write(f"{folder.path}\n")
             return entry.EXIT_DONE

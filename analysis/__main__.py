@@ -326,7 +326,9 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
         console.print(f"only W&B is read; {RUNS}/ is here too: --runs-dir {RUNS} adds it")
     missing = [str(folder) for folder in folders if not folder.is_dir()]
     if missing:
-        raise RecordError(f"no runs: there is no folder {', '.join(missing)}; {FIX}")
+        files = [name for name in missing if Path(name).exists()]
+        wrong = f"{files[0]} is a file" if files else f"there is no folder {', '.join(missing)}"
+        raise RecordError(f"no runs: {wrong}; {FIX}")
     settings = Settings(cache=options.cache, refresh=options.refresh)
     data = collect(folders, options.wandb, settings)
     if data.runs.empty:

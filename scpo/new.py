@@ -223,8 +223,8 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
             text = edit(text, words)
         edited[root / path] = text
     written = {path: text.format(**words) for path, text in files.items()}
-    for path, text in {**written, **edited}.items():
-        replace_file(path, text.encode(), readable=True)
+    for target, content in {**written, **edited}.items():
+        replace_file(target, content.encode(), readable=True)
     _format([path for path in (*written, *edited) if path.suffix == ".py"], root)
     return list(files)
 

@@ -5,6 +5,9 @@
     python -m sweeps logs [-f] <pattern>        the end of each run's newest log; -f: and what comes, a line a step
     python -m sweeps cancel <pattern>           stop runs; no sweep starts them again before `retry`
     python -m sweeps retry <pattern>            let runs start again that failed or were cancelled
+    python -m sweeps rm <pattern>               delete run folders, after asking; finished ones only with --finished
+    python -m sweeps clean                      delete those of failed and lost runs, after asking
+    python -m sweeps export <run> [-o FILE]     a run's configuration as an experiment for sweep.py
     python -m sweeps verify ['*']               are the records whole, do they agree
     python -m sweeps health ['*']               which runs need a look: collapse, spikes, stalls (conf/health.yaml)
     python -m sweeps sync ['*']                 push what offline runs wrote for Weights & Biases
@@ -29,10 +32,13 @@ from rich.console import Console
 
 from scpo.errors import ConfigError, ScpoError
 from scpo.progress import counted
-from scpo.records import RunFolder, verify
+from scpo.records import RunFolder, run_config, run_folders, verify
+from scpo.records.files import replace_file
 from scpo.records.manifest import experiment_members, select
-from sweeps import wandb_commands
+from scpo.records.provenance import REPOSITORY
+from sweeps import housekeeping, wandb_commands
 from sweeps.doctor import examination
+from sweeps.export import experiment_yaml
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm.observer import Observer
@@ -116,6 +122,34 @@ def retry(console: Console, arguments: argparse.Namespace) -> int:
     return code
 
 
+def remove(console: Console, arguments: argparse.Namespace) -> int:
+    """Delete run folders, after asking."""
+    return housekeeping.remove(console, _chosen(arguments), arguments)
+
+
+def clean(console: Console, arguments: argparse.Namespace) -> int:
+    """Delete the folders of failed and lost runs, after asking."""
+    return housekeeping.clean(console, _chosen(arguments), arguments)
+
+
+def export(console: Console, arguments: argparse.Namespace) -> int:
+    """Write a run's configuration as an experiment."""
+    folders = _chosen(arguments)
+    if len(folders) != 1:
+        found = ", ".join(folder.run_id for folder in folders) or "none"
+        raise ConfigError(f"export takes one run; {' '.join(arguments.patterns)} matches {found}")
+    text = experiment_yaml(folders[0])
+    if arguments.output is None:
+        sys.stdout.write(text)
+        return EXIT_DONE
+    if arguments.output.exists():
+        raise ConfigError(f"-o {arguments.output}: is there already; name another file")
+    replace_file(arguments.output, text.encode(), readable=True)
+    scale = run_config.read_config(folders[0]).scale
+    say(console, f"{arguments.output}: python sweep.py +experiment={arguments.output} scale={scale} dry_run=true")
+    return EXIT_DONE
+
+
 def check(console: Console, arguments: argparse.Namespace) -> int:
     """Look for damage."""
     folders = _chosen(arguments)
@@ -152,6 +186,9 @@ def push(console: Console, arguments: argparse.Namespace) -> int:
 def _chosen(arguments: argparse.Namespace) -> list[RunFolder]:
     if arguments.runs_dir != RUNS and not arguments.runs_dir.is_dir():
         raise ConfigError(f"--runs-dir {arguments.runs_dir}: there is no such folder; default: {RUNS}")
+    usual = REPOSITORY / RUNS
+    if not arguments.runs_dir.exists() and run_folders.list_runs(usual):
+        raise ConfigError(f"there is no {RUNS}/ here ({Path.cwd()}); those of the checkout: --runs-dir {usual}")
     return select(arguments.runs_dir, arguments.patterns)
 
 
@@ -170,6 +207,9 @@ def _parser() -> argparse.ArgumentParser:
         ("logs", logs, False),
         ("cancel", cancel, False),
         ("retry", retry, False),
+        ("rm", remove, False),
+        ("clean", clean, True),
+        ("export", export, False),
         ("verify", check, True),
         ("health", health, True),
         ("sync", push, True),
@@ -184,6 +224,9 @@ def _parser() -> argparse.ArgumentParser:
     saved = str(wandb_commands.save_view.__doc__).partition("\n")[0]
     wandb_commands.add_view_arguments(commands.add_parser("view", help=saved))
     add_health_arguments(commands.choices["health"])
+    housekeeping.add_arguments(commands.choices["rm"])
+    housekeeping.add_arguments(commands.choices["clean"])
+    commands.choices["export"].add_argument("-o", "--output", type=Path, help="file, ending in .yaml (default: print)")
     completion = commands.add_parser("completion", help=complete.__doc__)
     completion.add_argument("--word", help="what was typed so far; without it, the script for the shell")
     completion.set_defaults(run=complete)

@@ -20,8 +20,10 @@ from sweeps.launchers.base import Launcher, follow, open_launcher
 from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
+from sweeps.notify import notify
 from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, reconcile
+from sweeps.start_checks import refuse_what_cannot_start
 
 
 @dataclass
@@ -108,6 +110,10 @@ def run(
     launcher = launcher_for(configs)
     launcher.check(configs)  # before a folder is made
     archived = _archived(matrix)
+    if not launcher.detached:  # the nodes of a cluster may have what this machine lacks
+        refuse_what_cannot_start(
+            config for run_id, config in matrix.runs.items() if run_id not in archived
+        )
     # Of two sweeps at once, the second finds what the first has started. A detached launcher keeps
     # the lock until its jobs are recorded; runs of this machine lock their own folders.
     with run_folders.driver_lock(runs_dir(matrix)):
@@ -133,6 +139,10 @@ def run(
         outcomes |= ended
     in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
     show.show_summary(console, in_order)
+    if starts:
+        counts = Counter(outcome.state for outcome in in_order.values())
+        told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+        notify(f"scpo: {matrix.experiment.name} {'ended' if completed else 'was stopped'}: {told}")
     if not completed:
         console.print(
             "Stopped; what is done is kept. The same command goes on from the checkpoints."

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from scpo.errors import RecordError
+from scpo.errors import ConfigError, RecordError
 from scpo.records.files import first_complaint, naming_write_errors, read_yaml, write_yaml
 from scpo.records.identity import identity, run_id
 from scpo.records.run_folders import RunFolder
@@ -83,6 +83,11 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
 
 
 def _create(folder: RunFolder, config: RunConfig) -> None:
+    parent = next(path for path in folder.path.parents if path.exists())
+    if not parent.is_dir():
+        raise ConfigError(
+            f"machine.runs_dir={folder.path.parent}: {parent} is a file; name a folder for the runs"
+        )
     with naming_write_errors(folder.path, 0):
         folder.path.parent.mkdir(parents=True, exist_ok=True)
         draft = RunFolder(tempfile.mkdtemp(dir=folder.path.parent, prefix=".new-"))

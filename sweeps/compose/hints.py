@@ -71,6 +71,7 @@ HABITS = (
         add=("--cfg", "job"),
     ),
     # Keys. The first match wins, so the general one for hydra comes last.
+    Habit(r"wandb\.(?:enabled?|disabled?)", "write wandb.mode=disabled, offline or online"),
     Habit(r"dryrun|dry-run|dry_run|dryRun", "it is called dry_run: dry_run=true"),
     Habit(
         r"hydra.*launcher.*",
@@ -111,6 +112,8 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
     habit = habit_for(name)
     if habit is not None and habit.script is not None:
         kept = [word for word in words if word != flag and not re.fullmatch(habit.drop, word)]
+        if habit.script == "sweep.py":
+            kept = [_as_axis(word) for word in kept]
         if habit.script == "sweep.py" and not any(word.startswith("+") for word in kept):
             kept = ["+experiment=one", *kept]
         return f"{flag}: {habit.answer}: {_command(habit.script, [*kept, *habit.add])}"
@@ -125,6 +128,12 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
     if name == "--seed":
         return f"{flag}: seeds are an axis: seeds=[{value or 0}]"
     return f"{flag}: there is no such flag; `python {script} --help` shows what there is"
+
+
+def _as_axis(word: str) -> str:
+    """An override of train.py as sweep.py has it: seeds are an axis of their own."""
+    key, _, value = word.partition("=")
+    return f"seeds=[{value.strip('[]')}]" if key == "seed" else word
 
 
 def explain_launcher(words: Sequence[str]) -> str | None:
@@ -281,9 +290,10 @@ def _explain_absent(
             f"{parent}: {keys}"
         )
     if parent and not any(_within(name, parent) for name in present):
-        return (
-            f"{override}: {key} is not set in this configuration: its section {parent} is null here"
-        )
+        why = f"its section {parent} is null here"
+        if parent == "method.shaper":
+            why = f"method={default['method']['name']} has no shaper; method=scpo has one"
+        return f"{override}: {key} is not set in this configuration: {why}"
     if override.startswith("~"):
         return f"{override}: {key} is not set in this configuration"
     return (
@@ -410,7 +420,7 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
             f"{key}.<key>=<value>"
         )
     if detail["type"] == "missing":
-        return f"{key} is missing"
+        return f"{key} is missing{_where_to_set(location, got)}; write {key}=<value>"
     context = detail.get("ctx", {})
     expected = str(context.get("expected") or context.get("expected_tags") or "")
     hint = ""
@@ -418,6 +428,14 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
         allowed = [name.strip(" '") for name in expected.replace(" or ", ",").split(",")]
         hint = did_you_mean(str(got), allowed)
     return f"{key}: got {_shorten(got)}; {detail['msg'][0].lower()}{detail['msg'][1:]}{hint}"
+
+
+def _where_to_set(location: Sequence[int | str], section: Any) -> str:
+    """The file of ``conf/`` that a missing key belongs in, if there is one."""
+    name = section.get("name") if isinstance(section, dict) else None
+    group = str(location[-2]) if len(location) > 1 else ""
+    known = group in ("estimator", "scorer", "model")  # of others, the scale sets some keys
+    return f" in conf/{group}/{name}.yaml" if known and name else ": every key is needed"
 
 
 def _shorten(value: Any) -> str:

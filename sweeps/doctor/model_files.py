@@ -8,10 +8,13 @@ from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
 from scpo.schema import ApiModel, HuggingFaceModel, RunConfig
+from sweeps.doctor.services import why_unreachable
 from sweeps.doctor.subject import Subject
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 PACKAGE = "package:"
+HUB = "https://huggingface.co"
+OTHER_SCORERS = "; scorer=minilm and scorer=lexical need no download"
 LEAST_TOKENS = 64  # ours: of a response with a thought and an action
 
 
@@ -92,6 +95,10 @@ def _hub(check: str, name: str, key: str) -> Iterator[Finding]:
             f"{name} is not in {_hub_cache()}, and HF_HUB_OFFLINE is set",
             f"{key}=<a folder>",
         )
+    elif why := why_unreachable(os.environ.get("HF_ENDPOINT", HUB)):
+        text = f"{name} is not in {_hub_cache()}, and the Hugging Face hub does not answer ({why})"
+        elsewhere = f"`hf download {name} --local-dir DIR` where it does, then {key}=DIR"
+        yield error(check, text, f"{elsewhere}{OTHER_SCORERS if key == 'scorer.path' else ''}")
     else:
         text = (
             f"{name} is not in {_hub_cache()}: the first run downloads it, where jobs reach the hub"

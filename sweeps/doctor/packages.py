@@ -36,14 +36,18 @@ def needed_extras(subject: Subject) -> list[str]:
     return sorted(needed | ({"search"} if subject.search else set()))
 
 
+def of_trainer(config: RunConfig) -> str:
+    """The extra of what trains or prompts the model."""
+    if config.model.kind == "api":
+        return "agents"
+    if config.trainer.name == "verl" and config.trainer.verl.engine == "hf":
+        return "verl-cpu"  # no vLLM
+    return config.trainer.name
+
+
 def _of_run(config: RunConfig) -> Iterator[str]:
     yield config.env.name
-    if config.model.kind == "api":
-        yield "agents"
-    elif config.trainer.name == "verl" and config.trainer.verl.engine == "hf":
-        yield "verl-cpu"  # no vLLM
-    else:
-        yield config.trainer.name
+    yield of_trainer(config)
     if config.scorer.kind in ("bi_encoder", "cross_encoder"):
         yield "local"  # the scorers' torch and transformers
     if config.wandb.mode != "disabled":

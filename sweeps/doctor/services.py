@@ -27,7 +27,7 @@ def check_wandb(subject: Subject) -> Iterator[Finding]:
     url = os.environ.get("WANDB_BASE_URL", WANDB_URL)
     if not _has_key(urlsplit(url).hostname or ""):
         yield warning("wandb", f"online, and no key for {url}", f"wandb login, or {OFFLINE}")
-    unreachable = _unreachable(url)
+    unreachable = why_unreachable(url)
     if unreachable:
         yield warning(
             "wandb", f"online, and {url} does not answer: {unreachable}", f"a proxy, or {OFFLINE}"
@@ -43,13 +43,23 @@ def check_endpoints(subject: Subject) -> Iterator[Finding]:
             yield from _endpoint(model)
 
 
+def check_keys(subject: Subject) -> Iterator[Finding]:
+    """Check the key of every API model, without a connection."""
+    for model in {config.model.name: config.model for config in subject.configs}.values():
+        if isinstance(model, ApiModel):
+            yield from _key(model)
+
+
+def _key(model: ApiModel) -> Iterator[Finding]:
+    if model.key_variable is not None and not os.environ.get(model.key_variable):
+        fix = f"export {model.key_variable}=<your key>"
+        yield error(f"model {model.name}", f"{model.key_variable} is not set", fix)
+
+
 def _endpoint(model: ApiModel) -> Iterator[Finding]:
     check = f"model {model.name}"
-    if model.key_variable is not None and not os.environ.get(model.key_variable):
-        yield error(
-            check, f"{model.key_variable} is not set", f"export {model.key_variable}=<your key>"
-        )
-    unreachable = _unreachable(model.base_url)
+    yield from _key(model)
+    unreachable = why_unreachable(model.base_url)
     if unreachable:
         yield error(
             check,
@@ -69,7 +79,7 @@ def _has_key(host: str) -> bool:
         return False
 
 
-def _unreachable(url: str) -> str | None:
+def why_unreachable(url: str) -> str | None:
     """Reason why the address cannot be connected to; None if it can."""
     parts = urlsplit(url)
     port = parts.port or {"http": 80}.get(parts.scheme, 443)

@@ -47,12 +47,12 @@ def read_subject(overrides: Sequence[str]) -> Subject:
     if "experiment" in keys:
         request = read_request(overrides)
         runs = expand(request.name, request.overrides).runs
-        return Subject(tuple(_distinct(runs.values())), len(runs))
+        return Subject(tuple(distinct(runs.values())), len(runs))
     return Subject((compose_run(overrides),), 1)
 
 
-def _distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:
-    """Runs that differ in seed or in settings of a method only need the same of a machine."""
+def distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:
+    """Drop runs that need the same of a machine: those that differ in seed or method settings."""
     seen = set()
     for config in configs:
         parts = (config.env, config.model, config.scorer, config.trainer)

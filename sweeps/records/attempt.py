@@ -31,6 +31,7 @@ from scpo.records.logs import before_after, read_whole
 from scpo.records.run_folders import now
 from scpo.schema import RunConfig
 from scpo.stop_signals import stop_signals_go_to
+from sweeps.notify import notify
 
 logger = logging.getLogger(__name__)
 
@@ -235,6 +236,8 @@ def _end(folder: RunFolder, state: State, reason: str | None) -> int:
         )
         return EXIT_FAILED
     logger.info("%s: %s%s", folder.run_id, state, f" ({reason})" if reason else "")
+    if state is State.FAILED:
+        notify(f"scpo: {folder.run_id} FAILED on {socket.gethostname()}: {reason}")
     if state is State.DONE:
         _say_result(folder)
     return {State.DONE: EXIT_DONE, State.FAILED: EXIT_FAILED}.get(state, EXIT_INTERRUPTED)

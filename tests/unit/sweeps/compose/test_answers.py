@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -51,6 +52,7 @@ def test_a_wrong_command_is_answered_with_the_right_one(answer, command, before,
     assert now in found.said
     assert not before or before not in found.said
     assert "Traceback" not in found.said
+    assert not list(Path("runs").glob("*"))  # refused before a folder is made
 
 
 def test_a_key_that_is_given_twice_is_said(answer):

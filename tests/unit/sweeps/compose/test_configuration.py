@@ -160,7 +160,7 @@ BAD = {
     "removed section": (["~method.shaper"], "method.shaper is missing"),
     "key of an absent section": (
         ["method=grpo", "method.shaper.theta=1"],
-        "method.shaper.theta is not set in this configuration: its section method.shaper is null here",
+        "method.shaper.theta is not set in this configuration: method=grpo has no shaper; method=scpo has one",
     ),
     "key of another estimator": (
         ["method=hgpo", "method.estimator.omega=2"],

@@ -39,7 +39,7 @@ def test_a_driver_too_old_for_torch(subject, commands, monkeypatch):
 
 def test_flash_attn_that_is_asked_for_and_missing(subject):
     found = gpu_path.check_attention(subject("scale=paper", "trainer.verl.attention=flash"))
-    assert_finds(found, "error", "it is not installed", "constraints-verl-gpu.txt")
+    assert_finds(found, "error", "it is not installed", "docker/install.sh")
     (found,) = gpu_path.check_attention(subject("scale=paper"))
     assert "a run goes without" in found.text
 

@@ -50,8 +50,13 @@ def test_a_model_path_that_is_not_there(subject):
 def test_a_model_that_is_still_to_be_downloaded(subject, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(model_files, "why_unreachable", lambda url: None)
     assert_finds(
         model_files.check_models(subject(*LARGE)), "warning", "the first run downloads it", "hf download Qwen/"
+    )
+    monkeypatch.setattr(model_files, "why_unreachable", lambda url: "no route")
+    assert_finds(
+        model_files.check_models(subject(*LARGE)), "error", "does not answer (no route)", "then model.path=DIR"
     )
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert_finds(model_files.check_models(subject(*LARGE)), "error", "HF_HUB_OFFLINE is set")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from scpo.errors import GameError, RecordError
+from scpo.errors import ConfigError, GameError, RecordError
 from scpo.records import JsonLines, State, StopRequest, provenance, run_config
 from scpo.records.files import locked, read_json
 from scpo.records.tracker import Tracker
@@ -298,3 +298,18 @@ def test_output_that_cannot_be_written_is_not_taken_for_written():
     ended = left(f"{unread}print('said')\nleave(0)")
     assert ended.returncode != 0
     assert "Broken pipe" in ended.stderr
+
+
+def test_a_failure_is_noticed_and_a_finished_run_is_not(folder, monkeypatch):
+    told = []
+    monkeypatch.setattr(entry, "notify", told.append)
+
+    def fails(config, folder, stop):
+        raise ConfigError("no games")
+
+    entry.run(folder, fails)
+    assert len(told) == 1
+    assert f"{folder.run_id} FAILED" in told[0]
+    assert "no games" in told[0]
+    entry.run(folder, fake_train.train)
+    assert len(told) == 1

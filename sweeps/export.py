@@ -1,0 +1,119 @@
+"""``python -m sweeps export RUN``: a run's configuration as an experiment for sweep.py."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from scpo.errors import ConfigError
+from scpo.records import RunFolder, run_config
+from scpo.records.identity import identity, run_id
+from scpo.schema import RunConfig
+from sweeps.compose.configuration import compose_run
+from sweeps.compose.overrides import options
+
+GROUPS = ("env", "method", "model", "trainer", "scorer")  # those that a run's id depends on
+OWN_AXES = ("env", "model")
+PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
+
+
+def experiment_yaml(folder: RunFolder) -> str:
+    """The experiment of one run: its choices of files and the values that differ from theirs.
+
+    Raises:
+        ConfigError: The present configuration files cannot express the run, e.g. a key was renamed.
+    """
+    config = run_config.read_config(folder)
+    scale = f"scale={config.scale}"
+    choices: dict[str, str] = {}
+    for group in GROUPS:
+        choices[group] = _nearest(config, group, [scale, *_words(choices)])
+    words = [scale, *_words(choices), f"seed={config.seed}", *_host(config, choices["method"])]
+    differing = [
+        f"{key}={_value(value)}"
+        for key, value in _differences(identity(compose_run(words)), identity(config))
+    ]
+    if run_id(compose_run([*words, *differing])) != folder.run_id:
+        raise ConfigError(
+            f"{folder.run_id} cannot be written with the configuration files of this version of the code"
+        )
+    own = {group: choice for group, choice in choices.items() if group not in OWN_AXES}
+    overrides = [*_words(own), *_host(config, choices["method"]), *differing]
+    row = {"name": _name(config), "label": config.method.name, "overrides": overrides}
+    experiment = {
+        "name": _name(config),
+        "title": f"As run {folder.run_id}",
+        "axes": {
+            "env": [choices["env"]],
+            "model": {config.scale: [choices["model"]]},
+            "seeds": {config.scale: [config.seed]},
+        },
+        "rows": [row],
+    }
+    head = (
+        f"# @package _global_\n# The configuration of {folder.run_id}, for scale={config.scale}.\n"
+    )
+    return head + yaml.safe_dump(
+        {"experiment": experiment}, sort_keys=False, allow_unicode=True, width=100
+    )
+
+
+def _words(choices: dict[str, str]) -> list[str]:
+    return [f"{group}={choice}" for group, choice in choices.items()]
+
+
+def _host(config: RunConfig, method: str) -> list[str]:
+    """The estimator under SCPO's credit, which decides the keys of its section."""
+    if config.method.kind == "prompted" or config.method.shaper is None:
+        return []
+    usual = compose_run([f"method={method}"]).trained.estimator.name
+    chosen = config.method.estimator.name
+    return [f"method.host={chosen}"] if chosen != usual else []
+
+
+def _nearest(config: RunConfig, group: str, words: list[str]) -> str:
+    """The file of a group from which the run differs in the fewest values."""
+    wanted = identity(config)
+    fewest: tuple[int, str] | None = None
+    named = wanted[group]["name"]
+    for choice in sorted(options(group), key=lambda choice: choice != named):
+        try:
+            composed = identity(compose_run([*words, f"{group}={choice}"]))
+        except ConfigError:
+            continue  # not with this environment or scale
+        if composed[group] == wanted[group]:
+            return choice
+        count = sum(1 for _ in _differences(composed, wanted))
+        if fewest is None or count < fewest[0]:
+            fewest = count, choice
+    if fewest is None:
+        raise ConfigError(f"no {group} of conf/{group} can be composed with {' '.join(words)}")
+    return fewest[1]
+
+
+def _differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and new values of the leaves that differ; a key that is off is in neither."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in new:
+            yield from _differences(old.get(name), new[name], f"{key}.{name}" if key else name)
+    elif old != new:
+        yield key, new
+
+
+def _value(value: Any) -> str:
+    """A value in Hydra's grammar."""
+    if isinstance(value, str) and PLAIN.fullmatch(value):
+        return value
+    if isinstance(value, list):
+        return f"[{','.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{name}:{_value(inner)}" for name, inner in value.items()) + "}"
+    return json.dumps(value)
+
+
+def _name(config: RunConfig) -> str:
+    return re.sub(
+        r"[^a-z0-9]+", "_", f"{config.method.name}_{config.env.benchmark}_s{config.seed}".lower()
+    )

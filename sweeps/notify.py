@@ -1,0 +1,47 @@
+"""Notices to a person: a sweep has ended, a run has failed.
+
+The environment variable SCPO_NOTIFY names a webhook (``https://...``, which gets ``{"text": ...}`` as
+Slack and Mattermost read it, with ``content`` for Discord) or a command, which gets the text as its
+last argument. It is a variable and no key of the configuration, since the address of a webhook is a
+secret and configurations are recorded.
+"""
+
+import json
+import logging
+import os
+import shlex
+import subprocess
+import urllib.error
+import urllib.request
+
+VARIABLE = "SCPO_NOTIFY"
+TIMEOUT_S = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+def notify(text: str) -> None:
+    """Send a notice; what goes wrong is a warning without the address, and stops nothing."""
+    target = os.environ.get(VARIABLE, "").strip()
+    if not target:
+        return
+    try:
+        if target.startswith(("https://", "http://")):
+            body = json.dumps({"text": text, "content": text}).encode()
+            request = urllib.request.Request(  # noqa: S310 (http or https, see above)
+                target, body, {"Content-Type": "application/json"}
+            )
+            urllib.request.urlopen(request, timeout=TIMEOUT_S).close()  # noqa: S310
+        else:
+            command = [*shlex.split(target), text]
+            subprocess.run(
+                command,
+                check=True,
+                timeout=TIMEOUT_S,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+    except urllib.error.HTTPError as error:
+        logger.warning("%s: the webhook answered %s", VARIABLE, error.code)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        logger.warning("%s: no notice was sent (%s)", VARIABLE, type(error).__name__)

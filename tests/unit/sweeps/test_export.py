@@ -1,0 +1,48 @@
+import pytest
+import yaml
+
+from scpo.records import run_config
+from sweeps import __main__ as command_line
+from sweeps.compose.configuration import compose_run
+from sweeps.compose.matrix import expand
+from sweeps.compose.overrides import parse_all
+
+RUNS = {
+    "the default": [],
+    "another method and text": [
+        "method=scpo",
+        "scorer=exact",
+        "method.shaper.theta=0.5",
+        "method.shaper.states=exact",
+    ],
+    "another environment": ["env=webshop", "scale=study", "method=gigpo", "seed=7"],
+    "another host": ["method=scpo", "method.host=hgpo"],
+    "another trainer": ["scale=paper", "trainer=verl_1gpu", "env.games=generated"],
+    "a prompted model": ["scale=paper", "method=react", "model=gpt_4o"],
+    "a list": ["method=grpo", "trainer.steps=3", "env.validation_panels.valid_seen.games=5"],
+}
+
+
+@pytest.mark.parametrize("overrides", RUNS.values(), ids=RUNS)
+def test_the_experiment_of_a_run_is_that_run(overrides, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = run_config.ensure(compose_run(overrides))
+    assert command_line.main(["export", folder.run_id, "-o", "mine.yaml"]) == 0
+    written = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+    assert len(written["experiment"]["rows"]) == 1
+    scale = run_config.read_config(folder).scale
+    matrix = expand("mine.yaml", parse_all([f"scale={scale}"]))
+    assert list(matrix.runs) == [folder.run_id]
+
+
+def test_one_run_at_a_time_and_no_file_is_overwritten(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    first = run_config.ensure(compose_run(["seed=0"]))
+    run_config.ensure(compose_run(["seed=1"]))
+    assert command_line.main(["export", "alfworld*"]) == 2
+    assert "export takes one run" in capsys.readouterr().err
+    (tmp_path / "there.yaml").write_text("mine")
+    assert command_line.main(["export", first.run_id, "-o", "there.yaml"]) == 2
+    assert (tmp_path / "there.yaml").read_text() == "mine"
+    assert command_line.main(["export", first.run_id]) == 0
+    assert "experiment:" in capsys.readouterr().out

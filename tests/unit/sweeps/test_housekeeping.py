@@ -1,0 +1,73 @@
+import pytest
+
+from scpo.records import RunFolder, State, run_config
+from scpo.records.files import locked
+from sweeps import __main__ as command_line
+from sweeps.compose.configuration import compose_run
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """Runs in several states, in the folder runs/ of the working directory."""
+    monkeypatch.chdir(tmp_path)
+    made = {}
+    for seed, state in enumerate((State.DONE, State.FAILED, State.INTERRUPTED, State.FAILED)):
+        folder = run_config.ensure(compose_run([f"seed={seed}"]))
+        folder.update_status(state=state)
+        made[state if state not in made else "second"] = folder
+    return made
+
+
+def names(runs):
+    return {key for key, folder in runs.items() if folder.path.exists()}
+
+
+def answering(monkeypatch, answer):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    asked = []
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
+    return asked
+
+
+def test_clean_asks_and_deletes_failed_runs_alone(runs, monkeypatch, capsys):
+    asked = answering(monkeypatch, "y")
+    assert command_line.main(["clean"]) == 0
+    assert asked == ["Delete 2 run folders? [y/N] "]
+    assert names(runs) == {State.DONE, State.INTERRUPTED}
+    assert [path.name for path in runs[State.DONE].path.parent.iterdir() if path.name.startswith(".")] == []
+    assert "2 run folders deleted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("answer", ["", "n", "no"])
+def test_without_a_yes_nothing_is_deleted(runs, monkeypatch, answer):
+    answering(monkeypatch, answer)
+    assert command_line.main(["clean"]) == 0
+    assert len(names(runs)) == 4
+
+
+def test_without_a_terminal_nothing_is_deleted_unless_told(runs, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
+    assert command_line.main(["clean"]) == 2
+    assert "--yes" in capsys.readouterr().err
+    assert len(names(runs)) == 4
+    assert command_line.main(["clean", "--dry-run"]) == 0
+    assert len(names(runs)) == 4
+    assert command_line.main(["clean", "--yes"]) == 0
+    assert names(runs) == {State.DONE, State.INTERRUPTED}
+
+
+def test_a_finished_run_is_deleted_only_when_told(runs, capsys):
+    pattern = runs[State.DONE].run_id
+    assert command_line.main(["rm", pattern, "--yes"]) == 0
+    assert "--finished deletes it too" in capsys.readouterr().out
+    assert len(names(runs)) == 4
+    assert command_line.main(["rm", pattern, "--yes", "--finished"]) == 0
+    assert State.DONE not in names(runs)
+
+
+def test_a_run_that_a_process_holds_is_kept(runs):
+    folder: RunFolder = runs[State.FAILED]
+    with locked(folder.lock) as held:
+        assert held
+        assert command_line.main(["rm", folder.run_id, "--yes"]) in (0, 1)
+    assert folder.path.exists()
