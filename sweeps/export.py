@@ -36,9 +36,7 @@ def experiment_yaml(folder: RunFolder) -> str:
         for key, value in _differences(identity(compose_run(words)), identity(config))
     ]
     if run_id(compose_run([*words, *differing])) != folder.run_id:
-        raise ConfigError(
-            f"{folder.run_id} cannot be written with the configuration files of this version of the code"
-        )
+        raise ConfigError(f"{folder.run_id} cannot be written with the present configuration files")
     own = {group: choice for group, choice in choices.items() if group not in OWN_AXES}
     overrides = [*_words(own), *_host(config, choices["method"]), *differing]
     row = {"name": _name(config), "label": config.method.name, "overrides": overrides}

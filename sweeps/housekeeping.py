@@ -96,7 +96,7 @@ def _agreed(count: int) -> bool:
     """
     if not sys.stdin.isatty():
         raise ConfigError(
-            f"{counted(count, 'run folder')} to delete and no terminal to ask at: --yes deletes them"
+            f"{counted(count, 'run folder')} to delete, no terminal to ask at; --yes deletes them"
         )
     return input(f"Delete {counted(count, 'run folder')}? [y/N] ").strip().lower() in ("y", "yes")
 

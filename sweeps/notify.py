@@ -1,6 +1,6 @@
 """Notices to a person: a sweep has ended, a run has failed.
 
-The environment variable SCPO_NOTIFY names a webhook (``https://...``, which gets ``{"text": ...}`` as
+SCPO_NOTIFY, an environment variable, is a webhook (``https://...``, which gets ``{"text": ...}`` as
 Slack and Mattermost read it, with ``content`` for Discord) or a command, which gets the text as its
 last argument. It is a variable and no key of the configuration, since the address of a webhook is a
 secret and configurations are recorded.
