@@ -15,7 +15,7 @@ from scpo.schema import RunConfig, SlurmLauncher
 from scpo.stop_signals import CountsSignals
 from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
-from sweeps.launchers.slurm.job_limits import JobLimits, shares, smallest, split
+from sweeps.launchers.slurm.job_limits import JobLimits, shares, split
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.preview import show_submissions
@@ -110,8 +110,11 @@ class Cluster(CountsSignals):
             for request, names in by_request(configs, self.launcher, self.site).items()
             for part in split(names, limits.array_size)
         ]
-        most = smallest([self.launcher.parallelism, limits.running]) or 1
-        given = shares([len(part) for _, part in arrays], max(most, 1))
+        most = self.launcher.parallelism
+        if limits.running is not None:
+            # Each array runs at least one job; what the account may not run yet, Slurm queues.
+            most = min(most, max(limits.running, len(arrays)))
+        given = shares([len(part) for _, part in arrays], most)
         return [(request, part, share) for (request, part), share in zip(arrays, given, strict=True)]
 
     def _room(self, limits: JobLimits) -> int | None:

@@ -6,7 +6,9 @@ import pytest
 
 from scpo.errors import ConfigError
 from scpo.records import RunFolder
+from sweeps import dispatch
 from sweeps.compose.configuration import compose_run
+from sweeps.compose.matrix import expand
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm.job_limits import JobLimits, array_size_of, shares, split
 from sweeps.launchers.slurm.refusal import RefusedError
@@ -99,6 +101,21 @@ def test_more_runs_than_an_array_may_have_become_several_that_share_the_limit(ru
     assert sum(one.running for one in slurm.arrays) == 6
     planned = list(pool.planned({name: config for name, (_, config) in runs.items()}))
     assert [(len(one.runs), one.running) for one in planned] == [(len(one.runs), one.running) for one in slurm.arrays]
+
+
+def test_an_account_that_may_run_fewer_jobs_than_there_are_arrays_is_left_to_slurms_queue(runs, tmp_path):
+    slurm, pool = submitted(runs, tmp_path, JobLimits(array_size=3, running=2))
+    assert len(pool.submit_all(runs, "table")) == 7
+    assert [one.running for one in slurm.arrays] == [1, 1, 1]
+
+
+def test_the_papers_main_table_fits_the_launcher_as_shipped(tmp_path):
+    matrix = expand("main_table", ("scale=paper", SLURM))
+    launcher = dispatch.launcher_of(matrix)
+    slurm = FakeSlurm()
+    planned = list(cluster.Cluster(launcher, tmp_path, slurm, slurm).planned(dict(matrix.runs)))
+    assert sum(len(submission.runs) for submission in planned) == len(matrix.runs)
+    assert sum(submission.running for submission in planned) <= launcher.parallelism
 
 
 def test_what_the_account_may_not_submit_stays_pending_and_is_told(runs, tmp_path):
