@@ -49,7 +49,11 @@ def main(arguments: list[str]) -> int:
             from sweeps.search.search_command import command  # Optuna is an extra
 
             return command(console, request, TRAIN_SCRIPT)
-        return dispatch.preview(console, request, TRAIN_SCRIPT) if request.dry_run else sweep(console, request)
+        return (
+            dispatch.preview(console, request, TRAIN_SCRIPT)
+            if request.dry_run
+            else sweep(console, request)
+        )
     except (ScpoError, OSError) as error:
         say_error(Console(stderr=True), complaint(error))
         return EXIT_BAD_CONFIG

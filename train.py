@@ -70,10 +70,14 @@ def refuse_bare_word(word: str) -> None:
     if word == "help":
         raise ConfigError("'help' is no run folder; python train.py --help shows what there is")
     if word in options("method"):
-        raise ConfigError(f"{word!r} is no run folder; the method of that name: python train.py method={word}")
+        raise ConfigError(
+            f"{word!r} is no run folder; the method of that name: python train.py method={word}"
+        )
     if word.startswith("~"):
         key = word.removeprefix("~")
-        raise ConfigError(f"{word}: every key is needed and cannot be left out; write {key}=<value> or {key}=null")
+        raise ConfigError(
+            f"{word}: every key is needed and cannot be left out; write {key}=<value> or {key}=null"
+        )
 
 
 def check_can_start(config: RunConfig) -> None:
@@ -85,16 +89,26 @@ def check_can_start(config: RunConfig) -> None:
 
 def main() -> int:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", nargs="*", metavar="run folder | key=value", help="what to run")
-    parser.add_argument("--attempt", type=int, help="given by a launcher: the attempt whose log has this output")
-    parser.add_argument("--prepare", action="store_true", help="make the run's folder, print it and stop")
-    parser.add_argument("--cfg", choices=["job"], help="print the whole configuration, every reference filled in")
+    parser.add_argument(
+        "--attempt", type=int, help="given by a launcher: the attempt whose log has this output"
+    )
+    parser.add_argument(
+        "--prepare", action="store_true", help="make the run's folder, print it and stop"
+    )
+    parser.add_argument(
+        "--cfg", choices=["job"], help="print the whole configuration, every reference filled in"
+    )
     arguments, unknown = parser.parse_known_intermixed_args()
     if not arguments.what and not unknown:
         parser.error("what to run? a run folder, or key=value ...; method=scpo is the default run")
     replace_what_cannot_be_printed()
-    if "WANDB_SWEEP_ID" in os.environ:  # `wandb agent` started it: its sweep learns nothing of a run that stays offline
+    if (
+        "WANDB_SWEEP_ID" in os.environ
+    ):  # `wandb agent` started it: its sweep learns nothing of a run that stays offline
         os.environ.setdefault("WANDB_MODE", "online")
     logging.basicConfig(level=logging.INFO, format=entry.LOG_FORMAT)
     try:

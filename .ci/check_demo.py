@@ -27,7 +27,10 @@ def problems(experiment: str, runs: Path, figures: Path) -> Iterator[str]:
         OSError: A record is not there.
         ValueError: A record is no JSON.
     """
-    rows = {row["name"]: row["runs"] for row in _json(runs / "experiments" / f"{experiment}.json")["rows"]}
+    rows = {
+        row["name"]: row["runs"]
+        for row in _json(runs / "experiments" / f"{experiment}.json")["rows"]
+    }
     if len(rows) < 2:
         yield f"{experiment} compares nothing: its rows are {', '.join(rows) or 'none'}"
     for name, members in rows.items():
@@ -43,7 +46,9 @@ def problems(experiment: str, runs: Path, figures: Path) -> Iterator[str]:
         for name in FILES
         if not (figures / name).is_file() or (figures / name).stat().st_size < SMALLEST
     )
-    yield from _of_report(figures / "report.html", {name: [run["id"] for run in runs] for name, runs in rows.items()})
+    yield from _of_report(
+        figures / "report.html", {name: [run["id"] for run in runs] for name, runs in rows.items()}
+    )
 
 
 def _of_row(name: str, logs: list[list[dict[str, Any]]]) -> Iterator[str]:
@@ -68,9 +73,13 @@ def _of_report(path: Path, rows: dict[str, list[str]]) -> Iterator[str]:
     found = re.search(r'id="data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)
     shown = json.loads(found[1]) if found else {"runs": [], "groups": {"runs": {}}}
     listed = {run["id"] for run in shown["runs"]}
-    yield from (f"{path} does not show {run}" for runs in rows.values() for run in runs if run not in listed)
+    yield from (
+        f"{path} does not show {run}" for runs in rows.values() for run in runs if run not in listed
+    )
     for run in rows.get(SHAPED, ()):
-        groups = [group for step in shown["groups"]["runs"].get(run, []) for group in step["groups"]]
+        groups = [
+            group for step in shown["groups"]["runs"].get(run, []) for group in step["groups"]
+        ]
         if not any(match["credited"] for group in groups for match in group["matches"]):
             yield f"{path} shows no step of {run} that got credit"
 
@@ -80,7 +89,10 @@ def _json(path: Path) -> Any:
 
 
 def _metrics(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def _mean(values: list[float]) -> float:
@@ -89,7 +101,9 @@ def _mean(values: list[float]) -> float:
 
 def main(arguments: list[str] | None = None) -> int | str:
     """Parse the command line; a text is an error to ``sys.exit``."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("experiment", help="name of a record in runs/experiments, without .json")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--figures", type=Path, default=Path("paper_figures"))

@@ -6,8 +6,14 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-BESIDE = {"REPRODUCTION.md": "reproduction.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
-FOLDER = re.compile(r"\[([^\]]*)\]\([^):]*/\)")  # a link to a folder of the repository: the site has no page for it
+BESIDE = {
+    "REPRODUCTION.md": "reproduction.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
+FOLDER = re.compile(
+    r"\[([^\]]*)\]\([^):]*/\)"
+)  # a link to a folder of the repository: the site has no page for it
 
 
 def on_files(files, config):

@@ -2,7 +2,11 @@
 
 import scpo
 
-KITCHEN, FRIDGE, HOLDING = "You are in the kitchen.", "The fridge is open; inside is an egg.", "You hold the egg."
+KITCHEN, FRIDGE, HOLDING = (
+    "You are in the kitchen.",
+    "The fridge is open; inside is an egg.",
+    "You hold the egg.",
+)
 
 
 def rollout(*moves, reward=0.0):
@@ -17,7 +21,11 @@ near_miss = rollout(to_fridge, to_egg, (HOLDING, "drop egg", "The egg breaks."))
 idle = rollout((KITCHEN, "go to bed", "You fall asleep."))
 
 batch = scpo.StepBatch.from_episodes([success, near_miss, idle])
-advantage_N, diagnostics = scpo.assign(batch, scpo.load_scorer("exact"), scpo.load_method("scpo", theta=0.5))
+advantage_N, diagnostics = scpo.assign(
+    batch, scpo.load_scorer("exact"), scpo.load_method("scpo", theta=0.5)
+)
 for row, action in enumerate(batch.action_N):
     credit, without = diagnostics.shaped.credit_N[row], diagnostics.unshaped_advantage_N[row]
-    print(f"{action:12} credit {credit:.1f}  advantage without {without:+.2f}, with {advantage_N[row]:+.2f}")
+    print(
+        f"{action:12} credit {credit:.1f}  advantage without {without:+.2f}, with {advantage_N[row]:+.2f}"
+    )

@@ -44,7 +44,9 @@ def train(method_name="scpo", seed=0, steps=TRAINING_STEPS):
     logits, rng, rates = np.zeros((TASKS, DOORS, KEYS)), np.random.default_rng(seed), []
     for step in range(steps):
         played = [play(task, logits, rng) for task in range(TASKS) for _ in range(SIBLINGS)]
-        advantage_N, _, rate = advantages([episode for episode, _ in played], method, scorer, (seed, step))
+        advantage_N, _, rate = advantages(
+            [episode for episode, _ in played], method, scorer, (seed, step)
+        )
         rates.append(rate)
         choices = [choice for _, made in played for choice in made]
         before, gradient = logits.copy(), np.zeros_like(logits)
@@ -57,4 +59,6 @@ def train(method_name="scpo", seed=0, steps=TRAINING_STEPS):
 
 if __name__ == "__main__":
     rates = train(*sys.argv[1:2])
-    print(f"success in the first 10 steps {np.mean(rates[:10]):.2f}, in the last 10 {np.mean(rates[-10:]):.2f}")
+    print(
+        f"success in the first 10 steps {np.mean(rates[:10]):.2f}, in the last 10 {np.mean(rates[-10:]):.2f}"
+    )

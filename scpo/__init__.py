@@ -58,7 +58,9 @@ def __getattr__(name: str) -> Any:
     if name == "contract":
         return import_module("scpo.contract")
     if name not in _HOMES:
-        raise AttributeError(f"module 'scpo' has no attribute {name!r}; it offers {', '.join(__all__)}")
+        raise AttributeError(
+            f"module 'scpo' has no attribute {name!r}; it offers {', '.join(__all__)}"
+        )
     return getattr(import_module(_HOMES[name]), name)
 
 

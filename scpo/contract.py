@@ -51,7 +51,10 @@ def _check_success(batch: StepBatch, rows: IntArray) -> None:
     won, lost = rows[batch.success_N[rows]], rows[~batch.success_N[rows]]
     if not len(won) or not len(lost):
         return
-    low, high = won[batch.episode_return_N[won].argmin()], lost[batch.episode_return_N[lost].argmax()]
+    low, high = (
+        won[batch.episode_return_N[won].argmin()],
+        lost[batch.episode_return_N[lost].argmax()],
+    )
     if batch.episode_return_N[low] <= batch.episode_return_N[high]:
         said, other = batch.episode_return_N[low], batch.episode_return_N[high]
         refuse(batch, low, f"success_N is True at episode_return_N {said:g}, but row {high} with {other:g} fails: "
@@ -93,7 +96,13 @@ def check_estimator(
 
     answer_N = _checked_answer(entry, batch, bonus_N, estimate)
     rows = np.arange(len(batch))[::-1]
-    _same(place, rows, estimate(_take(batch, rows), bonus_N[rows]), answer_N[rows], "reversing the rows")
+    _same(
+        place,
+        rows,
+        estimate(_take(batch, rows), bonus_N[rows]),
+        answer_N[rows],
+        "reversing the rows",
+    )
     original_N = batch.timeline.neighbours(0)
     _same(place, np.arange(len(batch)), answer_N, answer_N[original_N], "a copy's original")
     if not across_groups:
@@ -103,7 +112,9 @@ def check_estimator(
             _same(place, rows, alone, answer_N[rows], "leaving out the other groups")
     reads = not np.array_equal(estimate(batch, np.zeros_like(bonus_N)), answer_N)
     if reads and "step_bonus" not in entry.requires:
-        raise ContractError(f"estimator {entry.name!r} reads the bonus: add 'step_bonus' to requires")
+        raise ContractError(
+            f"estimator {entry.name!r} reads the bonus: add 'step_bonus' to requires"
+        )
 
 
 def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDArray[Any]) -> None:
@@ -119,7 +130,11 @@ def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDAr
     Raises:
         ContractError: A token holds another value; names row and token.
     """
-    advantage_N, mask_NL, got_NL = np.asarray(advantage_N), np.asarray(mask_NL, bool), np.asarray(advantage_NL)
+    advantage_N, mask_NL, got_NL = (
+        np.asarray(advantage_N),
+        np.asarray(mask_NL, bool),
+        np.asarray(advantage_NL),
+    )
     if mask_NL.shape != got_NL.shape or len(mask_NL) != len(advantage_N):
         raise ContractError(
             f"advantage_N has {len(advantage_N)} rows, mask_NL is {mask_NL.shape}, advantage_NL {got_NL.shape}; pass "
@@ -140,29 +155,42 @@ def _row_level(estimator: Estimator | str) -> Estimator:
     entry = ESTIMATORS.get(estimator) if isinstance(estimator, str) else estimator
     if entry is None or entry.level != "row":
         names = ", ".join(name for name, one in ESTIMATORS.items() if one.level == "row")
-        raise ConfigError(f"estimator {estimator!r} is none that works on rows; allowed: an Estimator, or {names}")
+        raise ConfigError(
+            f"estimator {estimator!r} is none that works on rows; allowed: an Estimator, or {names}"
+        )
     return entry
 
 
 def _checked_answer(
-    entry: Estimator, batch: StepBatch, bonus_N: FloatArray, estimate: Callable[[StepBatch, FloatArray], FloatArray]
+    entry: Estimator,
+    batch: StepBatch,
+    bonus_N: FloatArray,
+    estimate: Callable[[StepBatch, FloatArray], FloatArray],
 ) -> FloatArray:
     before = [np.array(column) for column in _columns(batch).values()] + [bonus_N.copy()]
     answer_N = estimate(batch, bonus_N)
-    for name, old, new in zip([*_columns(batch), "bonus_N"], before, [*_columns(batch).values(), bonus_N], strict=True):
+    for name, old, new in zip(
+        [*_columns(batch), "bonus_N"], before, [*_columns(batch).values(), bonus_N], strict=True
+    ):
         if not np.array_equal(old, new, equal_nan=old.dtype.kind == "f"):
-            raise ContractError(f"estimator {entry.name!r} wrote into {name}: copy it before you change it")
+            raise ContractError(
+                f"estimator {entry.name!r} wrote into {name}: copy it before you change it"
+            )
     if answer_N.dtype != np.float32 or answer_N.shape != (len(batch),):
         raise ContractError(
             f"estimator {entry.name!r} gave {answer_N.dtype} {answer_N.shape}, expected float32 ({len(batch)},)"
         )
     bad = np.flatnonzero(~np.isfinite(answer_N))
     if len(bad):
-        raise ContractError(f"estimator {entry.name!r}: {place_of(batch, bad[0])} has advantage {answer_N[bad[0]]}")
+        raise ContractError(
+            f"estimator {entry.name!r}: {place_of(batch, bad[0])} has advantage {answer_N[bad[0]]}"
+        )
     return answer_N
 
 
-def _same(place: Callable[[int], str], rows: IntArray, got: FloatArray, wanted: FloatArray, change: str) -> None:
+def _same(
+    place: Callable[[int], str], rows: IntArray, got: FloatArray, wanted: FloatArray, change: str
+) -> None:
     """The last bits may differ: sums run in another order."""
     bad = np.flatnonzero(~np.isclose(got, wanted, rtol=1e-5, atol=1e-6))
     if len(bad):

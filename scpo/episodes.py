@@ -79,7 +79,8 @@ def columns_of(episodes: Sequence[Episode], success_above: float) -> dict[str, A
             "is_copy_N": False,
         }
         rows += [
-            {**shared, **_row(index, episode, at), "position_N": len(rows) + at} for at in range(len(episode.steps))
+            {**shared, **_row(index, episode, at), "position_N": len(rows) + at}
+            for at in range(len(episode.steps))
         ]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     return {name: values for name, values in columns.items() if not _unmeasured(name, values)}
@@ -87,7 +88,11 @@ def columns_of(episodes: Sequence[Episode], success_above: float) -> dict[str, A
 
 def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
     step, after = episode.steps[at], episode.steps[at + 1 :]
-    answer = step.next_observation if step.next_observation is not None or not after else after[0].observation
+    answer = (
+        step.next_observation
+        if step.next_observation is not None or not after
+        else after[0].observation
+    )
     if answer is None:
         raise StepBatchError(
             f"episode {index}, step {at}, its last: next_observation is missing; pass what the environment answered"
@@ -102,7 +107,9 @@ def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
         "entropy_N": step.entropy,
         "hindsight_logprob_N": step.hindsight_logprob,
         "state_N": step.state,
-        "next_state_N": step.next_state if step.next_state is not None or not after else after[0].state,
+        "next_state_N": step.next_state
+        if step.next_state is not None or not after
+        else after[0].state,
     }
 
 
@@ -135,11 +142,15 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
             )
         named = f"episode {index} (group {episode.group!r})"
         if not isinstance(episode.group, Hashable):
-            raise StepBatchError(f"{named}: a group is compared, so pass a text, a number or a tuple")
+            raise StepBatchError(
+                f"{named}: a group is compared, so pass a text, a number or a tuple"
+            )
         if not (episode.won is None or isinstance(episode.won, bool | np.bool_)):
             raise StepBatchError(f"{named}: won is {episode.won!r}, expected True, False or None")
         if not len(episode.steps):
-            raise StepBatchError(f"episode {index} (group {episode.group!r}) has no steps; leave it out")
+            raise StepBatchError(
+                f"episode {index} (group {episode.group!r}) has no steps; leave it out"
+            )
         for at, step in enumerate(episode.steps):
             if not isinstance(step, Step):
                 raise StepBatchError(
@@ -147,4 +158,6 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
                     "scpo.Step(observation=..., action=..., next_observation=..., reward=...)"
                 )
             if not isinstance(step.reward, Real | np.bool_):
-                raise StepBatchError(f"{named}, step {at}: reward is {step.reward!r}, expected a number")
+                raise StepBatchError(
+                    f"{named}, step {at}: reward is {step.reward!r}, expected a number"
+                )

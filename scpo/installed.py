@@ -2,7 +2,11 @@
 
 from importlib import metadata
 
-CONSTRAINTS = {"verl": None, "verl-gpu": "constraints-verl-gpu.txt", "verl-cpu": "constraints-verl.txt"}
+CONSTRAINTS = {
+    "verl": None,
+    "verl-gpu": "constraints-verl-gpu.txt",
+    "verl-cpu": "constraints-verl.txt",
+}
 """Extra of pyproject.toml -> file with its tested versions, where it is another than constraints.txt. ``verl`` has
 none: its torch is the one that its vLLM was built for."""
 

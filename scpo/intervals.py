@@ -30,7 +30,11 @@ def summarise(values: Iterable[float | None]) -> Summary:
     if n == 0:
         return Summary(math.nan, math.nan, 0)
     mean = math.fsum(present) / n
-    std = math.sqrt(math.fsum((value - mean) ** 2 for value in present) / (n - 1)) if n > 1 else math.nan
+    std = (
+        math.sqrt(math.fsum((value - mean) ** 2 for value in present) / (n - 1))
+        if n > 1
+        else math.nan
+    )
     return Summary(mean, std, n)
 
 

@@ -28,7 +28,12 @@ FIXED = {"kind", "name"}  # they say which class the other settings are of
 
 
 def load_method(
-    name: str, /, *, host: str | None = None, env: Literal["alfworld", "webshop"] = "alfworld", **settings: Any
+    name: str,
+    /,
+    *,
+    host: str | None = None,
+    env: Literal["alfworld", "webshop"] = "alfworld",
+    **settings: Any,
 ) -> TrainedMethod:
     """A method as ``conf/method/<name>.yaml`` has it, every value with its source there.
 
@@ -44,16 +49,20 @@ def load_method(
     """
     _check_name(name, "method")
     if host is not None and host not in HOSTS:
-        raise ConfigError(f"host={host!r} is no host of SCPO{_nearest(host, HOSTS)}; allowed: {', '.join(HOSTS)}")
-    data = _composed(f"env={env}", f"method={name}", *([f"estimator@method.estimator={host}"] if host else []))[
-        "method"
-    ]
+        raise ConfigError(
+            f"host={host!r} is no host of SCPO{_nearest(host, HOSTS)}; allowed: {', '.join(HOSTS)}"
+        )
+    data = _composed(
+        f"env={env}", f"method={name}", *([f"estimator@method.estimator={host}"] if host else [])
+    )["method"]
     if data["kind"] != "trained":
         raise ConfigError(
             f"method {name!r} prompts a model and assigns no credit; `python train.py method={name}` runs it"
         )
     if host and not data["shaper"]:
-        raise ConfigError(f"method {name!r} has no shaper and so no host; load_method('scpo', host={host!r})")
+        raise ConfigError(
+            f"method {name!r} has no shaper and so no host; load_method('scpo', host={host!r})"
+        )
     sections = [section for section in (data["shaper"], data["estimator"], data) if section]
     for key, value in settings.items():
         _set(name, sections, key, value)
@@ -76,7 +85,9 @@ def load_scorer(name: str, /, *, device: str = "cpu", **settings: Any) -> Scorer
     return make_scorer(_section("scorer", name, "scorer", ScorerConfig, settings), device=device)
 
 
-def load_environment(name: str, /, *, cache_dir: str | None, data: str | None = None, **settings: Any) -> Environment:
+def load_environment(
+    name: str, /, *, cache_dir: str | None, data: str | None = None, **settings: Any
+) -> Environment:
     """An environment as ``conf/env/<name>.yaml`` has it.
 
     Args:
@@ -89,7 +100,9 @@ def load_environment(name: str, /, *, cache_dir: str | None, data: str | None = 
         ConfigError: A name, setting or value that there is not; says which there are.
         GameError: Official games are asked for and not there.
     """
-    return make_environment(_section("env", name, "environment", EnvConfig, settings), cache_dir=cache_dir, data=data)
+    return make_environment(
+        _section("env", name, "environment", EnvConfig, settings), cache_dir=cache_dir, data=data
+    )
 
 
 def _section(group: str, name: str, what: str, form: Any, settings: Mapping[str, Any]) -> Any:
@@ -116,17 +129,24 @@ def _check_name(name: str, group: str) -> None:
     folders = (CONF, *configuration_folders())
     known = sorted(path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
     if name not in known:
-        raise ConfigError(f"no {group} is called {name!r}{_nearest(name, known)}; allowed: {', '.join(known)}")
+        raise ConfigError(
+            f"no {group} is called {name!r}{_nearest(name, known)}; allowed: {', '.join(known)}"
+        )
 
 
 def _set(name: str, sections: list[dict[str, Any]], key: str, value: Any) -> None:
-    settings = [{one for one, old in section.items() if not isinstance(old, Mapping)} - FIXED for section in sections]
+    settings = [
+        {one for one, old in section.items() if not isinstance(old, Mapping)} - FIXED
+        for section in sections
+    ]
     for section, allowed in zip(sections, settings, strict=True):
         if key in allowed:
             section[key] = value
             return
     known = sorted(set().union(*settings))
-    raise ConfigError(f"{name} has no setting {key!r}{_nearest(key, known)}; it has {', '.join(known)}")
+    raise ConfigError(
+        f"{name} has no setting {key!r}{_nearest(key, known)}; it has {', '.join(known)}"
+    )
 
 
 def _nearest(name: object, known: Any) -> str:

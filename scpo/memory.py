@@ -65,7 +65,12 @@ def parameters(model: ModelConfig) -> float | None:
     if isinstance(model, ApiModel):
         return 0
     if isinstance(model, ChoiceModel):
-        return model.table_rows * (model.width + 1) + (model.width + 2) * model.hidden_size + model.width + 1
+        return (
+            model.table_rows * (model.width + 1)
+            + (model.width + 2) * model.hidden_size
+            + model.width
+            + 1
+        )
     if isinstance(model, TinyModel):
         per_layer = 4 * model.hidden_size**2 + 3 * model.hidden_size * model.intermediate_size
         return model.layers * per_layer
@@ -84,7 +89,9 @@ def shape(model: ModelConfig) -> Shape | None:
     nearest = min(KNOWN, key=lambda one: abs(one.parameters / count - 1))
     path = Path(model.path) / "config.json"
     if not path.is_file():
-        return Shape(max(count, nearest.parameters), nearest.layers, nearest.hidden, nearest.vocabulary)
+        return Shape(
+            max(count, nearest.parameters), nearest.layers, nearest.hidden, nearest.vocabulary
+        )
     read = json.loads(path.read_text())
     return Shape(
         count,
@@ -128,7 +135,11 @@ def gpu_table(config: RunConfig, gpu_gib: float) -> list[Part]:
 
 def needed_gib(parts: list[Part]) -> float:
     """The larger of the two sums."""
-    return max(sum(part.update_gib for part in parts), sum(part.rollout_gib for part in parts)) if parts else 0.0
+    return (
+        max(sum(part.update_gib for part in parts), sum(part.rollout_gib for part in parts))
+        if parts
+        else 0.0
+    )
 
 
 def shortage(config: RunConfig, gpu_gib: float) -> str | None:
@@ -138,7 +149,9 @@ def shortage(config: RunConfig, gpu_gib: float) -> str | None:
     if needed <= gpu_gib:
         return None
     phase = "update" if sum(one.update_gib for one in parts) == needed else "rollout"
-    listed = ", ".join(f"{one.name} {_of(one, phase):.1f}" for one in parts if _of(one, phase) >= 0.05)
+    listed = ", ".join(
+        f"{one.name} {_of(one, phase):.1f}" for one in parts if _of(one, phase) >= 0.05
+    )
     return (
         f"{config.model.name} with trainer={config.trainer.name} needs about {needed:.0f} GiB of each GPU in the "
         f"{phase} ({listed}; estimates), a GPU has {gpu_gib:.0f}. {_remedy(config, phase)}"
@@ -222,7 +235,9 @@ def _of(part: Part, phase: str) -> float:
     return part.update_gib if phase == "update" else part.rollout_gib
 
 
-def _verl_table(config: RunConfig, trainer: VerlTrainer, size: Shape, *, rows: int, gpu_gib: float) -> list[Part]:
+def _verl_table(
+    config: RunConfig, trainer: VerlTrainer, size: Shape, *, rows: int, gpu_gib: float
+) -> list[Part]:
     verl, ranks = trainer.verl, trainer.verl.gpus * trainer.verl.nodes
     kept = list(_kept_by_verl(config, trainer, size, ranks))
     freed = list(_freed_after_an_update(config, trainer, size, rows))
@@ -240,7 +255,9 @@ def _verl_table(config: RunConfig, trainer: VerlTrainer, size: Shape, *, rows: i
     ]
 
 
-def _kept_by_verl(config: RunConfig, trainer: VerlTrainer, size: Shape, ranks: int) -> Iterator[Part]:
+def _kept_by_verl(
+    config: RunConfig, trainer: VerlTrainer, size: Shape, ranks: int
+) -> Iterator[Part]:
     """States that every rank holds a share of."""
     verl, share = trainer.verl, size.parameters / ranks / GIB
     offloaded = verl.offload_training
@@ -257,7 +274,9 @@ def _kept_by_verl(config: RunConfig, trainer: VerlTrainer, size: Shape, ranks: i
         yield Part("reference", BF16 * share, BF16 * share)
 
 
-def _freed_after_an_update(config: RunConfig, trainer: VerlTrainer, size: Shape, rows: int) -> Iterator[Part]:
+def _freed_after_an_update(
+    config: RunConfig, trainer: VerlTrainer, size: Shape, rows: int
+) -> Iterator[Part]:
     """Memory of one micro-batch whose rows are all as long as the longest on record."""
     layer = (size.parameters - size.vocabulary * size.hidden) / size.layers
     head = size.vocabulary * size.hidden

@@ -149,7 +149,11 @@ KINDS = {
             ),
             "scpo/scoring/__init__.py": (
                 _insert_import("from scpo.scoring.{name} import {title}"),
-                _append_to("\nSCORERS:", ',\n    "{name}": lambda config, device, cache_dir: {title}(config),\n', "}"),
+                _append_to(
+                    "\nSCORERS:",
+                    ',\n    "{name}": lambda config, device, cache_dir: {title}(config),\n',
+                    "}",
+                ),
             ),
         },
         (*SCORERS, "minilm", "bge_reranker_v2_m3"),
@@ -211,11 +215,20 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
     files = {root / path.format(name=name): text for path, text in part.files.items()}
     existing = [str(path.relative_to(root)) for path in files if path.exists()]
     if name in part.taken or existing:
-        raise ConfigError(f"the name {name!r} is taken{f' by {existing[0]}' if existing else ''}; choose another")
+        raise ConfigError(
+            f"the name {name!r} is taken{f' by {existing[0]}' if existing else ''}; choose another"
+        )
     if not (root / "scpo" / "new.py").exists() or not (root / "tests").is_dir():
-        raise ConfigError(f"{root} is no checkout of scpo; from outside one: CONTRIBUTING.md, entry points")
+        raise ConfigError(
+            f"{root} is no checkout of scpo; from outside one: CONTRIBUTING.md, entry points"
+        )
     title = "".join(word.capitalize() for word in name.split("_"))
-    words = {"name": name, "title": title, "constant": name.upper(), "label": name.upper().replace("_", " ")}
+    words = {
+        "name": name,
+        "title": title,
+        "constant": name.upper(),
+        "label": name.upper().replace("_", " "),
+    }
     edited = {}
     for path, edits in part.edits.items():
         text = (root / path).read_text()
@@ -239,7 +252,9 @@ def _format(paths: Sequence[Path], root: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answer the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m scpo.new", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m scpo.new",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("name", help="in configurations and file names, such as graphgpo")
@@ -254,7 +269,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if part.edits:
         lines.append(f"Registered in {', '.join(part.edits)}.")
     lines.append("It runs already; next:")
-    lines += [f"  {number}. {step.format(name=options.name)}" for number, step in enumerate(part.next_steps, start=1)]
+    lines += [
+        f"  {number}. {step.format(name=options.name)}"
+        for number, step in enumerate(part.next_steps, start=1)
+    ]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

@@ -45,8 +45,13 @@ def panels(config: RunConfig) -> dict[str, Any]:
     from scpo.envs import open_environment
 
     environment = open_environment(config)
-    found = {name: environment.panel(name) for name in ("train", "probe", *sorted(config.env.validation_panels))}
-    return {name: {"sha256": panel.sha256, "tasks": len(panel.tasks)} for name, panel in found.items()}
+    found = {
+        name: environment.panel(name)
+        for name in ("train", "probe", *sorted(config.env.validation_panels))
+    }
+    return {
+        name: {"sha256": panel.sha256, "tasks": len(panel.tasks)} for name, panel in found.items()
+    }
 
 
 def data(config: RunConfig) -> dict[str, Any]:
@@ -59,7 +64,9 @@ def environment(config: RunConfig) -> dict[str, Any]:
     from scpo.envs import open_environment
 
     check = getattr(_data_check(config), "check_loaded", None)
-    return _told(check(config.env, config.data_folder, lambda: open_environment(config)) if check else ())
+    return _told(
+        check(config.env, config.data_folder, lambda: open_environment(config)) if check else ()
+    )
 
 
 def scorer(config: RunConfig) -> dict[str, Any]:
@@ -73,7 +80,12 @@ def scorer(config: RunConfig) -> dict[str, Any]:
     shaper = config.method.shaper if config.method.kind == "trained" else None
     theta = shaper.theta if shaper else None
     above = None if theta is None else float(np.mean(scores >= theta))
-    return {"load_s": loaded, "theta": theta, "above_theta": above, "finite": bool(np.isfinite(scores).all())}
+    return {
+        "load_s": loaded,
+        "theta": theta,
+        "above_theta": above,
+        "finite": bool(np.isfinite(scores).all()),
+    }
 
 
 def tokenizer(config: RunConfig) -> dict[str, Any]:
@@ -82,7 +94,9 @@ def tokenizer(config: RunConfig) -> dict[str, Any]:
         return {}
     from transformers import AutoTokenizer
 
-    return {"vocabulary": len(AutoTokenizer.from_pretrained(config.model.path, local_files_only=True))}
+    return {
+        "vocabulary": len(AutoTokenizer.from_pretrained(config.model.path, local_files_only=True))
+    }
 
 
 def _told(findings: Iterable[Finding]) -> dict[str, Any]:
@@ -93,7 +107,9 @@ def _data_check(config: RunConfig) -> Any:
     """The environment's own checks: ``data_check.py`` in its folder."""
     from scpo.envs import ENVIRONMENTS
 
-    return importlib.import_module(".data_check", ENVIRONMENTS[config.env.name].__module__.rpartition(".")[0])
+    return importlib.import_module(
+        ".data_check", ENVIRONMENTS[config.env.name].__module__.rpartition(".")[0]
+    )
 
 
 FACTS: dict[str, Callable[[RunConfig], dict[str, Any]]] = {
@@ -109,7 +125,9 @@ def main(arguments: Sequence[str]) -> int:
     """Answer one question about the configuration on the standard input."""
     try:
         if len(arguments) != 1 or arguments[0] not in FACTS:
-            raise ConfigError(f"got {' '.join(arguments) or 'nothing'}; allowed: one of {', '.join(FACTS)}")
+            raise ConfigError(
+                f"got {' '.join(arguments) or 'nothing'}; allowed: one of {', '.join(FACTS)}"
+            )
         answer, code = FACTS[arguments[0]](RunConfig.model_validate_json(sys.stdin.read())), 0
     except (ScpoError, ImportError, OSError, ValueError) as error:
         answer, code = {"error": f"{type(error).__name__}: {error}"}, 1

@@ -56,7 +56,9 @@ def progress(
     for done, item in enumerate(items):
         if done and pace.due():
             left = about(pace.elapsed / done * (len(items) - done))
-            logger.info("%s: %s %d of %d is done, %s left", description, unit, done, len(items), left)
+            logger.info(
+                "%s: %s %d of %d is done, %s left", description, unit, done, len(items), left
+            )
         yield item
 
 

@@ -10,7 +10,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.envs.base import Environment, Episode, GivenState, StepResult, Task, given_state, state_text
+from scpo.envs.base import (
+    Environment,
+    Episode,
+    GivenState,
+    StepResult,
+    Task,
+    given_state,
+    state_text,
+)
 from scpo.errors import EnvironmentFailure
 from scpo.generation import Generation
 from scpo.steps import StepBatch, StrArray
@@ -83,7 +91,9 @@ class _Running:
     failures: int = 0
 
 
-def training_tasks(tasks: Sequence[Task], *, groups: int, seed: int, step: int, turn: int = 0) -> list[Task]:
+def training_tasks(
+    tasks: Sequence[Task], *, groups: int, seed: int, step: int, turn: int = 0
+) -> list[Task]:
     """The ``groups`` tasks of training step ``step`` (from 1): the panel again and again, each pass in a new order.
 
     Each further round of sampling (``turn`` above 0) goes through the panel in orders of its own.
@@ -92,7 +102,9 @@ def training_tasks(tasks: Sequence[Task], *, groups: int, seed: int, step: int, 
     chosen = []
     for place in range((step - 1) * groups, step * groups):
         lap, index = divmod(place, len(tasks))
-        chosen.append(tasks[np.random.default_rng((seed, lap, *purpose)).permutation(len(tasks))[index]])
+        chosen.append(
+            tasks[np.random.default_rng((seed, lap, *purpose)).permutation(len(tasks))[index]]
+        )
     return chosen
 
 
@@ -142,10 +154,14 @@ def rollout(
 
 def _start(environment: Environment, slot: Slot, seed: Sequence[int]) -> _Running:
     episode = environment.start(slot.task, slot.sibling)
-    return _Running(episode, Trajectory(slot), np.random.default_rng(np.random.SeedSequence(list(seed))))
+    return _Running(
+        episode, Trajectory(slot), np.random.default_rng(np.random.SeedSequence(list(seed)))
+    )
 
 
-def _step(environment: Environment, run: _Running, prompt: str, generation: Generation, retries: int) -> None:
+def _step(
+    environment: Environment, run: _Running, prompt: str, generation: Generation, retries: int
+) -> None:
     anchor, before = run.episode.observation, run.trajectory.results
     state = before[-1].state if before else state_text(run.episode)
     given = before[-1].given if before else given_state(run.episode)
@@ -159,7 +175,9 @@ def _step(environment: Environment, run: _Running, prompt: str, generation: Gene
                 f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) failed "
                 f"{run.failures} times, {retries} retries are allowed (env.failure_retries): {failure}"
             ) from failure
-        logger.warning("%s; the episode starts again (%d of %d retries)", failure, run.failures, retries)
+        logger.warning(
+            "%s; the episode starts again (%d of %d retries)", failure, run.failures, retries
+        )
         run.episode = environment.start(slot.task, slot.sibling)
         run.trajectory = Trajectory(slot, restarts=run.failures)
         return
@@ -186,11 +204,15 @@ def step_batch(
         position_N: The trainer's processing order; None: the row order.
         measured: The optional columns that the estimator requires, by name.
     """
-    steps = [(index, t) for index, trajectory in enumerate(trajectories) for t in range(len(trajectory))]
+    steps = [
+        (index, t) for index, trajectory in enumerate(trajectories) for t in range(len(trajectory))
+    ]
     owner = [trajectories[index] for index, _ in steps]
     results = [trajectories[index].results[t] for index, t in steps]
     length_T = [len(trajectory) for trajectory in trajectories]
-    returns = np.repeat(np.array([one.episode_return for one in trajectories], dtype=np.float32), length_T)
+    returns = np.repeat(
+        np.array([one.episode_return for one in trajectories], dtype=np.float32), length_T
+    )
     columns: dict[str, Any] = {
         **_states(trajectories),
         **_given(trajectories),
@@ -242,4 +264,7 @@ def _states(trajectories: Sequence[Trajectory]) -> dict[str, StrArray]:
     after = [result.state for trajectory in trajectories for result in trajectory.results]
     if len(before) < len(after) or None in before or None in after:
         return {}
-    return {"state_N": np.array(before, dtype=object), "next_state_N": np.array(after, dtype=object)}
+    return {
+        "state_N": np.array(before, dtype=object),
+        "next_state_N": np.array(after, dtype=object),
+    }

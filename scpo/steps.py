@@ -219,7 +219,9 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
         except (TypeError, ValueError):  # a scalar, or rows of different lengths
             pass
         else:
-            numbers = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf"
+            numbers = (
+                isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf"
+            )
             return _converted(name, value, dtype) if numbers else _collected(name, rows, dtype)
     raise StepBatchError(
         f"StepBatch.{name} is the {type(value).__name__} {str(value)[:40]!r}, expected a sequence with "
@@ -274,14 +276,18 @@ def _refuse_value(name: str, row: int, value: Any, dtype: Any) -> NoReturn:
     expected = {"O": "a str", "b": "True or False", "i": "an integer", "f": "a number"}
     kind = np.dtype(dtype).kind
     range_ = f" within {np.dtype(dtype).name}" if kind in "if" else ""
-    raise StepBatchError(f"StepBatch.{name}: row {row} holds {value!r}, expected {expected[kind]}{range_}{remedy}")
+    raise StepBatchError(
+        f"StepBatch.{name}: row {row} holds {value!r}, expected {expected[kind]}{range_}{remedy}"
+    )
 
 
 def _check_rows(batch: StepBatch) -> None:
     for name in ("reward_N", "episode_return_N"):
         bad = np.flatnonzero(~np.isfinite(getattr(batch, name)))
         if len(bad):
-            refuse(batch, bad[0], f"{name} is {getattr(batch, name)[bad[0]]}, expected a finite number")
+            refuse(
+                batch, bad[0], f"{name} is {getattr(batch, name)[bad[0]]}, expected a finite number"
+            )
     # Missing values of these are NaN; an infinity is the logarithm of 0 somewhere in the trainer.
     for name in ("entropy_N", "hindsight_logprob_N"):
         value_N = getattr(batch, name)

@@ -48,7 +48,9 @@ class CountsSignals:
         self._caught.enter_context(stop_signals_go_to(self._count))
         return self
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
         self._caught.close()
 
     def _count(self, _number: int, _frame: FrameType | None) -> None:

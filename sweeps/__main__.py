@@ -46,7 +46,15 @@ from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.records import cancellation
 from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.search import search_command
-from sweeps.status import RunStatus, add_health_arguments, follow_logs, show_health, show_statuses, statuses, watch
+from sweeps.status import (
+    RunStatus,
+    add_health_arguments,
+    follow_logs,
+    show_health,
+    show_statuses,
+    statuses,
+    watch,
+)
 from sweeps.terminal import complaint, replace_what_cannot_be_printed, say, say_error
 
 RUNS = Path("runs")
@@ -105,7 +113,9 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
     """Stop runs."""
     for folder in _chosen(arguments):
         stopped = cluster.cancel(folder, Slurm(), reason=arguments.reason)
-        console.print(f"{folder.run_id}: {'cancelled' if stopped else 'was over before'}", highlight=False)
+        console.print(
+            f"{folder.run_id}: {'cancelled' if stopped else 'was over before'}", highlight=False
+        )
     return EXIT_DONE
 
 
@@ -115,7 +125,10 @@ def retry(console: Console, arguments: argparse.Namespace) -> int:
     for folder in _chosen(arguments):
         try:
             cancellation.retry(folder)
-            console.print(f"{folder.run_id}: goes on at the next call of sweep.py for its experiment", highlight=False)
+            console.print(
+                f"{folder.run_id}: goes on at the next call of sweep.py for its experiment",
+                highlight=False,
+            )
         except ScpoError as error:
             say_error(console, str(error))
             code = EXIT_FAILED
@@ -146,14 +159,19 @@ def export(console: Console, arguments: argparse.Namespace) -> int:
         raise ConfigError(f"-o {arguments.output}: is there already; name another file")
     replace_file(arguments.output, text.encode(), readable=True)
     scale = run_config.read_config(folders[0]).scale
-    say(console, f"{arguments.output}: python sweep.py +experiment={arguments.output} scale={scale} dry_run=true")
+    say(
+        console,
+        f"{arguments.output}: python sweep.py +experiment={arguments.output} scale={scale} dry_run=true",
+    )
     return EXIT_DONE
 
 
 def check(console: Console, arguments: argparse.Namespace) -> int:
     """Look for damage."""
     folders = _chosen(arguments)
-    found = [problem for folder in folders for problem in verify.problems(folder)] + verify.panel_conflicts(folders)
+    found = [
+        problem for folder in folders for problem in verify.problems(folder)
+    ] + verify.panel_conflicts(folders)
     found += experiment_members(arguments.runs_dir)[1]
     for problem in found:
         say_error(console, problem)
@@ -161,7 +179,9 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     alone = verify.without_experiment(arguments.runs_dir, folders)
     if alone:
         console.print(f"in no experiment: {', '.join(alone)}", highlight=False)
-    console.print(f"{counted(len(folders), 'run')}, {counted(len(found), 'problem')}", highlight=False)
+    console.print(
+        f"{counted(len(folders), 'run')}, {counted(len(found), 'problem')}", highlight=False
+    )
     return EXIT_FAILED if found else EXIT_DONE
 
 
@@ -169,7 +189,11 @@ def complete(console: Console, arguments: argparse.Namespace) -> int:
     """Shell completion of overrides: source <(python -m sweeps completion)."""
     from sweeps.compose.completion import SCRIPT, candidates
 
-    sys.stdout.write(SCRIPT if arguments.word is None else "".join(f"{one}\n" for one in candidates(arguments.word)))
+    sys.stdout.write(
+        SCRIPT
+        if arguments.word is None
+        else "".join(f"{one}\n" for one in candidates(arguments.word))
+    )
     return EXIT_DONE
 
 
@@ -185,10 +209,14 @@ def push(console: Console, arguments: argparse.Namespace) -> int:
 
 def _chosen(arguments: argparse.Namespace) -> list[RunFolder]:
     if arguments.runs_dir != RUNS and not arguments.runs_dir.is_dir():
-        raise ConfigError(f"--runs-dir {arguments.runs_dir}: there is no such folder; default: {RUNS}")
+        raise ConfigError(
+            f"--runs-dir {arguments.runs_dir}: there is no such folder; default: {RUNS}"
+        )
     usual = REPOSITORY / RUNS
     if not arguments.runs_dir.exists() and run_folders.list_runs(usual):
-        raise ConfigError(f"there is no {RUNS}/ here ({Path.cwd()}); those of the checkout: --runs-dir {usual}")
+        raise ConfigError(
+            f"there is no {RUNS}/ here ({Path.cwd()}); those of the checkout: --runs-dir {usual}"
+        )
     return select(arguments.runs_dir, arguments.patterns)
 
 
@@ -198,7 +226,9 @@ def _statuses(arguments: argparse.Namespace) -> list[RunStatus]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m sweeps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m sweeps",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, run, everything in (
@@ -216,26 +246,41 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=run.__doc__)
         patterns = dict(nargs="*", default=["*"]) if everything else dict(nargs="+")
-        command.add_argument("patterns", metavar="pattern", help="run ids or experiments, with * and ?", **patterns)
+        command.add_argument(
+            "patterns", metavar="pattern", help="run ids or experiments, with * and ?", **patterns
+        )
         command.add_argument("--runs-dir", "--runs", type=Path, default=RUNS)
         command.set_defaults(run=run)
-    search_command.add_arguments(commands.add_parser("search", help=search_command.summarise.__doc__))
+    search_command.add_arguments(
+        commands.add_parser("search", help=search_command.summarise.__doc__)
+    )
     examination.add_arguments(commands.add_parser("doctor", help=examination.doctor.__doc__))
     saved = str(wandb_commands.save_view.__doc__).partition("\n")[0]
     wandb_commands.add_view_arguments(commands.add_parser("view", help=saved))
     add_health_arguments(commands.choices["health"])
     housekeeping.add_arguments(commands.choices["rm"])
     housekeeping.add_arguments(commands.choices["clean"])
-    commands.choices["export"].add_argument("-o", "--output", type=Path, help="file, ending in .yaml (default: print)")
+    commands.choices["export"].add_argument(
+        "-o", "--output", type=Path, help="file, ending in .yaml (default: print)"
+    )
     completion = commands.add_parser("completion", help=complete.__doc__)
-    completion.add_argument("--word", help="what was typed so far; without it, the script for the shell")
+    completion.add_argument(
+        "--word", help="what was typed so far; without it, the script for the shell"
+    )
     completion.set_defaults(run=complete)
     commands.choices["status"].add_argument("--json", action="store_true", help="for programs")
     commands.choices["status"].add_argument(
-        "--watch", type=float, nargs="?", const=5.0, metavar="S", help="look again every S seconds until all has ended"
+        "--watch",
+        type=float,
+        nargs="?",
+        const=5.0,
+        metavar="S",
+        help="look again every S seconds until all has ended",
     )
     commands.choices["logs"].add_argument("-n", "--lines", type=int, default=40)
-    commands.choices["logs"].add_argument("-f", "--follow", action="store_true", help="go on till the runs have ended")
+    commands.choices["logs"].add_argument(
+        "-f", "--follow", action="store_true", help="go on till the runs have ended"
+    )
     commands.choices["cancel"].add_argument("--reason", default="cancelled")
     return parser
 

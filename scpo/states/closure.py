@@ -33,7 +33,9 @@ def closed(visits: Visits, seed_M: IntArray) -> IntArray:
     parent = _Forest(len(visits))
     parent.join_equal(list(zip(group_M.tolist(), seed_M.tolist(), strict=True)))
     first_rows = line.row_KT[:, 0]
-    parent.join_equal(list(zip(batch.group_N[first_rows].tolist(), strict=True)), first_rows.tolist())
+    parent.join_equal(
+        list(zip(batch.group_N[first_rows].tolist(), strict=True)), first_rows.tolist()
+    )
     next_N = line.neighbours(1)
     target_N = np.where(next_N >= 0, next_N, len(batch) + line.slot_N).tolist()
     for _ in range(MOST_ROUNDS):

@@ -33,8 +33,12 @@ def _leaders(texts: Sequence[str], threshold: float) -> list[int]:
 def _reaches(matcher: SequenceMatcher[str], threshold: float) -> bool:
     """Compare upper bounds first: the two quick ratios bound the true one from above and cost far less."""
     return (
-        matcher.real_quick_ratio() >= threshold and matcher.quick_ratio() >= threshold and matcher.ratio() >= threshold
+        matcher.real_quick_ratio() >= threshold
+        and matcher.quick_ratio() >= threshold
+        and matcher.ratio() >= threshold
     )
 
 
-DIFFLIB = Identity("difflib", "difflib ratio", edit_ratio, threshold=0.95)  # verl-agent's default, anchor_similarity
+DIFFLIB = Identity(
+    "difflib", "difflib ratio", edit_ratio, threshold=0.95
+)  # verl-agent's default, anchor_similarity

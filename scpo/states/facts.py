@@ -13,7 +13,9 @@ def facts(visits: Visits, comparison: Comparison) -> IntArray:
         StepBatchError: The environment gives no facts.
     """
     fact_M = visits.needed("facts", "facts")
-    return key_ids((fact, names_in(text)) for fact, text in zip(fact_M, visits.observation_M, strict=True))
+    return key_ids(
+        (fact, names_in(text)) for fact, text in zip(fact_M, visits.observation_M, strict=True)
+    )
 
 
 FACTS = Identity("facts", "entities and facts", facts, requires=frozenset({"facts"}))

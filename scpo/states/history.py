@@ -82,7 +82,9 @@ def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
     before_KTV = np.zeros_like(after_KTV)
     before_KTV[:, 1:] = after_KTV[:, :-1]
     slot_M, step_M = line.slot_N[visits.row_M], line.step_N[visits.row_M]
-    return np.where(visits.final_M[:, None], after_KTV[slot_M, step_M], before_KTV[slot_M, step_M]), verbs
+    return np.where(
+        visits.final_M[:, None], after_KTV[slot_M, step_M], before_KTV[slot_M, step_M]
+    ), verbs
 
 
 def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> BoolArray:
@@ -100,7 +102,9 @@ def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> Bo
     """
     lasts_V = np.zeros(used_MV.shape[1], dtype=bool)
     has_MW = word_counts(visits) > 0
-    class_M = key_ids(zip(visits.group_M.tolist(), visits.last_action_M, name_id_M.tolist(), strict=True))
+    class_M = key_ids(
+        zip(visits.group_M.tolist(), visits.last_action_M, name_id_M.tolist(), strict=True)
+    )
     for _ in range(used_MV.shape[1]):
         z_V = np.where(lasts_V, 0.0, _strongest(used_MV, has_MW, class_M))
         best = int(np.argmax(z_V))

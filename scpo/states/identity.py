@@ -54,7 +54,9 @@ class Comparison:
             ConfigError: There is none.
         """
         if self.threshold is None:
-            raise ConfigError("this identity compares similarities: states_threshold must be a number in (0, 1]")
+            raise ConfigError(
+                "this identity compares similarities: states_threshold must be a number in (0, 1]"
+            )
         return self.threshold
 
 

@@ -11,7 +11,9 @@ def oracle(visits: Visits, comparison: Comparison) -> IntArray:
     Raises:
         StepBatchError: The environment does not give it.
     """
-    return key_ids(visits.needed("true_anchor" if visits.key == "anchor" else "true_state", "oracle"))
+    return key_ids(
+        visits.needed("true_anchor" if visits.key == "anchor" else "true_state", "oracle")
+    )
 
 
 ORACLE = Identity("oracle", "oracle", oracle, requires=frozenset({"truth"}))

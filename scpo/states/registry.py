@@ -20,7 +20,18 @@ from scpo.states.tfidf import TFIDF
 from scpo.states.visits import StateIds, StateKey, Visits
 from scpo.steps import StepBatch
 
-OURS = (EXACT, DIFFLIB, TFIDF, SCORER, ENTITIES, CLOSURE, HISTORY, LEARNED, FACTS, ORACLE)  # in the order of tables
+OURS = (
+    EXACT,
+    DIFFLIB,
+    TFIDF,
+    SCORER,
+    ENTITIES,
+    CLOSURE,
+    HISTORY,
+    LEARNED,
+    FACTS,
+    ORACLE,
+)  # in the order of tables
 
 IDENTITIES: dict[str, Identity] = {entry.name: entry for entry in OURS}
 
@@ -34,7 +45,9 @@ def find_identity(name: str, threshold: float | None = None) -> Identity:
     if name not in IDENTITIES:
         near = difflib.get_close_matches(name, IDENTITIES, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"states={name!r} is no identity of states{meant} Allowed: {', '.join(IDENTITIES)}")
+        raise ConfigError(
+            f"states={name!r} is no identity of states{meant} Allowed: {', '.join(IDENTITIES)}"
+        )
     entry = IDENTITIES[name]
     if threshold is None:
         return entry
@@ -47,7 +60,9 @@ def find_identity(name: str, threshold: float | None = None) -> Identity:
     return replace(entry, threshold=threshold)
 
 
-def identify(batch: StepBatch, key: StateKey, identity: Identity, scorer: Similarity | None = None) -> StateIds:
+def identify(
+    batch: StepBatch, key: StateKey, identity: Identity, scorer: Similarity | None = None
+) -> StateIds:
     """The states that every row's step starts from and leads to.
 
     Args:

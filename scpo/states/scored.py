@@ -26,7 +26,9 @@ def _leaders(texts: list[str], scorer: Similarity, threshold: float) -> list[int
     leaders: list[int] = []
     chosen: list[int] = []
     for index, text in enumerate(texts):
-        scores = scorer.score([(texts[leader], text) for leader in leaders]) if leaders else np.zeros(0)
+        scores = (
+            scorer.score([(texts[leader], text) for leader in leaders]) if leaders else np.zeros(0)
+        )
         near = np.flatnonzero(scores >= threshold)
         chosen.append(leaders[int(near[0])] if len(near) else index)
         if not len(near):
@@ -34,4 +36,6 @@ def _leaders(texts: list[str], scorer: Similarity, threshold: float) -> list[int
     return chosen
 
 
-SCORER = Identity("scorer", "scorer", scored, threshold=0.6, requires=frozenset({"scorer"}))  # Table 4's theta
+SCORER = Identity(
+    "scorer", "scorer", scored, threshold=0.6, requires=frozenset({"scorer"})
+)  # Table 4's theta

@@ -47,7 +47,11 @@ def state_texts(batch: StepBatch, key: StateKey) -> StrArray:
 
 def next_state_texts(batch: StepBatch, key: StateKey) -> StrArray:
     """The text of the state that each row's step leads to."""
-    return batch.next_observation_N if key == "anchor" or batch.next_state_N is None else batch.next_state_N
+    return (
+        batch.next_observation_N
+        if key == "anchor" or batch.next_state_N is None
+        else batch.next_state_N
+    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,9 @@ class Visits:
         Raises:
             StepBatchError: The environment gave no states and ``key`` asks for them.
         """
-        return self.column(state_texts(self.batch, self.key), next_state_texts(self.batch, self.key))
+        return self.column(
+            state_texts(self.batch, self.key), next_state_texts(self.batch, self.key)
+        )
 
     @cached_property
     def observation_M(self) -> StrArray:

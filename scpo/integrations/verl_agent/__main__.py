@@ -29,7 +29,11 @@ def open_hooks(run_folder: str) -> Hooks:
     """SCPO for one process of a run."""
     folder = RunFolder(run_folder)
     config = run_config.read_config(folder)
-    return Hooks(config, folder, open_ray_scorer(config, on_gpu=True) if config.trained.needs_scorer else None)
+    return Hooks(
+        config,
+        folder,
+        open_ray_scorer(config, on_gpu=True) if config.trained.needs_scorer else None,
+    )
 
 
 def hooked_runner(task_runner: Any) -> Any:
@@ -56,7 +60,9 @@ def main(run_folder: str, typed: Sequence[str]) -> None:
         logger.info("%s    (%s)", setting.override, setting.source)
     from verl.trainer import main_ppo
 
-    config = compose_fork(Path(main_ppo.__file__).with_name("config"), command_line(run, chosen, typed))
+    config = compose_fork(
+        Path(main_ppo.__file__).with_name("config"), command_line(run, chosen, typed)
+    )
     main_ppo.TaskRunner = hooked_runner(main_ppo.TaskRunner)
     remember_gpus()
     main_ppo.run_ppo(config)
@@ -68,7 +74,9 @@ def check_packages() -> None:
     Raises:
         ConfigError: Something is not there; says what to do.
     """
-    missing = [name for name in ("ray", "verl", "agent_system") if importlib.util.find_spec(name) is None]
+    missing = [
+        name for name in ("ray", "verl", "agent_system") if importlib.util.find_spec(name) is None
+    ]
     if missing:
         raise ConfigError(
             f"verl-agent's environment is needed, this one lacks {', '.join(missing)}: activate it, with its "
@@ -89,7 +97,9 @@ def compose_fork(folder: Path, overrides: Sequence[str]) -> Any:
         try:
             return compose("ppo_trainer", overrides=list(overrides))
         except HydraException as error:
-            raise ConfigError(f"verl-agent's configuration refuses an override: {first_line(error)}") from error
+            raise ConfigError(
+                f"verl-agent's configuration refuses an override: {first_line(error)}"
+            ) from error
 
 
 if __name__ == "__main__":

@@ -9,11 +9,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.errors import StepBatchError
-from scpo.integrations.verl_agent.recording import ACTION, ANSWER, NEXT_STATE, SLOT, STATE, STEP, WON
+from scpo.integrations.verl_agent.recording import (
+    ACTION,
+    ANSWER,
+    NEXT_STATE,
+    SLOT,
+    STATE,
+    STEP,
+    WON,
+)
 from scpo.shaping.order import positions
 from scpo.steps import FloatArray, IntArray, StepBatch
 
-NEEDED = ("uid", "anchor_obs", "rewards", "episode_rewards", "is_action_valid", SLOT, STEP, ACTION, ANSWER, WON)
+NEEDED = (
+    "uid",
+    "anchor_obs",
+    "rewards",
+    "episode_rewards",
+    "is_action_valid",
+    SLOT,
+    STEP,
+    ACTION,
+    ANSWER,
+    WON,
+)
 
 
 def step_batch(
@@ -54,7 +73,9 @@ def step_batch(
         episode_return_N=_floats(columns["episode_rewards"]),
         success_N=_floats(columns["episode_rewards"]) > np.float32(success_threshold),
         won_N=_ever(columns[WON], slot_N),
-        position_N=np.arange(len(slot_N)) if length_N is None else _by_length(length_N, slot_N, step_N),
+        position_N=np.arange(len(slot_N))
+        if length_N is None
+        else _by_length(length_N, slot_N, step_N),
         is_copy_N=_repeated(slot_N, step_N),
         state_N=columns.get(STATE),
         next_state_N=columns.get(NEXT_STATE),
@@ -62,7 +83,9 @@ def step_batch(
     )
 
 
-def _by_length(length_N: NDArray[np.int64], slot_N: NDArray[np.int64], step_N: NDArray[np.int64]) -> IntArray:
+def _by_length(
+    length_N: NDArray[np.int64], slot_N: NDArray[np.int64], step_N: NDArray[np.int64]
+) -> IntArray:
     in_time = np.lexsort((step_N, slot_N))
     position_N = np.empty_like(in_time)
     position_N[in_time] = positions(length_N[in_time], "length", 1)

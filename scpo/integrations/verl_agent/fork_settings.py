@@ -54,10 +54,14 @@ def _check(config: RunConfig) -> VerlTrainer:
             "trainer=verl_agent and a Hugging Face model: compose it with scale=paper trainer=verl_agent"
         )
     if config.env.name not in ENVIRONMENTS:
-        raise ConfigError(f"verl-agent has no env={config.env.name}; allowed: {', '.join(ENVIRONMENTS)}")
+        raise ConfigError(
+            f"verl-agent has no env={config.env.name}; allowed: {', '.join(ENVIRONMENTS)}"
+        )
     for key, asked, has in _of_one_value(config, trainer):
         if asked != has:
-            raise ConfigError(f"{key}={asked}: verl-agent knows {has} only; trainer=local and verl have more")
+            raise ConfigError(
+                f"{key}={asked}: verl-agent knows {has} only; trainer=local and verl have more"
+            )
     return trainer
 
 
@@ -79,13 +83,21 @@ def _of_one_value(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[str
 
 def _data(config: RunConfig) -> Iterator[Setting]:
     trainer = config.trainer
-    yield Setting("data.train_files", f"{Path(DATA).expanduser()}/train.parquet", "verl-agent's prepare.py")
-    yield Setting("data.val_files", f"{Path(DATA).expanduser()}/test.parquet", "verl-agent's prepare.py")
-    yield Setting("data.train_batch_size", prompts_per_step(config), "trainer.groups; method.sampling")
+    yield Setting(
+        "data.train_files", f"{Path(DATA).expanduser()}/train.parquet", "verl-agent's prepare.py"
+    )
+    yield Setting(
+        "data.val_files", f"{Path(DATA).expanduser()}/test.parquet", "verl-agent's prepare.py"
+    )
+    yield Setting(
+        "data.train_batch_size", prompts_per_step(config), "trainer.groups; method.sampling"
+    )
     yield Setting("data.val_batch_size", VALIDATION_EPISODES, "verl-agent's script")
     yield Setting("env.rollout.n", siblings(config), "trainer.group_size; method.sampling")
     yield Setting("data.max_prompt_length", trainer.max_prompt_tokens, "trainer.max_prompt_tokens")
-    yield Setting("data.max_response_length", trainer.max_response_tokens, "trainer.max_response_tokens")
+    yield Setting(
+        "data.max_response_length", trainer.max_response_tokens, "trainer.max_response_tokens"
+    )
     yield Setting("data.filter_overlong_prompts", True, "verl-agent's script")
     yield Setting("data.truncation", "error", "verl-agent's script")
     yield Setting("data.return_raw_chat", True, "verl-agent's script")
@@ -97,12 +109,25 @@ def _data(config: RunConfig) -> Iterator[Setting]:
 
 def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     assert isinstance(config.model, HuggingFaceModel)  # noqa: S101 (checked before)
-    actor, rollout, verl, loss = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", trainer.verl, trainer.loss
+    actor, rollout, verl, loss = (
+        "actor_rollout_ref.actor",
+        "actor_rollout_ref.rollout",
+        trainer.verl,
+        trainer.loss,
+    )
     yield Setting("actor_rollout_ref.model.path", config.model.path, "model")
     yield Setting("actor_rollout_ref.model.use_remove_padding", True, "verl-agent's script")
-    yield Setting("actor_rollout_ref.model.enable_gradient_checkpointing", verl.gradient_checkpointing, "trainer.verl")
+    yield Setting(
+        "actor_rollout_ref.model.enable_gradient_checkpointing",
+        verl.gradient_checkpointing,
+        "trainer.verl",
+    )
     yield from _optimizer(actor, trainer)
-    yield Setting(f"{actor}.ppo_mini_batch_size", trainer.mini_batch_rows, "trainer.mini_batch_rows; counts rows")
+    yield Setting(
+        f"{actor}.ppo_mini_batch_size",
+        trainer.mini_batch_rows,
+        "trainer.mini_batch_rows; counts rows",
+    )
     yield Setting(f"{actor}.ppo_micro_batch_size_per_gpu", *micro_batch(config, trainer))
     yield Setting(f"{actor}.clip_ratio_low", loss.clip_low, "trainer.loss.clip_low")
     yield Setting(f"{actor}.clip_ratio_high", loss.clip_high, "method.clip_high")
@@ -111,18 +136,36 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting(f"{actor}.use_kl_loss", loss.kl_coefficient > 0, "trainer.loss.kl_coefficient")
     yield Setting(f"{actor}.kl_loss_coef", loss.kl_coefficient, "trainer.loss.kl_coefficient")
     yield Setting(f"{actor}.kl_loss_type", "low_var_kl", "the k3 estimate")
-    yield Setting(f"{actor}.entropy_coeff", loss.entropy_coefficient, "trainer.loss.entropy_coefficient")
-    yield Setting("actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
-    yield Setting("actor_rollout_ref.ref.fsdp_config.param_offload", verl.offload_reference, "trainer.verl")
+    yield Setting(
+        f"{actor}.entropy_coeff", loss.entropy_coefficient, "trainer.loss.entropy_coefficient"
+    )
+    yield Setting(
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer)
+    )
+    yield Setting(
+        "actor_rollout_ref.ref.fsdp_config.param_offload", verl.offload_reference, "trainer.verl"
+    )
     yield Setting(f"{rollout}.name", "vllm", "appendix A.2")
     yield Setting(f"{rollout}.temperature", trainer.temperature, "trainer.temperature")
     yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
-    yield Setting(f"{rollout}.tensor_model_parallel_size", verl.tensor_parallel, "trainer.verl.tensor_parallel")
-    yield Setting(f"{rollout}.gpu_memory_utilization", verl.engine_memory, "trainer.verl.engine_memory")
-    yield Setting(f"{rollout}.enable_chunked_prefill", verl.chunked_prefill, "trainer.verl.chunked_prefill")
+    yield Setting(
+        f"{rollout}.tensor_model_parallel_size",
+        verl.tensor_parallel,
+        "trainer.verl.tensor_parallel",
+    )
+    yield Setting(
+        f"{rollout}.gpu_memory_utilization", verl.engine_memory, "trainer.verl.engine_memory"
+    )
+    yield Setting(
+        f"{rollout}.enable_chunked_prefill", verl.chunked_prefill, "trainer.verl.chunked_prefill"
+    )
     yield Setting(f"{rollout}.enforce_eager", False, "verl-agent's script")
     yield Setting(f"{rollout}.free_cache_engine", verl.free_cache, "trainer.verl.free_cache")
-    yield Setting(f"{rollout}.val_kwargs.temperature", trainer.validation.temperature, "trainer.validation.temperature")
+    yield Setting(
+        f"{rollout}.val_kwargs.temperature",
+        trainer.validation.temperature,
+        "trainer.validation.temperature",
+    )
     yield Setting(f"{rollout}.val_kwargs.do_sample", trainer.validation.temperature > 0, "as above")
 
 
@@ -131,7 +174,9 @@ def _optimizer(actor: str, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting(f"{actor}.optim.lr", optimizer.learning_rate, "trainer.optimizer.learning_rate")
     warmup = "trainer.optimizer.warmup_steps; its first step learns at a rate of 0"
     yield Setting(f"{actor}.optim.lr_warmup_steps", optimizer.warmup_steps, warmup)
-    yield Setting(f"{actor}.optim.weight_decay", optimizer.weight_decay, "trainer.optimizer.weight_decay")
+    yield Setting(
+        f"{actor}.optim.weight_decay", optimizer.weight_decay, "trainer.optimizer.weight_decay"
+    )
     yield Setting(f"{actor}.grad_clip", optimizer.gradient_clip, "trainer.optimizer.gradient_clip")
 
 
@@ -139,33 +184,55 @@ def _method(config: RunConfig) -> Iterator[Setting]:
     estimator, sampling = config.trained.estimator, config.trained.sampling
     actor = "actor_rollout_ref.actor"
     own = estimator.name if estimator.name in OF_THE_FORK else "grpo"
-    yield Setting("algorithm.adv_estimator", own, "method.estimator; of another, ours takes its place")
+    yield Setting(
+        "algorithm.adv_estimator", own, "method.estimator; of another, ours takes its place"
+    )
     yield Setting("algorithm.gamma", estimator.gamma, "method.estimator.gamma")
     yield Setting("algorithm.use_kl_in_reward", False, "verl-agent's script")
     yield Setting(f"{actor}.use_invalid_action_penalty", True, "verl-agent's script")
-    yield Setting(f"{actor}.invalid_action_penalty_coef", estimator.invalid_penalty, "method.estimator.invalid_penalty")
+    yield Setting(
+        f"{actor}.invalid_action_penalty_coef",
+        estimator.invalid_penalty,
+        "method.estimator.invalid_penalty",
+    )
     if isinstance(estimator, GrpoSettings):
         by_std = estimator.normalisation == "mean_std_norm"
         yield Setting("algorithm.norm_adv_by_std_in_grpo", by_std, "method.estimator.normalisation")
     if isinstance(estimator, GigpoSettings):
         yield Setting("algorithm.gigpo.step_advantage_w", estimator.omega, "method.estimator.omega")
-        yield Setting("algorithm.gigpo.mode", estimator.normalisation, "method.estimator.normalisation")
+        yield Setting(
+            "algorithm.gigpo.mode", estimator.normalisation, "method.estimator.normalisation"
+        )
         similar = estimator.anchors == "similar"
         yield Setting("algorithm.gigpo.enable_similarity", similar, "method.estimator.anchors")
-        yield Setting("algorithm.gigpo.similarity_thresh", estimator.anchor_similarity, "method.estimator")
+        yield Setting(
+            "algorithm.gigpo.similarity_thresh", estimator.anchor_similarity, "method.estimator"
+        )
     if sampling is not None and sampling.rule == "dynamic":
         yield Setting("algorithm.filter_groups.enable", True, "method.sampling")
-        yield Setting("algorithm.filter_groups.max_num_gen_batches", sampling.rounds, "method.sampling.rounds")
+        yield Setting(
+            "algorithm.filter_groups.max_num_gen_batches", sampling.rounds, "method.sampling.rounds"
+        )
 
 
 def _critic(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
-    if not isinstance(config.trained.estimator, GaeSettings) or not isinstance(config.model, HuggingFaceModel):
+    if not isinstance(config.trained.estimator, GaeSettings) or not isinstance(
+        config.model, HuggingFaceModel
+    ):
         return
     critic = config.trained.estimator.critic
-    yield Setting("algorithm.lam", config.trained.estimator.gae_lambda, "method.estimator.gae_lambda")
+    yield Setting(
+        "algorithm.lam", config.trained.estimator.gae_lambda, "method.estimator.gae_lambda"
+    )
     yield Setting("critic.optim.lr", critic.learning_rate, "method.estimator.critic.learning_rate")
-    yield Setting("critic.optim.weight_decay", trainer.optimizer.weight_decay, "trainer.optimizer.weight_decay")
-    yield Setting("critic.grad_clip", trainer.optimizer.gradient_clip, "trainer.optimizer.gradient_clip")
+    yield Setting(
+        "critic.optim.weight_decay",
+        trainer.optimizer.weight_decay,
+        "trainer.optimizer.weight_decay",
+    )
+    yield Setting(
+        "critic.grad_clip", trainer.optimizer.gradient_clip, "trainer.optimizer.gradient_clip"
+    )
     yield Setting("critic.cliprange_value", critic.value_clip, "method.estimator.critic.value_clip")
     yield Setting("critic.model.path", config.model.path, "model")
     yield Setting("critic.model.use_remove_padding", True, "verl-agent's script")
@@ -174,13 +241,23 @@ def _critic(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _run(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
-    yield Setting("trainer.balance_batch", True, 'verl-agent\'s default; the order "balanced" is what it leaves')
+    yield Setting(
+        "trainer.balance_batch",
+        True,
+        'verl-agent\'s default; the order "balanced" is what it leaves',
+    )
     yield Setting("trainer.critic_warmup", 0, "verl-agent's script")
     yield Setting("trainer.n_gpus_per_node", trainer.verl.gpus, "trainer.verl.gpus")
     yield Setting("trainer.nnodes", trainer.verl.nodes, "trainer.verl.nodes")
-    yield Setting("trainer.total_epochs", trainer.steps, "trainer.steps: an epoch of its data is one step")
+    yield Setting(
+        "trainer.total_epochs", trainer.steps, "trainer.steps: an epoch of its data is one step"
+    )
     yield Setting("trainer.test_freq", trainer.validation.every, "trainer.validation.every")
     yield Setting("trainer.save_freq", trainer.checkpoint_every, "trainer.checkpoint_every")
     yield Setting("trainer.val_before_train", True, "verl-agent's script")
     yield Setting("trainer.project_name", config.wandb.project, "wandb.project")
-    yield Setting("trainer.experiment_name", f"{config.env.name}-{config.model.name}-{config.method.name}", "the run")
+    yield Setting(
+        "trainer.experiment_name",
+        f"{config.env.name}-{config.model.name}-{config.method.name}",
+        "the run",
+    )

@@ -90,11 +90,15 @@ class Hooks:
                 speculate=self.config.machine.scorer.speculate,
             )
             self._record(batch, diagnostics)
-            compares_otherwise = isinstance(estimator, StateSettings) and estimator.states != "exact"
+            compares_otherwise = (
+                isinstance(estimator, StateSettings) and estimator.states != "exact"
+            )
             if estimator.name not in OF_THE_FORK or compares_otherwise:
                 return _with_advantages(data, advantage_N)
             if diagnostics.shaped is not None and self.config.trained.shaper is not None:
-                _add(data, np.float32(self.config.trained.shaper.alpha) * diagnostics.shaped.credit_N)
+                _add(
+                    data, np.float32(self.config.trained.shaper.alpha) * diagnostics.shaped.credit_N
+                )
             return original(data, adv_estimator=adv_estimator, **options)
 
         return wrapped
@@ -107,7 +111,10 @@ class Hooks:
     def _record(self, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
         """Credit of this step; lines from a later step than this are of an attempt that was not kept."""
         Diagnostics(self.config, self.folder, self.scorer).record(self.step, batch, diagnostics)
-        for path, values in ((self.folder.metrics, diagnostics.metrics), (self.folder.timing, diagnostics.timings)):
+        for path, values in (
+            (self.folder.metrics, diagnostics.metrics),
+            (self.folder.timing, diagnostics.timings),
+        ):
             if path.name not in self._logs:
                 log = self._logs[path.name] = JsonLines(path)
                 log.replace(log.up_to(self.step - 1))

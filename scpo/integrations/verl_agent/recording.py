@@ -12,7 +12,9 @@ from scpo.envs.alfworld.transcript import Transcript
 
 logger = logging.getLogger(__name__)
 
-SLOT, STEP, ACTION, ANSWER, WON = (f"scpo_{name}" for name in ("slot", "step", "action", "answer", "won"))
+SLOT, STEP, ACTION, ANSWER, WON = (
+    f"scpo_{name}" for name in ("slot", "step", "action", "answer", "won")
+)
 """Columns added to the batch. ``slot``: number of the environment in its training step."""
 STATE, NEXT_STATE = "scpo_state", "scpo_next_state"
 """Added where the method reads states: ALFWorld's, before and after the step."""
@@ -43,7 +45,9 @@ class RecordingEnvironments:
         observations, infos = self._environments.reset(*args, **options)
         if self._keeps_states:
             openings = zip(observations["anchor"], self._admissible(), strict=True)
-            self._transcripts = [Transcript(str(opening), admissible) for opening, admissible in openings]
+            self._transcripts = [
+                Transcript(str(opening), admissible) for opening, admissible in openings
+            ]
             self.states = [[transcript.state_text for transcript in self._transcripts]]
         return observations, infos
 
@@ -74,7 +78,9 @@ class RecordingEnvironments:
     def _follow(self, actions: list[str], answers: list[str]) -> None:
         moves = zip(self._transcripts, actions, answers, self._admissible(), strict=True)
         for transcript, action, answer, admissible in moves:
-            transcript.record(action, answer, admissible, executed=action.strip() in transcript.admissible)
+            transcript.record(
+                action, answer, admissible, executed=action.strip() in transcript.admissible
+            )
         self.states.append([transcript.state_text for transcript in self._transcripts])
 
 
@@ -89,11 +95,17 @@ class Recorder:
     def multi_turn_loop(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The outer method: says whether this is training, where slots are numbered from 0."""
 
-        def wrapped(collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any, is_train: bool = True) -> Any:
+        def wrapped(
+            collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any, is_train: bool = True
+        ) -> Any:
             self._training, self._slots = is_train, 0
             try:
                 return original(
-                    collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=envs, is_train=is_train
+                    collector,
+                    gen_batch=gen_batch,
+                    actor_rollout_wg=actor_rollout_wg,
+                    envs=envs,
+                    is_train=is_train,
                 )
             finally:
                 self._training = False
@@ -105,15 +117,21 @@ class Recorder:
 
         def wrapped(collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any) -> Any:
             if not self._training:
-                return original(collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=envs)
+                return original(
+                    collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=envs
+                )
             recording = RecordingEnvironments(envs, states=self._states)
-            result = original(collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=recording)
+            result = original(
+                collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=recording
+            )
             self._add_columns(result[0], recording)
             return result
 
         return wrapped
 
-    def _add_columns(self, rows: list[list[dict[str, Any]]], recording: RecordingEnvironments) -> None:
+    def _add_columns(
+        self, rows: list[list[dict[str, Any]]], recording: RecordingEnvironments
+    ) -> None:
         for slot, episode in enumerate(rows):
             for step, row in enumerate(episode):
                 row[SLOT], row[STEP] = np.int64(self._slots + slot), np.int64(step)
@@ -121,5 +139,8 @@ class Recorder:
                 row[ANSWER] = recording.answers[step][slot]
                 row[WON] = recording.won[step][slot]
                 if self._states:
-                    row[STATE], row[NEXT_STATE] = recording.states[step][slot], recording.states[step + 1][slot]
+                    row[STATE], row[NEXT_STATE] = (
+                        recording.states[step][slot],
+                        recording.states[step + 1][slot],
+                    )
         self._slots += len(rows)

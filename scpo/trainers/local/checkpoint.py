@@ -14,7 +14,13 @@ import torch
 
 from scpo.errors import RecordError, RecordWriteError
 from scpo.records.files import FileSum, folder_change, folder_sums, read_record, sync, write_json
-from scpo.records.run_folders import CHECKPOINT, CHECKPOINT_MARKER, SCRATCH, CheckpointMarker, numbered
+from scpo.records.run_folders import (
+    CHECKPOINT,
+    CHECKPOINT_MARKER,
+    SCRATCH,
+    CheckpointMarker,
+    numbered,
+)
 from scpo.shaping.reference_buffer import FILE as REFERENCES
 
 if TYPE_CHECKING:
@@ -57,7 +63,12 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    folder: Path, step: int, learned: Learned, *, keep: int, logs: Mapping[str, FileSum] | None = None
+    folder: Path,
+    step: int,
+    learned: Learned,
+    *,
+    keep: int,
+    logs: Mapping[str, FileSum] | None = None,
 ) -> Checkpoint:
     """Write ``folder/step_<step>`` and drop all but the newest ``keep``.
 
@@ -100,14 +111,18 @@ def _nothing_left(scratch: Path, target: Path) -> Iterator[None]:
         ) from error
 
 
-def _write(scratch: Path, step: int, learned: Learned, logs: Mapping[str, FileSum]) -> CheckpointMarker:
+def _write(
+    scratch: Path, step: int, learned: Learned, logs: Mapping[str, FileSum]
+) -> CheckpointMarker:
     from safetensors.torch import save_file, save_model
 
     learned.policy.save(scratch)
     save_file(_optimizer_tensors(learned.optimizer), scratch / "optimizer.safetensors")
     if learned.critic is not None:
         save_model(learned.critic.model, str(scratch / "critic.safetensors"))
-        save_file(_optimizer_tensors(learned.critic.optimizer), scratch / "critic_optimizer.safetensors")
+        save_file(
+            _optimizer_tensors(learned.critic.optimizer), scratch / "critic_optimizer.safetensors"
+        )
     if learned.buffer is not None:
         (scratch / REFERENCES).write_bytes(learned.buffer.dump())
     marker = CheckpointMarker(step=step, files=folder_sums(scratch), logs=dict(logs))
@@ -128,13 +143,19 @@ def complete_checkpoints(folder: Path) -> list[Checkpoint]:
         if step is None:
             continue  # somebody's copy
         try:
-            marker = read_record(path / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint")
+            marker = read_record(
+                path / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint"
+            )
             sizes = {name: (path / name).stat().st_size for name in marker.files}
         except (OSError, RecordError) as error:
             logger.warning("checkpoint %s is incomplete (%s); it is passed over", path, error)
             continue
-        if marker.step != step or any(sizes[name] != known.bytes for name, known in marker.files.items()):
-            logger.warning("checkpoint %s is damaged: it is not what its %s says", path, CHECKPOINT_MARKER)
+        if marker.step != step or any(
+            sizes[name] != known.bytes for name, known in marker.files.items()
+        ):
+            logger.warning(
+                "checkpoint %s is damaged: it is not what its %s says", path, CHECKPOINT_MARKER
+            )
             continue
         found.append(Checkpoint(step, path, marker.files, marker.logs))
     return found
@@ -154,7 +175,9 @@ def newest_usable(folder: Path, cut_logs: Callable[[Checkpoint], None]) -> Check
     lost: RecordError | None = None
     for checkpoint in reversed(complete_checkpoints(folder)):
         if damage := checkpoint.damage():
-            logger.warning("checkpoint %s is damaged: %s; the one before is tried", checkpoint.folder, damage)
+            logger.warning(
+                "checkpoint %s is damaged: %s; the one before is tried", checkpoint.folder, damage
+            )
             continue
         try:
             cut_logs(checkpoint)
@@ -180,10 +203,14 @@ def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
     device, critic = str(learned.policy.device), learned.critic
     try:
         load_model(learned.policy.model, checkpoint.folder / "model.safetensors", device=device)
-        _restore_optimizer(learned.optimizer, load_file(checkpoint.folder / "optimizer.safetensors"))
+        _restore_optimizer(
+            learned.optimizer, load_file(checkpoint.folder / "optimizer.safetensors")
+        )
         if critic is not None:
             load_model(critic.model, checkpoint.folder / "critic.safetensors", device=device)
-            _restore_optimizer(critic.optimizer, load_file(checkpoint.folder / "critic_optimizer.safetensors"))
+            _restore_optimizer(
+                critic.optimizer, load_file(checkpoint.folder / "critic_optimizer.safetensors")
+            )
         if learned.buffer is not None:
             learned.buffer.load((checkpoint.folder / REFERENCES).read_bytes())
     except (OSError, RuntimeError, KeyError, ValueError, SafetensorError) as error:
@@ -195,7 +222,11 @@ def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     state = optimizer.state_dict()["state"]
-    return {f"{index}.{name}": value.contiguous() for index, slots in state.items() for name, value in slots.items()}
+    return {
+        f"{index}.{name}": value.contiguous()
+        for index, slots in state.items()
+        for name, value in slots.items()
+    }
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
@@ -203,4 +234,6 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torc
     for key, value in tensors.items():
         index, name = key.split(".")
         state.setdefault(int(index), {})[name] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    optimizer.load_state_dict(
+        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
+    )

@@ -26,19 +26,27 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float32]
 
 
-def measure(policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> dict[str, FloatArray]:
+def measure(
+    policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig
+) -> dict[str, FloatArray]:
     """The columns that ``config.method`` requires, by field name; rows trajectory by trajectory in time order."""
     wanted = sorted(required(config.method) & MEASUREMENTS.keys())
-    return {OPTIONAL_FIELDS[name]: MEASUREMENTS[name](policy, trajectories, config) for name in wanted}
+    return {
+        OPTIONAL_FIELDS[name]: MEASUREMENTS[name](policy, trajectories, config) for name in wanted
+    }
 
 
-def entropy(policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> FloatArray:
+def entropy(
+    policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig
+) -> FloatArray:
     """Mean token entropy of each response under the policy that sampled it, at its temperature, in nats."""
     pairs = [pair for trajectory in trajectories for pair in token_pairs(trajectory.generations)]
     return _scored(policy, pairs, config)[1]
 
 
-def hindsight_logprob(policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig) -> FloatArray:
+def hindsight_logprob(
+    policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig
+) -> FloatArray:
     """Mean token log-probability, in nats, of each response of a success when the prompt tells how the episode ended.
 
     NaN in failures. The hindsight text comes before the prompt: what a response answers to stays what it follows.
@@ -60,7 +68,10 @@ def hindsight_logprob(policy: TrainedPolicy, trajectories: Sequence[Trajectory],
                 won=trajectory.won,
                 max_prompt_tokens=policy.max_prompt_tokens,
             )
-            pairs += [(ids, one.response_ids) for ids, one in zip(prompts, trajectory.generations, strict=True)]
+            pairs += [
+                (ids, one.response_ids)
+                for ids, one in zip(prompts, trajectory.generations, strict=True)
+            ]
         start += len(trajectory)
     if pairs:
         logprob_N[rows] = _scored(policy, pairs, config)[0]
@@ -73,12 +84,23 @@ def _scored(
 ) -> tuple[FloatArray, FloatArray]:
     """Mean token log-probability and mean token entropy of each pair's response, in nats."""
     policy.model.eval()
-    logprob_N, entropy_N = np.zeros(len(pairs), dtype=np.float32), np.zeros(len(pairs), dtype=np.float32)
-    for part in micro_batches(pairs, range(len(pairs)), config.trainer.micro_batch_rows, policy.batch_tokens):
-        statistics, mask = policy.statistics(part.prompts, part.responses, config.trainer.temperature)
+    logprob_N, entropy_N = (
+        np.zeros(len(pairs), dtype=np.float32),
+        np.zeros(len(pairs), dtype=np.float32),
+    )
+    for part in micro_batches(
+        pairs, range(len(pairs)), config.trainer.micro_batch_rows, policy.batch_tokens
+    ):
+        statistics, mask = policy.statistics(
+            part.prompts, part.responses, config.trainer.temperature
+        )
         tokens = mask.sum(1)
-        logprob_N[part.rows] = ((statistics.logprob_NL * mask).sum(1) / tokens).cpu().numpy()[part.pair_of]
-        entropy_N[part.rows] = ((statistics.entropy_NL * mask).sum(1) / tokens).cpu().numpy()[part.pair_of]
+        logprob_N[part.rows] = (
+            ((statistics.logprob_NL * mask).sum(1) / tokens).cpu().numpy()[part.pair_of]
+        )
+        entropy_N[part.rows] = (
+            ((statistics.entropy_NL * mask).sum(1) / tokens).cpu().numpy()[part.pair_of]
+        )
     return logprob_N, entropy_N
 
 

@@ -66,7 +66,9 @@ def dynamic(draw: Draw, config: DynamicSampling) -> Sampled:
     kept: list[Trajectory] = []
     played: list[Trajectory] = []
     for turn in range(config.rounds):
-        slots = group_slots(draw.tasks(draw.groups, turn), draw.group_size, first_group=turn * draw.groups)
+        slots = group_slots(
+            draw.tasks(draw.groups, turn), draw.group_size, first_group=turn * draw.groups
+        )
         trajectories = draw.play(slots, turn)
         played += trajectories
         kept += trajectories if turn == config.rounds - 1 else informative(trajectories)

@@ -102,8 +102,16 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     torch.set_num_threads(config.machine.threads)
     session = _open(config, folder, should_stop)
     folder.pin_panels(panel_records(session.environment, config))
-    gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0") if session.policy.device.type == "cuda" else None
-    with Tracker(folder, config) as tracker, _collected_at_checkpoints() as collect, NodeMemory(gpus=gpus) as memory:
+    gpus = (
+        (os.environ.get("CUDA_VISIBLE_DEVICES") or "0")
+        if session.policy.device.type == "cuda"
+        else None
+    )
+    with (
+        Tracker(folder, config) as tracker,
+        _collected_at_checkpoints() as collect,
+        NodeMemory(gpus=gpus) as memory,
+    ):
         done = _resume(session, tracker)
         if done is None:
             metrics, timing = _measure(session, 0)
@@ -140,18 +148,34 @@ def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
         reference.model = copy.deepcopy(policy.model).requires_grad_(False)
     critic = None
     if "value" in required(config.method):
-        critic = make_critic(policy, config.trained.estimator.critic, config.trainer.optimizer.weight_decay)  # type: ignore[attr-defined]  # whoever requires it has one
+        # Every estimator that requires values has settings of a critic.
+        critic_settings = config.trained.estimator.critic  # type: ignore[attr-defined]
+        critic = make_critic(policy, critic_settings, config.trainer.optimizer.weight_decay)
     cache_dir = Path(config.machine.cache_dir)
-    scorer = open_scorer(config.scorer, config.machine.scorer, device=str(policy.device), cache_dir=cache_dir)
+    scorer = open_scorer(
+        config.scorer, config.machine.scorer, device=str(policy.device), cache_dir=cache_dir
+    )
     shaper = config.trained.shaper
     buffer = shaper.make_buffer() if shaper else None
     diagnostics = Diagnostics(config, folder, scorer, lambda: environment)
-    return Session(policy, optimizer, config, environment, reference, scorer, diagnostics, critic=critic, buffer=buffer)
+    return Session(
+        policy,
+        optimizer,
+        config,
+        environment,
+        reference,
+        scorer,
+        diagnostics,
+        critic=critic,
+        buffer=buffer,
+    )
 
 
 def _resume(session: Session, tracker: Tracker) -> int | None:
     """Load the newest whole checkpoint and cut the logs behind it; None: the run starts at the beginning."""
-    checkpoint = newest_usable(tracker.folder.checkpoints, lambda one: tracker.resume_at(one.step, one.logs))
+    checkpoint = newest_usable(
+        tracker.folder.checkpoints, lambda one: tracker.resume_at(one.step, one.logs)
+    )
     if checkpoint is None:
         tracker.resume_at(-1)
         return None
@@ -193,7 +217,9 @@ def _play(
     )
 
 
-def _training_step(session: Session, step: int, tracker: Tracker) -> tuple[dict[str, float], dict[str, float]]:
+def _training_step(
+    session: Session, step: int, tracker: Tracker
+) -> tuple[dict[str, float], dict[str, float]]:
     config, clock = session.config, Clock()
     with clock("step"):
         with clock("rollout"):
@@ -230,7 +256,11 @@ def _training_step(session: Session, step: int, tracker: Tracker) -> tuple[dict[
 
 
 def _estimate(
-    session: Session, step: int, tracker: Tracker, batch: StepBatch, generations: Sequence[Generation]
+    session: Session,
+    step: int,
+    tracker: Tracker,
+    batch: StepBatch,
+    generations: Sequence[Generation],
 ) -> tuple[FloatArray, CreditDiagnostics, Targets | None]:
     """The advantages: of rows (N,), or of tokens (N, L) with the targets of the critic that they are made with.
 
@@ -238,12 +268,24 @@ def _estimate(
     """
     config, critic, seed = session.config, session.critic, (session.config.seed, step)
     if critic is not None and resolve(config.trained).level == "token":
-        value_NL, mask_NL = values(critic, generations, config.trainer.micro_batch_rows), response_mask(generations)
-        advantage_NL, return_NL, credit = assign_tokens(batch, value_NL, mask_NL, config.trained, seed=seed)
+        value_NL, mask_NL = (
+            values(critic, generations, config.trainer.micro_batch_rows),
+            response_mask(generations),
+        )
+        advantage_NL, return_NL, credit = assign_tokens(
+            batch, value_NL, mask_NL, config.trained, seed=seed
+        )
         return advantage_NL, credit, Targets(value_NL, return_NL)
     try:
         speculate = config.machine.scorer.speculate
-        credited = assign(batch, session.scorer, config.trained, seed=seed, speculate=speculate, buffer=session.buffer)
+        credited = assign(
+            batch,
+            session.scorer,
+            config.trained,
+            seed=seed,
+            speculate=speculate,
+            buffer=session.buffer,
+        )
     except ScorerError:
         _save(session, tracker, step - 1)
         raise
@@ -279,9 +321,15 @@ def _roll_out(session: Session, step: int) -> Sampled:
         return training_tasks(panel, groups=count, seed=config.seed, step=step, turn=turn)
 
     def play(slots: Sequence[Slot], turn: int) -> list[Trajectory]:
-        return _play(session, slots, (config.seed, step, AGAIN, turn) if turn else (config.seed, step, ROLLOUT))
+        return _play(
+            session,
+            slots,
+            (config.seed, step, AGAIN, turn) if turn else (config.seed, step, ROLLOUT),
+        )
 
-    return sample(Draw(config.trainer.groups, config.trainer.group_size, tasks, play), config.trained.sampling)
+    return sample(
+        Draw(config.trainer.groups, config.trainer.group_size, tasks, play), config.trained.sampling
+    )
 
 
 def _positions(config: RunConfig, trajectories: Sequence[Trajectory]) -> NDArray[np.int64]:

@@ -70,12 +70,19 @@ def update(
                 blind += 1
             optimizer.zero_grad()
             count = sum(len(batch.generations[row].response_ids) for row in rows)
-            for name, value in _accumulate(policy, batch, rows, config, tokens=count, reference=reference):
+            for name, value in _accumulate(
+                policy, batch, rows, config, tokens=count, reference=reference
+            ):
                 sums[name] += value
-            sums["actor/grad_norm"] += descend(policy.model, optimizer, config.optimizer.gradient_clip)
+            sums["actor/grad_norm"] += descend(
+                policy.model, optimizer, config.optimizer.gradient_clip
+            )
             tokens, steps = tokens + count, steps + 1
     per_step = {"actor/grad_norm", "actor/loss"}
-    means = {name: value / (steps if name in per_step else tokens) for name, value in sorted(sums.items())}
+    means = {
+        name: value / (steps if name in per_step else tokens)
+        for name, value in sorted(sums.items())
+    }
     counts = {"actor/updates": steps, "update/without_advantage": blind, "update/skipped": skipped}
     return means | counts
 
@@ -95,11 +102,15 @@ def _accumulate(
         reference_logprob = None
         if reference is not None:
             with torch.no_grad():
-                reference_logprob = reference.statistics(part.prompts, part.responses, config.temperature)[0].logprob_NL
+                reference_logprob = reference.statistics(
+                    part.prompts, part.responses, config.temperature
+                )[0].logprob_NL
         index = torch.tensor(part.pair_of, device=mask.device)
         loss = policy_loss(
             type(statistics)(statistics.logprob_NL[index], statistics.entropy_NL[index]),
-            _old_logprobs([batch.generations[row] for row in part.rows], mask.shape[1]).to(mask.device),
+            _old_logprobs([batch.generations[row] for row in part.rows], mask.shape[1]).to(
+                mask.device
+            ),
             _advantages(batch, part.rows, mask.shape[1]).to(mask.device),
             mask[index],
             config.loss,
@@ -121,5 +132,8 @@ def _advantages(batch: UpdateBatch, rows: Sequence[int], length: int) -> torch.T
 
 
 def _old_logprobs(generations: Sequence[Generation], length: int) -> torch.Tensor:
-    rows = [generation.logprobs + (0.0,) * (length - len(generation.logprobs)) for generation in generations]
+    rows = [
+        generation.logprobs + (0.0,) * (length - len(generation.logprobs))
+        for generation in generations
+    ]
     return torch.tensor(rows, dtype=torch.float32)

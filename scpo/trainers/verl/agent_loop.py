@@ -57,9 +57,13 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
                 retries=place.config.env.failure_retries,
             )
         except Exception as error:  # whatever it is, verl would go on without this episode's rows
-            cause = error.cause if isinstance(error, RayTaskError) else error  # its own text holds every stack
+            cause = (
+                error.cause if isinstance(error, RayTaskError) else error
+            )  # its own text holds every stack
             reason = f"{type(cause).__name__}: {cause}"
-            place.failures.append({"step": int(kwargs["global_steps"]), "task": slot.task.id, "reason": reason})
+            place.failures.append(
+                {"step": int(kwargs["global_steps"]), "task": slot.task.id, "reason": reason}
+            )
             raise
         return _outputs(turns, self._hindsight(place.config, entry["panel"], turns))
 
@@ -85,7 +89,9 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
             )
         missing = [name for name in VERSIONS if name not in output.extra_fields]
         if missing:
-            raise RolloutError(f"the rollout engine's response lacks {', '.join(missing)}, which verl's metrics need")
+            raise RolloutError(
+                f"the rollout engine's response lacks {', '.join(missing)}, which verl's metrics need"
+            )
         generation = Generation(
             decode(self.tokenizer, output.token_ids),
             tuple(cut),
@@ -113,7 +119,9 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
 
 def _outputs(turns: list[Turn], hindsight: list[Ids] | None) -> list[AgentLoopOutput]:
     """One output a turn, all with the same fields set: verl stacks them."""
-    more = [{} for _ in turns] if hindsight is None else [{HINDSIGHT: list(ids)} for ids in hindsight]
+    more = (
+        [{} for _ in turns] if hindsight is None else [{HINDSIGHT: list(ids)} for ids in hindsight]
+    )
     total = sum(turn.row.reward for turn in turns)
     return [
         AgentLoopOutput(

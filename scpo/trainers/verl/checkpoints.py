@@ -27,9 +27,13 @@ def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, 
 
     ``logs``: the run's logs, this step included.
     """
-    folder.mark_complete(step, folder_sums(folder.checkpoint(step), leave_out=[CHECKPOINT_MARKER]), logs)
+    folder.mark_complete(
+        step, folder_sums(folder.checkpoint(step), leave_out=[CHECKPOINT_MARKER]), logs
+    )
     for old in folder.complete_checkpoints()[:-keep]:
-        (folder.checkpoint(old) / CHECKPOINT_MARKER).unlink()  # first: what dies here must not look whole
+        (
+            folder.checkpoint(old) / CHECKPOINT_MARKER
+        ).unlink()  # first: what dies here must not look whole
         shutil.rmtree(folder.checkpoint(old))
 
 
@@ -73,7 +77,9 @@ def newest(folder: RunFolder) -> int | None:
         damage = _damage(folder, step)
         if damage is None:
             return step
-        logger.warning("checkpoint %s is damaged: %s; the one before is tried", folder.checkpoint(step), damage)
+        logger.warning(
+            "checkpoint %s is damaged: %s; the one before is tried", folder.checkpoint(step), damage
+        )
     return None
 
 
@@ -87,8 +93,14 @@ def _damage(folder: RunFolder, step: int) -> str | None:
         marker = _marker(folder, step)
     except RecordError as error:
         return str(error)
-    return folder_change(folder.checkpoint(step), marker.files) if marker.step == step else "it is of another step"
+    return (
+        folder_change(folder.checkpoint(step), marker.files)
+        if marker.step == step
+        else "it is of another step"
+    )
 
 
 def _marker(folder: RunFolder, step: int) -> CheckpointMarker:
-    return read_record(folder.checkpoint(step) / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint")
+    return read_record(
+        folder.checkpoint(step) / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint"
+    )

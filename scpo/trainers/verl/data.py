@@ -31,7 +31,10 @@ def training_rows(environment: Environment, config: RunConfig) -> Iterator[dict[
 
 def validation_rows(environment: Environment, config: RunConfig) -> Iterator[dict[str, Any]]:
     """Every validation panel with its repeats, and the siblings of the probe for methods that have a shaper."""
-    episodes = {name: config.env.validation_panels[name].repeats for name in sorted(config.env.validation_panels)}
+    episodes = {
+        name: config.env.validation_panels[name].repeats
+        for name in sorted(config.env.validation_panels)
+    }
     if config.trained.shaper:
         episodes[PROBE] = config.trainer.probe_siblings
     index = 0
@@ -42,7 +45,9 @@ def validation_rows(environment: Environment, config: RunConfig) -> Iterator[dic
                 index += 1
 
 
-def _row(config: RunConfig, index: int, panel: str, task: Task, *, group: int, repeat: int = 0) -> dict[str, Any]:
+def _row(
+    config: RunConfig, index: int, panel: str, task: Task, *, group: int, repeat: int = 0
+) -> dict[str, Any]:
     """Verl's columns; the agent loop makes the real prompts, step by step, from ``extra_info``."""
     entry = {"index": index, "panel": panel, "group": group, "repeat": repeat}
     return {

@@ -36,7 +36,9 @@ class Turn:
 Ask = Callable[[str], Awaitable[Answer]]
 
 
-async def play(environment: Environment, panel: str, slot: Slot, ask: Ask, *, retries: int) -> list[Turn]:
+async def play(
+    environment: Environment, panel: str, slot: Slot, ask: Ask, *, retries: int
+) -> list[Turn]:
     """Play one episode to its end.
 
     Args:
@@ -59,7 +61,9 @@ async def play(environment: Environment, panel: str, slot: Slot, ask: Ask, *, re
                     f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) failed "
                     f"{attempt + 1} times, {retries} retries are allowed (env.failure_retries): {failure}"
                 ) from failure
-            logger.warning("%s; the episode starts again (%d of %d retries)", failure, attempt + 1, retries)
+            logger.warning(
+                "%s; the episode starts again (%d of %d retries)", failure, attempt + 1, retries
+            )
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
@@ -70,12 +74,18 @@ async def _attempt(environment: Environment, panel: str, slot: Slot, ask: Ask) -
         anchor, state, given = episode.observation, state_text(episode), given_state(episode)
         answer = await ask(episode.prompt())
         result = episode.step(answer.generation.text)
-        row = _row(panel, slot, step=len(turns), anchor=anchor, result=result, generation=answer.generation)
-        turns.append(Turn(answer, replace(row, state=state, given=None if given is None else asdict(given))))
+        row = _row(
+            panel, slot, step=len(turns), anchor=anchor, result=result, generation=answer.generation
+        )
+        turns.append(
+            Turn(answer, replace(row, state=state, given=None if given is None else asdict(given)))
+        )
     return [replace(turn, row=replace(turn.row, length=len(turns))) for turn in turns]
 
 
-def _row(panel: str, slot: Slot, *, step: int, anchor: str, result: StepResult, generation: Generation) -> StepRow:
+def _row(
+    panel: str, slot: Slot, *, step: int, anchor: str, result: StepResult, generation: Generation
+) -> StepRow:
     return StepRow(
         panel=panel,
         group=slot.group,

@@ -83,7 +83,9 @@ def estimate(
     )
     if resolve(config.trained).level == "row":
         speculate = config.machine.scorer.speculate
-        advantage_N, diagnostics = assign(batch, scorer, config.trained, seed=seed, speculate=speculate, buffer=buffer)
+        advantage_N, diagnostics = assign(
+            batch, scorer, config.trained, seed=seed, speculate=speculate, buffer=buffer
+        )
         shared = [
             np.full(length, value, dtype=np.float32)
             for length, value in zip(columns.response_tokens, rows.spread(advantage_N), strict=True)
@@ -92,9 +94,15 @@ def estimate(
     length_N = columns.response_tokens[rows.place_N]
     mask_NL = np.arange(int(length_N.max())) < length_N[:, None]
     value_NL = np.zeros(mask_NL.shape, dtype=np.float32)
-    value_NL[mask_NL] = np.concatenate([_of(columns.value, "value")[place] for place in rows.place_N])
-    advantage_NL, target_NL, diagnostics = assign_tokens(batch, value_NL, mask_NL, config.trained, seed=seed)
-    advantage, target = (_ragged(rows.spread(array), columns.response_tokens) for array in (advantage_NL, target_NL))
+    value_NL[mask_NL] = np.concatenate(
+        [_of(columns.value, "value")[place] for place in rows.place_N]
+    )
+    advantage_NL, target_NL, diagnostics = assign_tokens(
+        batch, value_NL, mask_NL, config.trained, seed=seed
+    )
+    advantage, target = (
+        _ragged(rows.spread(array), columns.response_tokens) for array in (advantage_NL, target_NL)
+    )
     return Estimate(advantage, target, batch, trajectories, diagnostics)
 
 
@@ -105,7 +113,9 @@ def _measured(rows: Rows, columns: Columns, config: RunConfig) -> dict[str, Floa
         mean_N = np.array([entropy[place].mean() for place in rows.place_N], dtype=np.float32)
         measured[OPTIONAL_FIELDS["entropy"]] = mean_N
     if "hindsight_logprob" in needed:
-        measured[OPTIONAL_FIELDS["hindsight_logprob"]] = _of(columns.hindsight, "hindsight_logprob")[rows.place_N]
+        measured[OPTIONAL_FIELDS["hindsight_logprob"]] = _of(
+            columns.hindsight, "hindsight_logprob"
+        )[rows.place_N]
     return measured
 
 

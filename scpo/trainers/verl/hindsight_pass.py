@@ -35,7 +35,9 @@ def hindsight_logprob(
         temperature: The rollout's.
     """
     found = np.full(len(responses), np.nan, dtype=np.float32)
-    chosen = [row for row, fields in enumerate(extra_fields) if not is_padding[row] and fields[HINDSIGHT]]
+    chosen = [
+        row for row, fields in enumerate(extra_fields) if not is_padding[row] and fields[HINDSIGHT]
+    ]
     if not chosen:
         return found
     filled = chosen + [chosen[0]] * (-len(chosen) % multiple)
@@ -58,11 +60,18 @@ def _scored(
 ) -> list[float]:
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-    batch = tq.kv_batch_put(keys=keys, partition_id=PARTITION, fields=list_of_dict_to_tensordict(rows), tags=tags)
-    batch.extra_info.update({"calculate_entropy": False, "compute_loss": False, "temperature": temperature})
+    batch = tq.kv_batch_put(
+        keys=keys, partition_id=PARTITION, fields=list_of_dict_to_tensordict(rows), tags=tags
+    )
+    batch.extra_info.update(
+        {"calculate_entropy": False, "compute_loss": False, "temperature": temperature}
+    )
     worker_group.compute_log_prob(batch)
     data = tq.kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=["log_probs"])
-    return [_mean(whole, len(row["responses"])) for whole, row in zip(data["log_probs"].unbind(), rows, strict=True)]
+    return [
+        _mean(whole, len(row["responses"]))
+        for whole, row in zip(data["log_probs"].unbind(), rows, strict=True)
+    ]
 
 
 def _mean(logprob_L: torch.Tensor, length: int) -> float:

@@ -79,7 +79,9 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
         ConfigError: The configuration does not fit the machine.
     """
     on_cpu = check_machine(config)
-    place = Workplace(config, RunFolder(folder.path.resolve()))  # Ray's processes may stand elsewhere
+    place = Workplace(
+        config, RunFolder(folder.path.resolve())
+    )  # Ray's processes may stand elsewhere
     place.folder.pin_panels(panel_records(place.environment, config))
     files = _files(place, should_stop)
     verl = trainer_of(config).verl
@@ -90,7 +92,9 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
         chosen += own_ray(files.run_folder) if verl.nodes == 1 else ()
     else:
         chosen += gpu_settings(config, files.run_folder)
-    variables = platform | temp_variables() | environment(files.run_folder, platform.get(MODULES, ""))
+    variables = (
+        platform | temp_variables() | environment(files.run_folder, platform.get(MODULES, ""))
+    )
     variables |= update_guard.environment(config.trainer.skip_updates_without_advantage)
     os.environ.update(variables)
     if not on_cpu or verl.nodes > 1:  # on the CPU a Ray of our own inherits them
@@ -123,13 +127,17 @@ def _model(place: Workplace, should_stop: Callable[[], bool]) -> tuple[str, str 
     if model.kind == "huggingface":
         return model.path, None
     if not isinstance(model, TinyModel):
-        raise ConfigError(f"model={model.name} is behind an API: there are no weights of it to train")
+        raise ConfigError(
+            f"model={model.name} is behind an API: there are no weights of it to train"
+        )
     target = place.folder.path / "policy"
     made_once(target, lambda scratch: _write_tiny(place, model, scratch, should_stop), should_stop)
     return str(target), str(target / "tokenizer")
 
 
-def _write_tiny(place: Workplace, model: TinyModel, target: Path, should_stop: Callable[[], bool]) -> None:
+def _write_tiny(
+    place: Workplace, model: TinyModel, target: Path, should_stop: Callable[[], bool]
+) -> None:
     from scpo.policies.warm_start import warm_started
 
     config, environment = place.config, place.environment
@@ -138,7 +146,9 @@ def _write_tiny(place: Workplace, model: TinyModel, target: Path, should_stop: C
             f"model={model.name} is warm-started on demonstrations and reads only env.prompt=compact, got "
             f"env={config.env.name} env.prompt={config.env.prompt}"
         )
-    policy, tokenizer = warm_started(model, config.env, environment, Path(config.machine.cache_dir), should_stop)
+    policy, tokenizer = warm_started(
+        model, config.env, environment, Path(config.machine.cache_dir), should_stop
+    )
     tokenizer.chat_template = PLAIN_TEMPLATE
     # Beside a config.json, AutoTokenizer would take the model type's own class for our word-level one.
     tokenizer.save_pretrained(target / "tokenizer")

@@ -55,7 +55,11 @@ def wait_for_nodes(
 
 def with_gpus(nodes: Sequence[Mapping[str, Any]], gpus: int) -> list[str]:
     """Addresses of the nodes that live and have that many GPUs."""
-    return [one["NodeManagerAddress"] for one in nodes if one["Alive"] and one["Resources"].get("GPU", 0) >= gpus]
+    return [
+        one["NodeManagerAddress"]
+        for one in nodes
+        if one["Alive"] and one["Resources"].get("GPU", 0) >= gpus
+    ]
 
 
 def _join(asked: str) -> None:

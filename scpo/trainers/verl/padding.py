@@ -23,7 +23,9 @@ def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[i
     """
     share, order = len(is_padding) // ranks, []
     batches = len(is_padding) // mini_batch
-    given = 0  # padding rows beyond the even share go to the next mini-batches in turn, over all ranks
+    given = (
+        0  # padding rows beyond the even share go to the next mini-batches in turn, over all ranks
+    )
     for rank in range(ranks):
         rows = range(rank * share, (rank + 1) * share)
         real, padding = ([row for row in rows if is_padding[row] is one] for one in (False, True))
@@ -32,11 +34,15 @@ def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[i
         given += more
         for number in range(batches):
             here = even + (number in extra)
-            order += [real.pop(0) for _ in range(mini_batch // ranks - here)] + [padding.pop(0) for _ in range(here)]
+            order += [real.pop(0) for _ in range(mini_batch // ranks - here)] + [
+                padding.pop(0) for _ in range(here)
+            ]
     return order
 
 
 def real_rows(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[int]:
     """How many rows of each mini-batch are real."""
-    padding_of_parts = np.reshape(is_padding, (ranks, len(is_padding) // mini_batch, mini_batch // ranks))
+    padding_of_parts = np.reshape(
+        is_padding, (ranks, len(is_padding) // mini_batch, mini_batch // ranks)
+    )
     return [int(count) for count in mini_batch - padding_of_parts.sum(axis=(0, 2))]

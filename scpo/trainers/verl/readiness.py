@@ -76,7 +76,9 @@ def _check_gpus(config: RunConfig) -> None:
             f"trainer.verl.gpus={verl.gpus}, torch sees {visible} (CUDA_VISIBLE_DEVICES="
             f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}); here: {fitting}"
         )
-    smallest = min(torch.cuda.get_device_properties(one).total_memory for one in range(visible)) / GIB
+    smallest = (
+        min(torch.cuda.get_device_properties(one).total_memory for one in range(visible)) / GIB
+    )
     if reason := shortage(config, smallest):
         raise ConfigError(reason)
 
@@ -134,7 +136,9 @@ def own_ray(run_folder: Path) -> Iterator[Setting]:
     and refuses ``num_cpus``; without a temporary folder it takes TMPDIR, whatever its length.
     """
     init = "ray_kwargs.ray_init"
-    yield Setting(f"{init}.address", "local", "never a Ray that is recorded on this node", added=True)
+    yield Setting(
+        f"{init}.address", "local", "never a Ray that is recorded on this node", added=True
+    )
     temp = str(ray_temp_folder(run_folder))
     yield Setting(f"{init}._temp_dir", temp, "short enough for Ray's sockets", added=True)
 
@@ -155,4 +159,6 @@ def ray_settings(config: RunConfig, variables: dict[str, str]) -> Iterator[Setti
             added=True,
         )
     for name, value in variables.items():
-        yield Setting(f"{ENV_VARS}.{name}", value, "sockets named by this attempt; the platform", added=True)
+        yield Setting(
+            f"{ENV_VARS}.{name}", value, "sockets named by this attempt; the platform", added=True
+        )

@@ -26,7 +26,9 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.poll_interval = 1.0  # verl's 2 s are long beside a short rollout; each look lists every row there is
+        self.poll_interval = (
+            1.0  # verl's 2 s are long beside a short rollout; each look lists every row there is
+        )
         self.actors: dict[str, Any] = {}
         self.stall_s = float("inf")
         self.failures: Any = None
@@ -43,7 +45,11 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         failed = self.failure_keys[partition_id]
         if failed:
             last = self.failures.last() if self.failures is not None else None
-            reason = f"the last one: task {last['task']}: {last['reason']}" if last else "the agent loops' log says why"
+            reason = (
+                f"the last one: task {last['task']}: {last['reason']}"
+                if last
+                else "the agent loops' log says why"
+            )
             raise RolloutError(
                 f"step {global_steps}: {len(failed)} tasks of partition {partition_id!r} could not be played "
                 f"({reason}). Nothing was trained on the rest; the run goes on from its last checkpoint"

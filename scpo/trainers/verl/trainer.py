@@ -79,7 +79,9 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     # What verl calls, in the order of a run
 
     def _build_replay_buffer(self) -> Any:
-        self.trainer_mode = "sync"  # verl compares this word in eight places; ours names the same algorithm
+        self.trainer_mode = (
+            "sync"  # verl compares this word in eight places; ours names the same algorithm
+        )
         buffer = super()._build_replay_buffer()
         buffer.stall_s = self.place.stall_s
         buffer.failures = self.place.failures
@@ -88,7 +90,9 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         if self.buffer is not None and self.global_steps:
-            self.buffer.load((self.place.folder.checkpoint(self.global_steps) / REFERENCES).read_bytes())
+            self.buffer.load(
+                (self.place.folder.checkpoint(self.global_steps) / REFERENCES).read_bytes()
+            )
         step = self.global_steps
         self.tracker.resume_at(step or -1, logs_at(self.place.folder, step) if step else None)
 
@@ -141,18 +145,26 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     @property
     def _mini_batch(self) -> int:
         """Rows of a mini-batch over all ranks, as ``_update_actor`` tells the engine."""
-        return int(self.config.actor_rollout_ref.actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n)
+        return int(
+            self.config.actor_rollout_ref.actor.ppo_mini_batch_size
+            * self.config.actor_rollout_ref.rollout.n
+        )
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         wanted = required(self.place.config.method) & TOKEN_COLUMNS.keys()
         names = {name: TOKEN_COLUMNS[name] for name in wanted}
         fields = ["response_mask", "extra_fields", "responses", *names.values()]
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+        data = tq.kv_batch_get(
+            keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
+        )
         mask = data["response_mask"]
         columns = Columns(
             np.array([tag["seq_len"] for tag in batch.tags]),
             np.array([len(row) for row in mask.unbind()]),
-            **{name: [row.float().numpy() for row in data[column].unbind()] for name, column in names.items()},
+            **{
+                name: [row.float().numpy() for row in data[column].unbind()]
+                for name, column in names.items()
+            },
             hindsight=self._hindsight(batch, data, metrics),
         )
         rows = read_rows(
@@ -185,11 +197,17 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     def _save_checkpoint(self) -> None:
         self._checksums_wait = self.sealing.wait()
-        with open_dict(self.config):  # each checkpoint in a folder of its own, so that it can be whole or absent
-            self.config.trainer.default_local_dir = str(self.place.folder.checkpoint(self.global_steps))
+        with open_dict(
+            self.config
+        ):  # each checkpoint in a folder of its own, so that it can be whole or absent
+            self.config.trainer.default_local_dir = str(
+                self.place.folder.checkpoint(self.global_steps)
+            )
         super()._save_checkpoint()
         if self.buffer is not None:
-            write_bytes(self.place.folder.checkpoint(self.global_steps) / REFERENCES, self.buffer.dump())
+            write_bytes(
+                self.place.folder.checkpoint(self.global_steps) / REFERENCES, self.buffer.dump()
+            )
         self._saved_step = self.global_steps
 
     def on_step_end(self) -> None:
@@ -201,7 +219,9 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _validate(self) -> dict[str, float]:
         rows = self._play_validation()
         run = self.place.config
-        panels = {name: of_panel(rows, name).trajectories for name in sorted(run.env.validation_panels)}
+        panels = {
+            name: of_panel(rows, name).trajectories for name in sorted(run.env.validation_panels)
+        }
         self._validation = validation_metrics(panels)
         self._diagnostics.record_validation(self.global_steps, panels)
         if self._diagnostics.probe_due(self.global_steps):
@@ -231,14 +251,20 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     @functools.cached_property
     def _diagnostics(self) -> Diagnostics:
-        return Diagnostics(self.place.config, self.place.folder, self.scorer, lambda: self.place.environment)
+        return Diagnostics(
+            self.place.config, self.place.folder, self.scorer, lambda: self.place.environment
+        )
 
     def _recorded(self, rows: Rows, estimated: Estimate) -> dict[str, float]:
         credit, trajectories = estimated.diagnostics, estimated.trajectories
         started = time.perf_counter()
-        precision = self._diagnostics.record(self.global_steps, estimated.batch, credit, trajectories)
+        precision = self._diagnostics.record(
+            self.global_steps, estimated.batch, credit, trajectories
+        )
         took = {DIAGNOSTICS: time.perf_counter() - started}
-        return rollout_metrics(rows, trajectories) | credit.metrics | precision | credit.timings | took
+        return (
+            rollout_metrics(rows, trajectories) | credit.metrics | precision | credit.timings | took
+        )
 
     def _update_counts(self, share_blind: float | None) -> dict[str, float]:
         if share_blind is None:  # the critic is warming up: no update of the policy
@@ -249,15 +275,22 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _play_validation(self) -> Rows:
         fields: list[Any] = []
         for entries in self.val_dataloader:
-            entries["uid"] = np.array([str(uuid.uuid4()) for _ in entries["raw_prompt"]], dtype=object)
+            entries["uid"] = np.array(
+                [str(uuid.uuid4()) for _ in entries["raw_prompt"]], dtype=object
+            )
             prompts = tu.get_tensordict(entries)
             tu.assign_non_tensor_data(prompts, "global_steps", self.global_steps)
             tu.assign_non_tensor_data(prompts, "validate", True)
-            tags = [{"is_prompt": True, "status": "pending", "global_steps": self.global_steps} for _ in entries["uid"]]
+            tags = [
+                {"is_prompt": True, "status": "pending", "global_steps": self.global_steps}
+                for _ in entries["uid"]
+            ]
             tq.kv_batch_put(keys=list(entries["uid"]), partition_id="val", tags=tags)
             self.agent_loop_manager.generate_sequences(prompts)
             batch, _ = self.replay_buffer.sample(self.global_steps, "val", len(prompts))
-            data = tq.kv_batch_get(keys=batch.keys, partition_id="val", select_fields=["extra_fields"])
+            data = tq.kv_batch_get(
+                keys=batch.keys, partition_id="val", select_fields=["extra_fields"]
+            )
             fields += list(data["extra_fields"])
             tq.kv_clear(keys=batch.keys, partition_id="val")
         return read_rows(fields, [False] * len(fields), episodes=len(self.val_dataset))

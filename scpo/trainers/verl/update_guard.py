@@ -35,7 +35,9 @@ def largest_advantage(data: Any, group: Any) -> float:
 
     advantages = data["advantages"]
     values = advantages.values() if advantages.is_nested else advantages
-    largest = values.abs().max().float() if values.numel() else torch.zeros((), device=values.device)
+    largest = (
+        values.abs().max().float() if values.numel() else torch.zeros((), device=values.device)
+    )
     if group is not None:
         torch.distributed.all_reduce(largest, op=torch.distributed.ReduceOp.MAX, group=group)
     return float(largest)
@@ -71,12 +73,19 @@ def update_counts(share_blind: float, mini_batches: int, *, skip: bool) -> dict[
     """
     blind = float(round(share_blind * mini_batches))
     made, skipped = (0.0, blind) if skip else (blind, 0.0)
-    return {"actor/updates": mini_batches - skipped, "update/without_advantage": made, "update/skipped": skipped}
+    return {
+        "actor/updates": mini_batches - skipped,
+        "update/without_advantage": made,
+        "update/skipped": skipped,
+    }
 
 
 def guard_updates() -> None:
     """Put :func:`train_batch` in place of that of verl's policy engine; its subclass for critics keeps verl's."""
-    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+    from verl.workers.engine.fsdp.transformer_impl import (
+        FSDPEngineWithLMHead,
+        FSDPEngineWithValueHead,
+    )
 
     skip = os.environ[VARIABLE] == "1"
     verls = FSDPEngineWithValueHead.train_batch

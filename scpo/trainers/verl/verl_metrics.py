@@ -27,8 +27,14 @@ SCORER = ("scpo/pairs_truncated", "scpo/scorer_crashes")
 
 def split_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
     """(learned, took): numbers only; verl's own words for validation are left out, ours say more."""
-    numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float | np.number)}
-    took = {name: value for name, value in numbers.items() if name.startswith(CLOCK) or name in SCORER}
+    numbers = {
+        name: float(value)
+        for name, value in metrics.items()
+        if isinstance(value, int | float | np.number)
+    }
+    took = {
+        name: value for name, value in numbers.items() if name.startswith(CLOCK) or name in SCORER
+    }
     return {name: value for name, value in numbers.items() if name not in took}, took
 
 

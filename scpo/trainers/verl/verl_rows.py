@@ -105,7 +105,9 @@ class Rows:
         episodes = groupby(self.steps, key=lambda row: row.episode)
         return [_trajectory(list(episode)) for _, episode in episodes]
 
-    def positions(self, order: Order, length_N: NDArray[np.int64], *, ranks: int, order_ranks: int) -> IntArray:
+    def positions(
+        self, order: Order, length_N: NDArray[np.int64], *, ranks: int, order_ranks: int
+    ) -> IntArray:
         """``StepBatch.position_N``: by tokens for the order ``length``, else as verl left its batch.
 
         verl's order is what ``balanced`` asks for where verl has as many data-parallel ranks as the method counts on;
@@ -124,7 +126,9 @@ class Rows:
         return spread
 
 
-def read_rows(extra_fields: Sequence[Mapping[str, Any]], is_padding: Sequence[bool], *, episodes: int) -> Rows:
+def read_rows(
+    extra_fields: Sequence[Mapping[str, Any]], is_padding: Sequence[bool], *, episodes: int
+) -> Rows:
     """Find the environment steps among verl's rows.
 
     Args:
@@ -140,7 +144,9 @@ def read_rows(extra_fields: Sequence[Mapping[str, Any]], is_padding: Sequence[bo
     steps = {place: _row(extra_fields[place], place) for place in places}
     places.sort(key=lambda place: (*steps[place].episode, steps[place].step))
     _check_complete([steps[place] for place in places], episodes)
-    return Rows([steps[place] for place in places], np.array(places, dtype=np.int64), len(is_padding))
+    return Rows(
+        [steps[place] for place in places], np.array(places, dtype=np.int64), len(is_padding)
+    )
 
 
 def _row(extra_fields: Mapping[str, Any], place: int) -> StepRow:
@@ -192,7 +198,9 @@ def _trajectory(rows: list[StepRow]) -> Trajectory:
     slot = Slot(first.group, first.sibling, Task(first.task, first.family, first.sha256))
     anchors, states = [row.anchor for row in rows], [row.state for row in rows]
     given = [_given(row.given) for row in rows]
-    return Trajectory(slot, anchors=anchors, results=results, states=states, given=given, restarts=first.restarts)
+    return Trajectory(
+        slot, anchors=anchors, results=results, states=states, given=given, restarts=first.restarts
+    )
 
 
 def _given(values: dict[str, Any] | None) -> GivenState | None:

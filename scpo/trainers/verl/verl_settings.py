@@ -40,7 +40,9 @@ SDPA_ROWS = 8
 """Rows of a micro-batch without flash-attn, at most: packed rows share one mask of tokens x tokens."""
 
 
-def settings(config: RunConfig, files: Files, attention: Literal["flash", "sdpa"] | None = "flash") -> list[Setting]:
+def settings(
+    config: RunConfig, files: Files, attention: Literal["flash", "sdpa"] | None = "flash"
+) -> list[Setting]:
     """Everything that differs from verl's defaults, in the order in which it is written down.
 
     ``attention`` None: somebody else chooses it.
@@ -50,7 +52,9 @@ def settings(config: RunConfig, files: Files, attention: Literal["flash", "sdpa"
     """
     trainer = _verl(config)
     if attention == "sdpa":
-        trainer = trainer.model_copy(update={"micro_batch_rows": min(SDPA_ROWS, trainer.micro_batch_rows)})
+        trainer = trainer.model_copy(
+            update={"micro_batch_rows": min(SDPA_ROWS, trainer.micro_batch_rows)}
+        )
     return [
         *_data(config, files),
         *_policy(config, trainer, files),
@@ -65,7 +69,9 @@ def settings(config: RunConfig, files: Files, attention: Literal["flash", "sdpa"
 
 def _verl(config: RunConfig) -> VerlTrainer:
     if not isinstance(config.trainer, VerlTrainer) or config.trainer.name != "verl":
-        raise ConfigError(f"trainer={config.trainer.name} is not verl: compose the run with trainer=verl")
+        raise ConfigError(
+            f"trainer={config.trainer.name} is not verl: compose the run with trainer=verl"
+        )
     return config.trainer
 
 
@@ -76,9 +82,13 @@ def _data(config: RunConfig, files: Files) -> Iterator[Setting]:
         "the schedule of the run, made from the training panel",
     )
     yield Setting("data.val_files", str(files.validation), "the validation panels")
-    yield Setting("data.train_batch_size", prompts_per_step(config), "trainer.groups; method.sampling")
+    yield Setting(
+        "data.train_batch_size", prompts_per_step(config), "trainer.groups; method.sampling"
+    )
     yield Setting("data.shuffle", False, "the schedule is in order, as with trainer=local")
-    yield Setting("data.max_prompt_length", config.trainer.max_prompt_tokens, "trainer.max_prompt_tokens")
+    yield Setting(
+        "data.max_prompt_length", config.trainer.max_prompt_tokens, "trainer.max_prompt_tokens"
+    )
     yield Setting(
         "data.max_response_length",
         config.trainer.max_response_tokens,
@@ -95,7 +105,9 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
     model, actor, ref = (f"actor_rollout_ref.{part}" for part in ("model", "actor", "ref"))
     yield Setting(f"{model}.path", files.model, "model")
     if trainer.verl.engine != "hf":  # whose own module verl imports there; it brings the guard
-        yield Setting(f"{model}.external_lib", update_guard.MODULE, "trainer.skip_updates_without_advantage")
+        yield Setting(
+            f"{model}.external_lib", update_guard.MODULE, "trainer.skip_updates_without_advantage"
+        )
     if files.tokenizer:
         yield Setting(f"{model}.tokenizer_path", files.tokenizer, "model: its word-level tokenizer")
     yield Setting(
@@ -104,7 +116,9 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
         "trainer.verl",
     )
     yield Setting(f"{actor}.strategy", "fsdp2", "FSDP2; runs without a GPU too")
-    yield Setting(f"{actor}.ppo_mini_batch_size", _mini_batch(config), "trainer.mini_batch_rows / rollout.n")
+    yield Setting(
+        f"{actor}.ppo_mini_batch_size", _mini_batch(config), "trainer.mini_batch_rows / rollout.n"
+    )
     yield Setting(f"{actor}.ppo_micro_batch_size_per_gpu", *micro_batch(config, trainer))
     yield Setting(f"{actor}.ppo_epochs", trainer.epochs, "trainer.epochs")
     yield Setting(f"{ref}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
@@ -140,7 +154,9 @@ def _without_flash(config: RunConfig) -> Iterator[Setting]:
             "trainer.verl.attention",
             added=True,
         )
-    yield Setting("actor_rollout_ref.model.use_fused_kernels", True, "trainer.verl.attention: no flash-attn")
+    yield Setting(
+        "actor_rollout_ref.model.use_fused_kernels", True, "trainer.verl.attention: no flash-attn"
+    )
     yield Setting("actor_rollout_ref.model.fused_kernel_options.impl_backend", "torch", "as above")
 
 
@@ -157,23 +173,37 @@ def _mini_batch(config: RunConfig) -> int:
 def _loss(trainer: VerlTrainer) -> Iterator[Setting]:
     actor, loss = "actor_rollout_ref.actor", trainer.loss
     yield Setting(f"{actor}.clip_ratio_low", loss.clip_low, "trainer.loss.clip_low")
-    yield Setting(f"{actor}.clip_ratio_high", loss.clip_high, "trainer.loss.clip_high; method.clip_high")
+    yield Setting(
+        f"{actor}.clip_ratio_high", loss.clip_high, "trainer.loss.clip_high; method.clip_high"
+    )
     yield Setting(f"{actor}.clip_ratio_c", loss.dual_clip, "trainer.loss.dual_clip")
     yield Setting(f"{actor}.use_kl_loss", loss.kl_coefficient > 0, "trainer.loss.kl_coefficient")
     yield Setting(f"{actor}.kl_loss_coef", loss.kl_coefficient, "trainer.loss.kl_coefficient")
     yield Setting(f"{actor}.kl_loss_type", "low_var_kl", "the k3 estimate")
-    yield Setting(f"{actor}.entropy_coeff", loss.entropy_coefficient, "trainer.loss.entropy_coefficient")
-    yield Setting(f"{actor}.loss_agg_mode", "token-mean", "the mean over the mini-batch's response tokens")
+    yield Setting(
+        f"{actor}.entropy_coeff", loss.entropy_coefficient, "trainer.loss.entropy_coefficient"
+    )
+    yield Setting(
+        f"{actor}.loss_agg_mode", "token-mean", "the mean over the mini-batch's response tokens"
+    )
     yield Setting("algorithm.use_kl_in_reward", False, "the KL term is in the loss")
 
 
 def _optimizer(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     actor, optimizer = "actor_rollout_ref.actor", trainer.optimizer
     yield Setting(f"{actor}.optim.lr", optimizer.learning_rate, "trainer.optimizer.learning_rate")
-    yield Setting(f"{actor}.optim.lr_warmup_steps", optimizer.warmup_steps, "trainer.optimizer.warmup_steps")
-    yield Setting(f"{actor}.optim.zero_indexed_step", False, "else step 1 of a warm-up learns at a rate of 0")
-    yield Setting(f"{actor}.optim.weight_decay", optimizer.weight_decay, "trainer.optimizer.weight_decay")
-    yield Setting(f"{actor}.optim.clip_grad", optimizer.gradient_clip, "trainer.optimizer.gradient_clip")
+    yield Setting(
+        f"{actor}.optim.lr_warmup_steps", optimizer.warmup_steps, "trainer.optimizer.warmup_steps"
+    )
+    yield Setting(
+        f"{actor}.optim.zero_indexed_step", False, "else step 1 of a warm-up learns at a rate of 0"
+    )
+    yield Setting(
+        f"{actor}.optim.weight_decay", optimizer.weight_decay, "trainer.optimizer.weight_decay"
+    )
+    yield Setting(
+        f"{actor}.optim.clip_grad", optimizer.gradient_clip, "trainer.optimizer.gradient_clip"
+    )
     estimator = "gae" if "value" in required(config.method) else "grpo"
     yield Setting(
         "algorithm.adv_estimator",
@@ -208,7 +238,9 @@ def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[
     rollout, verl = "actor_rollout_ref.rollout", trainer.verl
     yield Setting(f"{rollout}.name", verl.engine, "trainer.verl.engine")
     if files.tokenizer and verl.engine == "vllm":
-        yield Setting(f"{rollout}.engine_kwargs.vllm.tokenizer", files.tokenizer, "as the policy", added=True)
+        yield Setting(
+            f"{rollout}.engine_kwargs.vllm.tokenizer", files.tokenizer, "as the policy", added=True
+        )
     yield Setting(f"{rollout}.n", siblings(config), "trainer.group_size; method.sampling")
     yield Setting(f"{rollout}.temperature", trainer.temperature, "trainer.temperature")
     yield Setting(
@@ -229,8 +261,12 @@ def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[
         "trainer.verl.tensor_parallel",
     )
     yield Setting(f"{rollout}.gpu_memory_utilization", *engine_memory(config, trainer))
-    yield Setting(f"{rollout}.seed", engine_seed(config.seed), "a hash of seed; each engine adds its number")
-    yield Setting(f"{rollout}.enable_chunked_prefill", verl.chunked_prefill, "trainer.verl.chunked_prefill")
+    yield Setting(
+        f"{rollout}.seed", engine_seed(config.seed), "a hash of seed; each engine adds its number"
+    )
+    yield Setting(
+        f"{rollout}.enable_chunked_prefill", verl.chunked_prefill, "trainer.verl.chunked_prefill"
+    )
     yield Setting(f"{rollout}.free_cache_engine", verl.free_cache, "trainer.verl.free_cache")
     yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
     length = trainer.max_prompt_tokens + trainer.max_response_tokens
@@ -246,23 +282,31 @@ def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[
 
 def _run(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
     yield Setting("trainer.v1.trainer_mode", MODE, "our trainer")
-    yield Setting("trainer.v1.sampler.custom_sampler.path", str(REPLAY), "stops at the first lost episode")
+    yield Setting(
+        "trainer.v1.sampler.custom_sampler.path", str(REPLAY), "stops at the first lost episode"
+    )
     yield Setting("trainer.v1.sampler.custom_sampler.name", "WatchedReplayBuffer", "as above")
     yield Setting("trainer.n_gpus_per_node", trainer.verl.gpus, "trainer.verl.gpus")
     yield Setting("trainer.nnodes", trainer.verl.nodes, "trainer.verl.nodes")
     yield Setting("trainer.total_epochs", 1, "the schedule is read once")
     yield Setting("trainer.total_training_steps", trainer.steps, "trainer.steps")
     yield Setting("trainer.test_freq", trainer.validation.every, "trainer.validation.every")
-    yield Setting("trainer.val_before_train", files.resume_from is None, "step 0; a resumed run has it")
+    yield Setting(
+        "trainer.val_before_train", files.resume_from is None, "step 0; a resumed run has it"
+    )
     yield Setting("trainer.save_freq", trainer.checkpoint_every, "trainer.checkpoint_every")
     yield Setting(
         "trainer.resume_mode",
         "resume_path" if files.resume_from else "disable",
         "our own record of checkpoints",
     )
-    yield Setting("trainer.resume_from_path", files.resume_from and str(files.resume_from), "as above")
+    yield Setting(
+        "trainer.resume_from_path", files.resume_from and str(files.resume_from), "as above"
+    )
     yield Setting("trainer.project_name", config.wandb.project, "wandb.project")
     yield Setting("trainer.experiment_name", files.run_folder.name, "the run's id")
     yield Setting("trainer.logger", ["console"], "our records and W&B mirror stand in for verl's")
-    yield Setting("reward.num_workers", 1, "the environment gives the reward; nothing is asked of this worker")
+    yield Setting(
+        "reward.num_workers", 1, "the environment gives the reward; nothing is asked of this worker"
+    )
     yield Setting("scpo.run_folder", str(files.run_folder), "the run's records", added=True)

@@ -30,7 +30,9 @@ OVERRIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
         "_terminal_eviction_reasons": ("self", "global_steps", "partition_id"),
         "_wait_for_next_poll": ("self", "partition_id", "last_debug_time"),
     },
-    "verl.experimental.agent_loop.agent_loop:AgentLoopBase": {"run": ("self", "sampling_params", "kwargs")},
+    "verl.experimental.agent_loop.agent_loop:AgentLoopBase": {
+        "run": ("self", "sampling_params", "kwargs")
+    },
     "verl.workers.engine.base:BaseEngine": {"train_batch": ("self", "data", "loss_function")},
     "verl.trainer.main_ppo:run_ppo": {"": ("config", "task_runner_class")},
 }

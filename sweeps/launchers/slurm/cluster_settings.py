@@ -44,7 +44,9 @@ class Site(Strict):
             return {}
         if self.gres is None:
             return {"gpus_per_node": gpus}
-        kind = re.sub(r":\d+$", "", self.gres)  # gpu:a800:4 is gpu:a800 with a number that is the job's own
+        kind = re.sub(
+            r":\d+$", "", self.gres
+        )  # gpu:a800:4 is gpu:a800 with a number that is the job's own
         return {"gres": f"{kind}:{gpus}"}
 
     def memory_flag(self, needed_gb: int) -> str | None:

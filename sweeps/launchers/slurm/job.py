@@ -32,7 +32,9 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 0.5
 REPORTED_PACKAGES = ("torch", "transformers", "verl", "vllm", "ray", "flash-attn", "accelerate")
-SIGNAL_EARLY_S = 60  # sbatch's manual: the signal may be sent up to 60 seconds earlier than specified
+SIGNAL_EARLY_S = (
+    60  # sbatch's manual: the signal may be sent up to 60 seconds earlier than specified
+)
 LAST_S = 20  # before the time limit: the run is ended by us, so that it can be requeued
 REQUEUE_TRIES, REQUEUE_PAUSE_S = 20, 3.0  # slurmctld may be restarting
 TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train.py"
@@ -97,7 +99,9 @@ class Supervisor:
         """React to what has happened since the last time."""
         elapsed = self.now() - self._started
         if self.cause is None and (self._warned or elapsed > self.job.limit_s - self.job.warn_s):
-            self._leave(cause_of_warning(self.job, elapsed, self.scheduler.preempted(str(self.job.job_id))))
+            self._leave(
+                cause_of_warning(self.job, elapsed, self.scheduler.preempted(str(self.job.job_id)))
+            )
         if self.cause is None and self._terminated:
             self._leave(Cause.TERMINATION)
         if self.cause is Cause.TIMEOUT and elapsed > self.job.limit_s - LAST_S:
@@ -125,7 +129,9 @@ class Supervisor:
         done = self.folder.complete_checkpoints()
         step = done[-1] if done else -1
         fruitless = self.job.fruitless + (step <= self.job.last_step)
-        self.job = self.job.model_copy(update={"fruitless": fruitless, "last_step": max(step, self.job.last_step)})
+        self.job = self.job.model_copy(
+            update={"fruitless": fruitless, "last_step": max(step, self.job.last_step)}
+        )
         with contextlib.suppress(RecordWriteError):  # a full disk: counted the next time
             write_job(self.folder, self.job)
         return fruitless > self.job.max_timeouts
@@ -202,7 +208,9 @@ def node_report() -> str:
     """One line on the node that a job has: Python, driver, GPUs and the versions of the large packages."""
     gpus = ", ".join(f"{name} {gib:.0f} GiB" for name, gib in installed_gpus()) or "none"
     versions = ", ".join(
-        f"{name} {version}" for name in REPORTED_PACKAGES if (version := installed_version(name)) is not None
+        f"{name} {version}"
+        for name in REPORTED_PACKAGES
+        if (version := installed_version(name)) is not None
     )
     return (
         f"host {socket.gethostname()}, Python {platform.python_version()} ({sys.executable}), "

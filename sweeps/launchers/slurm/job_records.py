@@ -55,7 +55,9 @@ def read_job(folder: RunFolder) -> Job | None:
     path = job_path(folder)
     if not path.exists():
         return None
-    return read_record(path, Job, "job", "Delete it if the scheduler has no such job, then start the sweep again")
+    return read_record(
+        path, Job, "job", "Delete it if the scheduler has no such job, then start the sweep again"
+    )
 
 
 def write_job(folder: RunFolder, job: Job) -> Job:

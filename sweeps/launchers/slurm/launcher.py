@@ -36,7 +36,9 @@ from sweeps.launchers.slurm.submission import (
 from sweeps.records import cancellation
 
 
-def make_launcher(configs: Sequence[RunConfig], _train_script: Path, _console: Console) -> "Cluster":
+def make_launcher(
+    configs: Sequence[RunConfig], _train_script: Path, _console: Console
+) -> "Cluster":
     """See :func:`sweeps.launchers.base.open_launcher`."""
     first = configs[0]
     assert isinstance(first.launcher, SlurmLauncher)  # noqa: S101 (for mypy: named by the registry)
@@ -86,7 +88,9 @@ class Cluster(CountsSignals):
             try:
                 if folders:
                     folder = new_folder(self.runs_dir, title)
-                    ids += submit(self._submission(folder, folders, request, snapshot, running), self.sbatch)
+                    ids += submit(
+                        self._submission(folder, folders, request, snapshot, running), self.sbatch
+                    )
                 if len(fitting) < len(names):
                     raise RefusedError(
                         f"the account may have {limits.submitted} jobs queued and running (Slurm's MaxSubmitJobs), "
@@ -103,7 +107,9 @@ class Cluster(CountsSignals):
         site = self.site
         return self.scheduler.limits(site.account, site.qos)
 
-    def _arrays(self, configs: Mapping[str, RunConfig], limits: JobLimits) -> list[tuple[Request, list[str], int]]:
+    def _arrays(
+        self, configs: Mapping[str, RunConfig], limits: JobLimits
+    ) -> list[tuple[Request, list[str], int]]:
         """Arrays of runs that ask for the same, and how many of each may run at a time."""
         arrays = [
             (request, part)
@@ -115,7 +121,9 @@ class Cluster(CountsSignals):
             # Each array runs at least one job; what the account may not run yet, Slurm queues.
             most = min(most, max(limits.running, len(arrays)))
         given = shares([len(part) for _, part in arrays], most)
-        return [(request, part, share) for (request, part), share in zip(arrays, given, strict=True)]
+        return [
+            (request, part, share) for (request, part), share in zip(arrays, given, strict=True)
+        ]
 
     def _room(self, limits: JobLimits) -> int | None:
         """How many more jobs the account may have; None: there is no limit."""
@@ -183,7 +191,9 @@ class Cluster(CountsSignals):
         """The jobs go on without us."""
 
 
-def cancel(folder: RunFolder, scheduler: Slurm, state: State = State.CANCELLED, reason: str = "cancelled") -> bool:
+def cancel(
+    folder: RunFolder, scheduler: Slurm, state: State = State.CANCELLED, reason: str = "cancelled"
+) -> bool:
     """Let a run end, and its job with it; False if it was over before."""
     job = read_job(folder)
 

@@ -8,7 +8,9 @@ from scpo.records.status import JobState, Observed
 from sweeps.launchers.slurm.job_records import Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import Seen, Slurm
 
-ASK_AGAIN_S = 1.0  # a job that ends is gone from squeue a moment before its last words are on a shared disk
+ASK_AGAIN_S = (
+    1.0  # a job that ends is gone from squeue a moment before its last words are on a shared disk
+)
 
 
 class Observer:
@@ -40,7 +42,12 @@ class Observer:
             *(f"{n}x {what}" for what, n in counted.items() if n),
         ]
         found = job.found_in(self._seen or {})
-        if found and self._seen and observed.job is JobState.QUEUED and self._seen[found].why != "None":
+        if (
+            found
+            and self._seen
+            and observed.job is JobState.QUEUED
+            and self._seen[found].why != "None"
+        ):
             parts.append(f"waits: {self._seen[found].why}")
         if observed.state is State.LOST:
             ended = self.scheduler.ends([job.job_id]) if job.job_id else {}
@@ -51,7 +58,9 @@ class Observer:
         """Write down the id of a job whose driver died before it could."""
         job = read_job(folder)
         found = job.found_in(self._seen or {}) if job else None
-        return write_job(folder, job.model_copy(update={"job_id": found})) if job and found else None
+        return (
+            write_job(folder, job.model_copy(update={"job_id": found})) if job and found else None
+        )
 
     def _once(self, folder: RunFolder) -> Observed:
         job = read_job(folder)

@@ -15,7 +15,9 @@ def show_submissions(console: Console, submissions: Sequence[Submission]) -> Non
     if not submissions:
         return
     columns = ("jobs", "nodes", "GPUs", "CPUs", "memory", "limit", "partition", "runs")
-    table = Table(*columns, title="arrays of jobs, each of which asks for", title_justify="left", box=None)
+    table = Table(
+        *columns, title="arrays of jobs, each of which asks for", title_justify="left", box=None
+    )
     for one in submissions:
         table.add_row(*_row(one))
     console.print()

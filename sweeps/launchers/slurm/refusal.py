@@ -22,7 +22,9 @@ KEYS = (  # in sbatch's message -> the key of the site's file, what to do
         "partition: <one whose nodes have that much>",
     ),
 )
-UNSURE = re.compile(r"timed out|unable to contact|connection refused|communication|slurm_persist", re.IGNORECASE)
+UNSURE = re.compile(
+    r"timed out|unable to contact|connection refused|communication|slurm_persist", re.IGNORECASE
+)
 """No answer of slurmctld: the job may be queued all the same."""
 
 
@@ -33,7 +35,9 @@ class RefusedError(ConfigError):
 def explain_refusal(message: str, asked: str, site: str) -> str:
     """One line: sbatch's own message, what was asked for, and the key of the site's file that it is about."""
     said = [
-        line.removeprefix("sbatch:").removeprefix(" error:").strip() for line in message.splitlines() if line.strip()
+        line.removeprefix("sbatch:").removeprefix(" error:").strip()
+        for line in message.splitlines()
+        if line.strip()
     ]
     text = "; ".join(dict.fromkeys(said)) or "no reason given"
     for pattern, key, fix in KEYS:

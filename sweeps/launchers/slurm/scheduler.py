@@ -102,7 +102,9 @@ class Slurm:
         user = pwd.getpwuid(os.getuid()).pw_name
         columns = ("Account", "MaxJobs", "MaxSubmit", "DefaultQOS")
         lines = _answer(*query, "associations", f"user={user}", f"format={','.join(columns)}")
-        rows = [row for row in parse_fields(lines, columns) if account in (None, row.get("Account"))]
+        rows = [
+            row for row in parse_fields(lines, columns) if account in (None, row.get("Account"))
+        ]
         of_qos = ("Name", "MaxJobsPU", "MaxSubmitPU", "GrpJobs", "GrpSubmit")
         named = {qos} if qos else {row.get("DefaultQOS") for row in rows} - {"", None}
         lines = _answer(*query, "qos", f"format={','.join(of_qos)}") if named else []
@@ -150,9 +152,13 @@ def _state(word: str) -> JobState:
 
 def _ask(*command: str) -> list[str]:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+        )
     except FileNotFoundError as error:
-        raise SchedulerError(f"{command[0]} is not installed: launcher=slurm_... needs a machine with Slurm") from error
+        raise SchedulerError(
+            f"{command[0]} is not installed: launcher=slurm_... needs a machine with Slurm"
+        ) from error
     except subprocess.TimeoutExpired as error:
         raise SchedulerError(f"{command[0]} did not answer within {COMMAND_TIMEOUT_S} s") from error
     if done.returncode != 0:

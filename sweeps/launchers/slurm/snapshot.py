@@ -59,11 +59,17 @@ def check_private(folder: Path) -> None:
 
 def _files(secret_names: Collection[str] = ()) -> dict[str, bytes]:
     """Path -> content of the code: files tracked or new, without what git ignores; elsewhere all but compiled ones."""
-    listed = provenance.output("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *PARTS)
+    listed = provenance.output(
+        "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *PARTS
+    )
     if listed is not None:
         names = listed.decode().split("\0")
     else:
-        names = [str(path.relative_to(provenance.REPOSITORY)) for path in _walk() if path.suffix != ".pyc"]
+        names = [
+            str(path.relative_to(provenance.REPOSITORY))
+            for path in _walk()
+            if path.suffix != ".pyc"
+        ]
     paths = {name: provenance.REPOSITORY / name for name in sorted(set(names)) if name}
     files = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
     _refuse_secrets(files, secret_names)

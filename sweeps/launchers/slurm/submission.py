@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from submitit import Job as SubmittedJob
 
 SUBMISSIONS = ".submissions"
-NOT_REACHABLE = 78  # exit status of a job whose node cannot read the code or Python (sysexits.h: EX_CONFIG)
+NOT_REACHABLE = (
+    78  # exit status of a job whose node cannot read the code or Python (sysexits.h: EX_CONFIG)
+)
 MARGIN = 1.5  # the paper: "wall-clock times vary with cluster load"
 NEEDS_SUBMITIT = f"launcher=slurm_a800x4 needs submitit; to get it: {install_command('slurm')}"
 
@@ -71,7 +73,9 @@ Sbatch = Callable[[Submission], Sequence[str]]
 """Hands a submission to the scheduler; returns a job id for each run."""
 
 
-def by_request(configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: Site) -> dict[Request, list[str]]:
+def by_request(
+    configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: Site
+) -> dict[Request, list[str]]:
     """What jobs ask for -> the runs that ask for it; those with the most GPUs first.
 
     Raises:
@@ -81,7 +85,9 @@ def by_request(configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: 
     for run_id, config in configs.items():
         needed = resources(config)
         check_fits(config, launcher.gpu_gb)
-        request = Request(_limit_min(config, launcher, site), needed, site.partition_for(needed.gpus))
+        request = Request(
+            _limit_min(config, launcher, site), needed, site.partition_for(needed.gpus)
+        )
         groups[request].append(run_id)
     return dict(sorted(groups.items(), key=lambda one: (-one[0].resources.gpus, one[0].limit_min)))
 
@@ -125,7 +131,9 @@ def folder_of_submissions(runs_dir: Path) -> Path:
         ConfigError: sbatch would misread the path.
     """
     parent = (runs_dir / SUBMISSIONS).absolute()
-    odd = sorted({repr(letter) for letter in str(parent) if letter == "%" or not letter.isprintable()})
+    odd = sorted(
+        {repr(letter) for letter in str(parent) if letter == "%" or not letter.isprintable()}
+    )
     if odd:
         raise ConfigError(
             f"machine.runs_dir={str(runs_dir)!r} has {', '.join(odd)} in it: sbatch reads % as a pattern and a line "
@@ -160,8 +168,12 @@ def call_sbatch(submission: Submission) -> list[str]:
     except FailedJobError as error:
         message = str(error)
         if UNSURE.search(message):
-            raise SchedulerError(f"sbatch: {message}; what it queued is found by the next call") from None
-        raise RefusedError(explain_refusal(message, _asked(submission), submission.launcher.site)) from None
+            raise SchedulerError(
+                f"sbatch: {message}; what it queued is found by the next call"
+            ) from None
+        raise RefusedError(
+            explain_refusal(message, _asked(submission), submission.launcher.site)
+        ) from None
 
 
 def _asked(submission: Submission) -> str:
@@ -174,7 +186,9 @@ def _asked(submission: Submission) -> str:
         "gres": submission.site.gres,
     }
     given = [f"{name} {value}" for name, value in parts.items() if value is not None]
-    return ", ".join([*given, f"{needed.gpus} GPUs, {needed.cpus} CPUs, {request.limit_min / 60:g} h"])
+    return ", ".join(
+        [*given, f"{needed.gpus} GPUs, {needed.cpus} CPUs, {request.limit_min / 60:g} h"]
+    )
 
 
 def sbatch_text(submission: Submission) -> str:

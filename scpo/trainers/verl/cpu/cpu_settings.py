@@ -16,11 +16,20 @@ STORE_BYTES = 200_000_000
 
 def cpu_environment(engine: str) -> dict[str, str]:
     """Environment variables of every process; verl and vLLM read them when they are imported."""
-    verl = {"VERL_USE_EXTERNAL_MODULES": PLATFORM, "VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda"}
+    verl = {
+        "VERL_USE_EXTERNAL_MODULES": PLATFORM,
+        "VERL_PLATFORM": "cpu",
+        "VERL_ENGINE_DEVICE": "cuda",
+    }
     if engine != "vllm":
         return verl
     # GB of cache for keys and values; no thread bound to a core, which a container may not own
-    return {**verl, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    return {
+        **verl,
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 def cpu_settings(engine: str, ranks: int | None = 1) -> list[Setting]:
@@ -31,7 +40,11 @@ def cpu_settings(engine: str, ranks: int | None = 1) -> list[Setting]:
     return [
         Setting("trainer.device", "cpu", "no GPU"),
         *(() if ranks is None else _ray(ranks)),
-        Setting("transfer_queue.backend.SimpleStorage.num_data_storage_units", 1, "one process is enough"),
+        Setting(
+            "transfer_queue.backend.SimpleStorage.num_data_storage_units",
+            1,
+            "one process is enough",
+        ),
         *_model(),
         *_rollout(engine),
     ]
@@ -39,17 +52,37 @@ def cpu_settings(engine: str, ranks: int | None = 1) -> list[Setting]:
 
 def _ray(ranks: int) -> Iterator[Setting]:
     yield Setting("ray_kwargs.ray_init.num_cpus", LOGICAL_CPUS + 3 * ranks, "logical cores")
-    yield Setting("ray_kwargs.ray_init.num_gpus", ranks, "logical GPUs: verl places each worker on one", added=True)
+    yield Setting(
+        "ray_kwargs.ray_init.num_gpus",
+        ranks,
+        "logical GPUs: verl places each worker on one",
+        added=True,
+    )
     yield Setting("ray_kwargs.ray_init.include_dashboard", False, "nobody looks at it", added=True)
-    yield Setting("ray_kwargs.ray_init.object_store_memory", STORE_BYTES, "a laptop's memory", added=True)
+    yield Setting(
+        "ray_kwargs.ray_init.object_store_memory", STORE_BYTES, "a laptop's memory", added=True
+    )
 
 
 def _model() -> Iterator[Setting]:
     for part in ("actor_rollout_ref.model", "critic.model"):
         yield Setting(f"{part}.use_remove_padding", False, "needs flash attention")
-        yield Setting(f"{part}.override_config.attn_implementation", "sdpa", "flash attention needs a GPU", added=True)
-    yield Setting("actor_rollout_ref.actor.use_torch_compile", False, "compiling takes longer than a short run")
-    for part in ("actor_rollout_ref.actor.fsdp_config", "actor_rollout_ref.ref.fsdp_config", "critic.fsdp"):
+        yield Setting(
+            f"{part}.override_config.attn_implementation",
+            "sdpa",
+            "flash attention needs a GPU",
+            added=True,
+        )
+    yield Setting(
+        "actor_rollout_ref.actor.use_torch_compile",
+        False,
+        "compiling takes longer than a short run",
+    )
+    for part in (
+        "actor_rollout_ref.actor.fsdp_config",
+        "actor_rollout_ref.ref.fsdp_config",
+        "critic.fsdp",
+    ):
         yield Setting(f"{part}.use_torch_compile", False, "as above")
         yield Setting(f"{part}.dtype", "float32", "bfloat16 is slow on most CPUs")
         yield Setting(f"{part}.mixed_precision.param_dtype", "fp32", "as above", added=True)
@@ -59,11 +92,20 @@ def _rollout(engine: str) -> Iterator[Setting]:
     model, rollout = "actor_rollout_ref.model", "actor_rollout_ref.rollout"
     yield Setting(f"{rollout}.dtype", "float32", "as the update")
     yield Setting(f"{rollout}.enforce_eager", True, "CUDA graphs need a GPU")
-    yield Setting(f"{rollout}.enable_sleep_mode", False, "memory is not shared with an update on a GPU", added=True)
+    yield Setting(
+        f"{rollout}.enable_sleep_mode",
+        False,
+        "memory is not shared with an update on a GPU",
+        added=True,
+    )
     yield Setting(f"{rollout}.max_num_seqs", 64, "a laptop's memory")
-    yield Setting(f"{rollout}.checkpoint_engine.update_weights_bucket_megabytes", 16, "a small model")
+    yield Setting(
+        f"{rollout}.checkpoint_engine.update_weights_bucket_megabytes", 16, "a small model"
+    )
     if engine == "vllm":
         extension = f"{rollout}.engine_kwargs.vllm.worker_extension_cls"
         yield Setting(extension, VLLM_WORKER, "takes the update's weights", added=True)
     else:
-        yield Setting(f"{model}.external_lib", HF_ROLLOUT, "registers the engine hf where verl looks for it")
+        yield Setting(
+            f"{model}.external_lib", HF_ROLLOUT, "registers the engine hf where verl looks for it"
+        )

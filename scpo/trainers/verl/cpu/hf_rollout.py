@@ -43,7 +43,9 @@ class HfServer:
     def __init__(self, path: str, end_id: int, pad_id: int, max_tokens: int, rows: int) -> None:
         from transformers import AutoModelForCausalLM
 
-        self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa").eval()
+        self.model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=torch.float32, attn_implementation="sdpa"
+        ).eval()
         self.end_id, self.pad_id, self.max_tokens, self.rows = end_id, pad_id, max_tokens, rows
         self.version: int | None = None
         self.waiting: list[Request] = []
@@ -63,7 +65,9 @@ class HfServer:
         while self.waiting:
             await asyncio.sleep(GATHER_S)
             temperature = self.waiting[0].temperature
-            batch = [request for request in self.waiting if request.temperature == temperature][: self.rows]
+            batch = [request for request in self.waiting if request.temperature == temperature][
+                : self.rows
+            ]
             taken = set(map(id, batch))
             self.waiting = [request for request in self.waiting if id(request) not in taken]
             try:
@@ -83,7 +87,9 @@ class HfServer:
         mask = torch.tensor([[0] * (width - len(r.prompt)) + [1] * len(r.prompt) for r in batch])
         limits = [int(request.sampling.get("max_tokens", self.max_tokens)) for request in batch]
         how = (
-            dict(do_sample=True, temperature=temperature, top_k=0, top_p=1.0) if temperature else dict(do_sample=False)
+            dict(do_sample=True, temperature=temperature, top_k=0, top_p=1.0)
+            if temperature
+            else dict(do_sample=False)
         )
         output = self.model.generate(
             ids, attention_mask=mask, max_new_tokens=max(limits), output_logits=True, return_dict_in_generate=True,
@@ -92,14 +98,22 @@ class HfServer:
         logprob_NLV = torch.stack(output.logits, 1).div(temperature or 1.0).log_softmax(-1)
         token_NL = output.sequences[:, width:]
         logprob_NL = logprob_NLV.gather(-1, token_NL[..., None])[..., 0]
-        return [self._output(*row) for row in zip(token_NL.tolist(), logprob_NL.tolist(), limits, strict=True)]
+        return [
+            self._output(*row)
+            for row in zip(token_NL.tolist(), logprob_NL.tolist(), limits, strict=True)
+        ]
 
     def _output(self, tokens: list[int], logprobs: list[float], limit: int) -> TokenOutput:
         end = tokens.index(self.end_id) + 1 if self.end_id in tokens else len(tokens)
         length = min(end, limit)
-        version = dict.fromkeys(("global_steps", "min_global_steps", "max_global_steps"), self.version)
+        version = dict.fromkeys(
+            ("global_steps", "min_global_steps", "max_global_steps"), self.version
+        )
         return TokenOutput(
-            token_ids=tokens[:length], log_probs=logprobs[:length], stop_reason="completed", extra_fields=version
+            token_ids=tokens[:length],
+            log_probs=logprobs[:length],
+            stop_reason="completed",
+            extra_fields=version,
         )
 
     async def load(self, state: dict[str, torch.Tensor], version: int | None) -> None:
@@ -112,7 +126,9 @@ class HfServer:
     async def nothing(self, *_args: Any, **_options: Any) -> None:
         """What only an engine with a cache of its own has to do."""
 
-    sleep = wake_up = abort_all_requests = resume_generation = clear_kv_cache = start_profile = stop_profile = nothing
+    sleep = wake_up = abort_all_requests = resume_generation = clear_kv_cache = start_profile = (
+        stop_profile
+    ) = nothing
 
 
 class HfReplica(RolloutReplica):  # type: ignore[misc]  # verl is untyped
@@ -131,7 +147,11 @@ class HfReplica(RolloutReplica):  # type: ignore[misc]  # verl is untyped
                 self.config.max_num_seqs,
             )
         )
-        self.servers, self._server_handle, self._server_address = [server], server, f"hf:{self.replica_rank}"
+        self.servers, self._server_handle, self._server_address = (
+            [server],
+            server,
+            f"hf:{self.replica_rank}",
+        )
 
 
 class HfAdapter(BaseRollout):  # type: ignore[misc]  # verl is untyped

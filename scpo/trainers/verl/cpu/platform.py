@@ -30,9 +30,14 @@ def _nothing(*_args: Any, **_options: Any) -> None:
 
 
 MISSING: dict[str, Any] = {
-    **dict.fromkeys(("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"), _zero),
+    **dict.fromkeys(
+        ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"),
+        _zero,
+    ),
     **dict.fromkeys(("empty_cache", "ipc_collect", "reset_peak_memory_stats"), _nothing),
-    **dict.fromkeys(("manual_seed", "manual_seed_all"), _nothing),  # torch.manual_seed seeds the CPU already
+    **dict.fromkeys(
+        ("manual_seed", "manual_seed_all"), _nothing
+    ),  # torch.manual_seed seeds the CPU already
     "mem_get_info": lambda *_: (0, 0),
     "get_rng_state": torch.get_rng_state,  # checkpoints
     "set_rng_state": torch.set_rng_state,
@@ -79,7 +84,9 @@ class PlatformCpu(PlatformBase):  # type: ignore[misc]  # verl is untyped
     def nvtx_range(self, msg: str) -> Iterator[None]:
         yield
 
-    set_device = synchronize = manual_seed = manual_seed_all = set_allocator_settings = empty_cache = _nothing
+    set_device = synchronize = manual_seed = manual_seed_all = set_allocator_settings = (
+        empty_cache
+    ) = _nothing
     profiler_start = profiler_stop = cudart = _nothing
 
 
@@ -94,8 +101,8 @@ def _one_backend() -> None:
     from verl.utils import distributed
 
     original = distributed.initialize_global_process_group_ray
-    distributed.initialize_global_process_group_ray = lambda timeout_second=None, backend=None: original(
-        timeout_second, backend or "gloo"
+    distributed.initialize_global_process_group_ray = lambda timeout_second=None, backend=None: (
+        original(timeout_second, backend or "gloo")
     )
 
 
