@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from scpo.trainers.verl.update_guard import environment
+from scpo.trainers.verl.update_guard import BLIND, environment
 from tests.support.verl_runs import ROOT
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")
@@ -46,3 +46,10 @@ def test_a_process_that_only_plays_does_not_load_the_engine():
     loaded, policy, _ = told("import verl")
     assert loaded == "False"
     assert policy == "verl.workers.engine.base"
+
+
+def test_verl_reports_the_mean_of_the_mini_batches():
+    """It takes the minimum where a name contains "min": all mini-batches counted as updates then."""
+    from verl.utils.metric import reduce_metrics
+
+    assert reduce_metrics({f"actor/{BLIND}": [1.0, 0.0, 0.0, 1.0]}) == {f"actor/{BLIND}": 0.5}

@@ -15,8 +15,12 @@ from typing import Any
 VARIABLE = "SCPO_SKIP_UPDATES_WITHOUT_ADVANTAGE"
 """Environment variable of every process of a run: 1 to leave such updates out, 0 to make and count them."""
 MODULE = __name__
-BLIND = "mini_batch_without_advantage"
-"""Metric of verl's update, 1 or 0 for each mini-batch."""
+BLIND = "update_without_advantage"
+"""Metric of verl's update, 1 or 0 for each mini-batch.
+
+verl reduces a step's values by the name: their minimum where it contains "min", their maximum where it contains "max",
+their mean otherwise. This one has to be a mean.
+"""
 
 
 def environment(skip: bool) -> dict[str, str]:
