@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from scpo.errors import ConfigError
 from scpo.records.identity import run_id, settings_digest
@@ -20,6 +21,7 @@ from sweeps.compose.configuration import (
     resolve,
     validate_run,
 )
+from sweeps.compose.effects import unread_in_rows
 from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
 
 # Axis -> the configuration key that it sets.
@@ -122,6 +124,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
                 row, axes, parse_all(experiment.shared_overrides(scale)), common
             ):
                 matrix.add(row, config)
+    matrix.notes += unread_in_rows(list(matrix.runs.values()))
     return matrix
 
 
@@ -176,7 +179,15 @@ def _with(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
     if values:
         raw = copy.deepcopy(raw)
     for key, value in values.items():
-        OmegaConf.update(raw, key, value, merge=False)  # panels replace those that were there
+        try:
+            OmegaConf.update(raw, key, value, merge=False)  # panels replace those that were there
+        except OmegaConfBaseException as error:
+            section = key.rpartition(".")[0]
+            method = OmegaConf.select(raw, "method.name")
+            raise ConfigError(
+                f"{key} cannot be set with method={method}: {section} is null or has no such key. "
+                "Leave it out, or take a method that has it"
+            ) from error
     return raw
 
 

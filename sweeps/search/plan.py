@@ -14,6 +14,7 @@ from scpo.errors import ConfigError
 from scpo.records.identity import HASH_LENGTH, digest, identity, run_id
 from scpo.schema import TUNING, Choice, RunConfig, Scale, Search, Tuning
 from sweeps.compose.configuration import compose_raw, resolve
+from sweeps.compose.effects import unread_in_space
 from sweeps.compose.hints import explain_validation
 from sweeps.compose.matrix import seeded_runs
 from sweeps.compose.overrides import Override, parse, parse_all
@@ -103,6 +104,20 @@ class Plan:
     def default(self) -> Params | None:
         """Values of the unchanged configuration; None if they lie outside of the space."""
         return point_of(self.search.space, self.base)
+
+    def remarks(self) -> list[str]:
+        """Lines about dimensions of the space that have no effect on the search's runs."""
+        space = {name: dimension.key for name, dimension in self.search.space.items()}
+        scorers: list[Any] = []
+        for dimension in self.search.space.values():
+            if dimension.key == "scorer":  # one of the choices may read what the others do not
+                scorers = values(dimension)
+        configs = [self.base]
+        if scorers:
+            configs = [
+                next(self.configurations(self.seeds[:1], {"scorer": name})) for name in scorers
+            ]
+        return unread_in_space(configs, space)
 
     def runs(self, params: Params) -> dict[str, RunConfig]:
         """Runs of a trial by id, one for each seed: a function of its values alone."""

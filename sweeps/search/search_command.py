@@ -115,6 +115,8 @@ def _opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> N
         else:
             time = "unknown, none of their kind was finished here yet"
         say(console, f"time of all {len(runs)} runs: {time}")
+    for line in plan.remarks():
+        say(console, f"note: {line}")
     if trials:
         say(console, f"so far: {counts(trials)}")
 

@@ -1,0 +1,66 @@
+"""Settings that a comparison varies although nothing reads them: the same run, paid for twice."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from scpo.records.identity import digest, identity
+from scpo.schema import RunConfig
+
+# Exact similarity is 0 or 1, so every threshold in (0, 1] accepts the same pairs, and the credit
+# above the soft base, (s - base) / (1 - base), is 1 for each of them.
+UNREAD = {"exact": ("theta", "soft_base")}
+PREFIX = "method.shaper."
+
+
+def unread_keys(config: RunConfig) -> tuple[str, ...]:
+    """Keys whose value changes nothing in this run, although the configuration takes any."""
+    method = config.method
+    if method.kind != "trained" or method.shaper is None:
+        return ()  # a key of a missing shaper is refused when the run is composed
+    return tuple(PREFIX + name for name in UNREAD.get(config.scorer.kind, ()))
+
+
+def unread_in_space(configs: Iterable[RunConfig], space: Mapping[str, str]) -> list[str]:
+    """One line about the dimensions of a search that have no effect in any of these runs.
+
+    Args:
+        configs: The search's run with each scorer that it may take.
+        space: Name of each dimension and the key that it sets.
+    """
+    configs = list(configs)
+    unread = set.intersection(*(set(unread_keys(config)) for config in configs))
+    names = [name for name, key in space.items() if key in unread]
+    if not names:
+        return []
+    remove = " ".join(f"'~search.space.{name}'" for name in names)
+    keys = [space[name] for name in names]
+    return [f"{_no_effect(keys, configs[0])}, or leave out: {remove}"]
+
+
+def unread_in_rows(configs: Sequence[RunConfig]) -> list[str]:
+    """One line about the keys in which alone some runs differ, and which they do not read."""
+    values: dict[str, dict[str, set[object]]] = {}
+    first: RunConfig | None = None
+    for config in configs:
+        keys = unread_keys(config)
+        if not keys:
+            continue
+        first = first or config
+        settings = identity(config)
+        shaper = settings["method"]["shaper"]
+        taken = {key: shaper.pop(key.removeprefix(PREFIX)) for key in keys}
+        seen = values.setdefault(digest(settings), {key: set() for key in keys})
+        for key, value in taken.items():
+            seen[key].add(value)
+    varied = {key for seen in values.values() for key, found in seen.items() if len(found) > 1}
+    if first is None or not varied:
+        return []
+    keys = [key for key in unread_keys(first) if key in varied]
+    return [f"{_no_effect(keys, first)}; runs that differ in nothing else train alike"]
+
+
+def _no_effect(keys: Sequence[str], config: RunConfig) -> str:
+    verb, them = ("has", "it") if len(keys) == 1 else ("have", "them")
+    return (
+        f"{' and '.join(keys)} {verb} no effect with scorer={config.scorer.name}, whose similarity "
+        f"is 0 or 1; write scorer=lexical to vary {them}"
+    )
