@@ -31,6 +31,7 @@ def check_batch(batch: StepBatch) -> None:
     Raises:
         StepBatchError: A law is broken; names the row.
     """
+    _check_is_batch(batch)
     line, rows = batch.timeline, np.flatnonzero(batch.original_N)
     summed_N = line.table(batch.reward_N.astype(np.float64)).sum(1)[line.slot_N]
     bad = rows[~np.isclose(summed_N[rows], batch.episode_return_N[rows], rtol=1e-4, atol=1e-4)]
@@ -82,10 +83,16 @@ def check_estimator(
         across_groups: It normalises over the batch on purpose (EMPG): groups may then see each other.
 
     Raises:
-        ConfigError: The name is unknown, or it works on tokens.
+        ConfigError: The name is unknown, it works on tokens, or settings or batch have another type.
         ContractError: A law is broken; names the law and the row.
     """
     entry = _row_level(estimator)
+    if not isinstance(settings, entry.settings):
+        raise ConfigError(
+            f"settings of estimator {entry.name!r} are a {type(settings).__name__}, expected "
+            f"{entry.settings.__name__}: pass scpo.load_method(<a method with it>).estimator"
+        )
+    _check_is_batch(batch)
     bonus_N = _made_up_bonus(batch) if bonus_N is None else np.asarray(bonus_N, np.float32)
 
     def estimate(of: StepBatch, bonus: FloatArray) -> FloatArray:
@@ -153,12 +160,19 @@ def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDAr
 
 def _row_level(estimator: Estimator | str) -> Estimator:
     entry = ESTIMATORS.get(estimator) if isinstance(estimator, str) else estimator
-    if entry is None or entry.level != "row":
-        names = ", ".join(name for name, one in ESTIMATORS.items() if one.level == "row")
+    if not isinstance(entry, Estimator) or entry.level != "row":
+        names = ", ".join(name for name, known in ESTIMATORS.items() if known.level == "row")
         raise ConfigError(
             f"estimator {estimator!r} is none that works on rows; allowed: an Estimator, or {names}"
         )
     return entry
+
+
+def _check_is_batch(batch: object) -> None:
+    if not isinstance(batch, StepBatch):
+        raise ConfigError(
+            f"batch is a {type(batch).__name__}; pass scpo.StepBatch.from_episodes([...])"
+        )
 
 
 def _checked_answer(

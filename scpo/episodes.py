@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -60,9 +61,12 @@ class Episode:
     task: str = ""
 
 
-def columns_of(episodes: Sequence[Episode], success_above: float) -> dict[str, Any]:
+def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict[str, Any]:
     """The fields of a ``StepBatch``, episode by episode in time order; see ``StepBatch.from_episodes``."""
     _check_kinds(episodes)
+    if success_above is None:
+        _warn_of_partial_success(episodes)
+        success_above = 0.0
     if not math.isfinite(success_above):
         raise StepBatchError(f"success_above is {success_above}, expected a finite return")
     groups: dict[Hashable, int] = {}
@@ -124,6 +128,23 @@ def _return(index: int, episode: Episode) -> float:
     return total
 
 
+def _warn_of_partial_success(episodes: Sequence[Episode]) -> None:
+    """Warn if several positive returns count as success and no threshold was given.
+
+    The text is the same in every training step, so Python shows it once.
+    """
+    won = [
+        total for index, episode in enumerate(episodes) if (total := _return(index, episode)) > 0
+    ]
+    if won and not np.isclose(min(won), max(won), rtol=1e-4, atol=1e-4):
+        warnings.warn(
+            "episode returns differ, and every one above 0 counts as success, partial scores such as 0.2 "
+            "too: pass success_above=<the return that a success exceeds> (tau_succ), or success_above=0.0 "
+            "if this is meant",
+            stacklevel=4,  # the caller of StepBatch.from_episodes
+        )
+
+
 def _unmeasured(name: str, values: list[Any]) -> bool:
     """Whether an optional column was left out; a number that is missing in some rows only becomes NaN."""
     missing = all(value is None for value in values)
@@ -157,7 +178,19 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
                     f"episode {index}, step {at} is a {type(step).__name__}; pass "
                     "scpo.Step(observation=..., action=..., next_observation=..., reward=...)"
                 )
+            _check_texts(f"{named}, step {at}", step)
             if not isinstance(step.reward, Real | np.bool_):
                 raise StepBatchError(
                     f"{named}, step {at}: reward is {step.reward!r}, expected a number"
                 )
+
+
+def _check_texts(place: str, step: Step) -> None:
+    """Observations and actions are compared as texts; only what came of a step may be left out."""
+    for name in ("observation", "action", "next_observation"):
+        value = getattr(step, name)
+        if not (isinstance(value, str) or (value is None and name == "next_observation")):
+            raise StepBatchError(
+                f"{place}: {name} is {str(value)[:40]!r} of type {type(value).__name__}, expected a str; pass "
+                "the text that the agent was shown or answered"
+            )

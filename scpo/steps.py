@@ -130,12 +130,15 @@ class StepBatch:
         return len(self.group_N)
 
     @classmethod
-    def from_episodes(cls, episodes: Sequence[Episode], *, success_above: float = 0.0) -> Self:
+    def from_episodes(
+        cls, episodes: Sequence[Episode], *, success_above: float | None = None
+    ) -> Self:
         """The batch of these rollouts: their steps, episode by episode in time order, every other column derived.
 
         Args:
             episodes: The siblings of all groups.
-            success_above: An episode succeeds if its return is larger (the paper's tau_succ).
+            success_above: An episode succeeds if its return is larger (the paper's tau_succ); None: 0, with
+                a warning where positive returns differ, since partial scores then count as success.
 
         Raises:
             StepBatchError: An episode contradicts itself or lacks something; names it and what to pass.

@@ -49,6 +49,21 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
         check("rlo")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("rloo", {"gamma": 1.0}, None), r"'rloo' are a dict, expected \w+: pass scpo.load_method"),
+        (("rloo", settings_of("gigpo"), None), "settings of estimator 'rloo' are a "),
+        (("rloo", settings_of("rloo"), [1, 2]), r"batch is a list; pass scpo.StepBatch.from_episodes"),
+        ((max, settings_of("rloo"), None), "estimator <built-in function max> is none that works on rows"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_one_line(arguments, message):
+    estimator, settings, batch = arguments
+    with pytest.raises(ConfigError, match=message):
+        contract.check_estimator(estimator, settings, random_batch(0) if batch is None else batch)
+
+
 def test_a_wrong_type_is_named():
     with pytest.raises(ContractError, match="float64"):
         check(broken(lambda batch, r, b, s: np.zeros(len(batch))))

@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,9 @@ def test_measured_columns_are_taken_where_they_are_given():
         ([episode("x", reward=1.0, episode_return=10.0)], "episode_return is 10, but its rewards sum up to 1"),
         ([scpo.Episode("a", [scpo.Step("x", "y", "z")], won="no")], r"episode 0 .*: won is 'no', expected True, False"),
         ([scpo.Episode("a", [scpo.Step("x", "y", "z", reward="1")])], "step 0: reward is '1', expected a number"),
+        ([scpo.Episode("a", [scpo.Step(None, "y", "z")])], "step 0: observation is 'None' of type NoneType"),
+        ([scpo.Episode("a", [scpo.Step("x", 3, "z")])], "step 0: action is '3' of type int, expected a str"),
+        ([scpo.Episode("a", [scpo.Step("x", "y", {})])], "step 0: next_observation is '{}' of type dict"),
         ([scpo.Episode(["a"], [scpo.Step("x", "y", "z")])], "a group is compared, so pass a text"),
     ],
 )
@@ -70,3 +75,22 @@ def test_states_are_those_of_the_steps_and_the_last_step_says_where_it_led():
 def test_a_threshold_of_success_is_a_number():
     with pytest.raises(StepBatchError, match="success_above is nan, expected a finite return"):
         scpo.StepBatch.from_episodes([episode("x", reward=1.0)], success_above=float("nan"))
+
+
+def test_partial_scores_that_count_as_success_are_mentioned_once():
+    episodes = [episode("x", reward=0.6), episode("x", reward=0.2), episode("x", reward=0.0)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(2):  # two training steps, from one line
+            batch = scpo.StepBatch.from_episodes(episodes)
+    assert batch.success_N[batch.episode_return_N > 0].all()
+    (warning,) = caught
+    assert "pass success_above=" in str(warning.message)
+    assert warning.filename == __file__
+
+
+@pytest.mark.parametrize(("rewards", "given"), [((0.6, 0.2), {"success_above": 0.0}), ((1.0, 1.0, 0.0), {})])
+def test_returns_that_are_meant_or_agree_are_not_mentioned(rewards, given):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scpo.StepBatch.from_episodes([episode("x", reward=reward) for reward in rewards], **given)
