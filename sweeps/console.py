@@ -13,7 +13,7 @@ from scpo.records import State
 from scpo.records.status import Observed
 from scpo.schema import Experiment, RunConfig
 from sweeps.compose.matrix import Matrix
-from sweeps.estimates import PastTimes, cost_lines, duration, resources
+from sweeps.estimates import PastTimes, api_lines, cost_lines, duration, resources
 from sweeps.launchers.run_process import Outcome, tail
 from sweeps.records.reconcile import Action, Decision
 from sweeps.terminal import coloured, say, say_markup, wide
@@ -69,7 +69,7 @@ def show_matrix(
     todo = [
         config for run_id, config in matrix.runs.items() if decisions[run_id].action is Action.START
     ]
-    for line in cost_lines(list(matrix.runs.values()), todo):
+    for line in (*cost_lines(list(matrix.runs.values()), todo), *api_lines(todo)):
         say(console, line)
     if matrix.scale != "paper" and slots:
         say(console, _time_here(todo, past, slots))
@@ -112,7 +112,7 @@ def show_submitted(console: Console, ids: Sequence[str], experiment: str) -> Non
     )
 
 
-def show_notes(console: Console, notes: Sequence[str]) -> None:
+def show_notes(console: Console, notes: Iterable[str]) -> None:
     """Remarks about the matrix."""
     for note in notes:
         say(console, f"note: {note}")

@@ -1,8 +1,9 @@
 """One call of sweep.py: observe the runs on disk, start the missing ones, report outcomes."""
 
 import contextlib
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from sweeps import console as show
 from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
 from sweeps.compose.overrides import CONF, Request, options
+from sweeps.doctor.services import missing_keys
 from sweeps.launchers.base import Launcher, follow, open_launcher
 from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm.observer import Observer
@@ -74,11 +76,29 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
         for run_id, config in matrix.runs.items()
         if plan[run_id].action is Action.START
     }
+    if launcher.detached:  # hours of jobs that would be refused would mislead
+        launcher.check(configs)
     show.show_notes(console, _elsewhere(runs_dir(matrix)))
     show.show_matrix(console, matrix, seen, plan, _slots(launcher, list(starts.values())))
     if starts:
+        show.show_notes(console, _before_starting(request, matrix, list(starts.values())))
         launcher.preview(console, starts)
     return EXIT_DONE
+
+
+def _before_starting(
+    request: Request, matrix: Matrix, starts: Sequence[RunConfig]
+) -> Iterator[str]:
+    """Name missing keys of API models, and the doctor where a run is expensive."""
+    missing = missing_keys(starts)
+    if missing:
+        yield f"not set here: {', '.join(missing)}; export {missing[0]}=<your key>"
+    if missing or matrix.scale == "paper":
+        words = [f"+{request.group}={request.name}", *map(str, request.overrides)]
+        yield (
+            "to check packages, data, models and keys first: "
+            f"python -m sweeps doctor {shlex.join(words)}"
+        )
 
 
 def _slots(launcher: Launcher, configs: list[RunConfig]) -> int | None:

@@ -26,7 +26,14 @@ from scpo.progress import counted
 from scpo.records import RunFolder, State, Status, run_config
 from scpo.records.identity import run_id
 from scpo.records.run_folders import list_runs
-from scpo.schema import CrossEncoderScorer, HuggingFaceModel, RunConfig, SlurmLauncher, VerlTrainer
+from scpo.schema import (
+    ApiModel,
+    CrossEncoderScorer,
+    HuggingFaceModel,
+    RunConfig,
+    SlurmLauncher,
+    VerlTrainer,
+)
 from scpo.verl_config import cores_needed
 
 PAPER_GPUS = 4  # appendix A.2: one node of 4 x A800 80 GB
@@ -189,6 +196,41 @@ def _local_hours(config: RunConfig) -> float:
     played = trainer.steps * (_played_hours(config, per_step) - LOAD_H)
     validated = _validations(config) * (_played_hours(config, _episodes(config)) - LOAD_H)
     return LOAD_H + played + validated + trainer.steps * update_h
+
+
+def api_usd(config: RunConfig) -> float | None:
+    """US dollars that a run behind an API costs at most; None: it is behind none.
+
+    As ``_api_hours`` it counts a request for every step of every episode. Prompts are as long as
+    the longest on record for the benchmark, responses as long as the run allows, with all
+    reasoning tokens: what an endpoint really bills is known only once it has answered.
+    """
+    if not isinstance(config.model, ApiModel):
+        return None
+    prices = config.model.prices
+    prompt = BENCHMARKS[config.env.benchmark].longest_prompt_tokens
+    response = config.trainer.max_response_tokens + config.model.reasoning_tokens
+    request_usd = (prompt * prices.input_usd + response * prices.output_usd) / 1e6
+    return _episodes(config) * config.env.horizon * request_usd
+
+
+def api_lines(todo: Iterable[RunConfig]) -> list[str]:
+    """One line with the API cost of the runs to start, by model; nothing where there are none."""
+    bills: dict[str, list[float]] = {}
+    for config in todo:
+        usd = api_usd(config)
+        if usd is not None:
+            bills.setdefault(config.model.name, []).append(usd)
+    if not bills:
+        return []
+    parts = [
+        f"{model} {sum(costs):,.0f} USD ({counted(len(costs), 'run')})"
+        for model, costs in bills.items()
+    ]
+    return [
+        f"API cost, at most: {', '.join(parts)}; every episode to its horizon, the longest prompts "
+        "on record, responses and reasoning at their limits (prices: conf/model/*.yaml)"
+    ]
 
 
 CPUS_A_GPU = 8  # appendix A.2: 32 cores for 4 GPUs

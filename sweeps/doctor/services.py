@@ -3,11 +3,11 @@
 import netrc
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
 from scpo.findings import Finding, error, ok, warning
-from scpo.schema import ApiModel
+from scpo.schema import ApiModel, RunConfig
 from sweeps.doctor.subject import Subject
 
 WANDB_URL = "https://api.wandb.ai"
@@ -50,8 +50,22 @@ def check_keys(subject: Subject) -> Iterator[Finding]:
             yield from _key(model)
 
 
+def missing_keys(configs: Iterable[RunConfig]) -> list[str]:
+    """Environment variables with the keys of API models that are not set, each once."""
+    variables = {
+        config.model.key_variable: None
+        for config in configs
+        if isinstance(config.model, ApiModel) and _lacks_key(config.model)
+    }
+    return [name for name in variables if name is not None]
+
+
+def _lacks_key(model: ApiModel) -> bool:
+    return model.key_variable is not None and not os.environ.get(model.key_variable)
+
+
 def _key(model: ApiModel) -> Iterator[Finding]:
-    if model.key_variable is not None and not os.environ.get(model.key_variable):
+    if _lacks_key(model):
         fix = f"export {model.key_variable}=<your key>"
         yield error(f"model {model.name}", f"{model.key_variable} is not set", fix)
 

@@ -178,3 +178,24 @@ def test_runs_are_cancelled_retried_verified_and_their_logs_shown(status, tmp_pa
 def test_watching_ends_when_nothing_moves_any_more(status, tmp_path):
     fake.make_run(tmp_path).update_status(state=State.DONE)
     assert "DONE" in status(tmp_path, "status", "--watch", "0.1").out
+
+
+def test_a_dry_run_of_api_rows_names_cost_missing_keys_and_the_doctor(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("GEMINI_API_KEY", "a-key")
+    shown = call(
+        "sweep.py", "+experiment=prompting", "scale=paper", "env=alfworld", "dry_run=true", cwd=tmp_path
+    ).stdout
+    assert "API cost, at most: GPT-4o " in shown
+    assert "not set here: OPENAI_API_KEY; export OPENAI_API_KEY=<your key>" in shown
+    assert "python -m sweeps doctor +experiment=prompting scale=paper env=alfworld" in shown
+    assert not list(tmp_path.iterdir())
+
+
+def test_jobs_that_would_be_refused_are_refused_before_hours_are_shown(tmp_path):
+    words = ["+experiment=ablation_monotonicity", "scale=paper", "launcher=slurm_a800x4", "launcher.gpus=2"]
+    words += ["seeds=[0]", f"launcher.site={ROOT / 'slurm' / 'site.yaml'}", "dry_run=true"]
+    done = call("sweep.py", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "launcher.gpus=2, the run takes 4 of each node" in done.stderr
+    assert "GPU-hours" not in done.stdout

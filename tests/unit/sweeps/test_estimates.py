@@ -4,7 +4,7 @@ from scpo.errors import ConfigError
 from scpo.records import State
 from sweeps import estimates
 from sweeps.compose.configuration import compose_run
-from sweeps.estimates import PastTimes, Resources, check_fits, duration, gpu_hours, hours, resources
+from sweeps.estimates import PastTimes, Resources, api_lines, api_usd, check_fits, duration, gpu_hours, hours, resources
 from tests.support import fake_runs as fake
 from tests.support.matrices import expanded
 
@@ -146,3 +146,22 @@ def test_training_counts_float32_whatever_the_weights_on_disk_are():
     copies = 4 + (config.trainer.loss.kl_coefficient > 0)
     expected = estimates.parameters(config.model) * copies * 4 / estimates.GIB
     assert estimates.training_gib(config) == expected
+
+
+def test_an_api_run_costs_at_most_a_request_a_step_at_the_models_prices():
+    config = compose_run(["scale=paper", "method=plain", "model=gpt_4o", "env=alfworld"])
+    episodes = sum(
+        {"valid_seen": 140, "valid_unseen": 134}[p.split] * p.repeats for p in config.env.validation_panels.values()
+    )
+    request_usd = (1034 * 2.5 + 512 * 10.0) / 1e6
+    assert api_usd(config) == pytest.approx(episodes * 50 * request_usd)
+    (line,) = api_lines([config, config, compose_run(["scale=paper"])])
+    assert line.startswith(f"API cost, at most: GPT-4o {2 * api_usd(config):,.0f} USD (2 runs); every episode")
+
+
+def test_hidden_reasoning_is_billed_and_a_local_model_costs_nothing():
+    thinks = compose_run(["scale=paper", "method=plain", "model=gemini_2_5_pro"])
+    silent = thinks.model_copy(update={"model": thinks.model.model_copy(update={"reasoning_tokens": 0})})
+    assert api_usd(thinks) > 2 * api_usd(silent)
+    assert api_usd(compose_run(["scale=paper", "method=plain"])) is None
+    assert api_lines([compose_run(["scale=paper"])]) == []
