@@ -37,7 +37,7 @@ MARGIN = 0.5  # the remark
 KEY_HEIGHT = 0.16  # a line of keys
 # Benchmarks and models, and rows, that fit on a page.
 MOST, MOST_KEYS = 5, 12
-LABEL_CHARACTERS = 26  # of a line of text beside a panel
+LABEL_CHARACTERS = 20  # of a line of text beside a panel, which is about as high
 HEADLINE = "Mean ± std over seeds (finished/planned)."
 HEADLINES = {
     "mini": (
@@ -82,6 +82,22 @@ class Strip:
         """Seeds (finished/planned) that most of its rows have."""
         return Counter(row.count for row in self.rows).most_common(1)[0][0]
 
+    @property
+    def counts(self) -> str:
+        """Seeds (finished/planned) of its rows, the least and the most."""
+        ordered = sorted({row.count for row in self.rows}, key=_as_numbers)
+        return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+
+    def label(self, notes: Footnotes, *, alone: bool) -> str:
+        """Text beside its panels; what sets its runs apart is a footnote, or it would fill the page."""
+        place = f"{names.benchmark(self.part.env)}, {names.model(self.part.model)}"
+        count = self.usual_count if alone else self.counts
+        return f"{place}{notes.mark(self.part.differs)}, {count} seeds"
+
+
+def _as_numbers(count: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in count.split("/"))
+
 
 def build(data: Collected) -> Drawing:
     """Panels for each benchmark and model of one scale; MissingRunsError if no run was trained."""
@@ -91,8 +107,9 @@ def build(data: Collected) -> Drawing:
     drawn, others = _drawn(data, strips)
     notes = Footnotes()
     labels = _labels(drawn, notes)
+    settings = [strip.label(notes, alone=len(drawn) == 1) for strip in drawn]
     with house_style():
-        figure = _draw(data, drawn, labels)
+        figure = _draw(data, drawn, settings, labels)
         text = f"{HEADLINES[drawn[0].part.scale]}{notes.text}"
         if others:
             text += f" In the table alone: {counted(len(others), 'other setting')}."
@@ -159,12 +176,15 @@ def _panels(data: Collected, part: Section, rows: Sequence[Row]) -> Iterator[Pan
 
 
 def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
-    """Keys: a row's label, a footnote's mark, and its seeds where they are not its strip's."""
+    """Keys: a row's label, a footnote's mark, and its seeds where they are not its strip's.
+
+    A row of several strips has one key and may differ in seeds: then the strips' labels count them.
+    """
     labels: dict[str, str] = {}
     for strip in strips:
         for row in strip.rows:
             label = labels.setdefault(row.name, f"{row.label}{notes.mark(row.differs)}")
-            if row.count != strip.usual_count:
+            if len(strips) == 1 and row.count != strip.usual_count:
                 labels[row.name] = f"{label}, {row.count}"
     return labels
 
@@ -172,7 +192,9 @@ def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
 # Drawing
 
 
-def _draw(data: Collected, strips: Sequence[Strip], labels: dict[str, str]) -> Figure:
+def _draw(
+    data: Collected, strips: Sequence[Strip], settings: Sequence[str], labels: dict[str, str]
+) -> Figure:
     width = canvas_width(PAGE_WIDTH)
     narrow = width < NARROW
     columns = 1 if narrow else max(len(strip.panels) for strip in strips)
@@ -183,15 +205,17 @@ def _draw(data: Collected, strips: Sequence[Strip], labels: dict[str, str]) -> F
     styles = row_styles(row for strip in strips for row in strip.rows)
     axes = figure.subplots(sum(lines), columns, sharex=False, sharey=True, squeeze=False)
     start = 0
-    for strip, count in zip(strips, lines, strict=True):
-        _draw_strip(data, strip, axes[start : start + count], styles)
+    for strip, setting, count in zip(strips, settings, lines, strict=True):
+        _draw_strip(data, strip, setting, axes[start : start + count], styles)
         start += count
     handles = [Line2D([], [], **styles[name]) for name in labels]
     key_below(figure, handles, list(labels.values()), handlelength=3.2)
     return figure
 
 
-def _draw_strip(data: Collected, strip: Strip, axes: np.ndarray, styles: Styles) -> None:
+def _draw_strip(
+    data: Collected, strip: Strip, setting: str, axes: np.ndarray, styles: Styles
+) -> None:
     one_column = axes.shape[1] == 1
     for axis in axes.flat[len(strip.panels) :]:
         axis.set_visible(False)
@@ -205,9 +229,9 @@ def _draw_strip(data: Collected, strip: Strip, axes: np.ndarray, styles: Styles)
                 draw(axis, points, style, factor=100, crowd=len(strip.rows))
         axis.set_title(panel.title.replace("\n", " ") if one_column else panel.title)
         over_training(axis)
-    setting = fill(f"{names.setting(strip.part)}, {strip.usual_count} seeds", LABEL_CHARACTERS)
+    beside = fill(setting, LABEL_CHARACTERS)
     for line in axes:
-        line[0].set_ylabel(f"{setting}\n{strip.panels[0].label}", fontsize=SMALL)
+        line[0].set_ylabel(f"{beside}\n{strip.panels[0].label}", fontsize=SMALL)
 
 
 # Numbers

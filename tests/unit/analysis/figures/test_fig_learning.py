@@ -110,3 +110,15 @@ def test_variants_that_are_not_drawn_are_named(tmp_path):
     drawing = build(collect(tmp_path).at_scale("mini"))
     assert legend(drawing.figure) == ["GiGPO", "SCPO"]
     assert "Not drawn here: chronological order." in drawing.numbers.caption
+
+
+def test_what_sets_a_line_of_panels_apart_is_a_footnote_and_its_seeds_are_counted_beside_it(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
+    gigpo = [write_run(tmp_path, "gigpo", seed, steps=80, overrides=("method=gigpo",)) for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)], "gigpo": gigpo}, name="longer")
+    drawing = build(collect(tmp_path).at_scale("mini"))
+    labels = {axis.get_ylabel().replace("\n", " ") for axis in drawing.figure.axes if axis.get_ylabel()}
+    assert any("1/1 to 2/2 seeds" in label for label in labels)
+    assert not any("trainer.steps" in label for label in labels)
+    assert "trainer.steps=" in drawing.figure.get_suptitle().replace("\n", " ")
+    assert sorted(legend(drawing.figure)) == ["GiGPO", "SCPO"]
