@@ -61,8 +61,8 @@ CAPTION = (
     "the filter leaves out (invalid, without effect) are faint. Of the framed ones it keeps "
     "{kept_r} of {all_r} steps of the reference and {kept_f} of {all_f} of the failed one: the "
     "sides of the matrices. (2) Similarity of every kept reference step to every kept failed "
-    "step. (3) Its matching: cells at or above θ = {theta:g} are shaded, the walk of the "
-    "reference position j is drawn in processing order, credited cells are framed. (4) What the "
+    "step. (3) Its matching: cells at or above θ = {theta:g} are shaded, the walk "
+    "along the reference is drawn in processing order, credited cells are framed. (4) What the "
     "credit adds to the returns of its steps (α = {alpha:g}), and their advantages without and "
     "with it. Steps of failed rollouts have no reward of their own."
 )
