@@ -54,8 +54,8 @@ def unread_in_rows(configs: Sequence[RunConfig]) -> list[str]:
     varied = {key for seen in values.values() for key, found in seen.items() if len(found) > 1}
     if first is None or not varied:
         return []
-    keys = [key for key in unread_keys(first) if key in varied]
-    return [f"{_no_effect(keys, first)}; runs that differ in nothing else train alike"]
+    named = [key for key in unread_keys(first) if key in varied]
+    return [f"{_no_effect(named, first)}; runs that differ in nothing else train alike"]
 
 
 def _no_effect(keys: Sequence[str], config: RunConfig) -> str:
