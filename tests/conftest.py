@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 from unittest.mock import patch
 
@@ -9,6 +10,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch loads: spinn
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # one of several processes: a core each, for what a test starts too
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell starts what it runs in the background with SIGINT ignored, and every child inherits that: no Ctrl-C of a test
+# would arrive.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 from hypothesis import settings

@@ -76,8 +76,8 @@ class Walk:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    environment_of = trainer.environment_of
-    monkeypatch.setattr(trainer, "environment_of", lambda config: Shelves(environment_of(config)))
+    environment_of = trainer._environment_of
+    monkeypatch.setattr(trainer, "_environment_of", lambda config: Shelves(environment_of(config)))
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_a_run_is_in_the_agents_sweep_under_our_name(swept):
     first = server.written["given1"][0]
     assert (first["entity"], first["project"], first["sweep"]) == ("me", "demo", "xyz")
     assert (first["displayName"], first["jobType"]) == (folder.run_id, "train")
-    assert first["groupName"] == group_of(folder.run_id)
+    assert first["groupName"] == group_of(folder.run_id, run_config.read_config(folder))
 
 
 def test_the_whole_configuration_is_there_where_parameters_replaced_a_part_of_it(swept):

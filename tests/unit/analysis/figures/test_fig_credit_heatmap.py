@@ -5,7 +5,6 @@ from matplotlib.patches import Rectangle
 from analysis.figures.fig_credit_heatmap import build
 from analysis.sources.collect import collect
 from analysis.sources.rows import MissingRunsError
-from scpo.errors import RecordError
 from tests.support.run_records import write_ablation, write_experiment, write_probe, write_run
 
 
@@ -90,8 +89,10 @@ def test_no_pair_at_all_names_the_command(tmp_path, found):
 def test_a_torn_probe_file_is_named(tmp_path, content):
     folder = one_run(tmp_path, probes=(20,))
     (folder / "diagnostics" / "probe_step_00020.npz").write_bytes(content)
-    with pytest.raises(RecordError, match=r"probe_step_00020\.npz"):
-        build(collect(tmp_path).at_scale("mini"))
+    data = collect(tmp_path)
+    with pytest.raises(MissingRunsError):
+        build(data.at_scale("mini"))
+    assert [problem.path for problem in data.sample_problems] == [f"{folder.name}/probe_step_00020.npz"]
 
 
 def test_probes_of_another_scale_are_not_drawn(tmp_path):
