@@ -2,11 +2,9 @@
 
 import scpo
 
-KITCHEN, FRIDGE, HOLDING = (
-    "You are in the kitchen.",
-    "The fridge is open; inside is an egg.",
-    "You hold the egg.",
-)
+KITCHEN = "You are in the kitchen."
+FRIDGE = "The fridge is open; inside is an egg."
+HOLDING = "You hold the egg."
 
 
 def rollout(*moves, reward=0.0):
