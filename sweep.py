@@ -8,10 +8,10 @@
 
     python sweep.py +search=<name>                          tune: Optuna over the same runs (docs/search.md)
 
-env, model and seeds replace an axis of the experiment; any other key=value applies to every row, and key=a,b adds an
-axis: python sweep.py +experiment=one method.shaper.theta=0.4,0.6
-Exit status: 0 all done (or, on Slurm, submitted), 1 some failed, 2 wrong command, 3 the rest is run by another process
-or was cancelled, 130 interrupted. Later, from any shell: python -m sweeps status
+env, model and seeds replace an axis of the experiment; any other key=value applies to every row,
+and key=a,b adds an axis: python sweep.py +experiment=one method.shaper.theta=0.4,0.6 Exit status: 0
+all done (or, on Slurm, submitted), 1 some failed, 2 wrong command, 3 the rest is run by another
+process or was cancelled, 130 interrupted. Later, from any shell: python -m sweeps status
 """
 
 import sys

@@ -3,7 +3,8 @@
     python -m bench.bench_alfworld            # generated games
     ALFWORLD_DATA=... python -m bench.bench_alfworld --official
 
-Every answer is compared on the way, so the table cannot come from an engine that plays something else.
+Every answer is compared on the way, so the table cannot come from an engine that plays something
+else.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def _stock(games: list[Game], steps: int) -> tuple[dict[str, Walk], dict[str, fl
 
 def _ours(source: GameSource, walks: dict[str, Walk], folder: str) -> dict[str, float]:
     """The same walks on a new engine; after the first time every transition is cached."""
-    # Grammar and library are read once in a process and shared by all games: no part of a game's cost.
+    # Grammar and library are read once in a process and shared by all games: no part of a game's
+    # cost.
     Engine(source, TranslationStore(None)).open(next(iter(walks)))
     engine = Engine(source, TranslationStore(Path(folder)))
     spent: Spent = defaultdict(list)

@@ -2,9 +2,10 @@
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m bench.bench_estimators
 
-Two batches of 16 groups x 8 siblings x 32 steps: walks over few states, of which each is visited often, and over so
-many that hardly one is visited twice, which makes the graphs of the graph estimators as large as they can be. The best
-of several calls, and as a multiple of GiGPO's in the same run. The goal is of the estimators that build a graph.
+Two batches of 16 groups x 8 siblings x 32 steps: walks over few states, of which each is visited
+often, and over so many that hardly one is visited twice, which makes the graphs of the graph
+estimators as large as they can be. The best of several calls, and as a multiple of GiGPO's in the
+same run. The goal is of the estimators that build a graph.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How long every table and figure takes from the logs of a large study: 100 runs x 150 steps x 80 metrics.
 
-The runs are synthetic: twenty rows of five seeds, with success by family on two panels, credit and timing, as a paper's
-study would log them; step texts of one run. The goal is 60 s on two cores; the ratios say where time goes.
+The runs are synthetic: twenty rows of five seeds, with success by family on two panels, credit and
+timing, as a paper's study would log them; step texts of one run. The goal is 60 s on two cores; the
+ratios say where time goes.
 
     python -m bench.bench_figures [--runs 100] [--steps 150] [--metrics 80]
 """

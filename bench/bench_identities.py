@@ -2,11 +2,11 @@
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m bench.bench_identities [--minilm]
 
-Rollouts are walkthroughs with detours, half of them given up (``bench.scripted_rollouts``). For each
-arm of rewording, on batches of games that no other batch has: precision and recall of "same state"
-over pairs of rows of a group, by the state text; cosine of CRBC's and GraphGPO's step terms with
-those of the true states; seconds of the identity for one batch. ``learned`` and ``history`` count on
-the batch itself, so that there are no training games or wordings to leave out.
+Rollouts are walkthroughs with detours, half of them given up (``bench.scripted_rollouts``). For
+each arm of rewording, on batches of games that no other batch has: precision and recall of "same
+state" over pairs of rows of a group, by the state text; cosine of CRBC's and GraphGPO's step terms
+with those of the true states; seconds of the identity for one batch. ``learned`` and ``history``
+count on the batch itself, so that there are no training games or wordings to leave out.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m bench.bench_report
 
-Each run logs 60 metrics for 150 steps, validates every 5, and has sampled 2 groups of 8 siblings of 50 steps, 6 times.
-The time is Chromium's, from the start of the navigation until the credit inspector is drawn. Numbers are invented.
+Each run logs 60 metrics for 150 steps, validates every 5, and has sampled 2 groups of 8 siblings of
+50 steps, 6 times. The time is Chromium's, from the start of the navigation until the credit
+inspector is drawn. Numbers are invented.
 """
 
 import importlib.util

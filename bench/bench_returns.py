@@ -2,10 +2,11 @@
 
     python -m bench.bench_returns
 
-One batch of 16 groups x 8 siblings x 32 steps. The loops are our own, with the structure of the stack's functions: an
-``np.where`` over the batch for every row, ids that are UUID texts in object arrays, statistics from lists that are
-filled row by row. They are plain NumPy; the stack pays for a tensor on each of those operations as well. Both answers
-are compared, so the ratio cannot come from a shortcut.
+One batch of 16 groups x 8 siblings x 32 steps. The loops are our own, with the structure of the
+stack's functions: an ``np.where`` over the batch for every row, ids that are UUID texts in object
+arrays, statistics from lists that are filled row by row. They are plain NumPy; the stack pays for a
+tensor on each of those operations as well. Both answers are compared, so the ratio cannot come from
+a shortcut.
 """
 
 from __future__ import annotations

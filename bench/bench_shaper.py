@@ -5,11 +5,12 @@
     python -m bench.bench_shaper --device cuda        # all of it with XLM-R-large in fp16 on a GPU
     python -m bench.bench_shaper --large --docs docs  # also write the table and the plot of docs/scoring.md
 
-Dense scores every failed step against every reference step, and every reference against itself above the diagonal.
-Ours asks for what the walks read, each pair once. Each starts every batch with a cold scorer and pays for the same
-reranker with random weights. On a CPU each of our pairs is a pass of its own, and those of dense share passes of 512
-tokens; on a GPU ours share passes of 512, and those of dense passes of 4,096, the paper's 64 pairs where they have 64
-tokens. Which steps match is decided by all-MiniLM-L6-v2. The credit of all is compared. "Ahead" is ours with
+Dense scores every failed step against every reference step, and every reference against itself
+above the diagonal. Ours asks for what the walks read, each pair once. Each starts every batch with
+a cold scorer and pays for the same reranker with random weights. On a CPU each of our pairs is a
+pass of its own, and those of dense share passes of 512 tokens; on a GPU ours share passes of 512,
+and those of dense passes of 4,096, the paper's 64 pairs where they have 64 tokens. Which steps
+match is decided by all-MiniLM-L6-v2. The credit of all is compared. "Ahead" is ours with
 machine.scorer.speculate.
 """
 

@@ -2,9 +2,10 @@
 
     python -m bench.bench_study [--steps 6] [--full]
 
-Each run is a process of its own, as a sweep starts it; seconds are CPU seconds of one core, start of Python included:
-on a busy machine the clock would measure its other users. A training step is the difference of two runs, one of which
-ends after its first step. All runs of one length must log the same bytes, so no saving can come from another result.
+Each run is a process of its own, as a sweep starts it; seconds are CPU seconds of one core, start
+of Python included: on a busy machine the clock would measure its other users. A training step is
+the difference of two runs, one of which ends after its first step. All runs of one length must log
+the same bytes, so no saving can come from another result.
 """
 
 from __future__ import annotations

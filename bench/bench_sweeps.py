@@ -2,9 +2,10 @@
 
     python -m bench.bench_sweeps
 
-Composing is what costs time. A sample of the same runs is composed one by one as well, each reading conf/ anew, as a
-process that runs one run does; their ids must be in the matrix, so the ratio cannot come from a shortcut. Seconds are
-CPU seconds of one thread: on a busy machine the clock would measure its other users.
+Composing is what costs time. A sample of the same runs is composed one by one as well, each reading
+conf/ anew, as a process that runs one run does; their ids must be in the matrix, so the ratio
+cannot come from a shortcut. Seconds are CPU seconds of one thread: on a busy machine the clock
+would measure its other users.
 """
 
 import itertools

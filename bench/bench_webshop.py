@@ -2,7 +2,8 @@
 
     python -m bench.bench_webshop [folder of the official files; default: the generated catalogue]
 
-The original (Flask, BeautifulSoup, Lucene in a JVM) makes 61.5 steps a second and takes 690 to 970 MB an environment.
+The original (Flask, BeautifulSoup, Lucene in a JVM) makes 61.5 steps a second and takes 690 to 970
+MB an environment.
 """
 
 import random

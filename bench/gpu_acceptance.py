@@ -8,7 +8,8 @@
 Without the official games: env.games=generated. The parts come in the order of what is most likely
 to fail, each with a time limit of its own; the last one gets what is left of the 30 minutes.
 ``gpu_acceptance/report.json`` and ``report.md`` are rewritten before and after each part, so that a
-session that is cut off leaves what it found; a later call keeps them as ``report_1.json`` and so on.
+session that is cut off leaves what it found; a later call keeps them as ``report_1.json`` and so
+on.
 
 Exit status: 0 every threshold passed, 1 one failed, 3 none failed but some were not run, 2 a wrong
 word, 130 stopped.

@@ -22,8 +22,8 @@ DISTRACTION = 0.2  # chance of a random command before each one of the walkthrou
 def fresh_batches(count: int) -> Iterator[StepBatch]:
     """Batches of 16 generated ALFWorld games x 8 siblings, up to 50 steps each, in the order of four ranks.
 
-    Each sibling follows the game's walkthrough but does something random now and then, after which a part of the
-    walkthrough may be impossible; what is left of the horizon it walks about.
+    Each sibling follows the game's walkthrough but does something random now and then, after which
+    a part of the walkthrough may be impossible; what is left of the horizon it walks about.
     """
     words = ["env.games=generated", f"env.horizon={HORIZON}", f"env.train_panel.games={GROUPS * count}"]
     config = compose_run(words).env

@@ -43,7 +43,8 @@ ON_GPU = [(rows(width), width) for rows in (ours, papers) for width in TOKEN_BUC
 class Cost:
     """Seconds of a forward pass by (rows, padded length), and how much a score depends on what it is scored with.
 
-    ``memory``: what it takes on a GPU, measured or, without one, counted. ``difference``: largest difference between
+    ``memory``: what it takes on a GPU, measured or, without one, counted. ``difference``: largest
+        difference between
     pairs scored alone and together; ``flips``: how many change sides.
     """
 
@@ -103,8 +104,8 @@ def _peak() -> str:
 
     allocated, reserved = torch.cuda.max_memory_allocated() / 1e9, torch.cuda.max_memory_reserved() / 1e9
     return (
-        f"Peak GPU memory of ours: {allocated:.2f} GB of tensors, {reserved:.2f} GB with what torch keeps for later; "
-        "what CUDA itself takes is not in it."
+        f"Peak GPU memory of ours: {allocated:.2f} GB of tensors, {reserved:.2f} GB with what "
+        "torch keeps for later; what CUDA itself takes is not in it."
     )
 
 
@@ -124,6 +125,7 @@ def _counted_memory() -> str:
         model(input_ids=ids, attention_mask=torch.ones_like(ids))
     changes = [event.nbytes() for event in trace.profiler.kineto_results.events() if event.name() == "[memory]"]
     return (
-        f"Memory on a GPU in fp16, counted and not measured: weights {weights / 1e9:.2f} GB, a pass of one pair of "
-        f"{TOKEN_BUCKETS[-1]} tokens {max(accumulate(changes)) / 1e9:.3f} GB; what CUDA itself takes is not in it."
+        f"Memory on a GPU in fp16, counted and not measured: weights {weights / 1e9:.2f} GB, a "
+        f"pass of one pair of {TOKEN_BUCKETS[-1]} tokens {max(accumulate(changes)) / 1e9:.3f} GB; "
+        "what CUDA itself takes is not in it."
     )

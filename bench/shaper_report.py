@@ -24,9 +24,9 @@ PAIRS = ("rollouts", "batches", "dense", "read", "scored", "dense / scored", "sc
 class Side:
     """One way of scoring one batch.
 
-    ``seconds`` are the processor's on a CPU, where one thread works, so that a busy machine does not count.
-    ``lengths``: pairs of each length in tokens; ``widths``: of each padded length; ``passes``: forward passes of each
-    padded length that pairs share, as on a GPU.
+    ``seconds`` are the processor's on a CPU, where one thread works, so that a busy machine does
+    not count. ``lengths``: pairs of each length in tokens; ``widths``: of each padded length;
+    ``passes``: forward passes of each padded length that pairs share, as on a GPU.
     """
 
     pairs: int
@@ -40,7 +40,8 @@ class Side:
 class Result:
     """One batch; ``step`` is the training step it was recorded at, or its number.
 
-    ``read``: cells that the walks read; ``equal``: from the same answers the credit is the same bit for bit; ``ahead``:
+    ``read``: cells that the walks read; ``equal``: from the same answers the credit is the same bit
+        for bit; ``ahead``:
     ours with speculation.
     """
 
@@ -105,8 +106,8 @@ def _cost_lines(cost: Cost) -> list[str]:
     return [
         *_markdown(("rows", "tokens", f"s a pass, {cost.device}", "ms a pair"), rows),
         "",
-        f"{cost.compared} pairs scored alone and together: largest difference {cost.difference:g}, {cost.flips} of "
-        f"them on the other side of their median. {cost.memory}",
+        f"{cost.compared} pairs scored alone and together: largest difference {cost.difference:g}, "
+        f"{cost.flips} of them on the other side of their median. {cost.memory}",
     ]
 
 
@@ -140,10 +141,10 @@ def _projection(cost: Cost, results: Sequence[Result]) -> list[str]:
     return [
         *_markdown(("s of scoring a training step, projected", *WAYS), rows),
         "",
-        f"The mean fresh batch of {len(fresh)}. The A800 lines are the paper's time, times our share of the pairs or "
-        f"of the tokens, padding included: {', '.join(shares)} on top of its {PAPER_STEP:g} s a step. The last is "
-        f"passes times their cost; {how}. By tokens, a small pass is as fast a token as a large one, which on a GPU "
-        "need not hold.",
+        f"The mean fresh batch of {len(fresh)}. The A800 lines are the paper's time, times our "
+        f"share of the pairs or of the tokens, padding included: {', '.join(shares)} on top of its "
+        f"{PAPER_STEP:g} s a step. The last is passes times their cost; {how}. By tokens, a small "
+        "pass is as fast a token as a large one, which on a GPU need not hold.",
     ]
 
 

@@ -1,8 +1,8 @@
 """``python -m bench.timed_checksums FILE WORD...``: train.py, and into FILE the CPU seconds that its checksums took.
 
-Timed is whatever makes or checks one: those of records, logs and checkpoints (``scpo.records.files``), and those of the
-caches, which hand their bytes to sha256 at once. The clock is each thread's own: it stands while
-others work.
+Timed is whatever makes or checks one: those of records, logs and checkpoints
+(``scpo.records.files``), and those of the caches, which hand their bytes to sha256 at once. The
+clock is each thread's own: it stands while others work.
 """
 
 import atexit

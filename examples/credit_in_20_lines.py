@@ -25,5 +25,6 @@ advantage_N, diagnostics = scpo.assign(
 for row, action in enumerate(batch.action_N):
     credit, without = diagnostics.shaped.credit_N[row], diagnostics.unshaped_advantage_N[row]
     print(
-        f"{action:12} credit {credit:.1f}  advantage without {without:+.2f}, with {advantage_N[row]:+.2f}"
+        f"{action:12} credit {credit:.1f}  advantage without {without:+.2f}, with "
+        f"{advantage_N[row]:+.2f}"
     )

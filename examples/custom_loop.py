@@ -1,8 +1,9 @@
 """SCPO in a training loop of your own: NumPy only, a policy that is a table, a game of six doors that open in order.
 
-python examples/custom_loop.py [scpo | gigpo | grpo | rloo]. What a trainer of yours needs of scpo is `advantages`; the
-rest is the game and the policy gradient. The game is nothing but progress along one path, which is what SCPO credits:
-it shows the calls and says nothing about how methods compare elsewhere.
+python examples/custom_loop.py [scpo | gigpo | grpo | rloo]. What a trainer of yours needs of scpo
+is `advantages`; the rest is the game and the policy gradient. The game is nothing but progress
+along one path, which is what SCPO credits: it shows the calls and says nothing about how methods
+compare elsewhere.
 """
 
 import sys
@@ -60,5 +61,6 @@ def train(method_name="scpo", seed=0, steps=TRAINING_STEPS):
 if __name__ == "__main__":
     rates = train(*sys.argv[1:2])
     print(
-        f"success in the first 10 steps {np.mean(rates[:10]):.2f}, in the last 10 {np.mean(rates[-10:]):.2f}"
+        f"success in the first 10 steps {np.mean(rates[:10]):.2f}, in the last 10 "
+        f"{np.mean(rates[-10:]):.2f}"
     )

@@ -1,7 +1,8 @@
 """SCPO's advantages in a fork of verl or verl-agent whose batch has one row for each environment step.
 
-Call `add_advantages(data, ...)` where your trainer calls `compute_advantage`. `data` is verl's DataProto, or anything
-with `batch` (tensors by name) and `non_tensor_batch` (arrays by name). With PyPI verl 0.9.1: docs/verl.md.
+Call `add_advantages(data, ...)` where your trainer calls `compute_advantage`. `data` is verl's
+DataProto, or anything with `batch` (tensors by name) and `non_tensor_batch` (arrays by name). With
+PyPI verl 0.9.1: docs/verl.md.
 """
 
 import numpy as np

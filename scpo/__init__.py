@@ -2,15 +2,16 @@
 
     import scpo
 
-    batch = scpo.StepBatch.from_episodes([scpo.Episode(group="task 1", steps=[scpo.Step(...), ...]), ...])
-    advantage_N, diagnostics = scpo.assign(batch, scpo.load_scorer("exact"), scpo.load_method("scpo", theta=0.5))
+    batch = scpo.StepBatch.from_episodes([scpo.Episode(group="task 1", steps=[...]), ...])
+    scorer, method = scpo.load_scorer("exact"), scpo.load_method("scpo", theta=0.5)
+    advantage_N, diagnostics = scpo.assign(batch, scorer, method)
 
     runs = scpo.load_runs("runs")  # or an archive, or "wandb:entity/project": a pandas data frame
     scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"])
 
-Each name is imported when it is first asked for: ``import scpo`` itself loads nothing, NumPy
-included. The last two live in ``analysis``, which is above scpo: this facade names them, no module of
-scpo below it may (import-linter checks that).
+Each name is imported on first use: ``import scpo`` itself loads nothing, not even NumPy. The last
+two live in ``analysis``, a layer above scpo: only this facade refers to them, and import-linter
+rejects such an import in any other module of scpo.
 """
 
 from importlib import import_module

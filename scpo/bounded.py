@@ -1,4 +1,4 @@
-"""A dictionary that holds at most a given number of entries and forgets the least recently used one."""
+"""Dictionary with a maximum number of entries that evicts the least recently used one."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Bounded(Generic[Key, Value]):
         return self._entries[key]
 
     def put(self, key: Key, value: Value) -> None:
-        """Store an entry, forgetting the oldest if there is no room."""
+        """Store an entry; evict the oldest if the dictionary is full."""
         self._entries.pop(key, None)
         self.evict()
         self._entries[key] = value
 
     def evict(self) -> Value | None:
-        """Forget and return the least recently used entry if the store is full; None if there is room."""
+        """Remove and return the least recently used entry if the dictionary is full, else None."""
         return self._entries.popitem(last=False)[1] if len(self._entries) >= self._size else None
 
     def pop(self, key: Key) -> Value | None:

@@ -1,10 +1,11 @@
-"""What a trainer can check of its own batches: the laws of a ``StepBatch``, of estimators, and of the way to tokens.
+"""Checks of a trainer's own batches, estimators and token masks against the data contract.
 
-    scpo.contract.check_batch(batch)                                  columns that contradict each other
-    scpo.contract.check_estimator("gigpo", settings, batch)           an estimator of one's own
-    scpo.contract.check_tokens(advantage_N, mask_NL, advantage_NL)    each step's mask gets its own advantage
+    scpo.contract.check_batch(batch)                          columns that contradict each other
+    scpo.contract.check_estimator("gigpo", settings, batch)   a custom estimator
+    scpo.contract.check_tokens(advantage_N, mask_NL, advantage_NL)    advantages on the tokens
 
-Each returns nothing, or raises with the row that breaks the law. Cheap enough for the first steps of every run.
+Each returns nothing, or raises an error that names the row. They are cheap enough to run in the
+first steps of every run.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, place_of, ref
 
 
 def check_batch(batch: StepBatch) -> None:
-    """What the construction of a batch lets pass, because some trainer may mean it, and what is nearly always a bug.
+    """Check for contradictions that ``StepBatch`` accepts but that are nearly always a bug.
 
-    The return is the sum of the rewards; success is a threshold on the return; no two steps have one position.
+    The return is the sum of the rewards; success is a threshold on the return; no two steps have
+    one position.
 
     Raises:
         StepBatchError: A law is broken; names the row.
@@ -37,15 +39,15 @@ def check_batch(batch: StepBatch) -> None:
     bad = rows[~np.isclose(summed_N[rows], batch.episode_return_N[rows], rtol=1e-4, atol=1e-4)]
     if len(bad):
         said, total = batch.episode_return_N[bad[0]], summed_N[bad[0]]
-        refuse(batch, bad[0], f"episode_return_N is {said:g}, but the rewards of its trajectory sum up to {total:g}: "
-                "pass undiscounted rewards, each at its step")  # fmt: skip
+        refuse(batch, bad[0], f"episode_return_N is {said:g}, but the rewards of its trajectory "
+                f"sum up to {total:g}: pass undiscounted rewards, each at its step")  # fmt: skip
     _check_success(batch, rows)
     order = rows[np.argsort(batch.position_N[rows], kind="stable")]
     same = np.flatnonzero(np.diff(batch.position_N[order]) == 0)
     if len(same):
         row, other = order[same[0] + 1], order[same[0]]
-        refuse(batch, row, f"position_N is {batch.position_N[row]}, as of row {other}: pass every row's place in your "
-                "batch, np.arange(N) if it was never reordered")  # fmt: skip
+        refuse(batch, row, f"position_N is {batch.position_N[row]}, as of row {other}: pass every "
+                "row's place in your batch, np.arange(N) if it was never reordered")  # fmt: skip
 
 
 def _check_success(batch: StepBatch, rows: IntArray) -> None:
@@ -58,8 +60,8 @@ def _check_success(batch: StepBatch, rows: IntArray) -> None:
     )
     if batch.episode_return_N[low] <= batch.episode_return_N[high]:
         said, other = batch.episode_return_N[low], batch.episode_return_N[high]
-        refuse(batch, low, f"success_N is True at episode_return_N {said:g}, but row {high} with {other:g} fails: "
-                "success_N is episode_return_N > threshold")  # fmt: skip
+        refuse(batch, low, f"success_N is True at episode_return_N {said:g}, but row {high} with "
+                f"{other:g} fails: success_N is episode_return_N > threshold")  # fmt: skip
 
 
 def check_estimator(
@@ -72,15 +74,16 @@ def check_estimator(
 ) -> None:
     """Laws of every row-level estimator, on a batch of yours.
 
-    Answers are finite float32, one a row; inputs stay as they were; permuting rows permutes the answers; a copy gets
-    its original's; a group's answers do not depend on other groups; the bonus is read only if ``requires`` says so.
+    Results are finite float32, one for each row; inputs are not modified; permuting the rows
+    permutes the results; a copy gets the result of its original; the results of a group do not
+    depend on other groups; the bonus is read only if ``requires`` contains it.
 
     Args:
         estimator: It, or the name of a registered one.
         settings: Its settings.
         batch: Steps with what it requires measured.
         bonus_N: A bonus for each row, equal among the copies of a step; None: one is made up.
-        across_groups: It normalises over the batch on purpose (EMPG): groups may then see each other.
+        across_groups: It normalises over the batch by design (EMPG): groups may affect each other.
 
     Raises:
         ConfigError: The name is unknown, it works on tokens, or settings or batch have another type.
@@ -127,7 +130,8 @@ def check_estimator(
 def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDArray[Any]) -> None:
     """Each step's response tokens hold its own advantage, and all other tokens hold 0.
 
-    The mistake that it finds: advantages spread over a batch that was reordered, padded or cut in between.
+    The mistake it detects: advantages applied to a batch that was reordered, padded or cut
+    meanwhile.
 
     Args:
         advantage_N: What ``scpo.assign`` gave for each row.
@@ -144,15 +148,16 @@ def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDAr
     )
     if mask_NL.shape != got_NL.shape or len(mask_NL) != len(advantage_N):
         raise ContractError(
-            f"advantage_N has {len(advantage_N)} rows, mask_NL is {mask_NL.shape}, advantage_NL {got_NL.shape}; pass "
-            "one row for each step, and mask and advantages of one shape"
+            f"advantage_N has {len(advantage_N)} rows, mask_NL is {mask_NL.shape}, advantage_NL "
+            f"{got_NL.shape}; pass one row for each step, and mask and advantages of one shape"
         )
     wanted_NL = np.where(mask_NL, advantage_N[:, None], 0)
     bad = np.argwhere(~np.isclose(got_NL, wanted_NL, rtol=1e-5, atol=1e-7))
     if len(bad):
         row, token = bad[0]
         raise ContractError(
-            f"row {row}, token {token}: advantage {got_NL[row, token]:g}, expected {wanted_NL[row, token]:g} "
+            f"row {row}, token {token}: advantage {got_NL[row, token]:g}, expected "
+            f"{wanted_NL[row, token]:g} "
             f"({'its step has' if mask_NL[row, token] else 'it is no response token: 0 instead of'} "
             f"{advantage_N[row]:g})"
         )
@@ -192,7 +197,8 @@ def _checked_answer(
             )
     if answer_N.dtype != np.float32 or answer_N.shape != (len(batch),):
         raise ContractError(
-            f"estimator {entry.name!r} gave {answer_N.dtype} {answer_N.shape}, expected float32 ({len(batch)},)"
+            f"estimator {entry.name!r} gave {answer_N.dtype} {answer_N.shape}, expected float32 "
+            f"({len(batch)},)"
         )
     bad = np.flatnonzero(~np.isfinite(answer_N))
     if len(bad):

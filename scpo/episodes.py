@@ -19,16 +19,20 @@ class Step:
     """One environment step.
 
     Attributes:
-        observation: What the environment showed before the action, without history: GiGPO's anchor state.
+        observation: Text that the environment showed before the action, without history: GiGPO's
+            anchor state.
         action: The action that was executed.
-        next_observation: What the environment answered; None: the next step's observation, so only the last step of an
-            episode must have it.
+        next_observation: The environment's response; None: the next step's observation, so only the
+            last step of an episode must have it.
         reward: The environment's reward of this step.
         valid: The action had the required format.
         entropy: Mean token entropy of the response, in nats; for methods that require it (EMPG).
-        hindsight_logprob: Mean token log-probability given the outcome; for methods that require it (HCAPO).
-        state: All that the agent was shown of its state before the action, as one text; for ``state_key="state"``.
-        next_state: The same after the action; None: the next step's, so only the last step of an episode must have it.
+        hindsight_logprob: Mean token log-probability given the outcome; for methods that require it
+            (HCAPO).
+        state: The agent's full view of its state before the action, as one text; for
+            ``state_key="state"``.
+        next_state: The same after the action; None: the next step's, so only the last step of an
+            episode must have it.
     """
 
     observation: str
@@ -47,10 +51,11 @@ class Episode:
     """One rollout.
 
     Attributes:
-        group: Whatever names its task: episodes of equal groups are siblings, which are compared with one another.
+        group: Key of the task: episodes with equal groups are siblings, compared with one another.
         steps: In time order, at least one.
         won: The benchmark's meaning of success; None: the return exceeds the threshold.
-        episode_return: What the environment says the rewards sum up to, to be checked against them; None: their sum.
+        episode_return: The environment's own return, checked against the sum of the rewards; None:
+            that sum.
         task: Task family, for diagnostics; empty: the group.
     """
 
@@ -62,7 +67,7 @@ class Episode:
 
 
 def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict[str, Any]:
-    """The fields of a ``StepBatch``, episode by episode in time order; see ``StepBatch.from_episodes``."""
+    """Columns of a ``StepBatch``, episode by episode in time order."""
     _check_kinds(episodes)
     if success_above is None:
         _warn_of_partial_success(episodes)
@@ -99,7 +104,8 @@ def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
     )
     if answer is None:
         raise StepBatchError(
-            f"episode {index}, step {at}, its last: next_observation is missing; pass what the environment answered"
+            f"episode {index}, step {at}, its last: next_observation is missing; pass what the "
+            "environment answered"
         )
     return {
         "step_N": at,
@@ -118,12 +124,13 @@ def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
 
 
 def _return(index: int, episode: Episode) -> float:
-    """The sum of its rewards; refused where the environment says another."""
+    """Sum of the rewards; an error if the environment reports another return."""
     total, said = float(sum(step.reward for step in episode.steps)), episode.episode_return
     if said is not None and not np.isclose(total, said, rtol=1e-4, atol=1e-4):
         raise StepBatchError(
-            f"episode {index} (group {episode.group!r}): episode_return is {said:g}, but its rewards sum up to "
-            f"{total:g}; pass the undiscounted reward of every step, or leave episode_return out"
+            f"episode {index} (group {episode.group!r}): episode_return is {said:g}, but its "
+            f"rewards sum up to {total:g}; pass the undiscounted reward of every step, or leave "
+            "episode_return out"
         )
     return total
 
@@ -146,7 +153,7 @@ def _warn_of_partial_success(episodes: Sequence[Episode]) -> None:
 
 
 def _unmeasured(name: str, values: list[Any]) -> bool:
-    """Whether an optional column was left out; a number that is missing in some rows only becomes NaN."""
+    """Return True if an optional column is missing in every row; single gaps become NaN."""
     missing = all(value is None for value in values)
     if name in ("entropy_N", "hindsight_logprob_N"):
         values[:] = [np.nan if value is None else value for value in values]
@@ -159,7 +166,8 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
     for index, episode in enumerate(episodes):
         if not isinstance(episode, Episode):
             raise StepBatchError(
-                f"episode {index} is a {type(episode).__name__}; pass scpo.Episode(group=..., steps=[scpo.Step(...)])"
+                f"episode {index} is a {type(episode).__name__}; pass scpo.Episode(group=..., "
+                "steps=[scpo.Step(...)])"
             )
         named = f"episode {index} (group {episode.group!r})"
         if not isinstance(episode.group, Hashable):

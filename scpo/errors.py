@@ -1,6 +1,7 @@
-"""Errors of the project. Each says what was wrong, what was got, what is allowed and how to fix it.
+"""Errors of the project: what was wrong, the value, what is allowed and how to fix it.
 
-Every class is also the standard-library exception a caller would expect, so that ``except ValueError`` keeps working.
+Every class also derives from the standard exception that a caller would expect, so that
+``except ValueError`` keeps working.
 """
 
 
@@ -9,7 +10,7 @@ class ScpoError(Exception):
 
 
 class ConfigError(ScpoError, ValueError):
-    """A configuration that cannot be used: unknown name, misspelt key, value out of range, impossible combination."""
+    """Invalid configuration: unknown name or key, value out of range, impossible combination."""
 
 
 class StepBatchError(ScpoError, ValueError):
@@ -17,15 +18,15 @@ class StepBatchError(ScpoError, ValueError):
 
 
 class ContractError(ScpoError, AssertionError):
-    """An estimator, or a trainer's way from advantages to tokens, that breaks a law; the message names law and row."""
+    """Violation of the data contract by an estimator or a trainer; names the law and the row."""
 
 
 class ScorerError(ScpoError, RuntimeError):
-    """A scorer that cannot be loaded or that answered with something other than similarities in [0, 1]."""
+    """Scorer that cannot be loaded, or whose results are not similarities in [0, 1]."""
 
 
 class ScorerUnavailable(ScorerError):
-    """A scorer that keeps failing where the configuration says to go on without shaping."""
+    """Scorer that keeps failing where the configuration allows training without shaping."""
 
 
 class GameError(ScpoError, ValueError):
@@ -33,7 +34,7 @@ class GameError(ScpoError, ValueError):
 
 
 class CatalogueError(ScpoError, ValueError):
-    """Catalogue files that are missing, corrupt or of another format, or a goal that a catalogue does not hold."""
+    """Catalogue files that are missing, corrupt or of another format, or an unknown goal."""
 
 
 class PanelError(ScpoError, ValueError):
@@ -45,11 +46,11 @@ class EnvironmentFailure(ScpoError, RuntimeError):
 
 
 class RolloutError(ScpoError, RuntimeError):
-    """A rollout that lost episodes or steps, or that no longer answers; nothing is trained on what is left of it."""
+    """Rollout that lost episodes or steps, or is stuck; nothing is trained on the remainder."""
 
 
 class ChatError(ScpoError, RuntimeError):
-    """A chat endpoint that refused a request, or gave no usable answer after the attempts that are allowed."""
+    """Chat endpoint that rejected a request, or returned no usable answer after all retries."""
 
 
 class RecordError(ScpoError, ValueError):
@@ -57,9 +58,9 @@ class RecordError(ScpoError, ValueError):
 
 
 class RecordWriteError(ScpoError, OSError):
-    """A record that could not be written (disk full, no permission); the previous version is intact."""
+    """Record that could not be written (disk full, no permission); the previous one is intact."""
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without the lines on which libraries quote the place; the name of one that says nothing."""
+    """First informative line of an error's message, or the class name if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,4 +1,4 @@
-"""What a check before a run says: of the machine, of an environment's data, of a model's files."""
+"""Result type of the checks before a run: machine, environment data, model files."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum

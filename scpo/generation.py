@@ -1,4 +1,4 @@
-"""What a policy answers a prompt with."""
+"""Response of a policy to a prompt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Ids = tuple[int, ...] | bytes
 
 @dataclass(frozen=True)
 class Generation:
-    """One sampled response: its text, the token ids on both sides, and the log-probability of each response token."""
+    """Sampled response: text, token ids of prompt and response, log-probability of each token."""
 
     text: str
     prompt_ids: Ids

@@ -7,8 +7,9 @@ CONSTRAINTS = {
     "verl-gpu": "constraints-verl-gpu.txt",
     "verl-cpu": "constraints-verl.txt",
 }
-"""Extra of pyproject.toml -> file with its tested versions, where it is another than constraints.txt. ``verl`` has
-none: its torch is the one that its vLLM was built for."""
+"""Extra of pyproject.toml -> file with its tested versions, if that is not constraints.txt.
+
+``verl`` has no entry: its torch is the one that its vLLM was built for."""
 
 
 def installed_version(package: str) -> str | None:
@@ -20,7 +21,7 @@ def installed_version(package: str) -> str | None:
 
 
 def install_command(*extras: str) -> str:
-    """The command that installs extras of pyproject.toml in their tested versions, typed in the checkout.
+    """Command that installs extras of pyproject.toml in their tested versions, from the checkout.
 
     scpo is on no package index, so ``pip install 'scpo[...]'`` finds nothing.
     """

@@ -39,7 +39,7 @@ def summarise(values: Iterable[float | None]) -> Summary:
 
 
 def paired_text(difference: Summary, factor: float = 100, digits: int = 1) -> str:
-    """A paired difference in a terminal: ``+2.1 [−0.4, 4.6]`` in percentage points; – without a pair.
+    """Format a paired difference for a terminal: ``+2.1 [−0.4, 4.6]`` in points; – without a pair.
 
     One pair has no interval.
     """

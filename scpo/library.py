@@ -24,7 +24,7 @@ from scpo.scoring import make_scorer
 from scpo.shaping.drive import Scorer
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
-FIXED = {"kind", "name"}  # they say which class the other settings are of
+FIXED = {"kind", "name"}  # they select the class that the other settings belong to
 
 
 def load_method(
@@ -35,17 +35,18 @@ def load_method(
     env: Literal["alfworld", "webshop"] = "alfworld",
     **settings: Any,
 ) -> TrainedMethod:
-    """A method as ``conf/method/<name>.yaml`` has it, every value with its source there.
+    """Load a method from ``conf/method/<name>.yaml``, where each value is given with its source.
 
     Args:
         name: ``scpo``, ``gigpo``, ``grpo``, ...
         host: The estimator that SCPO's credit goes through; None: GiGPO, as in the paper.
-        env: The benchmark whose values are taken, where the paper has one for each (alpha, the filter of no-ops).
-        settings: Values in place of the YAML's, by the name of their key: the shaper's (``theta=0.5``), the estimator's
-            (``omega=0.5``) or the method's own (``clip_high=0.28``).
+        env: The benchmark whose values are used, where the paper has one for each (alpha, the
+            filter of no-ops).
+        settings: Values that replace those of the YAML, by key: the shaper's (``theta=0.5``), the
+            estimator's (``omega=0.5``) or the method's own (``clip_high=0.28``).
 
     Raises:
-        ConfigError: A name, setting or value that there is not; says which there are.
+        ConfigError: Unknown name or setting, or invalid value; the message lists the allowed ones.
     """
     _check_name(name, "method")
     if host is not None and host not in HOSTS:
@@ -57,7 +58,8 @@ def load_method(
     )["method"]
     if data["kind"] != "trained":
         raise ConfigError(
-            f"method {name!r} prompts a model and assigns no credit; `python train.py method={name}` runs it"
+            f"method {name!r} prompts a model and assigns no credit; `python train.py "
+            f"method={name}` runs it"
         )
     if host and not data["shaper"]:
         raise ConfigError(
@@ -71,16 +73,19 @@ def load_method(
 
 
 def load_scorer(name: str, /, *, device: str = "cpu", **settings: Any) -> Scorer:
-    """A scorer as ``conf/scorer/<name>.yaml`` has it; ``.score([(text, text), ...])`` gives similarities in [0, 1].
+    """Load a scorer from ``conf/scorer/<name>.yaml``.
+
+    ``.score([(text, text), ...])`` returns similarities in [0, 1].
 
     Args:
-        name: ``exact`` and ``lexical`` need no model; ``minilm`` and ``bge_reranker_v2_m3`` load theirs here.
+        name: ``exact`` and ``lexical`` need no model; ``minilm`` and ``bge_reranker_v2_m3`` load
+            theirs here.
         device: Where a model runs, as torch names it.
         settings: Values in place of the YAML's, such as ``path`` or ``cosine_floor``.
 
     Raises:
-        ConfigError: A name, setting or value that there is not; says which there are.
-        ScorerError: The scorer's model or packages are missing; says what to install.
+        ConfigError: Unknown name or setting, or invalid value; the message lists the allowed ones.
+        ScorerError: The scorer's model or packages are missing; the message names the command.
     """
     return make_scorer(_section("scorer", name, "scorer", ScorerConfig, settings), device=device)
 
@@ -88,16 +93,16 @@ def load_scorer(name: str, /, *, device: str = "cpu", **settings: Any) -> Scorer
 def load_environment(
     name: str, /, *, cache_dir: str | None, data: str | None = None, **settings: Any
 ) -> Environment:
-    """An environment as ``conf/env/<name>.yaml`` has it.
+    """Load an environment from ``conf/env/<name>.yaml``.
 
     Args:
         name: ``alfworld`` or ``webshop``.
-        cache_dir: Folder for what is expensive to make and can be made again; None: nothing is kept.
+        cache_dir: Folder for data that is expensive to build and can be rebuilt; None: no cache.
         data: Folder of its official files.
         settings: Values in place of the YAML's, such as ``games="official"``.
 
     Raises:
-        ConfigError: A name, setting or value that there is not; says which there are.
+        ConfigError: Unknown name or setting, or invalid value; the message lists the allowed ones.
         GameError: Official games are asked for and not there.
     """
     return make_environment(
@@ -136,7 +141,7 @@ def _check_name(name: str, group: str) -> None:
 
 def _set(name: str, sections: list[dict[str, Any]], key: str, value: Any) -> None:
     settings = [
-        {one for one, old in section.items() if not isinstance(old, Mapping)} - FIXED
+        {key for key, old in section.items() if not isinstance(old, Mapping)} - FIXED
         for section in sections
     ]
     for section, allowed in zip(sections, settings, strict=True):

@@ -1,7 +1,8 @@
-"""What a run needs of a GPU's memory, estimated from its configuration before anything is loaded.
+"""GPU memory that a run needs, estimated from its configuration before anything is loaded.
 
-Estimates, none of them measured: arithmetic over the sizes of a model, with the constants below. What they decide is
-refused before Ray, a download or sbatch; a run that only just fits may still be short of memory.
+These are estimates, not measurements: arithmetic over the sizes of a model, with the constants
+below. Runs that do not fit are rejected before Ray, a download or sbatch; a run that only just fits
+may still run out of memory.
 """
 
 import json
@@ -23,7 +24,8 @@ GIB = 1 << 30
 UPDATE_BYTES = 16  # of a parameter: weights, gradient and Adam's two moments in float32
 ROLLOUT_BYTES = 12  # the same without the gradient, which is freed before the rollout
 BF16 = 2
-LOGIT_BYTES = 7  # of a logit in an update: bfloat16 forward and backward, and the softmax's float32 part by part
+# Bytes per logit in an update: bfloat16 forward and backward, and parts of the softmax in float32.
+LOGIT_BYTES = 7
 CHECKPOINT_BYTES = 2  # of an activation that gradient checkpointing keeps: the input of each layer
 CONTEXT_GIB = 1.5  # CUDA contexts of the processes that share a GPU
 NCCL_GIB = 1.0  # buffers of NCCL's communicators: FSDP's ranks, the engine's, the weight sync's
@@ -37,7 +39,7 @@ FRAGMENT_SHARE = 0.05
 MEAN_RESPONSE = 150  # tokens, as verl-agent's runs have them
 PAPER_GPU_GIB = 79.15  # what an A800 of 80 GB has (appendix A.2), as CUDA reports it
 FULL_SHARE = 0.9  # of a GPU, which a run should stay under: all of these figures are estimates
-CRITIC_SHARE = 0.75  # of engine_memory where a critic is trained beside the policy
+CRITIC_SHARE = 0.75  # of engine_memory where a critic shares the GPU with the policy
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ KNOWN = (  # config.json of Qwen2.5's releases
 
 
 def parameters(model: ModelConfig) -> float | None:
-    """How many parameters a model has: from its shape, its files or its name; None if nothing tells."""
+    """Number of parameters of a model, from its shape, files or name; None if unknown."""
     if isinstance(model, ApiModel):
         return 0
     if isinstance(model, ChoiceModel):
@@ -82,7 +84,7 @@ def parameters(model: ModelConfig) -> float | None:
 
 
 def shape(model: ModelConfig) -> Shape | None:
-    """The sizes of a Hugging Face model: its own config.json, or those of the Qwen2.5 that is nearest in size."""
+    """Sizes of a Hugging Face model: from its config.json, or of the Qwen2.5 nearest in size."""
     count = parameters(model)
     if model.kind != "huggingface" or not count:
         return None
@@ -143,25 +145,26 @@ def needed_gib(parts: list[Part]) -> float:
 
 
 def shortage(config: RunConfig, gpu_gib: float) -> str | None:
-    """Why a run does not fit onto its GPUs, what would make it fit included; None: by this estimate it does."""
+    """Explain why a run does not fit onto its GPUs and what would fit; None if it should fit."""
     parts = gpu_table(config, gpu_gib)
     needed = needed_gib(parts)
     if needed <= gpu_gib:
         return None
-    phase = "update" if sum(one.update_gib for one in parts) == needed else "rollout"
+    phase = "update" if sum(part.update_gib for part in parts) == needed else "rollout"
     listed = ", ".join(
-        f"{one.name} {_of(one, phase):.1f}" for one in parts if _of(one, phase) >= 0.05
+        f"{part.name} {_of(part, phase):.1f}" for part in parts if _of(part, phase) >= 0.05
     )
     return (
-        f"{config.model.name} with trainer={config.trainer.name} needs about {needed:.0f} GiB of each GPU in the "
-        f"{phase} ({listed}; estimates), a GPU has {gpu_gib:.0f}. {_remedy(config, phase)}"
+        f"{config.model.name} with trainer={config.trainer.name} needs about {needed:.0f} GiB of "
+        f"each GPU in the {phase} ({listed}; estimates), a GPU has {gpu_gib:.0f}. "
+        f"{_remedy(config, phase)}"
     )
 
 
 def engine_memory(config: RunConfig, trainer: VerlTrainer) -> tuple[float, str]:
-    """The share of each GPU that the rollout engine may fill, and where it comes from.
+    """Share of each GPU that the rollout engine may fill, and the setting that it comes from.
 
-    A critic's weights and optimizer stay on the GPU beside the policy's: the engine then gets three
+    A critic's weights and optimizer share the GPU with the policy's: the engine then gets three
     quarters of its share.
     """
     share = trainer.verl.engine_memory
@@ -226,8 +229,9 @@ def _remedy(config: RunConfig, phase: str) -> str:
     if not config.trainer.verl.free_cache:
         return "trainer.verl.free_cache=true lets the engine sleep through the update"
     return (
-        "A smaller trainer.micro_batch_rows, more trainer.verl.gpus, or trainer.verl.offload_training=true "
-        "(weights and optimizer wait in the host's memory: slower)"
+        "A smaller trainer.micro_batch_rows, more trainer.verl.gpus, or "
+        "trainer.verl.offload_training=true (weights and optimizer wait in the host's memory: "
+        "slower)"
     )
 
 
@@ -331,7 +335,10 @@ def _longest(config: RunConfig) -> int:
 
 
 def _cache_gib(config: RunConfig, size: Shape) -> float:
-    """Keys and values of the rows that are sampled at once, at their longest; grouped heads keep about a seventh."""
+    """GiB of cached keys and values for the rows sampled at once, at their maximum length.
+
+    Grouped-query attention keeps about a seventh of the heads.
+    """
     per_token = 2 * BF16 * size.layers * max(128, size.hidden // 7)
     rows = config.trainer.rollout_batch
     return rows * (_row_tokens(config) + config.trainer.max_response_tokens) * per_token / GIB

@@ -1,9 +1,10 @@
 """Write the files of a new part and register it: ``python -m scpo.new KIND NAME``.
 
-Kinds: estimator, identity (of states), scorer, matcher, figure, experiment. What is written runs, passes ruff, its own
-test and the laws of its kind, and marks with TODO what its author has to say. An estimator starts as a row's score less
-the mean of its group, an identity as equality of the words of a text, a scorer as shared words, a matcher as the
-reference's positions in order, a figure as one point a row, an experiment as SCPO beside GiGPO.
+Kinds: estimator, identity (of states), scorer, matcher, figure, experiment. The generated code
+runs, passes ruff, its own test and the laws of its kind; TODO marks what the author must fill in.
+An estimator starts as a row's score less the mean of its group, an identity as equality of the
+words of a text, a scorer as shared words, a matcher as the reference's positions in order, a figure
+as one point a row, an experiment as SCPO and GiGPO.
 """
 
 import argparse
@@ -93,11 +94,13 @@ KINDS = {
             "tests/unit/advantages/test_{name}.py": texts.ESTIMATOR_TEST,
         },
         (
-            'scpo/advantages/{name}.py: the formula, its source, what it requires (CONTRIBUTING.md, "A new baseline")',
+            "scpo/advantages/{name}.py: the formula, its source, what it requires "
+            '(CONTRIBUTING.md, "A new baseline")',
             "tests/unit/advantages/test_{name}.py: a table worked by hand",
-            "python -m pytest tests/unit/advantages/test_{name}.py tests/contract/test_estimators.py -k {name}   "
-            "(the laws)",
-            "python train.py method={name}    or beside others: python sweep.py +experiment=one method=gigpo,{name}",
+            "python -m pytest tests/unit/advantages/test_{name}.py "
+            "tests/contract/test_estimators.py -k {name}   (the laws)",
+            "python train.py method={name}    or beside others: python sweep.py +experiment=one "
+            "method=gigpo,{name}",
         ),
         {
             "scpo/advantages/registry.py": (
@@ -114,10 +117,11 @@ KINDS = {
             "tests/unit/states/test_{name}.py": texts.IDENTITY_TEST,
         },
         (
-            "scpo/states/{name}.py: what makes two visits one state (scpo/states/visits.py has what can be read)",
+            "scpo/states/{name}.py: what makes two visits one state (scpo/states/visits.py has "
+            "what can be read)",
             "tests/unit/states/test_{name}.py: texts whose states are known",
-            "python -m pytest tests/unit/states/test_{name}.py tests/unit/states/test_registry.py -k {name}   "
-            "(the laws)",
+            "python -m pytest tests/unit/states/test_{name}.py tests/unit/states/test_registry.py "
+            "-k {name}   (the laws)",
             "python train.py method=crbc method.estimator.states={name}",
         ),
         {
@@ -136,7 +140,8 @@ KINDS = {
             "tests/unit/scoring/test_{name}.py": texts.SCORER_TEST,
         },
         (
-            "scpo/scoring/{name}.py: the similarity; scpo/schema/scorer.py: its settings, and conf/scorer/{name}.yaml",
+            "scpo/scoring/{name}.py: the similarity; scpo/schema/scorer.py: its settings, and "
+            "conf/scorer/{name}.yaml",
             "tests/unit/scoring/test_{name}.py: pairs worked by hand",
             "python -m pytest tests/unit/scoring/test_{name}.py",
             "python train.py method=scpo scorer={name}    or beside others: "
@@ -193,7 +198,8 @@ KINDS = {
         "an experiment",
         {"conf/experiment/{name}.yaml": texts.EXPERIMENT_YAML},
         (
-            "conf/experiment/{name}.yaml: rows, axes, and the comparisons that are named before the runs",
+            "conf/experiment/{name}.yaml: rows, axes, and the comparisons that are named before "
+            "the runs",
             "python sweep.py +experiment={name} dry_run=true",
             "python -m sweeps doctor +experiment={name}",
         ),
@@ -210,7 +216,8 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
     part = KINDS[kind]
     if not NAME.fullmatch(name):
         raise ConfigError(
-            f"{name!r} is no name of {part.article}; allowed: a small letter, then up to 29 of a-z, 0-9 and _"
+            f"{name!r} is no name of {part.article}; allowed: a small letter, then up to 29 of "
+            "a-z, 0-9 and _"
         )
     files = {root / path.format(name=name): text for path, text in part.files.items()}
     existing = [str(path.relative_to(root)) for path in files if path.exists()]
@@ -243,7 +250,7 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
 
 
 def _format(paths: Sequence[Path], root: Path) -> None:
-    """Fold lines as ruff does: how long they are depends on the name. Without ruff they are left as they are."""
+    """Format files with ruff: line lengths depend on the name. Skipped if ruff is not installed."""
     if paths and importlib.util.find_spec("ruff") is not None:
         command = [sys.executable, "-m", "ruff", "format", "--quiet", *map(str, paths)]
         subprocess.run(command, cwd=root, check=True)

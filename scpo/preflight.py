@@ -1,9 +1,9 @@
-"""Facts about a configuration that only loading its parts can tell; for whoever may not import those parts.
+"""Facts about a configuration that require loading its parts, for callers that must not import them.
 
     python -m scpo.preflight data|panels|environment|scorer|tokenizer < configuration.json
 
-One JSON object on the standard output, ``{"error": ...}`` with exit status 1 if a part cannot be loaded. Nothing is
-written but what the environments cache.
+Prints one JSON object; ``{"error": ...}`` and exit status 1 if a part cannot be loaded. Nothing is
+written but the caches of the environments.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def panels(config: RunConfig) -> dict[str, Any]:
 
 
 def data(config: RunConfig) -> dict[str, Any]:
-    """What the environment says of its data, without loading any of it."""
+    """Report the environment's data without loading it."""
     return _told(_data_check(config).check_data(config.env, config.data_folder))
 
 
 def environment(config: RunConfig) -> dict[str, Any]:
-    """What the environment says of itself once it is loaded."""
+    """Report the properties of the loaded environment."""
     from scpo.envs import open_environment
 
     check = getattr(_data_check(config), "check_loaded", None)
@@ -70,7 +70,7 @@ def environment(config: RunConfig) -> dict[str, Any]:
 
 
 def scorer(config: RunConfig) -> dict[str, Any]:
-    """How long the scorer takes to load, and the share of the sample's pairs whose score is theta or more."""
+    """Time that the scorer takes to load, and the share of sample pairs with a score >= theta."""
     from scpo.scoring import make_scorer
 
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""How far a long loop is: a bar on a terminal; elsewhere, so in the log of a run, a line now and then."""
+"""Progress of long loops: a bar on a terminal; in log files, a line from time to time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUIET_SHARE = 1 / 30  # of the time so far: a minute brings 6 lines, an hour abo
 
 @dataclass
 class Pace:
-    """When the next line is due: after QUIET_S, later after longer times, so that a long log stays short."""
+    """Schedule of progress lines: after QUIET_S, then at growing intervals to keep logs short."""
 
     clock: Callable[[], float] = time.monotonic
     _started: float = field(init=False)
@@ -34,7 +34,7 @@ class Pace:
         return self.clock() - self._started
 
     def due(self) -> bool:
-        """Whether a line is due; saying yes begins the next interval."""
+        """Return True if a line is due, and start the next interval."""
         if self.clock() - self._last < max(QUIET_S, QUIET_SHARE * self.elapsed):
             return False
         self._last = self.clock()
@@ -44,7 +44,7 @@ class Pace:
 def progress(
     items: Sequence[T], description: str, unit: str, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[T]:
-    """Iterate over ``items``; say how many are done and, from their mean time, how long the rest may take."""
+    """Iterate over ``items``; report the number done and the estimated time left."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import track

@@ -1,4 +1,4 @@
-"""Multi-turn rollout: a policy plays a batch of episodes in lockstep, and the steps become a StepBatch."""
+"""Multi-turn rollout: a policy plays a batch of episodes in lockstep to form a StepBatch."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from scpo.steps import StepBatch, StrArray
 logger = logging.getLogger(__name__)
 
 ROLLOUT, SHUFFLE, TASKS, PROBE, AGAIN, CRITIC, PRECISION = range(7)
-"""Random streams: what a generator seeded by (run seed, training step, purpose) is for, so that no two share draws;
-AGAIN is of later sampling rounds."""
+"""Random streams: the purpose in a generator's seed (run seed, training step, purpose).
+
+Different purposes never share draws. AGAIN is for further sampling rounds."""
 
 
 class Policy(Protocol):
@@ -38,12 +39,12 @@ class Policy(Protocol):
     def generate(
         self, prompts: Sequence[str], temperature: float, uniforms_NL: NDArray[np.float64]
     ) -> list[Generation]:
-        """Sample one response for each prompt; token ``l`` of row ``n`` is drawn with the uniform number [n, l]."""
+        """Sample one response per prompt; token ``l`` of row ``n`` uses the uniform number [n, l]."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where an episode stands in its batch: its group, its index among the siblings, and its task."""
+    """Position of an episode in its batch: group, index among the siblings, and task."""
 
     group: int
     sibling: int
@@ -54,8 +55,8 @@ class Slot:
 class Trajectory:
     """One finished rollout: step t saw ``anchors[t]``, in ``prompts[t]``, and gave ``results[t]``.
 
-    ``states[t]`` is the state before it, ``given[t]`` what the environment gives of it besides; None
-    where it gives none.
+    ``states[t]`` is the state before it, ``given[t]`` the environment's facts about that state;
+    None where the environment provides none.
     """
 
     slot: Slot
@@ -94,7 +95,9 @@ class _Running:
 def training_tasks(
     tasks: Sequence[Task], *, groups: int, seed: int, step: int, turn: int = 0
 ) -> list[Task]:
-    """The ``groups`` tasks of training step ``step`` (from 1): the panel again and again, each pass in a new order.
+    """Select the ``groups`` tasks of training step ``step`` (from 1), in passes over the panel.
+
+    Each pass visits the panel in a new order.
 
     Each further round of sampling (``turn`` above 0) goes through the panel in orders of its own.
     """
@@ -125,8 +128,8 @@ def rollout(
 ) -> list[Trajectory]:
     """Play one episode for each slot, all in lockstep.
 
-    Each episode draws from its own stream, seeded by (``seed``, slot index), so that what one episode samples does not
-    depend on its neighbours or on how long they last.
+    Each episode draws from its own stream, seeded by (``seed``, slot index), so that its samples do
+    not depend on its neighbours or on their lengths.
 
     Args:
         environment: Starts the episodes.
@@ -172,8 +175,9 @@ def _step(
         slot = run.trajectory.slot
         if run.failures > retries:
             raise EnvironmentFailure(
-                f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) failed "
-                f"{run.failures} times, {retries} retries are allowed (env.failure_retries): {failure}"
+                f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) "
+                f"failed {run.failures} times, {retries} retries are allowed "
+                f"(env.failure_retries): {failure}"
             ) from failure
         logger.warning(
             "%s; the episode starts again (%d of %d retries)", failure, run.failures, retries
@@ -211,7 +215,8 @@ def step_batch(
     results = [trajectories[index].results[t] for index, t in steps]
     length_T = [len(trajectory) for trajectory in trajectories]
     returns = np.repeat(
-        np.array([one.episode_return for one in trajectories], dtype=np.float32), length_T
+        np.array([trajectory.episode_return for trajectory in trajectories], dtype=np.float32),
+        length_T,
     )
     columns: dict[str, Any] = {
         **_states(trajectories),

@@ -1,11 +1,11 @@
 """The one data contract: a batch of environment steps, one row each.
 
-Every trainer builds a ``StepBatch`` from its own batch and gets per-row advantages back; shaping and estimators see
-nothing else.
+Every trainer builds a ``StepBatch`` from its own batch and gets per-row advantages back; shaping
+and estimators read nothing else.
 
-Suffixes of arrays, here and everywhere: ``_N`` rows, ``_G`` groups (of any kind), ``_K`` trajectories, ``_T`` steps of
-one trajectory, ``_L`` tokens of a response; ``_m`` steps of a reference, ``_l`` steps of a failed trajectory, both
-without those that the filter dropped.
+Suffixes of arrays, throughout the project: ``_N`` rows, ``_G`` groups (of any kind), ``_K``
+trajectories, ``_T`` steps of one trajectory, ``_L`` tokens of a response; ``_m`` steps of a
+reference, ``_l`` steps of a failed trajectory, both after the filter.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ BoolArray = NDArray[np.bool_]
 StrArray = NDArray[np.object_]
 
 _DTYPES: dict[str, Any] = {
-    "group_N": np.int64, "trajectory_N": np.int64, "step_N": np.int32, "task_N": object, "anchor_N": object,
-    "action_N": object, "next_observation_N": object, "reward_N": np.float32, "valid_N": np.bool_,
-    "episode_return_N": np.float32, "success_N": np.bool_, "won_N": np.bool_, "position_N": np.int64,
-    "is_copy_N": np.bool_, "task_id_N": object, "state_N": object, "next_state_N": object, "facts_N": object,
-    "next_facts_N": object, "commands_N": object, "next_commands_N": object, "true_anchor_N": object,
-    "next_true_anchor_N": object, "true_state_N": object, "next_true_state_N": object, "no_op_N": np.bool_,
-    "state_id_N": np.int64, "next_state_id_N": np.int64, "entropy_N": np.float32, "hindsight_logprob_N": np.float32,
+    "group_N": np.int64, "trajectory_N": np.int64, "step_N": np.int32, "task_N": object,
+    "anchor_N": object, "action_N": object, "next_observation_N": object, "reward_N": np.float32,
+    "valid_N": np.bool_, "episode_return_N": np.float32, "success_N": np.bool_, "won_N": np.bool_,
+    "position_N": np.int64, "is_copy_N": np.bool_, "task_id_N": object, "state_N": object,
+    "next_state_N": object, "facts_N": object, "next_facts_N": object, "commands_N": object,
+    "next_commands_N": object, "true_anchor_N": object, "next_true_anchor_N": object,
+    "true_state_N": object, "next_true_state_N": object, "no_op_N": np.bool_,
+    "state_id_N": np.int64, "next_state_id_N": np.int64, "entropy_N": np.float32,
+    "hindsight_logprob_N": np.float32,
 }  # fmt: skip
 
 
@@ -50,35 +52,42 @@ class StepBatch:
         task_N: Task family or goal id, for diagnostics.
         anchor_N: Raw observation before the action, without history: GiGPO's anchor state.
         action_N: The projected action that was executed.
-        next_observation_N: What the environment answered.
+        next_observation_N: The environment's response.
         reward_N: Environment reward of this step, unscaled by any discount.
         valid_N: The action had the required format.
         episode_return_N: Undiscounted sum of the rewards of the row's trajectory.
-        success_N: The episode return exceeds the success threshold: the shaper's meaning of success.
+        success_N: The episode return exceeds the success threshold: success as the shaper defines
+            it.
         won_N: The benchmark's meaning of success.
-        position_N: Place of the row in the trainer's (possibly length-balanced) batch: the processing order.
-        is_copy_N: A row that the trainer duplicated to make the batch divide.
-        task_id_N: Which task it is, the same in every training step; None where the trainer does not know.
-        state_N: All that the agent was shown of its state before the action, as one text; None where the environment
-            gives none, and estimators that compare states read ``anchor_N`` alone.
+        position_N: Index of the row in the trainer's (possibly length-balanced) batch, which is the
+            processing order.
+        is_copy_N: A row that the trainer duplicated to make the batch divisible.
+        task_id_N: Id of the task, the same in every training step; None where the trainer does not
+            know it.
+        state_N: The agent's full view of its state before the action, as one text; None where the
+            environment provides none: estimators that compare states then read only ``anchor_N``.
         next_state_N: The same after the action.
-        facts_N: Structured facts of the state before the action, in one canonical text; None where there are none.
+        facts_N: Structured facts of the state before the action, as one canonical text, or None.
         next_facts_N: The same after the action.
-        commands_N: The actions that the environment admits before the action, sorted, in one text; None as above.
+        commands_N: The actions that the environment admits before the action, sorted, as one text,
+            or None.
         next_commands_N: The same after the action.
-        true_anchor_N: The observation before the action as it was before any rewording; for studies only.
+        true_anchor_N: The observation before the action without any rewording; only for studies.
         next_true_anchor_N: The same after the action.
         true_state_N: The state before the action, likewise.
         next_true_state_N: The same after the action.
-        no_op_N: The environment reports that the answer is a no-op; None: ``StepFilter`` compares texts.
-        state_id_N: The state before the action by number, from an identity of ``scpo.states``; rows of one group with
-            equal numbers share a state. ``scpo.credit.assign`` sets it; None: texts are compared for equality.
+        no_op_N: The environment reports a no-op; None: ``StepFilter`` compares the texts.
+        state_id_N: Number of the state before the action, from an identity of ``scpo.states``; rows
+            of one group with equal numbers share a state. ``scpo.credit.assign`` sets it; None:
+            texts are compared for equality.
         next_state_id_N: The same after the action.
-        entropy_N: Mean token entropy under the old policy, in nats; only where an estimator requires it.
-        hindsight_logprob_N: Mean token log-probability given the outcome, NaN for failures; only where required.
+        entropy_N: Mean token entropy under the old policy, in nats; only if an estimator requires
+            it.
+        hindsight_logprob_N: Mean token log-probability given the outcome, NaN for failures; only if
+            an estimator requires it.
 
     Raises:
-        StepBatchError: A field has another length, or a row breaks an invariant; the message names the row.
+        StepBatchError: A field has the wrong length, or a row violates an invariant; names the row.
     """
 
     group_N: IntArray
@@ -121,8 +130,8 @@ class StepBatch:
             value = getattr(self, field.name)
             if value is not None and value.shape != (len(self),):
                 raise StepBatchError(
-                    f"StepBatch.{field.name} has shape {value.shape}, expected ({len(self)},) like group_N: "
-                    "pass one value for each environment step"
+                    f"StepBatch.{field.name} has shape {value.shape}, expected ({len(self)},) like "
+                    "group_N: pass one value for each environment step"
                 )
         _check_rows(self)
 
@@ -133,7 +142,7 @@ class StepBatch:
     def from_episodes(
         cls, episodes: Sequence[Episode], *, success_above: float | None = None
     ) -> Self:
-        """The batch of these rollouts: their steps, episode by episode in time order, every other column derived.
+        """Build a batch from rollouts, episode by episode in time order; other columns are derived.
 
         Args:
             episodes: The siblings of all groups.
@@ -141,7 +150,8 @@ class StepBatch:
                 a warning where positive returns differ, since partial scores then count as success.
 
         Raises:
-            StepBatchError: An episode contradicts itself or lacks something; names it and what to pass.
+            StepBatchError: An episode is inconsistent or incomplete; the message names it and the
+                fix.
         """
         return cls(**columns_of(episodes, success_above))
 
@@ -158,17 +168,17 @@ class StepBatch:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The trajectories of a batch, by ascending group and id. Copies stand in none of its rows.
+    """Trajectories of a batch, by ascending group and id. Their rows exclude copies.
 
     Attributes:
         group_K: Group of each trajectory.
         id_K: Its id, as in ``StepBatch.trajectory_N``.
         length_K: Its number of steps.
-        success_K: Whether it succeeded, in the shaper's meaning.
+        success_K: True where it succeeded, as the shaper defines success.
         row_KT: Row of step t of trajectory k, -1 after its end.
         slot_N: Every row's trajectory k; a copy has its original's.
         step_N: Every row's step t.
-        position_N: Every row's place in the trainer's batch: the first of those of its step and the step's copies.
+        position_N: Every row's place in the trainer's batch: the smallest among its step's copies.
     """
 
     group_K: IntArray
@@ -190,7 +200,7 @@ class Timeline:
         return self.length_K[self.slot_N]
 
     def neighbours(self, offset: int) -> IntArray:
-        """For every row the one ``offset`` steps later in its trajectory (earlier if negative), -1 if there is none."""
+        """Row ``offset`` steps later in the same trajectory (earlier if negative), -1 past its ends."""
         column_N = self.step_N + offset
         last = self.row_KT.shape[1] - 1
         row_N = self.row_KT[self.slot_N, np.clip(column_N, 0, last)]
@@ -227,8 +237,8 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
             )
             return _converted(name, value, dtype) if numbers else _collected(name, rows, dtype)
     raise StepBatchError(
-        f"StepBatch.{name} is the {type(value).__name__} {str(value)[:40]!r}, expected a sequence with "
-        "one value for each row"
+        f"StepBatch.{name} is the {type(value).__name__} {str(value)[:40]!r}, expected a sequence "
+        "with one value for each row"
     )
 
 
@@ -303,8 +313,9 @@ def _check_rows(batch: StepBatch) -> None:
         value = getattr(batch, name)[order]
         bad = 1 + np.flatnonzero((value[1:] != value[:-1]) & (batch.step_N[order][1:] > 0))
         if len(bad):
-            refuse(batch, order[bad[0]], f"{name} is {value[bad[0]]!r}, but an earlier row of its trajectory has "
-                    f"{value[bad[0] - 1]!r}: all rows of a trajectory share one value")  # fmt: skip
+            refuse(batch, order[bad[0]], f"{name} is {value[bad[0]]!r}, but an earlier row of its "
+                    f"trajectory has {value[bad[0] - 1]!r}: all rows of a trajectory share one "
+                    "value")  # fmt: skip
 
 
 def _timeline(batch: StepBatch) -> Timeline:
@@ -316,12 +327,13 @@ def _timeline(batch: StepBatch) -> Timeline:
     expected = np.arange(len(order)) - np.repeat(np.cumsum(length_K) - length_K, length_K)
     bad = np.flatnonzero(step_N[order] != expected)
     if len(bad):
-        refuse(batch, order[bad[0]], f"step_N is {step_N[order[bad[0]]]}, expected {expected[bad[0]]}: steps of a "
-                "trajectory are 0..T-1, each once among rows that are not copies")  # fmt: skip
+        refuse(batch, order[bad[0]], f"step_N is {step_N[order[bad[0]]]}, expected "
+                f"{expected[bad[0]]}: steps of a trajectory are 0..T-1, each once among rows that "
+                "are not copies")  # fmt: skip
     bad = np.flatnonzero((step_N < 0) | (step_N >= length_K[slot_N]))
     if len(bad):
-        refuse(batch, bad[0], "it is a copy, but the step it copies is not in the batch: pass the original row as "
-                "well, or clear is_copy_N")  # fmt: skip
+        refuse(batch, bad[0], "it is a copy, but the step it copies is not in the batch: pass the "
+                "original row as well, or clear is_copy_N")  # fmt: skip
     row_KT = np.full((len(id_K), length_K.max(initial=1)), -1, dtype=np.int64)
     row_KT[slot_N[rows], step_N[rows]] = rows
     position_KT = np.full(row_KT.shape, np.iinfo(np.int64).max)
@@ -341,10 +353,11 @@ def _timeline(batch: StepBatch) -> Timeline:
 
 
 def refuse(batch: StepBatch, row: int, reason: str) -> NoReturn:
-    """Raise a StepBatchError that says which row is wrong, and why."""
+    """Raise a StepBatchError with the row and the reason."""
     raise StepBatchError(f"{place_of(batch, row)}: {reason}")
 
 
 def place_of(batch: StepBatch, row: int) -> str:
-    """A row, with where it stands, for a message."""
-    return f"row {row} (group {batch.group_N[row]}, trajectory {batch.trajectory_N[row]}, step {batch.step_N[row]})"
+    """Describe the position of a row for a message."""
+    group, trajectory = batch.group_N[row], batch.trajectory_N[row]
+    return f"row {row} (group {group}, trajectory {trajectory}, step {batch.step_N[row]})"

@@ -12,7 +12,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @contextmanager
 def stop_signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Call ``handler`` on stop signals; those that the parent told us to ignore (nohup) stay ignored."""
+    """Call ``handler`` on stop signals; signals that the parent set to ignore stay ignored (nohup)."""
     caught = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in caught}
     try:
@@ -24,11 +24,11 @@ def stop_signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iter
 
 @contextmanager
 def stop_signals_blocked() -> Iterator[None]:
-    """Block stop signals in this thread, so that the processes started meanwhile never get them.
+    """Block stop signals in this thread, so that processes started meanwhile do not receive them.
 
-    A child inherits the mask of its parent. Ctrl-C, ``timeout`` and ``scancel`` signal a whole process
-    group: only the trainer shall react, finish its step and then end its helpers in order. A signal
-    that arrives meanwhile reaches this process at the end of the block.
+    A child inherits the mask of its parent. Ctrl-C, ``timeout`` and ``scancel`` signal a whole
+    process group: only the trainer shall react, finish its step and then stop its helpers in order.
+    A signal that arrives meanwhile is delivered at the end of the block.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:

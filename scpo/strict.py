@@ -12,6 +12,6 @@ MACHINE_SECTIONS = ("machine", "wandb", "launcher")
 
 
 class Strict(BaseModel):
-    """A frozen model that refuses unknown keys. Values live in ``conf/``; the schema holds no hidden defaults."""
+    """Frozen model that rejects unknown keys. Values live in ``conf/``; the schema has no defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

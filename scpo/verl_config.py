@@ -1,4 +1,4 @@
-"""What we say to verl and to verl-agent, its fork: values of their configuration, each with where it comes from."""
+"""Settings shared by verl and its fork verl-agent: configuration values and their sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTROLLER_CPUS = 1
 
 
 def cores_needed(trainer: VerlTrainer) -> int:
-    """Of a node: with fewer, Ray places TransferQueue or the workers never, and verl waits for ever."""
+    """CPU cores per node: with fewer, Ray never places all actors and verl waits forever."""
     return CONTROLLER_CPUS + STORAGE_UNITS + CPUS_A_GPU * trainer.verl.gpus
 
 
@@ -32,8 +32,8 @@ RAY_SOCKET = "/session_2026-11-23_22-16-43_123456_1234567/sockets/plasma_store"
 def ray_temp_folder(run_folder: Path) -> Path:
     """Temporary folder of the Ray that a run starts: one for each user and run, with a short path.
 
-    It lies in the node's temporary folder, or in /tmp where that path is too long for Ray's sockets,
-    as the TMPDIR that Slurm sets on some clusters is.
+    It lies in the node's temporary folder, or in /tmp where that path is too long for Ray's sockets
+    (some Slurm clusters set such a TMPDIR).
     """
     name = hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:8]
     return temp_root() / f"ray-{os.getuid()}-{name}"
@@ -53,8 +53,8 @@ def _sockets_fit(root: Path) -> bool:
 def engine_seed(seed: int) -> int:
     """Seed of a run's first rollout engine; verl adds the number of the replica to it.
 
-    A hash keeps the seeds of different runs apart: with ``seed`` itself, the second engine of seed 0
-    would draw as the first of seed 1.
+    A hash separates the seeds of different runs: with ``seed`` itself, the second engine of seed 0
+    would use the same seed as the first engine of seed 1.
     """
     return int.from_bytes(hashlib.sha256(f"rollout engine {seed}".encode()).digest()[:4]) >> 2
 
@@ -75,7 +75,7 @@ class Setting:
 
 
 def _literal(value: Any) -> str:
-    """A value in Hydra's grammar; strings are quoted, for paths hold what it would read as syntax."""
+    """A value in Hydra's grammar; strings are quoted because paths may contain its syntax."""
     if isinstance(value, str):
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     if isinstance(value, list):

@@ -161,7 +161,8 @@ def export(console: Console, arguments: argparse.Namespace) -> int:
     scale = run_config.read_config(folders[0]).scale
     say(
         console,
-        f"{arguments.output}: python sweep.py +experiment={arguments.output} scale={scale} dry_run=true",
+        f"{arguments.output}: python sweep.py +experiment={arguments.output} scale={scale} "
+        "dry_run=true",
     )
     return EXIT_DONE
 

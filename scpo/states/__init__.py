@@ -1,1 +1,1 @@
-"""State identities: which steps of a group start from the same state. NumPy only; see ``registry.py``."""
+"""State identities: rules for which steps of a group share a state. NumPy only (``registry.py``)."""

@@ -1,4 +1,4 @@
-"""Congruence closure: in a deterministic world, equal actions in equal states lead to equal states."""
+"""Congruence closure: in a deterministic world, equal actions in equal states have equal results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_ROUNDS = 50
 
 
 def closure(visits: Visits, comparison: Comparison) -> IntArray:
-    """The finest labels that equal texts share, that siblings share at the start, and that are closed under actions.
+    """Finest labels in which equal texts and siblings' first states are equal, closed under actions.
 
     In a stochastic world the closure merges states that differ, and one false merge spreads.
     """

@@ -1,4 +1,4 @@
-"""States are equal if difflib's ratio of their texts reaches a threshold (the option of GiGPO's code)."""
+"""Identity by difflib's ratio of two texts and a threshold (the option of GiGPO's code)."""
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -31,7 +31,7 @@ def _leaders(texts: Sequence[str], threshold: float) -> list[int]:
 
 
 def _reaches(matcher: SequenceMatcher[str], threshold: float) -> bool:
-    """Compare upper bounds first: the two quick ratios bound the true one from above and cost far less."""
+    """Compare upper bounds first: difflib's two quick ratios are cheap and never below the ratio."""
     return (
         matcher.real_quick_ratio() >= threshold
         and matcher.quick_ratio() >= threshold

@@ -10,8 +10,9 @@ from scpo.steps import IntArray
 
 Names = tuple[tuple[str, int], ...]
 
-# "cabinet 1", "B07XYZ1234", "$12.99": a word that holds a digit; a bare number goes with the word before it.
-# Possessive quantifiers: words without a digit, nearly all, are passed without backtracking.
+# "cabinet 1", "B07XYZ1234", "$12.99": a word that holds a digit; a bare number goes with the word
+# before it. Possessive quantifiers: words without a digit, nearly all, are passed without
+# backtracking.
 _NAME = re.compile(r"\b[a-z]++ \d++\b|(?<![\w$.])[a-z_$.]*+\d[\w.]*\b")
 
 
@@ -31,7 +32,7 @@ def _names_of(sentence: str) -> tuple[str, ...]:
 def entities(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each multiset of names.
 
-    What is said of the things is not read: "the mug 1 is hot" and "the mug 1 is cold" are one state.
+    Properties are ignored: "the mug 1 is hot" and "the mug 1 is cold" are one state.
     """
     return key_ids(map(names_in, visits.text_M))
 

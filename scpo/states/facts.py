@@ -1,4 +1,4 @@
-"""States are equal if the environment's structured facts and the things named in the observation are equal."""
+"""Identity by the environment's structured facts and the things named in the observation."""
 
 from scpo.states.entities import names_in
 from scpo.states.identity import Comparison, Identity

@@ -25,8 +25,8 @@ _WORD = re.compile(r"[a-z]+(?! \d)")
 def history(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each combination.
 
-    Names are those of the text that the group's actions or commands use too: a time stamp is no
-    thing that can be acted on. Verbs that are undone or counted are lost.
+    Names count if the group's actions or commands use them too, which excludes time stamps. Verbs
+    that were undone, and how often a verb was used, are not represented.
     """
     commands_M = visits.given("commands")
     named = acted_names(visits)
@@ -119,7 +119,7 @@ def _strongest(used_MV: BoolArray, has_MW: BoolArray, class_M: IntArray) -> NDAr
     """For each verb the largest |r| sqrt(n) with a word's presence, within classes."""
     _, class_id_M = np.unique(class_M, return_inverse=True)
     used, has = _centred(used_MV, class_id_M), _centred(has_MW, class_id_M)
-    # Only visits in whose class the verb varies say anything.
+    # Only visits whose class varies in the verb are informative.
     varies_MV = used != 0
     covariance_VW = used.T @ has
     variance_V = (used**2).sum(axis=0)
@@ -139,7 +139,7 @@ def _centred(value_MF: BoolArray, class_id_M: IntArray) -> NDArray[np.float64]:
 
 
 def word_counts(visits: Visits) -> NDArray[np.int64]:
-    """How often each of the batch's most frequent words is in each text, ``(visits, words)``.
+    """Count the batch's most frequent words in each text, shape ``(visits, words)``.
 
     A word before a number is a part of a name and not counted.
     """

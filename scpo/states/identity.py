@@ -24,10 +24,11 @@ class Similarity(Protocol):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What an identity may read beside the visits.
+    """Inputs of an identity besides the visits.
 
     Attributes:
-        threshold: The similarity from which two texts are one state; None for an identity that has none.
+        threshold: The similarity from which two texts are one state; None for identities without
+            one.
         scorer: For an identity that requires one.
     """
 
@@ -35,23 +36,24 @@ class Comparison:
     scorer: Similarity | None = None
 
     def needed_scorer(self) -> Similarity:
-        """The scorer.
+        """Return the scorer.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: No scorer was passed.
         """
         if self.scorer is None:
             raise ConfigError(
-                "states=scorer compares states with the run's scorer: got None, pass one to scpo.assign, such as "
-                "scpo.load_scorer('minilm'), or use states=tfidf, which needs none"
+                "states=scorer compares states with the run's scorer: got None, pass one to "
+                "scpo.assign, such as scpo.load_scorer('minilm'), or use states=tfidf, which needs "
+                "none"
             )
         return self.scorer
 
     def needed_threshold(self) -> float:
-        """The threshold.
+        """Return the threshold.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: No threshold was passed.
         """
         if self.threshold is None:
             raise ConfigError(
@@ -67,11 +69,12 @@ class Identity:
     Attributes:
         name: Its name in ``method.estimator.states``.
         label: Its name in tables and figures.
-        function: ``f(visits, comparison) -> label_M``. Equal labels inside a rollout group are one state; labels of
-            different groups are never compared.
+        function: ``f(visits, comparison) -> label_M``. Equal labels inside a rollout group are one
+            state; labels of different groups are never compared.
         threshold: The default of ``states_threshold``; None: the identity reads no similarity.
-        requires: What it reads beyond texts and actions. ``facts``: structured facts of the environment; ``scorer``:
-            the run's scorer; ``truth``: the simulator's state, which no user has, so that it is for studies only.
+        requires: What it reads beyond texts and actions. ``facts``: structured facts of the
+            environment; ``scorer``: the run's scorer; ``truth``: the simulator's state, which no
+            user has, so that it is for studies only.
     """
 
     name: str

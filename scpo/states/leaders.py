@@ -1,6 +1,7 @@
-"""Leader clustering: each text joins the first leader that it resembles, or becomes a leader itself.
+"""Leader clustering: each text joins the first similar leader, or becomes a new leader.
 
-The order decides, as in GiGPO's option with difflib: texts are visited in the trainer's processing order.
+The result depends on the order, as in GiGPO's difflib option: texts are visited in the trainer's
+processing order.
 """
 
 from collections.abc import Callable, Sequence

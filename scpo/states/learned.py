@@ -15,8 +15,8 @@ from scpo.states.identity import Comparison, Identity
 from scpo.states.visits import Visits, key_ids
 from scpo.steps import BoolArray, IntArray
 
-MOST_DIFFERENT = 0.05  # of how often others differ, equal states may
-FEWEST_DIFFERENT = 20  # pairs of others that must differ in a feature that tells them apart
+MOST_DIFFERENT = 0.05  # maximum rate of differences among equal states, relative to others
+FEWEST_DIFFERENT = 20  # minimum number of pairs of other states that differ in a kept feature
 ROWS_OF_A_CLASS = 60  # pairs grow with the square
 
 
@@ -24,10 +24,10 @@ def learned(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each combination of last action, lasting verbs and the features that are kept.
 
     Candidates are the multiset of names that the group's actions use, and the count of each word
-    that is not part of a name. One is kept if visits that the congruence closure of equal texts
-    joins differ in it far less than others after the same last action do. A paraphrased word, or
-    names that pronouns replace, differ among equal states and are dropped. What such words alone
-    said is lost, so recall is bought with precision. Admissible commands are not read.
+    that is not part of a name. A candidate is kept if visits that the congruence closure of equal
+    texts joins differ in it far less than others after the same last action do. A paraphrased word,
+    or names that pronouns replace, differ among equal states and are dropped. Information that only
+    such words carry is lost: a trade of precision for recall. Admissible commands are not read.
     """
     name_id_M = key_ids(acted_names(visits))
     value_MF = np.concatenate([name_id_M[:, None], word_counts(visits)], axis=1)

@@ -1,4 +1,4 @@
-"""States are equal if the simulator's canonical texts are equal: the upper bound of a study, for no other use."""
+"""Identity by the simulator's canonical texts: an upper bound, only for studies."""
 
 from scpo.states.identity import Comparison, Identity
 from scpo.states.visits import Visits, key_ids

@@ -37,10 +37,10 @@ IDENTITIES: dict[str, Identity] = {entry.name: entry for entry in OURS}
 
 
 def find_identity(name: str, threshold: float | None = None) -> Identity:
-    """An identity by its name, with its threshold or the given one.
+    """Look up an identity by name, with its default threshold or the given one.
 
     Raises:
-        ConfigError: There is no such identity, or it compares no similarities and a threshold is given.
+        ConfigError: Unknown identity, or a threshold for an identity without similarities.
     """
     if name not in IDENTITIES:
         near = difflib.get_close_matches(name, IDENTITIES, n=1)
@@ -54,8 +54,8 @@ def find_identity(name: str, threshold: float | None = None) -> Identity:
     if entry.threshold is None:
         with_one = ", ".join(other.name for other in OURS if other.threshold is not None)
         raise ConfigError(
-            f"states_threshold={threshold:g} is not read by states={name}, which compares no similarities; allowed: "
-            f"null, or one of states={with_one}"
+            f"states_threshold={threshold:g} is not read by states={name}, which compares no "
+            f"similarities; allowed: null, or one of states={with_one}"
         )
     return replace(entry, threshold=threshold)
 
@@ -63,17 +63,18 @@ def find_identity(name: str, threshold: float | None = None) -> Identity:
 def identify(
     batch: StepBatch, key: StateKey, identity: Identity, scorer: Similarity | None = None
 ) -> StateIds:
-    """The states that every row's step starts from and leads to.
+    """Number the states before and after every row's step.
 
     Args:
         batch: The steps; a copy has its original's states.
         key: Which text of a state is compared.
-        identity: How.
-        scorer: For an identity that requires one.
+        identity: The rule by which states are equal.
+        scorer: For identities that require one.
 
     Raises:
-        ConfigError: The identity needs a scorer and there is none.
-        StepBatchError: The batch lacks what the identity reads; names the field and what to use instead.
+        ConfigError: The identity needs a scorer, and none was passed.
+        StepBatchError: The batch lacks a field that the identity reads; the message names it and
+            the alternatives.
     """
     visits = Visits.of(batch, key)
     return visits.split(identity.function(visits, Comparison(identity.threshold, scorer)))

@@ -1,4 +1,4 @@
-"""States are equal if the run's scorer (exact, lexical, MiniLM, a reranker) puts their texts above a threshold."""
+"""Identity by the run's scorer (exact, lexical, MiniLM, a reranker) and a threshold."""
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from scpo.steps import IntArray
 def scored(visits: Visits, comparison: Comparison) -> IntArray:
     """Leader clusters of the scorer's similarity, the leader's text first.
 
-    A scorer with a method ``similarities(texts)``, all pairs at once, is asked that way: sentence encoders embed each
-    text once. Others are asked for the pairs of a text with the leaders so far.
+    A scorer with a method ``similarities(texts)``, all pairs at once, is asked that way: sentence
+    encoders embed each text once. Others are asked for the pairs of a text with the leaders so far.
     """
     scorer, threshold = comparison.needed_scorer(), comparison.needed_threshold()
     return leader_labels(visits, lambda texts: _leaders(texts, scorer, threshold))

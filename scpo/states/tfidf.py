@@ -16,7 +16,8 @@ _WORD = re.compile(r"\w+")
 def tfidf(visits: Visits, comparison: Comparison) -> IntArray:
     """Leader clusters of the cosine, with document frequencies of the group's own texts.
 
-    Weight of a word: count * (ln((1 + n) / (1 + df)) + 1) for n distinct texts, as in scikit-learn's default.
+    Weight of a word: count * (ln((1 + n) / (1 + df)) + 1) for n distinct texts, as in
+    scikit-learn's default.
     """
     threshold = comparison.needed_threshold()
     return leader_labels(visits, lambda texts: leaders_in(_cosines(texts), threshold))
@@ -33,7 +34,7 @@ def _cosines(texts: list[str]) -> NDArray[np.float64]:
     weighted = count * (np.log((1 + len(texts)) / (1 + frequency)) + 1)
     norm = np.linalg.norm(weighted, axis=1, keepdims=True)
     unit = weighted / np.where(norm > 0, norm, 1.0)
-    # A text without a word equals itself alone; rounding may put a cosine of equal vectors above or below 1.
+    # A text without words equals only itself; rounding may move the cosine of equal vectors off 1.
     cosine: NDArray[np.float64] = np.clip(np.round(unit @ unit.T, 12), 0, 1)
     np.fill_diagonal(cosine, 1.0)
     return cosine

@@ -1,4 +1,4 @@
-"""Visits of states, which an identity labels: the states that steps start from and the states that episodes end in."""
+"""Visits of states, the items that an identity labels: states before steps and final states."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ StateKey = Literal["anchor", "state"]
 """The text of a state: the raw observation, or all that the agent was shown of its state."""
 
 GivenColumn = Literal["facts", "commands", "true_anchor", "true_state"]
-"""Columns of ``StepBatch`` that an environment may give; ``next_`` before the name: of the state after the step."""
+"""Columns of ``StepBatch`` that an environment may provide; prefix ``next_``: after the step."""
 
 START = "<start>"
 """The action before the first step of an episode."""
 
 
 def key_ids(keys: Iterable[Hashable]) -> IntArray:
-    """Number keys so that equal keys, and only those, share a number (one hash per key, no sort)."""
+    """Number keys such that exactly the equal keys share a number (one hash per key, no sort)."""
     first: dict[Hashable, int] = {}
     return np.fromiter(map(first.setdefault, keys, count()), dtype=np.int64)
 
@@ -39,8 +39,8 @@ def state_texts(batch: StepBatch, key: StateKey) -> StrArray:
         return batch.anchor_N
     if batch.state_N is None:
         raise StepBatchError(
-            "state_key=state needs state_N, which this batch lacks: its environment gives no states; use "
-            "state_key=anchor, or see StatefulEpisode in scpo/envs/base.py"
+            "state_key=state needs state_N, which this batch lacks: its environment gives no "
+            "states; use state_key=anchor, or see StatefulEpisode in scpo/envs/base.py"
         )
     return batch.state_N
 
@@ -56,11 +56,11 @@ def next_state_texts(batch: StepBatch, key: StateKey) -> StrArray:
 
 @dataclass(frozen=True)
 class Visits:
-    """Visits of states, ``_M``: every row's state before its step, then the last state of every trajectory.
+    """Visits of states, ``_M``: the state before every row's step, then every trajectory's last one.
 
     Attributes:
         batch: The steps.
-        key: Which text of a state is read.
+        key: The text of a state to read.
         row_M: The row whose step starts from the state or, for a last state, leads to it.
         final_M: True for last states.
     """
@@ -123,7 +123,7 @@ class Visits:
         return np.lexsort((self.batch.timeline.position_N[self.row_M], self.final_M))
 
     def given(self, name: GivenColumn) -> StrArray | None:
-        """What the environment gives of the state besides its text; None: nothing."""
+        """Further facts that the environment provides on the state; None if there are none."""
         before_N: StrArray | None = getattr(self.batch, f"{name}_N")
         after_N: StrArray | None = getattr(self.batch, f"next_{name}_N")
         return None if before_N is None or after_N is None else self.column(before_N, after_N)
@@ -137,8 +137,9 @@ class Visits:
         column_M = self.given(name)
         if column_M is None:
             raise StepBatchError(
-                f"states={identity} needs {name}_N and next_{name}_N, which this batch lacks: its environment or "
-                "trainer does not give them; use states=history or states=entities, which read texts and actions"
+                f"states={identity} needs {name}_N and next_{name}_N, which this batch lacks: its "
+                "environment or trainer does not give them; use states=history or states=entities, "
+                "which read texts and actions"
             )
         return column_M
 

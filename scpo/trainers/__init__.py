@@ -20,23 +20,25 @@ TRAINERS = {
     "local": "scpo.trainers.local.trainer",
     "verl": "scpo.trainers.verl.launch",
 }
-"""Trainers by name: the module whose ``train(config, folder, should_stop)`` runs it; imported on use, for it is heavy.
-What each provides is in ``scpo.schema.method``, where a configuration is checked against it."""
+"""Trainer -> module with its ``train(config, folder, should_stop)``, imported on use (it is heavy).
+
+``scpo.schema.method`` lists the features of each trainer to check configurations against."""
 
 EVALUATION = "scpo.trainers.evaluate.evaluation"
-"""What runs methods that prompt, in place of whichever trainer is configured: nothing of it but its limits is read."""
+"""Module that runs prompting methods with any configured trainer; it reads only the limits."""
 
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
-    """Run or resume the training that ``config`` describes, or the evaluation of a method that trains nothing.
+    """Run or resume the training that ``config`` describes, or the evaluation of a prompting method.
 
-    All is recorded into ``folder``.
+    Everything is recorded in ``folder``.
 
-    ``should_stop`` is asked after every training step; when it says yes, a checkpoint is written and the call returns.
+    ``should_stop`` is called after every training step; once it returns True, a checkpoint is
+    written and the call returns.
 
     Raises:
-        ConfigError: A package is not installed, or the run is not one to be started here.
-        ScorerError: The scorer's model is not there; nothing was loaded yet.
+        ConfigError: A package is not installed, or the run cannot be started in this process.
+        ScorerError: The scorer's model is missing; nothing has been loaded yet.
     """
     config.check_started_here()
     with _missing_packages_named(config):
@@ -64,6 +66,6 @@ def _missing_packages_named(config: RunConfig) -> Iterator[None]:
             raise
         extras = (config.env.name, config.trainer.name)
         raise ConfigError(
-            f"method={config.method.name} env={config.env.name}: the package {error.name} is not installed; "
-            f"{install_command(*extras)}, or make setup"
+            f"method={config.method.name} env={config.env.name}: the package {error.name} is not "
+            f"installed; {install_command(*extras)}, or make setup"
         ) from error

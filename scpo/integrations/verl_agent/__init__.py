@@ -1,4 +1,5 @@
-"""verl-agent at commit 796ed31, the stack of the paper, unchanged: SCPO is hooked into its process from outside.
+"""Hooks that add SCPO to an unmodified verl-agent at commit 796ed31, the paper's framework.
 
-The fork has verl's import name and so a virtual environment of its own, with scpo on PYTHONPATH; see docs/verl.md.
+The fork has verl's import name and so needs a virtual environment of its own, with scpo on
+PYTHONPATH; see docs/verl.md.
 """

@@ -2,9 +2,9 @@
 
     python -m scpo.integrations.verl_agent runs/<id> [verl-agent's overrides ...]
 
-`python train.py --prepare scale=paper trainer=verl_agent method=scpo` makes the folder. The fork's overrides are
-generated from it and shown; those that are typed come after them. Run it where the fork's modules (`verl`,
-`agent_system`, `gigpo`) can be imported.
+`python train.py --prepare scale=paper trainer=verl_agent method=scpo` makes the folder. The fork's
+overrides are generated from it and shown; those that are typed come after them. Run it where the
+fork's modules (`verl`, `agent_system`, `gigpo`) can be imported.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def hooked_runner(task_runner: Any) -> Any:
     """The fork's task runner, a Ray actor class, with the hooks installed in its process."""
     import ray
 
-    class HookedTaskRunner(task_runner.__ray_metadata__.modified_class):  # type: ignore[misc]  # Ray's wrapper
-        """Installs the hooks, then does what the fork's does."""
+    # The class inside Ray's actor wrapper
+    class HookedTaskRunner(task_runner.__ray_metadata__.modified_class):  # type: ignore[misc]
+        """Install the hooks, then run the fork's task runner."""
 
         def run(self, config: Any) -> None:
             install(open_hooks(config.scpo.run_folder))
@@ -69,26 +70,28 @@ def main(run_folder: str, typed: Sequence[str]) -> None:
 
 
 def check_packages() -> None:
-    """Make sure that it is the fork's environment, before anything is written or loaded.
+    """Check that this is the fork's environment, before anything is written or loaded.
 
     Raises:
-        ConfigError: Something is not there; says what to do.
+        ConfigError: A package is missing; the message explains the fix.
     """
     missing = [
         name for name in ("ray", "verl", "agent_system") if importlib.util.find_spec(name) is None
     ]
     if missing:
         raise ConfigError(
-            f"verl-agent's environment is needed, this one lacks {', '.join(missing)}: activate it, with its "
-            "checkout on PYTHONPATH, as docs/verl.md says under verl-agent"
+            f"verl-agent's environment is needed, this one lacks {', '.join(missing)}: activate "
+            "it, with its checkout on PYTHONPATH, as docs/verl.md says under verl-agent"
         )
 
 
 def compose_fork(folder: Path, overrides: Sequence[str]) -> Any:
-    """The fork's configuration with these overrides; its own decorator finds it only when it is run as a script.
+    """Compose the fork's configuration with these overrides.
+
+    The fork's own decorator finds it only when it is run as a script.
 
     Raises:
-        ConfigError: It has no such key.
+        ConfigError: An override has an unknown key.
     """
     from hydra import compose, initialize_config_dir
     from hydra.errors import HydraException

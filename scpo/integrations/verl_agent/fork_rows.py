@@ -48,7 +48,8 @@ def step_batch(
         columns: ``non_tensor_batch``.
         success_threshold: tau_succ; a return above it is a success for the shaper.
         entropy_N: Mean token entropy of each row, where the estimator requires it.
-        length_N: Tokens of each row, where they are the processing order: longest first, ties in time order.
+        length_N: Tokens of each row, where they are the processing order: longest first, ties in
+            time order.
 
     Raises:
         StepBatchError: A column is missing, or a row breaks the data contract.
@@ -56,15 +57,16 @@ def step_batch(
     missing = [name for name in NEEDED if name not in columns]
     if missing:
         raise StepBatchError(
-            f"the batch of verl-agent lacks {', '.join(missing)}; the scpo_* columns come from the wrapped rollout: "
-            "install the hooks in the process of the task runner (python -m scpo.integrations.verl_agent)"
+            f"the batch of verl-agent lacks {', '.join(missing)}; the scpo_* columns come from the "
+            "wrapped rollout: install the hooks in the process of the task runner (python -m "
+            "scpo.integrations.verl_agent)"
         )
     slot_N, step_N = (np.asarray(columns[name].tolist(), dtype=np.int64) for name in (SLOT, STEP))
     return StepBatch(
         group_N=_smallest(columns["uid"], slot_N),
         trajectory_N=slot_N,
         step_N=step_N.astype(np.int32),
-        task_N=[""] * len(slot_N),  # type: ignore[arg-type]  # the fork's rows do not say
+        task_N=[""] * len(slot_N),  # type: ignore[arg-type]  # not in the fork's rows
         anchor_N=columns["anchor_obs"],
         action_N=columns[ACTION],
         next_observation_N=columns[ANSWER],

@@ -21,14 +21,15 @@ from scpo.verl_config import Setting, prompts_per_step, siblings
 ENVIRONMENTS = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop"}
 VALIDATION_EPISODES = 128  # verl-agent's script, val_data_size
 DATA = "~/data/verl-agent/text"
-"""Where verl-agent's examples/data_preprocess/prepare.py writes; its files only say how many tasks a step has."""
+"""Output of verl-agent's examples/data_preprocess/prepare.py; sets only the tasks per step."""
 
 
 def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
     """The settings of the paper's script with the values of this run.
 
     Raises:
-        ConfigError: The fork cannot run this method, model or environment, or not as the run has it.
+        ConfigError: The fork cannot run this method, model or environment, or not as the run has
+            it.
     """
     trainer = _check(config)
     return [
@@ -42,7 +43,7 @@ def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
 
 
 def command_line(config: RunConfig, chosen: Sequence[Setting], typed: Sequence[str]) -> list[str]:
-    """All overrides for the fork; of two with the same key the later holds: the configuration's own, then ``typed``."""
+    """All overrides for the fork: the configuration's, then ``typed``; of equal keys the last wins."""
     return [*(setting.override for setting in chosen), *_check(config).verl.overrides, *typed]
 
 
@@ -50,8 +51,9 @@ def _check(config: RunConfig) -> VerlTrainer:
     trainer, model = config.trainer, config.model
     if trainer.name != "verl_agent" or not isinstance(model, HuggingFaceModel):
         raise ConfigError(
-            f"this folder is of a run with trainer={trainer.name} model={model.name}; verl-agent needs "
-            "trainer=verl_agent and a Hugging Face model: compose it with scale=paper trainer=verl_agent"
+            f"this folder is of a run with trainer={trainer.name} model={model.name}; verl-agent "
+            "needs trainer=verl_agent and a Hugging Face model: compose it with scale=paper "
+            "trainer=verl_agent"
         )
     if config.env.name not in ENVIRONMENTS:
         raise ConfigError(

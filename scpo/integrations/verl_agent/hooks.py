@@ -1,4 +1,4 @@
-"""The wrap points in the fork's modules, and what SCPO does there. No file of the fork is edited."""
+"""Hooks around functions of the fork, where SCPO reads and adds data. No file of it is edited."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Hooks:
         return wrapped
 
     def agg_loss(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps the trainer's ``agg_loss``, which sees the entropies just before they are dropped."""
+        """Wrap the trainer's ``agg_loss``, which gets the entropies just before they are dropped."""
 
         def wrapped(loss_mat: Any, loss_mask: Any, loss_agg_mode: str) -> Any:
             if "entropy" in required(self.config.method):
@@ -68,7 +68,7 @@ class Hooks:
         return wrapped
 
     def compute_advantage(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps the trainer's ``compute_advantage``: credit is added to ``step_rewards``, the rest is the fork's."""
+        """Wrap the trainer's ``compute_advantage`` to add credit to ``step_rewards``."""
 
         def wrapped(data: Any, adv_estimator: Any, **options: Any) -> Any:
             estimator = self.config.trained.estimator
@@ -109,7 +109,7 @@ class Hooks:
         return int(self.trainer.global_steps) if self.trainer is not None else 0
 
     def _record(self, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
-        """Credit of this step; lines from a later step than this are of an attempt that was not kept."""
+        """Record credit of this step; lines of later steps are from an attempt that was rolled back."""
         Diagnostics(self.config, self.folder, self.scorer).record(self.step, batch, diagnostics)
         for path, values in (
             (self.folder.metrics, diagnostics.metrics),
@@ -146,7 +146,7 @@ def _with_advantages(data: Any, advantage_N: FloatArray) -> Any:
 
 
 def install(hooks: Hooks) -> None:
-    """Put the hooks into the fork's modules of this process; the functions are looked up there at call time."""
+    """Install the hooks into the fork's modules, which look the functions up at call time."""
     from agent_system.multi_turn_rollout import TrajectoryCollector
     from verl.trainer.ppo import ray_trainer
 

@@ -1,4 +1,4 @@
-"""What the fork's rollout knows and does not keep: each row's step, action and answer, the last one included."""
+"""Record each row's step, action and response, which the fork's rollout does not keep."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ STATE, NEXT_STATE = "scpo_state", "scpo_next_state"
 class RecordingEnvironments:
     """The fork's environment manager, with an eye on what goes in and comes out of ``step``.
 
-    With ``states`` it also keeps each ALFWorld episode's state, read off observations and admissible commands, before
-    the first step and after each.
+    With ``states`` it also keeps each ALFWorld episode's state, read off observations and
+    admissible commands, before the first step and after each.
     """
 
     def __init__(self, environments: Any, *, states: bool) -> None:
@@ -85,7 +85,7 @@ class RecordingEnvironments:
 
 
 class Recorder:
-    """Wraps the two rollout methods of the fork's ``TrajectoryCollector``; validation passes through untouched."""
+    """Wrap the two rollout methods of the fork's ``TrajectoryCollector``; not during validation."""
 
     def __init__(self, *, states: bool = False) -> None:
         self._states = states
@@ -93,7 +93,7 @@ class Recorder:
         self._slots = 0
 
     def multi_turn_loop(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The outer method: says whether this is training, where slots are numbered from 0."""
+        """Wrap the outer loop: it knows whether this is training; slots are numbered from 0 there."""
 
         def wrapped(
             collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any, is_train: bool = True
@@ -113,7 +113,7 @@ class Recorder:
         return wrapped
 
     def vanilla_multi_turn_loop(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The loop itself, called once, or again and again by dynamic sampling: adds the columns to its rows."""
+        """Wrap the inner loop, which dynamic sampling calls repeatedly, and add the columns to its rows."""
 
         def wrapped(collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any) -> Any:
             if not self._training:

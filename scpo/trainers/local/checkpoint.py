@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or absent: written beside, synced, renamed, and checked when read."""
+"""Atomic checkpoints: written to a scratch folder, synced, renamed, and verified when read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Learned:
-    """What a run has learned and a checkpoint keeps; ``critic`` and ``buffer`` where the method has them."""
+    """Learned state of a run, kept in checkpoints; ``critic`` and ``buffer`` if the method has them."""
 
     policy: TrainedPolicy
     optimizer: torch.optim.Optimizer
@@ -43,13 +43,13 @@ class Learned:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint: the policy as it saves itself, the optimiser's state, what else the method keeps.
+    """A complete checkpoint: policy, optimizer state, and the method's further state.
 
     Attributes:
-        step: The training step that it was written after.
-        folder: Where it lies.
-        files: What was written, by name.
-        logs: The run's logs as they were then.
+        step: The training step after which it was written.
+        folder: Its folder.
+        files: Checksums of its files, by name.
+        logs: State of the run's logs when it was written.
     """
 
     step: int
@@ -58,7 +58,7 @@ class Checkpoint:
     logs: Mapping[str, FileSum] = field(default_factory=dict)
 
     def damage(self) -> str | None:
-        """What of it is not as it was written; None: it is whole. Reads all of it."""
+        """Describe the first damaged file, or None if all are intact. Reads the whole checkpoint."""
         return folder_change(self.folder, self.files)
 
 
@@ -72,8 +72,8 @@ def save_checkpoint(
 ) -> Checkpoint:
     """Write ``folder/step_<step>`` and drop all but the newest ``keep``.
 
-    Random state is not stored: every generator of the trainer is seeded by (run seed, step). ``logs``: what the run has
-    logged up to this step.
+    Random state is not stored: every generator of the trainer is seeded by (run seed, step).
+    ``logs``: state of the run's logs at this step.
 
     Raises:
         RecordWriteError: The disk is full or not writable; earlier checkpoints are intact.
@@ -94,20 +94,21 @@ def save_checkpoint(
 
 @contextmanager
 def _nothing_left(scratch: Path, target: Path) -> Iterator[None]:
-    """Of a checkpoint that could not be written, whatever stopped it; one that the disk refused is named."""
+    """Remove an incomplete checkpoint after any error; report the errors of a full disk."""
     from safetensors import SafetensorError
 
     try:
         yield
     except BaseException as error:
         shutil.rmtree(scratch, ignore_errors=True)
-        # A full disk is an OSError, safetensors' own error or torch's RuntimeError: whoever was writing says it.
+        # A full disk appears as OSError, as safetensors' own error or as torch's RuntimeError,
+        # depending on the writer.
         if not isinstance(error, OSError | RuntimeError | SafetensorError):
             raise
         free = shutil.disk_usage(target.parent).free if target.parent.exists() else 0
         raise RecordWriteError(
-            f"checkpoint {target} could not be written ({error}); {free} bytes are free there; earlier checkpoints are "
-            "intact: free some space and run the same command again"
+            f"checkpoint {target} could not be written ({error}); {free} bytes are free there; "
+            "earlier checkpoints are intact: free some space and run the same command again"
         ) from error
 
 
@@ -162,15 +163,15 @@ def complete_checkpoints(folder: Path) -> list[Checkpoint]:
 
 
 def newest_usable(folder: Path, cut_logs: Callable[[Checkpoint], None]) -> Checkpoint | None:
-    """The newest checkpoint that is whole and whose logs are; None: there is no whole one.
+    """Find the newest checkpoint that is intact together with its logs, or None.
 
     Args:
-        folder: Where they lie.
-        cut_logs: Leaves what was logged up to a checkpoint; RecordError if that is not what was there when it was
-            written.
+        folder: The folder of checkpoints.
+        cut_logs: Truncates the logs to the state at a checkpoint; RecordError if they differ from
+            what was logged when it was written.
 
     Raises:
-        RecordError: There are whole ones, but what was logged before them is damaged.
+        RecordError: There are intact checkpoints, but the logs before them are damaged.
     """
     lost: RecordError | None = None
     for checkpoint in reversed(complete_checkpoints(folder)):
@@ -192,10 +193,10 @@ def newest_usable(folder: Path, cut_logs: Callable[[Checkpoint], None]) -> Check
 
 
 def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
-    """Put weights and optimiser state back in place, the critic's and the references too where the method has them.
+    """Restore weights and optimizer state, and the critic and reference buffer if there are any.
 
     Raises:
-        RecordError: The tensors are not those of this model, or the references cannot be read.
+        RecordError: The tensors do not fit this model, or the references cannot be read.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file, load_model
@@ -215,8 +216,8 @@ def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
             learned.buffer.load((checkpoint.folder / REFERENCES).read_bytes())
     except (OSError, RuntimeError, KeyError, ValueError, SafetensorError) as error:
         raise RecordError(
-            f"checkpoint {checkpoint.folder} does not fit the model of this run ({error}); remove that folder to "
-            "continue from the one before"
+            f"checkpoint {checkpoint.folder} does not fit the model of this run ({error}); remove "
+            "that folder to continue from the one before"
         ) from error
 
 

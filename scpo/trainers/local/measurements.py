@@ -1,4 +1,4 @@
-"""The optional columns of a StepBatch that some estimators require, measured by scoring the responses again.
+"""Optional StepBatch columns for estimators that require them, computed by rescoring responses.
 
 A requirement is a function here and a line in ``MEASUREMENTS``.
 """
@@ -29,7 +29,7 @@ FloatArray = NDArray[np.float32]
 def measure(
     policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig
 ) -> dict[str, FloatArray]:
-    """The columns that ``config.method`` requires, by field name; rows trajectory by trajectory in time order."""
+    """Columns that ``config.method`` requires, by field name; trajectory by trajectory in time order."""
     wanted = sorted(required(config.method) & MEASUREMENTS.keys())
     return {
         OPTIONAL_FIELDS[name]: MEASUREMENTS[name](policy, trajectories, config) for name in wanted
@@ -39,7 +39,7 @@ def measure(
 def entropy(
     policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig
 ) -> FloatArray:
-    """Mean token entropy of each response under the policy that sampled it, at its temperature, in nats."""
+    """Mean token entropy of each response in nats, under the sampling policy at its temperature."""
     pairs = [pair for trajectory in trajectories for pair in token_pairs(trajectory.generations)]
     return _scored(policy, pairs, config)[1]
 
@@ -47,12 +47,14 @@ def entropy(
 def hindsight_logprob(
     policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig
 ) -> FloatArray:
-    """Mean token log-probability, in nats, of each response of a success when the prompt tells how the episode ended.
+    """Mean token log-probability (nats) of each response of a success, with the outcome in the prompt.
 
-    NaN in failures. The hindsight text comes before the prompt: what a response answers to stays what it follows.
-    Words outside a word-level tokenizer's vocabulary become its unknown token.
+    NaN in failures. The hindsight text precedes the prompt, so that the response still directly
+    follows its question. Words outside a word-level tokenizer's vocabulary become its unknown
+    token.
     """
-    template = config.trained.estimator.hindsight_prompt  # type: ignore[attr-defined]  # whoever requires it has one
+    # Only estimators with this setting require hindsight_logprob.
+    template = config.trained.estimator.hindsight_prompt  # type: ignore[attr-defined]
     logprob_N = np.full(sum(map(len, trajectories)), np.nan, dtype=np.float32)
     rows: list[int] = []
     pairs: list[tuple[Ids, Ids]] = []
@@ -69,8 +71,8 @@ def hindsight_logprob(
                 max_prompt_tokens=policy.max_prompt_tokens,
             )
             pairs += [
-                (ids, one.response_ids)
-                for ids, one in zip(prompts, trajectory.generations, strict=True)
+                (ids, generation.response_ids)
+                for ids, generation in zip(prompts, trajectory.generations, strict=True)
             ]
         start += len(trajectory)
     if pairs:

@@ -1,4 +1,4 @@
-"""Which rollouts a training step learns from: siblings in groups, independent tasks, or groups drawn until they differ.
+"""Sampling rules: sibling groups, independent tasks, or groups drawn until their returns differ.
 
 A rule of ``MethodConfig.sampling`` is a function here and a line in ``SAMPLING``.
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Draw:
-    """How rollouts are made in one training step.
+    """Rollouts of one training step.
 
     Attributes:
         groups: Tasks a round.
         group_size: Siblings of each.
-        tasks: ``tasks(count, round)``: that many tasks; each round draws its own.
-        play: ``play(slots, round)``: one trajectory for each slot; each round samples with its own seed.
+        tasks: ``tasks(count, round)`` returns ``count`` tasks; each round draws its own.
+        play: ``play(slots, round)`` returns one trajectory per slot; each round has its own seed.
     """
 
     groups: int
@@ -35,7 +35,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Sampled:
-    """``kept`` is learned from; ``played`` is everything rolled out, in order, what was dropped included."""
+    """Rollouts to learn from (``kept``), and all that were played, dropped ones included, in order."""
 
     kept: list[Trajectory]
     played: list[Trajectory]
@@ -43,7 +43,7 @@ class Sampled:
 
 
 def sample(draw: Draw, config: SamplingConfig | None) -> Sampled:
-    """The rollouts of one training step, as the method's sampling rule wants them; None: siblings in groups, once."""
+    """Roll out one training step by the method's sampling rule; None: sibling groups, once."""
     return SAMPLING[config.rule if config else None](draw, config)
 
 
@@ -53,15 +53,15 @@ def grouped(draw: Draw, _config: None) -> Sampled:
 
 
 def independent(draw: Draw, _config: IndependentSampling) -> Sampled:
-    """As many rollouts, each a group of its own and of another task (as far as the panel has that many)."""
+    """Roll out groups of one trajectory, each of another task as far as the panel has enough."""
     return _once(draw, group_slots(draw.tasks(draw.groups * draw.group_size, 0), 1))
 
 
 def dynamic(draw: Draw, config: DynamicSampling) -> Sampled:
     """Roll out ``groups`` new tasks until the kept groups hold at least groups x siblings trajectories.
 
-    Groups whose episode returns are all equal are dropped; in the last of ``config.rounds`` none is. Nothing that was
-    kept is cut off (DAPO, arXiv 2503.14476, as verl-agent's script runs it).
+    Groups with equal episode returns are dropped, except in the last of ``config.rounds``. No kept
+    group is cut off (DAPO, arXiv 2503.14476, as verl-agent's script runs it).
     """
     kept: list[Trajectory] = []
     played: list[Trajectory] = []

@@ -1,7 +1,8 @@
-"""The embedded trainer: rollout, credit, update, validation and records in one process, on a CPU or one GPU.
+"""Embedded trainer: rollout, credit, update, validation and records in one process (CPU or GPU).
 
-Every random generator is seeded by (run seed, step, purpose), and what the scorer was asked is forgotten before each
-step, so that a run resumed from a checkpoint continues bit for bit, on a CPU, without storing either.
+Every random generator is seeded by (run seed, step, purpose), and the scorer's cache is cleared
+before each step. A run resumed from a checkpoint thus continues bit for bit on a CPU, although
+neither is stored.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Clock:
 
 @dataclass
 class Session(Learned):
-    """What one run holds in memory."""
+    """Objects that one run holds in memory."""
 
     config: RunConfig
     environment: Environment
@@ -172,7 +173,7 @@ def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
 
 def _resume(session: Session, tracker: Tracker) -> int | None:
-    """Load the newest whole checkpoint and cut the logs behind it; None: the run starts at the beginning."""
+    """Load the newest intact checkpoint and truncate the logs to it; None: start from step 0."""
     checkpoint = newest_usable(
         tracker.folder.checkpoints, lambda one: tracker.resume_at(one.step, one.logs)
     )
@@ -190,7 +191,7 @@ def _save(session: Session, tracker: Tracker, step: int) -> None:
 
 
 def _measure(session: Session, step: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Every validation panel, in the order of their names, with the same draws at every validation."""
+    """Validate on every panel, in the order of the names, with equal draws at every validation."""
     validation, clock = session.config.trainer.validation, Clock()
     panels = {}
     with clock("validation"):
@@ -262,9 +263,9 @@ def _estimate(
     batch: StepBatch,
     generations: Sequence[Generation],
 ) -> tuple[FloatArray, CreditDiagnostics, Targets | None]:
-    """The advantages: of rows (N,), or of tokens (N, L) with the targets of the critic that they are made with.
+    """Advantages of rows (N,), or of tokens (N, L) together with the critic's value targets.
 
-    When the scorer fails for good, what was learned before this step is kept.
+    If the scorer fails permanently, the state learned before this step is saved.
     """
     config, critic, seed = session.config, session.critic, (session.config.seed, step)
     if critic is not None and resolve(config.trained).level == "token":
@@ -303,7 +304,7 @@ def _update_critic(
 
 
 def _rollout_metrics(sampled: Sampled) -> dict[str, float]:
-    """Episodes are all that were played, also those that the sampling rule dropped; rows are those learned from."""
+    """Metrics of a rollout: episodes count all that were played, rows only those learned from."""
     episodes = episode_metrics(sampled.played, by_family=False)
     return {
         **{f"train/{name}": value for name, value in episodes.items()},
@@ -352,7 +353,7 @@ def _set_learning_rate(optimizer: torch.optim.Optimizer, config: RunConfig, step
 
 
 def _probe(session: Session, step: int) -> None:
-    """Play the probe's game outside training and keep its similarity matrix (the credit heatmap)."""
+    """Play the probe game outside training and record its similarity matrix (credit heatmap)."""
     config = session.config
     if not session.diagnostics.probe_due(step):
         return
@@ -367,9 +368,9 @@ def _probe(session: Session, step: int) -> None:
 
 
 def open_ahead(config: RunConfig) -> None:
-    """Open the run's environment and its panels for the processes that will be forked from this one.
+    """Open the run's environment and panels in the process from which workers are forked.
 
-    What an environment keeps in memory changes no number, so an inherited one gives the same run.
+    An environment's caches do not affect results, so workers may inherit them.
     """
     torch.optim.AdamW([torch.zeros(1)])  # the first optimizer of a process imports for a second
     environment = open_environment(config)

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UpdateBatch:
-    """What the update reads.
+    """Inputs of the update.
 
     Attributes:
         generations: One sampled response for each row.
-        advantage: Of each row, shape (N,), or of each response token, shape (N, L) with L the longest response.
+        advantage: Per row, shape (N,), or per response token, shape (N, L) with L the longest
+            response.
     """
 
     generations: Sequence[Generation]
@@ -48,15 +49,17 @@ def update(
     rng: np.random.Generator,
     reference: TrainedPolicy | None = None,
 ) -> dict[str, float]:
-    """Clipped PPO over ``config.epochs`` passes.
+    """Run clipped PPO over ``config.epochs`` passes.
 
-    Dropout is off: the ratio to the sampling policy must start at 1. With ``config.skip_updates_without_advantage``, a
-    mini-batch in which no row has an advantage leaves policy and optimizer as they are.
+    Dropout is off: the ratio to the sampling policy must start at 1. With
+    ``config.skip_updates_without_advantage``, a mini-batch in which no row has an advantage changes
+    neither policy nor optimizer.
 
     Returns:
-        ``actor/*``: means over the response tokens of the mini-batches that made an update; none of them if there was
-        no such mini-batch. ``actor/updates``: number of optimizer steps made; ``update/without_advantage``: those of
-        them on a mini-batch without an advantage; ``update/skipped``: such mini-batches that were left out.
+        ``actor/*``: means over the response tokens of the mini-batches with an update, absent if
+        there was no such mini-batch. ``actor/updates``: optimizer steps;
+        ``update/without_advantage``: those on a mini-batch without an advantage;
+        ``update/skipped``: such mini-batches that were skipped.
     """
     policy.model.eval()
     sums: dict[str, float] = defaultdict(float)

@@ -1,1 +1,1 @@
-"""PyPI verl as the trainer: Ray, FSDP2 and vLLM around the same rollout, credit and records as everywhere in scpo."""
+"""PyPI verl as the trainer: Ray, FSDP2 and vLLM with scpo's own rollout, credit and records."""

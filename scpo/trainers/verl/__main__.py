@@ -1,9 +1,11 @@
 """verl's own entry point with SCPO in it: every word of verl's command line, and the run folder.
 
-    python -m scpo.trainers.verl +scpo.run_folder=runs/<id> trainer.v1.trainer_mode=scpo <verl's overrides>
+    python -m scpo.trainers.verl +scpo.run_folder=runs/<id> trainer.v1.trainer_mode=scpo <verl's
+    overrides>
 
-`python train.py --prepare trainer=verl key=value ...` makes the folder. A run that should use our environments needs
-none of this: `python train.py trainer=verl ...` prepares the data and writes the overrides by itself.
+`python train.py --prepare trainer=verl key=value ...` makes the folder. A run that should use our
+environments needs none of this: `python train.py trainer=verl ...` prepares the data and writes the
+overrides by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from scpo.trainers.verl.versions import check_signatures, check_version
 
 @hydra.main(config_path="pkg://verl.trainer.config", config_name="ppo_trainer", version_base=None)
 def main(config: DictConfig) -> None:
-    """Train as verl's configuration says."""
+    """Train with verl's configuration."""
     check_signatures()
     from scpo.trainers.verl.runner import run
     from scpo.trainers.verl.workplace import workplace_of

@@ -1,4 +1,4 @@
-"""verl's agent loop over the environments: one output for each environment step, with everything credit needs."""
+"""verl agent loop over the environments: one output per environment step, with credit's inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from scpo.trainers.verl.episode import Answer, Turn, play
 from scpo.trainers.verl.hindsight_pass import HINDSIGHT
 from scpo.trainers.verl.workplace import workplace_of
 
-# verl says for every episode that it has no rules for a tokenizer without a model type, which is what we ask for.
+# For every episode verl logs that it has no rules for a tokenizer without a model type, which is
+# intended here.
 logging.getLogger("verl.utils.tokenizer.continuous_token_wiring").setLevel(logging.ERROR)
 
 VERSIONS = ("min_global_steps", "max_global_steps")
@@ -31,8 +32,8 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
     """Registered as ``scpo`` in ``agent_loops.yaml``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Every prompt is one message of its own: verl's rules for the joints of a model family's turns do not apply,
-        # and their checks refuse small tokenizers.
+        # Every prompt is one message of its own: verl's rules for the joints of a model family's
+        # turns do not apply, and their checks refuse small tokenizers.
         super().__init__(*args, **{**kwargs, "hf_model_type": None})
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
@@ -68,11 +69,12 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         return _outputs(turns, self._hindsight(place.config, entry["panel"], turns))
 
     def _check_schedule(self, entry: dict[str, Any], step: int) -> None:
-        """A dataloader that stands elsewhere than the run, after a resume, would train on other tasks unseen."""
+        """Reject a dataloader whose step differs from the run's: it would train on other tasks unseen."""
         scheduled = entry["index"] // self.data_config.train_batch_size + 1
         if entry["panel"] == TRAIN and scheduled != step:
             raise RolloutError(
-                f"task {entry['task']} is scheduled for step {scheduled}, verl asks for it in step {step}"
+                f"task {entry['task']} is scheduled for step {scheduled}, verl asks for it in step "
+                f"{step}"
             )
 
     async def _ask(self, prompt: str, sampling_params: dict[str, Any], request: str) -> Answer:
@@ -85,12 +87,14 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         )
         if not output.token_ids:
             raise RolloutError(
-                f"the rollout engine gave an empty response ({output.stop_reason}) to a prompt of {len(cut)} tokens"
+                f"the rollout engine gave an empty response ({output.stop_reason}) to a prompt of "
+                f"{len(cut)} tokens"
             )
         missing = [name for name in VERSIONS if name not in output.extra_fields]
         if missing:
             raise RolloutError(
-                f"the rollout engine's response lacks {', '.join(missing)}, which verl's metrics need"
+                f"the rollout engine's response lacks {', '.join(missing)}, which verl's metrics "
+                "need"
             )
         generation = Generation(
             decode(self.tokenizer, output.token_ids),
@@ -102,14 +106,14 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         return Answer(generation, {name: output.extra_fields[name] for name in VERSIONS}, prompt)
 
     def _hindsight(self, config: RunConfig, panel: str, turns: list[Turn]) -> list[Ids] | None:
-        """Each turn's prompt behind the hindsight, none in a failure; None: the method asks for none."""
+        """Prompts of all turns with the hindsight prepended, empty after failures; None if unused."""
         if panel != TRAIN or "hindsight_logprob" not in required(config.method):
             return None
         if not is_success(sum(turn.row.reward for turn in turns), config.env.success_threshold):
             return [() for _ in turns]
         return with_hindsight(
             lambda texts: encode(self.tokenizer, texts),
-            config.trained.estimator.hindsight_prompt,  # type: ignore[attr-defined]  # whoever requires it has one
+            config.trained.estimator.hindsight_prompt,  # type: ignore[attr-defined]  # see its requires
             [turn.answer.prompt for turn in turns],
             final_observation=turns[-1].row.next_observation,
             won=turns[-1].row.won,

@@ -23,7 +23,7 @@ def verl_folder(folder: RunFolder, step: int) -> Path:
 
 
 def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, keep: int) -> None:
-    """Say that a checkpoint is whole, once its step is recorded too, and drop all but the newest ``keep``.
+    """Mark a checkpoint as complete once its step is recorded, and keep the newest ``keep``.
 
     ``logs``: the run's logs, this step included.
     """
@@ -71,7 +71,7 @@ class Sealing:
 
 
 def newest(folder: RunFolder) -> int | None:
-    """Step of the newest whole checkpoint; None: there is none. Damaged ones are passed over, half ones removed."""
+    """Step of the newest intact checkpoint, or None; incomplete ones are removed."""
     folder.drop_half_checkpoints()
     for step in reversed(folder.complete_checkpoints()):
         damage = _damage(folder, step)

@@ -1,7 +1,8 @@
-"""Panels as verl's data files: one row for each prompt, in the order in which training asks for them.
+"""Panels as verl's data files: one row per prompt, in training order.
 
-The training file is the whole schedule of the run, so verl reads it once, from front to back, and a resumed run goes on
-where its dataloader stopped: step for step the same tasks as with the local trainer.
+The training file is the whole schedule of the run, so verl reads it once, from front to back, and a
+resumed run goes on where its dataloader stopped: step for step the same tasks as with the local
+trainer.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def training_rows(environment: Environment, config: RunConfig) -> Iterator[dict[
 
 
 def validation_rows(environment: Environment, config: RunConfig) -> Iterator[dict[str, Any]]:
-    """Every validation panel with its repeats, and the siblings of the probe for methods that have a shaper."""
+    """Rows of every validation panel with repeats, and of the probe for methods with a shaper."""
     episodes = {
         name: config.env.validation_panels[name].repeats
         for name in sorted(config.env.validation_panels)

@@ -1,4 +1,4 @@
-"""A deadline around the weights' way to the rollout engine, for one that does not take them would hold the run."""
+"""Deadline for sending weights to the rollout engine, since a stuck engine would block the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WithDeadline:
         return getattr(self._manager, name)
 
     def update_weights(self, *args: Any, **kwargs: Any) -> Any:
-        """As the manager's, in a thread of its own, which is left behind when it hangs."""
+        """Call the manager's method in a thread of its own, which is abandoned if it hangs."""
         answer: Future[Any] = Future()
 
         def send() -> None:
@@ -36,7 +36,8 @@ class WithDeadline:
         threading.Thread(target=send, name="weights", daemon=True).start()
         if not wait([answer], None if self._seconds == float("inf") else self._seconds).done:
             raise RolloutError(
-                f"the rollout engine did not take the new weights within {self._seconds:g} s (trainer.verl.stall_s): "
-                "it hangs or is gone. The run goes on from its last checkpoint"
+                f"the rollout engine did not take the new weights within {self._seconds:g} s "
+                "(trainer.verl.stall_s): it hangs or is gone. The run goes on from its last "
+                "checkpoint"
             )
         return answer.result()

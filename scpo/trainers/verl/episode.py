@@ -1,4 +1,4 @@
-"""One episode as verl's agent loop plays it: ask, act, remember; the same turn by turn as ``scpo.rollout``."""
+"""Play one episode inside verl's agent loop, turn by turn as in ``scpo.rollout``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """A response to a prompt, and what verl wants to know of where it came from (weight versions)."""
+    """Response to a prompt, and the weight versions that verl asks for."""
 
     generation: Generation
     origin: Mapping[str, Any]
@@ -58,8 +58,9 @@ async def play(
         except EnvironmentFailure as failure:
             if attempt == retries:
                 raise EnvironmentFailure(
-                    f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) failed "
-                    f"{attempt + 1} times, {retries} retries are allowed (env.failure_retries): {failure}"
+                    f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) "
+                    f"failed {attempt + 1} times, {retries} retries are allowed "
+                    f"(env.failure_retries): {failure}"
                 ) from failure
             logger.warning(
                 "%s; the episode starts again (%d of %d retries)", failure, attempt + 1, retries

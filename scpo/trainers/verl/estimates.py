@@ -1,4 +1,4 @@
-"""What a training step of verl asks of the core: StepBatch, advantages, diagnostics. No verl, no torch."""
+"""StepBatch, advantages and diagnostics of a verl training step; imports neither verl nor torch."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ Column = TypeVar("Column")
 
 @dataclass(frozen=True)
 class Columns:
-    """What verl measured. Lengths are of each row of verl's batch, padding included.
+    """Measurements by verl. Lengths are of each row of verl's batch, padding included.
 
     Attributes:
         tokens: Prompt and response tokens of each row.
         response_tokens: Response tokens of each row.
-        entropy: Of each response token under the policy that sampled it; where required.
-        value: The critic's, before each response token; where required.
-        hindsight: Mean log-probability of each row's response behind the hindsight, NaN in failures; where required.
+        entropy: Per response token under the policy that sampled it; if required.
+        value: The critic's, before each response token; if required.
+        hindsight: Mean log-probability of each row's response after the hindsight prompt, NaN in
+            failures; if required.
     """
 
     tokens: NDArray[np.int64]
@@ -48,7 +49,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Advantages, and targets of the critic, of each response token of each row of verl's batch; 0 on padding rows."""
+    """Advantages and value targets of each response token in verl's batch; 0 on padding rows."""
 
     advantage: list[FloatArray]
     target: list[FloatArray]
@@ -67,7 +68,7 @@ def estimate(
     ranks: int,
     buffer: ReferenceBuffer | None = None,
 ) -> Estimate:
-    """Ask ``scpo.credit.assign``; see there for what it raises. ``ranks``: over which verl balanced its batch."""
+    """Call ``scpo.credit.assign``, which documents the errors. ``ranks``: of verl's balanced batch."""
     shaper, seed = config.trained.shaper, (config.seed, step)
     trajectories = rows.trajectories
     batch = step_batch(

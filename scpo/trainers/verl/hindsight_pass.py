@@ -1,4 +1,4 @@
-"""HCAPO's second scoring pass in verl: log-probabilities once more, behind prompts that tell how the episode ended."""
+"""Second scoring pass of HCAPO in verl, with prompts that contain the episode's outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import transfer_queue as tq
 from numpy.typing import NDArray
 
 HINDSIGHT = "scpo_hindsight"
-"""The entry of ``extra_fields`` with the token ids of the prompt behind the hindsight; empty in failures."""
+"""Entry of ``extra_fields`` with the token ids of the hindsight prompt; empty in failures."""
 PARTITION = "hindsight"
 
 
@@ -24,14 +24,15 @@ def hindsight_logprob(
     multiple: int,
     temperature: float,
 ) -> NDArray[np.float32]:
-    """Mean token log-probability, in nats, of each row's response behind its hindsight; NaN where there is none.
+    """Mean token log-probability (nats) of each row's response after its hindsight; NaN without one.
 
     Args:
-        worker_group: verl's workers that hold the policy, as it was when it sampled.
-        extra_fields: Of every row of verl's batch.
+        worker_group: verl's workers that hold the policy, in the state in which it sampled.
+        extra_fields: Those of every row of verl's batch.
         responses: Token ids of every row.
-        is_padding: Rows that verl made up.
-        multiple: Rows are filled up to one of these, so that every rank has as many whole micro-batches.
+        is_padding: True for rows that verl added.
+        multiple: The number of rows is rounded up to a multiple of it, so that every rank has
+            equally many full micro-batches.
         temperature: The rollout's.
     """
     found = np.full(len(responses), np.nan, dtype=np.float32)
@@ -75,7 +76,7 @@ def _scored(
 
 
 def _mean(logprob_L: torch.Tensor, length: int) -> float:
-    """Over the response: what predicts a token stands one place before it."""
+    """Average over the response; logits at position t - 1 predict token t."""
     return float(logprob_L[-length - 1 : -1].float().mean())
 
 

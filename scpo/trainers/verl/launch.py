@@ -1,4 +1,4 @@
-"""A run on verl: prepare the policy and the data, write down verl's configuration, train, and pass on how it ended."""
+"""Run training on verl: prepare policy and data, record verl's configuration, train, exit status."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-"""verl asks for a chat template; with this one a policy without a template reads what it always reads."""
+"""Chat template that passes text through; verl requires a template of every policy."""
 
 
 def check_before_network(config: RunConfig) -> None:
-    """What ``scpo.trainers`` calls before anything is looked up on the network: packages, GPUs, memory, cores."""
+    """Check packages, GPUs, memory and cores; called before any network access."""
     check_version()
     check_machine(config)
 
@@ -122,7 +122,7 @@ def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:
 
 
 def _model(place: Workplace, should_stop: Callable[[], bool]) -> tuple[str, str | None]:
-    """Policy and, where it lies elsewhere, tokenizer; a tiny policy is warm-started and written into the run folder."""
+    """Prepare policy and tokenizer (if separate); tiny policies are warm-started in the run folder."""
     model = place.config.model
     if model.kind == "huggingface":
         return model.path, None
@@ -143,14 +143,15 @@ def _write_tiny(
     config, environment = place.config, place.environment
     if config.env.prompt != "compact" or not isinstance(environment, DemonstratingEnvironment):
         raise ConfigError(
-            f"model={model.name} is warm-started on demonstrations and reads only env.prompt=compact, got "
-            f"env={config.env.name} env.prompt={config.env.prompt}"
+            f"model={model.name} is warm-started on demonstrations and reads only "
+            f"env.prompt=compact, got env={config.env.name} env.prompt={config.env.prompt}"
         )
     policy, tokenizer = warm_started(
         model, config.env, environment, Path(config.machine.cache_dir), should_stop
     )
     tokenizer.chat_template = PLAIN_TEMPLATE
-    # Beside a config.json, AutoTokenizer would take the model type's own class for our word-level one.
+    # Beside a config.json, AutoTokenizer would take the model type's own class for our word-level
+    # one.
     tokenizer.save_pretrained(target / "tokenizer")
     policy.save_pretrained(target)
 
@@ -171,16 +172,19 @@ def compose_verl(words: Sequence[str]) -> Any:
             return compose("ppo_trainer", overrides=list(words))
         except HydraException as error:
             raise ConfigError(
-                f"verl's configuration refuses a word ({first_line(error)}); check trainer.verl.overrides"
+                f"verl's configuration refuses a word ({first_line(error)}); check "
+                "trainer.verl.overrides"
             ) from error
 
 
 def _write_down(folder: RunFolder, chosen: Sequence[Setting], extra: Sequence[str]) -> None:
-    """``verl_settings.yaml``: every value with its source; ``verl_command.txt``: the same run by hand."""
-    listed = [{"key": one.key, "value": one.value, "source": one.source} for one in chosen]
+    """Write ``verl_settings.yaml`` (values with sources) and ``verl_command.txt`` (to run by hand)."""
+    listed = [
+        {"key": setting.key, "value": setting.value, "source": setting.source} for setting in chosen
+    ]
     listed += [{"word": word, "source": "trainer.verl.overrides"} for word in extra]
     write_yaml(folder.path / "verl_settings.yaml", listed)
-    words = [*(one.override for one in chosen), *extra]
+    words = [*(setting.override for setting in chosen), *extra]
     command = " \\\n    ".join(["python -m scpo.trainers.verl", *map(shlex.quote, words)])
     write_bytes(folder.path / "verl_command.txt", f"{command}\n".encode())
 

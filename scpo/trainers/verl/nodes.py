@@ -15,7 +15,10 @@ from scpo.trainers.verl.runner import STOP_SIGNALS
 
 DEADLINE_S = 300.0  # ours: nodes of a job start their Ray within seconds of each other
 POLL_S = 1.0
-START = "Start it: ray start --head --port=6379 on the first node, ray start --address=<its name>:6379 on the others"
+START = (
+    "Start it: ray start --head --port=6379 on the first node, ray start --address=<its name>:6379 "
+    "on the others"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +29,10 @@ def wait_for_nodes(
     should_stop: Callable[[], bool] = lambda: False,
     deadline_s: float = DEADLINE_S,
 ) -> bool:
-    """Wait until ``nodes`` nodes with ``gpus`` GPUs each have joined the Ray of this machine, or of RAY_ADDRESS.
+    """Wait until ``nodes`` nodes with ``gpus`` GPUs each have joined the Ray here or at RAY_ADDRESS.
 
     Returns:
-        Whether they are there; False: the run was asked to stop.
+        True once they have joined; False if the run was asked to stop.
 
     Raises:
         ConfigError: No Ray runs here, or too few nodes have joined it in time.
@@ -56,9 +59,9 @@ def wait_for_nodes(
 def with_gpus(nodes: Sequence[Mapping[str, Any]], gpus: int) -> list[str]:
     """Addresses of the nodes that live and have that many GPUs."""
     return [
-        one["NodeManagerAddress"]
-        for one in nodes
-        if one["Alive"] and one["Resources"].get("GPU", 0) >= gpus
+        node["NodeManagerAddress"]
+        for node in nodes
+        if node["Alive"] and node["Resources"].get("GPU", 0) >= gpus
     ]
 
 
@@ -70,8 +73,8 @@ def _join(asked: str) -> None:
     except ConnectionError as error:
         reason = first_line(error)
         raise ConfigError(
-            f"{asked}: no Ray to join here ({reason}). {START}, with the same RAY_AUTH_MODE everywhere (docs/verl.md); "
-            "or trainer.verl.nodes=1"
+            f"{asked}: no Ray to join here ({reason}). {START}, with the same RAY_AUTH_MODE "
+            "everywhere (docs/verl.md); or trainer.verl.nodes=1"
         ) from None
     finally:
         for number, handler in before.items():

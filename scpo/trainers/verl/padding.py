@@ -1,8 +1,9 @@
-"""Where verl's padding rows stand: spread over the mini-batches, so that the last update is as large as the others.
+"""Spread verl's padding rows over the mini-batches, so that all updates have similar sizes.
 
-verl fills a batch with rows that nothing is learned from and leaves them at the end of each rank's part. All of them
-then fall into the last mini-batch: of 4,100 rows in mini-batches of 256, that had four real ones, and with a mean over
-tokens and Adam made nearly a whole step. verl-agent fills with copies instead, 128 real rows at least.
+verl fills a batch with rows that nothing is learned from and leaves them at the end of each rank's
+part. All of them then fall into the last mini-batch: of 4,100 rows in mini-batches of 256, that had
+four real ones, and with a mean over tokens and Adam made nearly a whole step. verl-agent fills with
+copies instead, 128 real rows at least.
 """
 
 from collections.abc import Sequence
@@ -11,13 +12,13 @@ import numpy as np
 
 
 def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[int]:
-    """The order in which every mini-batch has as much padding as the others, give or take one row a rank.
+    """Order in which mini-batches have equal amounts of padding, up to one row per rank.
 
-    Rank r holds rows r * N / ranks and on, and gives each mini-batch the next ``mini_batch / ranks`` of them. Real rows
-    keep their order.
+    Rank r holds rows r * N / ranks and on, and gives each mini-batch the next ``mini_batch /
+    ranks`` of them. Real rows keep their order.
 
     Args:
-        is_padding: Of each of N rows, N a multiple of ``mini_batch``.
+        is_padding: One flag for each of N rows, N a multiple of ``mini_batch``.
         ranks: Data-parallel ranks.
         mini_batch: Rows of a mini-batch, over all ranks.
     """
@@ -28,7 +29,8 @@ def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[i
     )
     for rank in range(ranks):
         rows = range(rank * share, (rank + 1) * share)
-        real, padding = ([row for row in rows if is_padding[row] is one] for one in (False, True))
+        real = [row for row in rows if not is_padding[row]]
+        padding = [row for row in rows if is_padding[row]]
         even, more = divmod(len(padding), batches)
         extra = {(given + turn) % batches for turn in range(more)}
         given += more
@@ -41,7 +43,7 @@ def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[i
 
 
 def real_rows(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[int]:
-    """How many rows of each mini-batch are real."""
+    """Number of real rows in each mini-batch."""
     padding_of_parts = np.reshape(
         is_padding, (ranks, len(is_padding) // mini_batch, mini_batch // ranks)
     )

@@ -1,4 +1,4 @@
-"""Whether this machine can run verl as configured, and what verl is told of it; all before Ray starts."""
+"""Checks that this machine can run verl, and the settings that depend on it; before Ray starts."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def trainer_of(config: RunConfig) -> VerlTrainer:
 
 
 def check_machine(config: RunConfig) -> bool:
-    """Whether the run is on the CPU.
+    """Check the machine; return True if the run uses the CPU.
 
     Raises:
-        ConfigError: Something that it needs is not here: GPUs, their memory, cores, or a package.
+        ConfigError: A requirement is missing: GPUs, their memory, cores, or a package.
     """
     on_cpu = pick_device(config.machine.device).type == "cpu"
     check_engine(config, on_cpu=on_cpu)
@@ -46,18 +46,20 @@ def check_engine(config: RunConfig, *, on_cpu: bool) -> None:
     verl = trainer_of(config).verl
     if verl.engine == "hf" and not on_cpu:
         raise ConfigError(
-            "trainer.verl.engine=hf is Hugging Face generate, for the CPU only; on a GPU use trainer=verl "
-            "(trainer.verl.engine=vllm), or machine.device=cpu"
+            "trainer.verl.engine=hf is Hugging Face generate, for the CPU only; on a GPU use "
+            "trainer=verl (trainer.verl.engine=vllm), or machine.device=cpu"
         )
     if on_cpu and (verl.engine == "vllm" and (verl.gpus > 1 or not is_vllm_for_cpu())):
         raise ConfigError(
-            f"trainer={config.trainer.name} with trainer.verl.gpus={verl.gpus} trainer.verl.engine={verl.engine}, but "
-            "torch sees no CUDA device here; allowed without one: trainer=verl_cpu, and with the CPU build of vLLM "
-            "also trainer=verl_cpu trainer.verl.engine=vllm (make test-verl-vllm installs one)"
+            f"trainer={config.trainer.name} with trainer.verl.gpus={verl.gpus} "
+            f"trainer.verl.engine={verl.engine}, but torch sees no CUDA device here; allowed "
+            "without one: trainer=verl_cpu, and with the CPU build of vLLM also trainer=verl_cpu "
+            "trainer.verl.engine=vllm (make test-verl-vllm installs one)"
         )
     if not on_cpu and importlib.util.find_spec("vllm") is None:
         raise ConfigError(
-            f"trainer=verl plays with vLLM, which is not installed: {install_command('verl')} (docs/verl.md)"
+            f"trainer=verl plays with vLLM, which is not installed: {install_command('verl')} "
+            "(docs/verl.md)"
         )
 
 
@@ -77,7 +79,7 @@ def _check_gpus(config: RunConfig) -> None:
             f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}); here: {fitting}"
         )
     smallest = (
-        min(torch.cuda.get_device_properties(one).total_memory for one in range(visible)) / GIB
+        min(torch.cuda.get_device_properties(gpu).total_memory for gpu in range(visible)) / GIB
     )
     if reason := shortage(config, smallest):
         raise ConfigError(reason)
@@ -93,16 +95,16 @@ def _check_cores(config: RunConfig) -> None:
     needed = cores_needed(trainer)
     if cores() < needed and trainer.verl.nodes == 1:
         raise ConfigError(
-            f"verl needs {needed} CPU cores for {trainer.verl.gpus} GPUs, this process may use {cores()}: with fewer "
-            f"it waits for ever. On Slurm: launcher.cpus={needed} or more"
+            f"verl needs {needed} CPU cores for {trainer.verl.gpus} GPUs, this process may use "
+            f"{cores()}: with fewer it waits for ever. On Slurm: launcher.cpus={needed} or more"
         )
 
 
 def attention(config: RunConfig) -> Attention:
-    """Which attention the update uses: flash-attn, or torch's own with verl's fused kernels.
+    """Attention of the update: flash-attn, or torch's own with verl's fused kernels.
 
     Raises:
-        ConfigError: flash was asked for, and the package is not there.
+        ConfigError: flash is configured, but the package is not installed.
     """
     wanted, installed = (
         trainer_of(config).verl.attention,
@@ -132,8 +134,8 @@ def gpu_settings(config: RunConfig, run_folder: Path) -> Iterator[Setting]:
 def own_ray(run_folder: Path) -> Iterator[Setting]:
     """Settings with which a run on one node starts a Ray of its own.
 
-    Without an address, Ray joins any cluster that is recorded on the node, another user's included,
-    and refuses ``num_cpus``; without a temporary folder it takes TMPDIR, whatever its length.
+    Without an address, Ray joins any cluster that is recorded on the node, even another user's, and
+    rejects ``num_cpus``; without a temporary folder it uses TMPDIR, which may be too long.
     """
     init = "ray_kwargs.ray_init"
     yield Setting(
@@ -150,7 +152,7 @@ def temp_variables() -> dict[str, str]:
 
 
 def ray_settings(config: RunConfig, variables: dict[str, str]) -> Iterator[Setting]:
-    """The Ray of several nodes, which runs already, and variables of every process, on whichever node."""
+    """Settings of a running multi-node Ray, and environment variables of the processes on all nodes."""
     if trainer_of(config).verl.nodes > 1:
         yield Setting(
             "ray_kwargs.ray_init.address",

@@ -1,4 +1,4 @@
-"""A replay buffer that notices a rollout that cannot come to its end. verl's own trains on what is left, or waits on.
+"""Replay buffer that detects rollouts that cannot finish; verl's trains on partial data or waits.
 
 verl loads this file by its path, in the process of the trainer.
 """
@@ -19,16 +19,16 @@ PING_S = 10.0
 
 
 class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untyped
-    """Raises RolloutError when an episode failed, a process of the rollout died, or nothing arrives any more.
+    """Raise RolloutError on a failed episode, a dead rollout process, or a stalled rollout.
 
-    The trainer sets ``stall_s`` and ``failures`` when it makes the buffer, ``actors`` once they run.
+    The trainer sets ``stall_s`` and ``failures`` when it makes the buffer, ``actors`` once they
+    run.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.poll_interval = (
-            1.0  # verl's 2 s are long beside a short rollout; each look lists every row there is
-        )
+        # verl polls every 2 s, which is long for a short rollout; each poll lists all rows.
+        self.poll_interval = 1.0
         self.actors: dict[str, Any] = {}
         self.stall_s = float("inf")
         self.failures: Any = None
@@ -51,8 +51,9 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
                 else "the agent loops' log says why"
             )
             raise RolloutError(
-                f"step {global_steps}: {len(failed)} tasks of partition {partition_id!r} could not be played "
-                f"({reason}). Nothing was trained on the rest; the run goes on from its last checkpoint"
+                f"step {global_steps}: {len(failed)} tasks of partition {partition_id!r} could not "
+                f"be played ({reason}). Nothing was trained on the rest; the run goes on from its "
+                "last checkpoint"
             )
         return super()._terminal_eviction_reasons(global_steps, partition_id)
 
@@ -66,14 +67,14 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
             self._seen, self._progress_at = counts, now
         elif now - self._progress_at > self.stall_s:
             raise RolloutError(
-                f"no episode ended for {self.stall_s:g} s (trainer.verl.stall_s) with {counts[1]} tasks finished and "
-                f"{len(self.running_keys[partition_id])} running: the rollout engine no longer answers, or the horizon "
-                "is too long for the limit"
+                f"no episode ended for {self.stall_s:g} s (trainer.verl.stall_s) with {counts[1]} "
+                f"tasks finished and {len(self.running_keys[partition_id])} running: the rollout "
+                "engine no longer answers, or the horizon is too long for the limit"
             )
         return float(super()._wait_for_next_poll(partition_id, last_debug_time))
 
     def _look_for_the_dead(self) -> None:
-        """Ask every process for a sign of life; a busy one may take its time, a dead one answers with its death."""
+        """Ping every process: a busy actor may answer late, a dead one raises at once."""
         for name in self.actors.keys() - self._pings.keys():
             self._pings[name] = self.actors[name].__ray_ready__.remote()
         answered, _ = ray.wait(list(self._pings.values()), num_returns=len(self._pings), timeout=0)
@@ -88,8 +89,8 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
             ray.get(ping)
         except ray.exceptions.RayError as error:
             raise RolloutError(
-                f"the {name} died during the rollout ({first_line(error)}); Ray's log of it says why. The run goes on "
-                "from its last checkpoint"
+                f"the {name} died during the rollout ({first_line(error)}); Ray's log of it says "
+                "why. The run goes on from its last checkpoint"
             ) from error
 
 

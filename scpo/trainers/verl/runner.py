@@ -19,7 +19,8 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TaskRunner = main_ppo.TaskRunnerV1.__ray_metadata__.modified_class
 
 
-class ScpoTaskRunner(_TaskRunner):  # type: ignore[misc, valid-type]  # verl's class behind Ray's wrapper
+# The class inside Ray's actor wrapper
+class ScpoTaskRunner(_TaskRunner):  # type: ignore[misc, valid-type]
     """The actor that holds the trainer."""
 
     def run(self, config: Any) -> None:
@@ -32,8 +33,8 @@ class ScpoTaskRunner(_TaskRunner):  # type: ignore[misc, valid-type]  # verl's c
 class KeepsStopSignals:
     """Makes the task runner for verl and gives this process its signal handlers back.
 
-    Ray takes SIGTERM for itself when it starts, and aborts the process: a run that is asked to stop would lose its
-    step. verl asks for the task runner right after it has started Ray.
+    Ray takes SIGTERM for itself when it starts, and aborts the process: a run that is asked to stop
+    would lose its step. verl asks for the task runner right after it has started Ray.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,7 @@ class KeepsStopSignals:
 
 
 def run(config: Any) -> None:
-    """What ``verl.trainer.main_ppo`` does with a composed configuration, with our task runner."""
+    """Run ``verl.trainer.main_ppo`` on a composed configuration, with our task runner."""
     auto_set_device(config)
     validate_config(
         _in_tasks(config),
@@ -60,7 +61,7 @@ def run(config: Any) -> None:
 
 
 def _in_tasks(config: Any) -> Any:
-    """A copy with as many tasks as a mini-batch counts: verl's check takes a task for a row, ours have one a turn."""
+    """Copy with ``train_batch_size`` in verl's units: its check counts tasks as rows."""
     checked = copy.deepcopy(config)
     checked.data.train_batch_size = max(
         checked.data.train_batch_size, checked.actor_rollout_ref.actor.ppo_mini_batch_size

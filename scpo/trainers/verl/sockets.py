@@ -1,7 +1,8 @@
-"""Names of a run's sockets, so that two runs on one node never share one; verl imports this module with itself.
+"""Unique socket names per run, so that runs on one node never share a socket.
 
-verl names the sockets through which the engine gets new weights by Ray's job id, in the node's temporary folder. Every
-local Ray cluster calls its first job 01000000: the engine of one run took the weights of the other.
+verl names the sockets through which the engine gets new weights by Ray's job id, in the node's
+temporary folder. Every local Ray cluster calls its first job 01000000: the engine of one run took
+the weights of the other.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ def new_name(run_folder: Path) -> str:
 
 
 def environment(run_folder: Path, modules: str = "") -> dict[str, str]:
-    """Variables of every process of an attempt; ``modules``: what verl shall import beside this one."""
+    """Environment variables of all processes of an attempt; ``modules``: further imports for verl."""
     return {VARIABLE: new_name(run_folder), MODULES: ",".join(filter(None, (modules, MODULE)))}
 
 
 def name_by_run() -> None:
-    """Make Ray's job id, which verl asks for its sockets alone, the name of this attempt."""
+    """Replace Ray's job id, which verl uses only to name its sockets, by the name of this attempt."""
     from ray.runtime_context import RuntimeContext
 
     given = os.environ[VARIABLE]

@@ -97,7 +97,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.tracker.resume_at(step or -1, logs_at(self.place.folder, step) if step else None)
 
     def fit(self, agent_loop_manager: Any) -> None:
-        """Train; whatever happens, the records are closed."""
+        """Train; close the records even after an error."""
         servers = self.llm_server_manager.server_handles
         self.replay_buffer.actors = rollout_actors(agent_loop_manager.agent_loop_workers, servers)
         failed = True
@@ -106,7 +106,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
                 try:
                     super().fit(agent_loop_manager)
                 finally:
-                    self.sealing.wait()  # the last checkpoint counts, whatever ended the training
+                    self.sealing.wait()  # also after an error, the last checkpoint must be completed
             failed = False
         finally:
             self.tracker.close(failed=failed)
@@ -139,12 +139,12 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     @property
     def _ranks(self) -> int:
-        """Data-parallel ranks of the update, as verl told when it balanced the batch."""
+        """Data-parallel ranks of the update, as recorded when verl balanced the batch."""
         return int(max(self.actor_rollout_wg._dispatch_info["actor"])) + 1
 
     @property
     def _mini_batch(self) -> int:
-        """Rows of a mini-batch over all ranks, as ``_update_actor`` tells the engine."""
+        """Rows of a mini-batch over all ranks, as ``_update_actor`` configures the engine."""
         return int(
             self.config.actor_rollout_ref.actor.ppo_mini_batch_size
             * self.config.actor_rollout_ref.rollout.n
@@ -211,7 +211,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self._saved_step = self.global_steps
 
     def on_step_end(self) -> None:
-        """Save when asked to stop: the engine sleeps until the weights are sent, so there is room."""
+        """Save when asked to stop: the engine sleeps until the weights are sent, so memory is free."""
         if self.place.stop_file.exists() and self._saved_step != self.global_steps:
             self._save_checkpoint()
         super().on_step_end()

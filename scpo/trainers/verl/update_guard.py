@@ -1,8 +1,9 @@
-"""Mini-batches without an advantage in verl's update: left out, or counted.
+"""Skip or count mini-batches without an advantage in verl's update.
 
-verl makes an optimizer step on every mini-batch. Where no row has an advantage, the gradient is that of the entropy
-bonus and the KL term alone, and Adam rescales it to an update of nearly full size. verl imports this module where it
-reads the model's configuration (``actor_rollout_ref.model.external_lib``), in the workers before their engine.
+verl makes an optimizer step on every mini-batch. Where no row has an advantage, the gradient is
+that of the entropy bonus and the KL term only, and Adam rescales it to an update of nearly full
+size. verl imports this module where it reads the model's configuration
+(``actor_rollout_ref.model.external_lib``), in the workers before their engine.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 VARIABLE = "SCPO_SKIP_UPDATES_WITHOUT_ADVANTAGE"
-"""Environment variable of every process of a run: 1 to leave such updates out, 0 to make and count them."""
+"""Environment variable of a run's processes: 1 skips such updates, 0 makes and counts them."""
 MODULE = __name__
 BLIND = "update_without_advantage"
 """Metric of verl's update, 1 or 0 for each mini-batch.
@@ -50,8 +51,8 @@ def largest_advantage(data: Any, group: Any) -> float:
 def train_batch(engine: Any, data: Any, loss_function: Callable[..., Any], *, skip: bool) -> Any:
     """One mini-batch of the policy's update, as verl's engine does it but for the optimizer step.
 
-    Forward and backward pass are made all the same, so that every rank calls the same collectives and every mini-batch
-    has the same metrics. The norm of a gradient that is not followed is 0.
+    Forward and backward pass are made all the same, so that every rank calls the same collectives
+    and every mini-batch has the same metrics. The norm of a gradient that is not followed is 0.
     """
     from scpo.policies.loss import NO_ADVANTAGE
 
@@ -70,7 +71,7 @@ def train_batch(engine: Any, data: Any, loss_function: Callable[..., Any], *, sk
 
 
 def update_counts(share_blind: float, mini_batches: int, *, skip: bool) -> dict[str, float]:
-    """The metrics of ``trainer=local`` from what verl reports, the mean of ``BLIND`` over a step's mini-batches.
+    """Metrics as with ``trainer=local``, from the mean of ``BLIND`` over a step's mini-batches.
 
     Returns:
         ``actor/updates``, ``update/without_advantage`` and ``update/skipped``.
@@ -85,7 +86,7 @@ def update_counts(share_blind: float, mini_batches: int, *, skip: bool) -> dict[
 
 
 def guard_updates() -> None:
-    """Put :func:`train_batch` in place of that of verl's policy engine; its subclass for critics keeps verl's."""
+    """Replace ``train_batch`` of verl's policy engine by ours; the critic's subclass keeps verl's."""
     from verl.workers.engine.fsdp.transformer_impl import (
         FSDPEngineWithLMHead,
         FSDPEngineWithValueHead,
@@ -102,7 +103,7 @@ def guard_updates() -> None:
 
 
 WORKERS = "verl.workers.engine_workers"
-# A worker has this module loaded when it reads the model's configuration, and not yet the engine. Processes that only
-# play load neither.
+# A worker has this module loaded when it reads the model's configuration, and not yet the engine.
+# Processes that only play load neither.
 if VARIABLE in os.environ and WORKERS in sys.modules:
     guard_updates()

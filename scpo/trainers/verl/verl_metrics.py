@@ -26,7 +26,7 @@ SCORER = ("scpo/pairs_truncated", "scpo/scorer_crashes")
 
 
 def split_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-    """(learned, took): numbers only; verl's own words for validation are left out, ours say more."""
+    """Split into (learned, took): numbers only, without verl's validation metrics (ours replace them)."""
     numbers = {
         name: float(value)
         for name, value in metrics.items()
@@ -39,9 +39,9 @@ def split_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[st
 
 
 def without_samples(took: Mapping[str, float]) -> dict[str, float]:
-    """The same, a step being what is learned in it: our samples and the measure of precision are counted apart.
+    """Timings of the learning step, without those of our samples and the precision measurement.
 
-    With ``trainer=local`` they come after the step; verl's clock of the step runs meanwhile.
+    With ``trainer=local`` they follow the step; verl's clock of the step includes them.
     """
     if STEP not in took or DIAGNOSTICS not in took:
         return dict(took)
@@ -49,7 +49,7 @@ def without_samples(took: Mapping[str, float]) -> dict[str, float]:
 
 
 def rollout_metrics(rows: Rows, trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """``train/*``, by the names of the local trainer; ``rows_padded`` counts the rows that verl made up."""
+    """Metrics ``train/*`` named as in the local trainer; ``rows_padded`` counts verl's padding rows."""
     episodes = episode_metrics(trajectories, by_family=False)
     return {
         **{f"train/{name}": value for name, value in episodes.items()},
@@ -67,7 +67,7 @@ def of_panel(rows: Rows, panel: str) -> Rows:
 
 
 def record_what_is_logged(logger: Any, finished: Callable[[dict[str, Any], int], None]) -> None:
-    """After verl's logger call ``finished(metrics, step)``: its ``log`` is where verl says that a step is over."""
+    """Call ``finished(metrics, step)`` after verl's logger: its ``log`` call ends a step."""
     log = logger.log
 
     def log_and_record(data: dict[str, Any], step: int) -> None:

@@ -1,4 +1,4 @@
-"""A batch of verl to a StepBatch and back: plain data on both sides, so that it needs neither verl nor torch."""
+"""Conversion of verl's batches to StepBatch and back; imports neither verl nor torch."""
 
 from __future__ import annotations
 
@@ -22,31 +22,32 @@ FIELD = "scpo"
 
 @dataclass(frozen=True)
 class StepRow:
-    """One environment step, as the agent loop hands it to verl beside the tokens.
+    """One environment step, which the agent loop adds to the tokens of an output.
 
     Attributes:
-        panel: ``train``, or the panel that is validated on.
+        panel: ``train``, or the name of the validation panel.
         group: Number of the task in its training step or panel: its siblings share it.
         sibling: Number of the episode in its group.
         step: 0-based time index inside the episode.
         length: Steps of the whole episode, so that a lost row is noticed.
         task: Id of the task.
         family: Column of the result table it counts for.
-        sha256: Hash of the task's content; empty where nobody checks it.
+        sha256: Hash of the task's content; empty where it is not checked.
         anchor: Raw observation before the action.
         action: The projected action that was executed.
-        next_observation: What the environment answered.
-        reward: Environment reward of this step. verl's own score of a row is the episode's, on every row.
+        next_observation: The environment's response.
+        reward: Environment reward of this step. verl's own score of a row is the episode's, on
+            every row.
         valid: The response had the required format.
-        won: The benchmark's meaning of success, at this step.
+        won: Success as the benchmark defines it, at this step.
         score: The benchmark's graded result of this step; None where it has none.
         truncated: The prompt was longer than allowed and lost its beginning.
         state: The state before the action, as one text; None where the environment gives none.
         next_state: The state after it.
-        given: ``scpo.envs.base.GivenState`` before the action, as a dict; None where there is none.
+        given: ``scpo.envs.base.GivenState`` before the action, as a dict; None without one.
         next_given: The same after it.
         no_op: Whether the answer is a no-op, where the environment reports it.
-        restarts: Times that the environment broke and the episode began again.
+        restarts: Number of times that the environment failed and the episode restarted.
     """
 
     panel: str
@@ -74,11 +75,11 @@ class StepRow:
 
     @property
     def episode(self) -> tuple[str, int, int]:
-        """What tells its episode from the others of a batch."""
+        """Key of the episode in a batch."""
         return self.panel, self.group, self.sibling
 
     def extra_field(self) -> dict[str, Any]:
-        """What goes into ``extra_fields``."""
+        """The entry for ``extra_fields``."""
         return {FIELD: asdict(self)}
 
 
@@ -86,13 +87,12 @@ class StepRow:
 class Rows:
     """The environment steps in a batch of verl, trajectory by trajectory in time order.
 
-    Canonical order makes the arithmetic of estimators, and so every bit of their answers, independent of how verl
-    balanced the batch.
+    Canonical order makes the arithmetic of estimators, and so every bit of their answers,
+    independent of how verl balanced the batch.
 
     Attributes:
-        steps: One for each row that is no padding.
-        place_N: Where each stands in verl's batch.
-        total: Rows of verl's batch, padding included.
+        steps: One for each row, padding excluded.
+        place_N: Index of each in verl's batch.
     """
 
     steps: list[StepRow]
@@ -108,10 +108,10 @@ class Rows:
     def positions(
         self, order: Order, length_N: NDArray[np.int64], *, ranks: int, order_ranks: int
     ) -> IntArray:
-        """``StepBatch.position_N``: by tokens for the order ``length``, else as verl left its batch.
+        """``StepBatch.position_N``: by tokens for the order ``length``, else the order of verl's batch.
 
-        verl's order is what ``balanced`` asks for where verl has as many data-parallel ranks as the method counts on;
-        where not (one GPU), the order is computed, as with trainer=local.
+        ``balanced`` refers to verl's order where verl has the method's number of data-parallel
+        ranks; otherwise (one GPU) the order is computed, as with trainer=local.
         """
         if order == "length":
             return positions(length_N, "length", 1)
@@ -133,12 +133,12 @@ def read_rows(
 
     Args:
         extra_fields: Of every row; those of padding rows are copies of another row's.
-        is_padding: Which rows verl made up to fill its mini-batches.
-        episodes: How many were asked for.
+        is_padding: True for rows that verl added to fill its mini-batches.
+        episodes: Expected number of episodes.
 
     Raises:
-        RolloutError: A row is none of ours, or an episode or a step is missing or there twice: a batch with holes would
-            shift returns and credit unseen.
+        RolloutError: A row was not made by our agent loop, or an episode or step is missing or
+            duplicated, which would silently shift returns and credit.
     """
     places = [place for place, padding in enumerate(is_padding) if not padding]
     steps = {place: _row(extra_fields[place], place) for place in places}
@@ -154,9 +154,9 @@ def _row(extra_fields: Mapping[str, Any], place: int) -> StepRow:
         return StepRow(**extra_fields[FIELD])
     except (KeyError, TypeError) as error:
         raise RolloutError(
-            f"row {place} of verl's batch: extra_fields[{FIELD!r}] is no StepRow ({error}), got keys "
-            f"{sorted(extra_fields)}; the agent loop adds StepRow(...).extra_field() to every output, with the fields "
-            f"{', '.join(field.name for field in fields(StepRow))}"
+            f"row {place} of verl's batch: extra_fields[{FIELD!r}] is no StepRow ({error}), got "
+            f"keys {sorted(extra_fields)}; the agent loop adds StepRow(...).extra_field() to every "
+            f"output, with the fields {', '.join(field.name for field in fields(StepRow))}"
         ) from error
 
 
@@ -166,15 +166,15 @@ def _check_complete(steps: Sequence[StepRow], episodes: int) -> None:
         rows = list(episode)
         if [row.step for row in rows] != list(range(rows[0].length)):
             raise RolloutError(
-                f"panel {panel}, group {group}, sibling {sibling} (task {rows[0].task}): its episode took "
-                f"{rows[0].length} steps, the batch has steps {[row.step for row in rows]}: rows were lost or doubled "
-                "on their way through verl"
+                f"panel {panel}, group {group}, sibling {sibling} (task {rows[0].task}): its "
+                f"episode took {rows[0].length} steps, the batch has steps "
+                f"{[row.step for row in rows]}: rows were lost or doubled on their way through verl"
             )
         found += 1
     if found != episodes:
         raise RolloutError(
-            f"the batch has {found} episodes, {episodes} were asked for: the others failed; the log of the agent loops "
-            "says why"
+            f"the batch has {found} episodes, {episodes} were asked for: the others failed; the "
+            "log of the agent loops says why"
         )
 
 

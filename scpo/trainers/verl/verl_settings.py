@@ -22,10 +22,10 @@ REPLAY = Path(__file__).with_name("replay.py")
 
 @dataclass(frozen=True)
 class Files:
-    """What the launcher prepared: the policy, the data, and where the run is recorded.
+    """Files that the launcher prepared: policy, data, run folder.
 
-    ``resume_from`` is a checkpoint in verl's own layout (a folder ``global_step_<n>``); ``tokenizer`` None: it is the
-    model's.
+    ``resume_from`` is a checkpoint in verl's own layout (a folder ``global_step_<n>``);
+    ``tokenizer`` None: the model's own.
     """
 
     model: str
@@ -37,7 +37,7 @@ class Files:
 
 
 SDPA_ROWS = 8
-"""Rows of a micro-batch without flash-attn, at most: packed rows share one mask of tokens x tokens."""
+"""Maximum rows of a micro-batch without flash-attn: packed rows share a mask of tokens x tokens."""
 
 
 def settings(
@@ -128,7 +128,8 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
         "trainer.verl.offload_reference",
     )
     for part in (actor, ref):
-        # verl's yaml has false, its dataclass true, with which a rank keeps whole gradients: 28 GiB at 7B.
+        # verl's yaml has false, its dataclass true, with which a rank keeps whole gradients: 28 GiB
+        # at 7B.
         key = f"{part}.fsdp_config.use_no_sync_for_gradient_accumulation"
         yield Setting(key, False, "gradients are reduced after every micro-batch")
     if trainer.verl.engine != "hf":  # on the CPU all is float32
@@ -143,7 +144,7 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
 
 
 def _without_flash(config: RunConfig) -> Iterator[Setting]:
-    """Torch's attention, and the logits in pieces: verl would else take the log-probabilities token by token."""
+    """torch's attention, and logits in chunks: verl would otherwise loop over single tokens."""
     for part in (
         "actor_rollout_ref.model",
         *(["critic.model"] if "value" in required(config.method) else []),
@@ -164,8 +165,9 @@ def _mini_batch(config: RunConfig) -> int:
     rows, n = config.trainer.mini_batch_rows, siblings(config)
     if rows % n:
         raise ConfigError(
-            f"trainer.mini_batch_rows={rows} is no multiple of {n}, the siblings of a task: verl counts "
-            f"mini-batches in tasks and multiplies; allowed: {rows // n * n or n}, {(rows // n + 1) * n}, ..."
+            f"trainer.mini_batch_rows={rows} is no multiple of {n}, the siblings of a task: verl "
+            f"counts mini-batches in tasks and multiplies; allowed: {rows // n * n or n}, "
+            f"{(rows // n + 1) * n}, ..."
         )
     return rows // n
 
@@ -213,7 +215,8 @@ def _optimizer(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _critic(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
-    assert isinstance(config.trained.estimator, GaeSettings)  # noqa: S101 (whoever requires values has a critic)
+    # Only GAE requires values, and so a critic.
+    assert isinstance(config.trained.estimator, GaeSettings)  # noqa: S101
     critic = config.trained.estimator.critic
     yield Setting("critic.model.path", files.model, "model: the policy's base with a scalar head")
     if files.tokenizer:

@@ -1,4 +1,4 @@
-"""Which verl this was written for. It overrides internals, so another version is refused before Ray starts."""
+"""Supported verl versions. scpo overrides internals, so others are rejected before Ray starts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OVERRIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
     "verl.workers.engine.base:BaseEngine": {"train_batch": ("self", "data", "loss_function")},
     "verl.trainer.main_ppo:run_ppo": {"": ("config", "task_runner_class")},
 }
-"""Module and class (or function) -> method -> names of its parameters: what we override or call, as it was read."""
+"""Module and class (or function) -> method -> parameter names of what scpo overrides or calls."""
 
 
 def check_version() -> None:
@@ -50,16 +50,16 @@ def check_version() -> None:
         raise ConfigError(f"trainer=verl: verl is not installed; {INSTALL}")
     if installed not in SUPPORTED:
         raise ConfigError(
-            f"trainer=verl: verl {installed} is installed, supported: {', '.join(SUPPORTED)}; scpo overrides internals "
-            f"that change between versions. {INSTALL}"
+            f"trainer=verl: verl {installed} is installed, supported: {', '.join(SUPPORTED)}; scpo "
+            f"overrides internals that change between versions. {INSTALL}"
         )
 
 
 def check_signatures() -> None:
-    """Import verl and compare what is overridden with what it was when this was written.
+    """Import verl and compare the signatures that scpo overrides with the supported ones.
 
     Raises:
-        ConfigError: A distribution that says 0.9.1 holds other code (a patched or an editable installation).
+        ConfigError: The installed 0.9.1 holds other code (a patched or an editable installation).
     """
     for owner, methods in OVERRIDDEN.items():
         for name, expected in methods.items():
@@ -70,6 +70,7 @@ def check_signatures() -> None:
                 raise ConfigError(f"verl has no {place} ({error}). {INSTALL}") from error
             if found != expected:
                 raise ConfigError(
-                    f"verl's {place} takes {', '.join(found)}; scpo was written for {', '.join(expected)}: this is not "
-                    f"the released verl {', '.join(SUPPORTED)}. {INSTALL}"
+                    f"verl's {place} takes {', '.join(found)}; scpo was written for "
+                    f"{', '.join(expected)}: this is not the released verl {', '.join(SUPPORTED)}. "
+                    f"{INSTALL}"
                 )

@@ -1,4 +1,4 @@
-"""What every process of a run on verl needs of it: its configuration, records and environment, opened once."""
+"""Shared objects of a verl run's processes: configuration, records and environment, opened once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Workplace:
 
     @property
     def stall_s(self) -> float:
-        """How long a rollout may be silent; a run folder that was made for another trainer sets no limit."""
+        """Seconds that a rollout may be silent; no limit if the run folder is for another trainer."""
         trainer = self.config.trainer
         return float(trainer.verl.stall_s) if isinstance(trainer, VerlTrainer) else float("inf")
 
@@ -42,7 +42,7 @@ class Workplace:
 
     @property
     def failures(self) -> JsonLines:
-        """Why episodes could not be played; written by the processes that play, read by the one that waits."""
+        """Log of failed episodes, written by the agent loops and read by the trainer."""
         return JsonLines(self.folder.path / "rollout_failures.jsonl")
 
 

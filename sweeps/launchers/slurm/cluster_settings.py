@@ -17,10 +17,11 @@ PRESETS = Path(__file__).resolve().parents[3] / "slurm" / "presets"
 class Site(Strict):
     """Settings of a cluster; None leaves one to the cluster's default.
 
-    ``cpu_partition``: of jobs without a GPU (None: ``partition``). ``gres``: the name of its GPUs where it does not
-    know --gpus-per-node, or of a type; each job's number is added. ``memory_gb``: auto is what the run needs by
-    estimate, 0 the whole node. ``max_time_h``: the longest limit that the partition allows. ``more`` holds further
-    sbatch options.
+    ``cpu_partition``: of jobs without a GPU (None: ``partition``). ``gres``: the name of its GPUs
+        where it does not
+    know --gpus-per-node, or of a type; each job's number is added. ``memory_gb``: auto is what the
+    run needs by estimate, 0 the whole node. ``max_time_h``: the longest limit that the partition
+    allows. ``more`` holds further sbatch options.
     """
 
     partition: str | None = None
@@ -85,8 +86,8 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         known = ", ".join(sorted(one.stem for one in PRESETS.glob("*.yaml")))
         raise ConfigError(
-            f"launcher.site={path}: {error.strerror}; slurm/site.yaml is one to copy (SCPO_SITE=<your copy>), presets "
-            f"by name: {known}"
+            f"launcher.site={path}: {error.strerror}; slurm/site.yaml is one to copy "
+            f"(SCPO_SITE=<your copy>), presets by name: {known}"
         ) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is no YAML: {first_line(error)}") from error

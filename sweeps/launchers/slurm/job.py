@@ -52,7 +52,8 @@ class Cause(StrEnum):
 class Supervisor:
     """Watches the process of one run from its job. ``now`` and ``sleep`` are its clock, in seconds.
 
-    ``ran_s``: how long the job has had its node already. Slurm lets a step wait while the node is busy with the end of
+    ``ran_s``: how long the job has had its node already. Slurm lets a step wait while the node is
+        busy with the end of
     the job before, and a warning that it sends meanwhile reaches nobody.
     """
 
@@ -139,9 +140,9 @@ class Supervisor:
     def _give_up(self) -> State:
         hours = self.job.limit_s / 3600
         reason = (
-            f"cut off by its time limit of {hours:g} h {self.job.fruitless} times without a step more, "
-            f"launcher.max_timeouts is {self.job.max_timeouts}; a longer launcher.time_h or a shorter launcher.warn_s, "
-            "then `python -m sweeps retry`"
+            f"cut off by its time limit of {hours:g} h {self.job.fruitless} times without a step "
+            f"more, launcher.max_timeouts is {self.job.max_timeouts}; a longer launcher.time_h or "
+            "a shorter launcher.warn_s, then `python -m sweeps retry`"
         )
         with locked(self.folder.lock) as free:
             if free:

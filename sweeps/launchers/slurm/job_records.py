@@ -17,8 +17,9 @@ STARTED = "SCPO_JOB_STARTED"
 class Job(BaseModel):
     """A run's job. ``name`` is its submission's, which the scheduler knows it by; ``job_id`` None: not known yet.
 
-    ``index`` is its place in the submission's array; None if it was submitted alone. ``timeouts`` and ``preemptions``
-    count how often it was cut off, ``fruitless`` how often by its limit without a step more than the time before.
+    ``index`` is its place in the submission's array; None if it was submitted alone. ``timeouts``
+    and ``preemptions`` count how often it was cut off, ``fruitless`` how often by its limit without
+    a step more than the time before.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

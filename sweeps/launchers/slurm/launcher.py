@@ -49,8 +49,9 @@ def make_launcher(
 class Cluster(CountsSignals):
     """Submits runs; the jobs outlive this process.
 
-    Used as a context manager with ``free``, ``start``, ``poll`` and ``stop`` it is a pool of ``launcher.parallelism``
-    slots, as ``sweeps.launchers.local.Pool`` is; ``stop`` leaves the jobs alone.
+    Used as a context manager with ``free``, ``start``, ``poll`` and ``stop`` it is a pool of
+    ``launcher.parallelism`` slots, as ``sweeps.launchers.local.Pool`` is; ``stop`` leaves the jobs
+    alone.
     """
 
     detached: ClassVar[bool] = True
@@ -73,7 +74,8 @@ class Cluster(CountsSignals):
         """One array for all that ask for the same; returns the ids of the jobs.
 
         Raises:
-            RefusedError: The scheduler did not take one; it says what of the others was submitted before.
+            RefusedError: The scheduler did not take one; it says what of the others was submitted
+                before.
         """
         configs = {run_id: config for run_id, (_, config) in runs.items()}
         limits = self._limits()
@@ -93,8 +95,9 @@ class Cluster(CountsSignals):
                     )
                 if len(fitting) < len(names):
                     raise RefusedError(
-                        f"the account may have {limits.submitted} jobs queued and running (Slurm's MaxSubmitJobs), "
-                        "and they are; give the same command again when some have ended"
+                        f"the account may have {limits.submitted} jobs queued and running (Slurm's "
+                        "MaxSubmitJobs), and they are; give the same command again when some have "
+                        "ended"
                     )
             except RefusedError as error:
                 rest = f"; submitted before that: {counted(len(ids), 'run')}" if ids else ""
@@ -135,7 +138,8 @@ class Cluster(CountsSignals):
         """The submissions that these runs would make. Writes nothing: their folders are not there.
 
         Raises:
-            ConfigError: As the submission itself would, sbatch would misread the path of the folder.
+            ConfigError: As the submission itself would, sbatch would misread the path of the
+                folder.
         """
         place = folder_of_submissions(self.runs_dir) / "to-be-made"
         snapshot = locate(self.runs_dir)

@@ -14,9 +14,9 @@ QUIET = '""'
 def ray_lines(needed: Resources) -> list[str]:
     """Shell lines; none for a job of one node, whose run starts a Ray of its own.
 
-    The port follows the job's number, for a node may hold jobs of several; Ray's own files lie on each node's disk, its
-    token in the home folder, which the nodes share.
-    Slurm's warning before the time limit reaches every process of the job: Ray lets it pass, so that the run can still
+    The port follows the job's number, for a node may hold jobs of several; Ray's own files lie on
+    each node's disk, its token in the home folder, which the nodes share. Slurm's warning before
+    the time limit reaches every process of the job: Ray lets it pass, so that the run can still
     write its checkpoint.
     """
     if needed.nodes == 1:

@@ -40,6 +40,6 @@ def check_reachable(runs_dir: Path) -> None:
     for name, folder, kind in local_folders(runs_dir):
         if kind in VOLATILE_FILE_SYSTEMS:
             raise ConfigError(
-                f"{name} lies in {folder}, on {kind}: in this host's memory, where no node can read "
-                "it. Move it to a file system that the nodes share"
+                f"{name} lies in {folder}, on {kind}: in this host's memory, where no node can "
+                "read it. Move it to a file system that the nodes share"
             )

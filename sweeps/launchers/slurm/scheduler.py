@@ -94,7 +94,8 @@ class Slurm:
         """Limits on arrays and on the user's jobs, by scontrol and, where there is accounting, sacctmgr.
 
         Args:
-            account: The account that jobs are charged to; None: the limits of all the user's accounts.
+            account: The account that jobs are charged to; None: the limits of all the user's
+                accounts.
             qos: The quality of service that jobs ask for; None: that of the user's associations.
         """
         array_size = array_size_of(_answer("scontrol", "show", "config"))

@@ -24,8 +24,8 @@ PARTS = (
 def freeze(runs_dir: Path, secret_names: Collection[str] = ()) -> Path:
     """The snapshot of the present code, made if there is none: private (0700) and read-only.
 
-    ConfigError if a file holds a secret, or the value of one of the variables ``secret_names``: it would lie about in
-    as many copies as there are snapshots.
+    ConfigError if a file holds a secret, or the value of one of the variables ``secret_names``: it
+    would lie about in as many copies as there are snapshots.
     """
     files = _files(secret_names)
     target = _place(runs_dir, files)
@@ -52,8 +52,9 @@ def check_private(folder: Path) -> None:
     found = folder.stat()
     if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigError(
-            f"{folder} belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}. Jobs execute what lies in "
-            "it, so it must be yours and closed to others (0700). Delete it and start the same command again"
+            f"{folder} belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}. Jobs "
+            "execute what lies in it, so it must be yours and closed to others (0700). Delete it "
+            "and start the same command again"
         )
 
 
@@ -85,8 +86,9 @@ def _refuse_secrets(files: dict[str, bytes], secret_names: Collection[str]) -> N
     for path, data in files.items():
         for leak in redaction.leaks(data.decode(errors="replace"), names=secret_names):
             raise ConfigError(
-                f"{path}, line {leak.line} holds {leak.what}: it would be copied into every snapshot of the code. "
-                "Take it out, keep it in an environment variable, and start the same command again"
+                f"{path}, line {leak.line} holds {leak.what}: it would be copied into every "
+                "snapshot of the code. Take it out, keep it in an environment variable, and start "
+                "the same command again"
             )
 
 

@@ -136,8 +136,8 @@ def folder_of_submissions(runs_dir: Path) -> Path:
     )
     if odd:
         raise ConfigError(
-            f"machine.runs_dir={str(runs_dir)!r} has {', '.join(odd)} in it: sbatch reads % as a pattern and a line "
-            "break as the end of an option. Name a folder without"
+            f"machine.runs_dir={str(runs_dir)!r} has {', '.join(odd)} in it: sbatch reads % as a "
+            "pattern and a line break as the end of an option. Name a folder without"
         )
     return parent
 
@@ -215,7 +215,8 @@ def _submit(submission: Submission, folder: Path) -> "list[SubmittedJob[str]]":
         raise ConfigError(NEEDS_SUBMITIT) from error
     from sweeps.launchers.slurm.job import RunJob
 
-    # -P: the code comes from the snapshot on PYTHONPATH, not from the folder that sbatch was called in
+    # -P: the code comes from the snapshot on PYTHONPATH, not from the folder that sbatch was called
+    # in
     executor = SlurmExecutor(folder, python=f"{shlex.quote(sys.executable)} -P")
     executor.update_parameters(**_parameters(submission))
     with executor.batch():
@@ -250,7 +251,8 @@ def _parameters(submission: Submission) -> dict[str, Any]:
 def _guard(submission: Submission) -> list[str]:
     """Shell lines before Python loads the pickle.
 
-    They note the time, and leave if the folder is not ours alone any more or the node lacks what the job needs.
+    They note the time, and leave if the folder is not ours alone any more or the node lacks what
+    the job needs.
     """
     folder = shlex.quote(str(submission.folder))
     needed = {
@@ -258,8 +260,9 @@ def _guard(submission: Submission) -> list[str]:
         Path(sys.executable): "the Python of the environment",
     }
     reachable = [
-        f"if [ ! -r {shlex.quote(str(path))} ]; then echo $(hostname) cannot read {what}: {shlex.quote(str(path))}. "
-        f"It must lie on a file system that the nodes share; exit {NOT_REACHABLE}; fi"
+        f"if [ ! -r {shlex.quote(str(path))} ]; then echo $(hostname) cannot read {what}: "
+        f"{shlex.quote(str(path))}. It must lie on a file system that the nodes share; exit "
+        f"{NOT_REACHABLE}; fi"
         for path, what in needed.items()
     ]
     return [
@@ -275,15 +278,16 @@ def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
     known = hours(config)
     if launcher.time_h is None and known is None:
         raise ConfigError(
-            f"launcher.time_h is null, and for {config.env.name} with {config.model.name} at scale={config.scale} "
-            "there are no hours to take it from; say how long a job may run: launcher.time_h=4 (one that needs longer "
-            "is requeued from its checkpoint)"
+            f"launcher.time_h is null, and for {config.env.name} with {config.model.name} at "
+            f"scale={config.scale} there are no hours to take it from; say how long a job may run: "
+            "launcher.time_h=4 (one that needs longer is requeued from its checkpoint)"
         )
     wanted = launcher.time_h if launcher.time_h is not None else math.ceil(MARGIN * (known or 0))
     limit_min = math.ceil(60 * min(wanted, site.max_time_h))
     if 60 * limit_min <= launcher.warn_s:
         raise ConfigError(
-            f"launcher.warn_s={launcher.warn_s} is no less than the time limit of {60 * limit_min} s: the job would be "
-            "told to stop as it starts. Give a longer launcher.time_h or a shorter launcher.warn_s"
+            f"launcher.warn_s={launcher.warn_s} is no less than the time limit of {60 * limit_min} "
+            "s: the job would be told to stop as it starts. Give a longer launcher.time_h or a "
+            "shorter launcher.warn_s"
         )
     return limit_min

@@ -1,1 +1,1 @@
-"""verl on machines without a GPU, for tests and for looking at it: a platform and a rollout engine of our own."""
+"""verl without a GPU, for tests and demonstrations: a CPU platform and a rollout engine."""

@@ -1,4 +1,4 @@
-"""What verl must be told to run without a GPU; nothing of this applies where there is one."""
+"""verl settings for machines without a GPU; unused where there is one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def cpu_environment(engine: str) -> dict[str, str]:
 def cpu_settings(engine: str, ranks: int | None = 1) -> list[Setting]:
     """Verl's words, after those of the run.
 
-    ``ranks``: data-parallel ones, each on a logical GPU; None: of a Ray that runs already, with resources of its own.
+    ``ranks``: data-parallel ones, each on a logical GPU; None: of a Ray that runs already, with
+        resources of its own.
     """
     return [
         Setting("trainer.device", "cpu", "no GPU"),

@@ -1,6 +1,7 @@
 """The rollout engine ``hf`` for verl: Hugging Face generate in a Ray actor.
 
-verl imports this module as ``actor_rollout_ref.model.external_lib`` in every process that looks an engine up.
+verl imports this module as ``actor_rollout_ref.model.external_lib`` in every process that looks an
+engine up.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from verl.workers.rollout import base
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 
-from scpo.trainers.verl import update_guard  # noqa: F401 (with other engines verl imports it in this module's place)
+# Other engines import this module through verl's external_lib instead.
+from scpo.trainers.verl import update_guard  # noqa: F401
 
 NAME = "hf"
 GATHER_S = 0.005
@@ -92,7 +94,8 @@ class HfServer:
             else dict(do_sample=False)
         )
         output = self.model.generate(
-            ids, attention_mask=mask, max_new_tokens=max(limits), output_logits=True, return_dict_in_generate=True,
+            ids, attention_mask=mask, max_new_tokens=max(limits), output_logits=True,
+            return_dict_in_generate=True,
             eos_token_id=self.end_id, pad_token_id=self.pad_id, **how,
         )  # fmt: skip
         logprob_NLV = torch.stack(output.logits, 1).div(temperature or 1.0).log_softmax(-1)
@@ -124,7 +127,7 @@ class HfServer:
         self.version = version
 
     async def nothing(self, *_args: Any, **_options: Any) -> None:
-        """What only an engine with a cache of its own has to do."""
+        """Do nothing: only engines with a cache of their own need this call."""
 
     sleep = wake_up = abort_all_requests = resume_generation = clear_kv_cache = start_profile = (
         stop_profile

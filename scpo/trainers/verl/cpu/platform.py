@@ -1,4 +1,4 @@
-"""The platform ``cpu`` of verl's plugin registry; verl imports this module at the end of its own import."""
+"""Platform ``cpu`` for verl's plugin registry; verl imports it at the end of its own import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verl.plugin.platform.platform_manager import PlatformRegistry
 
 
 class _Device(str):
-    """``cpu`` where a tensor is moved; ``0`` inside an f-string, where verl writes ``<device name>:<device id>``."""
+    """Device name ``cpu`` that formats as ``0``, for verl's ``f"{device name}:{device id}"``."""
 
     __slots__ = ()
 
@@ -107,10 +107,13 @@ def _one_backend() -> None:
 
 
 def _no_pinned_memory() -> None:
-    """The reference policy's offloading asks for pinned memory, which only a GPU's driver can give."""
+    """Turn off pinned memory in the reference policy's offloading: it requires a GPU driver."""
     from torch.distributed.fsdp import CPUOffloadPolicy
 
-    CPUOffloadPolicy.__init__ = lambda self, pin_memory=False: setattr(self, "pin_memory", False)  # type: ignore[method-assign]
+    def without_pinning(policy: Any, pin_memory: bool = False) -> None:
+        policy.pin_memory = False
+
+    CPUOffloadPolicy.__init__ = without_pinning  # type: ignore[method-assign]
 
 
 _fill_in_torch_cpu()

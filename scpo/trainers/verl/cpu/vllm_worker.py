@@ -1,7 +1,7 @@
 """vLLM's worker without a GPU; vLLM imports this module in the process that holds the model.
 
-vLLM's CPU build packs every linear layer for its own kernels once the model is loaded and frees the weight, so those
-of the next update would have nowhere to go. Here the layers stay as they are.
+vLLM's CPU build packs every linear layer for its own kernels once the model is loaded and frees the
+weight, so those of the next update would have nowhere to go. Here the layers stay as they are.
 """
 
 from __future__ import annotations
