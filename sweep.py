@@ -1,17 +1,19 @@
 """Run an experiment: every row of a table or figure, on every seed, skipping what is finished.
 
     python sweep.py                                         list the experiments
-    python sweep.py +experiment=<name> dry_run=true         show the runs and what would be done; writes nothing
-    python sweep.py +experiment=<name>                      run what is not finished; Ctrl-C stops and keeps state
-    python sweep.py +experiment=<name> 'seeds=[0]' model=tiny scale=mini trainer.steps=10 machine.runs_dir=elsewhere
-    python sweep.py +experiment=<name> launcher=slurm_a800x4     submit what is not finished to Slurm (docs/cluster.md)
+    python sweep.py +experiment=<name> dry_run=true         show the runs and planned actions
+    python sweep.py +experiment=<name>                      run what is not finished
+    python sweep.py +experiment=<name> 'seeds=[0]' model=tiny scale=mini machine.runs_dir=elsewhere
+    python sweep.py +experiment=<name> launcher=slurm_a800x4    submit to Slurm (docs/cluster.md)
 
-    python sweep.py +search=<name>                          tune: Optuna over the same runs (docs/search.md)
+    python sweep.py +search=<name>                          tune with Optuna (docs/search.md)
 
 env, model and seeds replace an axis of the experiment; any other key=value applies to every row,
-and key=a,b adds an axis: python sweep.py +experiment=one method.shaper.theta=0.4,0.6 Exit status: 0
-all done (or, on Slurm, submitted), 1 some failed, 2 wrong command, 3 the rest is run by another
-process or was cancelled, 130 interrupted. Later, from any shell: python -m sweeps status
+and key=a,b adds an axis: python sweep.py +experiment=one method.shaper.theta=0.4,0.6
+
+A dry run writes nothing. Ctrl-C stops the runs and keeps their state. Exit status: 0 all done (or,
+on Slurm, submitted), 1 some failed, 2 wrong command, 3 the rest is run by another process or was
+cancelled, 130 interrupted. Later, from any shell: python -m sweeps status
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Run or resume one run in this process.
 
-    python train.py method=scpo seed=0 [key=value ...]     compose one run, make its folder, run it here
-    python train.py runs/<id>                              resume that run (this is what a slot or a job executes)
-    python train.py --prepare key=value ...                only make the run's folder (verl, verl-agent)
+    python train.py method=scpo seed=0 [key=value ...]     compose one run and run it here
+    python train.py runs/<id>                              resume that run, as slots and jobs do
+    python train.py --prepare key=value ...                only make its folder (verl, verl-agent)
     python train.py key=value ... --cfg job                print the whole configuration and stop
 
 A whole experiment: python sweep.py +experiment=<name>
@@ -37,7 +37,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
 
 def open_ahead(config: RunConfig) -> None:
-    """Import and open what this run and others like it need, in a process that is forked for each of them."""
+    """Import and open shared objects of this and similar runs, in a process to fork them from."""
     from scpo.trainers.local import trainer
 
     trainer.open_ahead(config)
@@ -81,7 +81,7 @@ def refuse_bare_word(word: str) -> None:
 
 
 def check_can_start(config: RunConfig) -> None:
-    """Refuse a run that would only fail here, before it has a folder; one that has finished is left alone."""
+    """Reject a run that would fail here, before its folder exists; finished runs pass."""
     folder = RunFolder(Path(config.machine.runs_dir) / run_id(config))
     if not (folder.status.exists() and folder.read_status().state is State.DONE):
         refuse_what_cannot_start([config])

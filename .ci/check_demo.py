@@ -1,4 +1,4 @@
-"""Whether what `make demo` and `make report` left behind is what the README promises: nothing to say, exit status 0.
+"""Check the files of `make demo` and `make report` against the README; silent if all is well.
 
 python .ci/check_demo.py demo-study [--runs runs] [--figures paper_figures]
 """
@@ -21,7 +21,7 @@ SHAPED = "scpo"  # the row that gives credit
 
 
 def problems(experiment: str, runs: Path, figures: Path) -> Iterator[str]:
-    """What is wrong, each as one sentence.
+    """Describe each problem in one sentence.
 
     Raises:
         OSError: A record is not there.
@@ -52,7 +52,7 @@ def problems(experiment: str, runs: Path, figures: Path) -> Iterator[str]:
 
 
 def _of_row(name: str, logs: list[list[dict[str, Any]]]) -> Iterator[str]:
-    """The mean over a row's seeds rises on both panels that are held out; groups are active; SCPO gives credit."""
+    """Check that held-out success rises over the seeds, groups are active and SCPO gives credit."""
     for key in (f"val/{panel}/success_rate" for panel in HELD_OUT):
         if not all(key in log[end] for log in logs for end in (0, -1)):
             yield f"{name}: the first or last step has no {key}"

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs.yml: pages that lie beside docs/ become pages of the site, and links to them lead there."""
+"""Hooks of mkdocs.yml that add pages outside docs/ to the site and redirect links to them."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ FOLDER = re.compile(
 
 
 def on_files(files, config):
-    """Add the pages; in them, links into docs/ are links beside them."""
+    """Add the pages; in them, links into docs/ are relative links."""
     for name, page in BESIDE.items():
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, page, content=text))

@@ -1,4 +1,4 @@
-"""Why SCPO: of three rollouts of one task, one succeeds, one does the same until its last step, one never starts."""
+"""Credit of SCPO on three rollouts of a task: success, failure at the last step, early failure."""
 
 import scpo
 
@@ -8,7 +8,7 @@ HOLDING = "You hold the egg."
 
 
 def rollout(*moves, reward=0.0):
-    """An episode from (what was seen, action, what came of it); the reward comes with its last step."""
+    """Build an episode from (observation, action, next observation); its last step is rewarded."""
     steps = [scpo.Step(*move) for move in moves[:-1]] + [scpo.Step(*moves[-1], reward=reward)]
     return scpo.Episode(group="heat an egg", steps=steps)
 

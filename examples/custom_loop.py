@@ -1,4 +1,4 @@
-"""SCPO in a training loop of your own: NumPy only, a policy that is a table, a game of six doors that open in order.
+"""SCPO in a custom training loop: NumPy only, a tabular policy, a game of six doors in order.
 
 python examples/custom_loop.py [scpo | gigpo | grpo | rloo]. What a trainer of yours needs of scpo
 is `advantages`; the rest is the game and the policy gradient. The game is nothing but progress
@@ -19,7 +19,7 @@ right_key = np.random.default_rng(0).integers(KEYS, size=(TASKS, DOORS))
 
 
 def play(task, logits, rng):
-    """One rollout: a right key opens the next door, a wrong one does nothing; reward 1 for the last."""
+    """Play one rollout: the right key opens the next door; reward 1 for the last door."""
     door, steps, choices = 0, [], []
     while door < DOORS and len(steps) < LIMIT:
         chance = np.exp(logits[task, door]) / np.exp(logits[task, door]).sum()
@@ -33,7 +33,7 @@ def play(task, logits, rng):
 
 
 def advantages(episodes, method, scorer, seed):
-    """All that a trainer needs: episodes in, an advantage for each step out, episode by episode in time order."""
+    """Advantages of all steps, episode by episode in time order: all that a trainer needs."""
     batch = scpo.StepBatch.from_episodes(episodes)
     advantage_N, diagnostics = scpo.assign(batch, scorer, method, seed=seed)
     return advantage_N, diagnostics.metrics, float(batch.success_N[batch.step_N == 0].mean())

@@ -1,4 +1,4 @@
-"""SCPO's advantages in a fork of verl or verl-agent whose batch has one row for each environment step.
+"""SCPO's advantages in forks of verl or verl-agent with one batch row per environment step.
 
 Call `add_advantages(data, ...)` where your trainer calls `compute_advantage`. `data` is verl's
 DataProto, or anything with `batch` (tensors by name) and `non_tensor_batch` (arrays by name). With

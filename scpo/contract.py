@@ -155,11 +155,11 @@ def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDAr
     bad = np.argwhere(~np.isclose(got_NL, wanted_NL, rtol=1e-5, atol=1e-7))
     if len(bad):
         row, token = bad[0]
+        is_response = mask_NL[row, token]
+        reason = "its step has" if is_response else "it is no response token: 0 instead of"
         raise ContractError(
             f"row {row}, token {token}: advantage {got_NL[row, token]:g}, expected "
-            f"{wanted_NL[row, token]:g} "
-            f"({'its step has' if mask_NL[row, token] else 'it is no response token: 0 instead of'} "
-            f"{advantage_N[row]:g})"
+            f"{wanted_NL[row, token]:g} ({reason} {advantage_N[row]:g})"
         )
 
 

@@ -225,7 +225,10 @@ def _remedy(config: RunConfig, phase: str) -> str:
     if not isinstance(config.trainer, VerlTrainer):
         return "A smaller model, or trainer=verl over several GPUs"
     if phase == "rollout":
-        return "A smaller trainer.verl.engine_memory, more trainer.verl.gpus or trainer.verl.offload_training=true"
+        return (
+            "A smaller trainer.verl.engine_memory, more trainer.verl.gpus or "
+            "trainer.verl.offload_training=true"
+        )
     if not config.trainer.verl.free_cache:
         return "trainer.verl.free_cache=true lets the engine sleep through the update"
     return (

@@ -1,4 +1,4 @@
-"""Facts about a configuration that require loading its parts, for callers that must not import them.
+"""Facts about a configuration that require loading its parts, for callers that cannot.
 
     python -m scpo.preflight data|panels|environment|scorer|tokenizer < configuration.json
 

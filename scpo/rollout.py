@@ -39,7 +39,7 @@ class Policy(Protocol):
     def generate(
         self, prompts: Sequence[str], temperature: float, uniforms_NL: NDArray[np.float64]
     ) -> list[Generation]:
-        """Sample one response per prompt; token ``l`` of row ``n`` uses the uniform number [n, l]."""
+        """Sample one response per prompt; token ``l`` of row ``n`` uses ``uniforms_NL[n, l]``."""
 
 
 @dataclass(frozen=True)

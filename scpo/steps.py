@@ -200,7 +200,7 @@ class Timeline:
         return self.length_K[self.slot_N]
 
     def neighbours(self, offset: int) -> IntArray:
-        """Row ``offset`` steps later in the same trajectory (earlier if negative), -1 past its ends."""
+        """Row ``offset`` steps later in its trajectory (earlier if negative), -1 past the ends."""
         column_N = self.step_N + offset
         last = self.row_KT.shape[1] - 1
         row_N = self.row_KT[self.slot_N, np.clip(column_N, 0, last)]

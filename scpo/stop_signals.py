@@ -12,7 +12,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @contextmanager
 def stop_signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Call ``handler`` on stop signals; signals that the parent set to ignore stay ignored (nohup)."""
+    """Call ``handler`` on stop signals; signals that the parent ignores stay ignored (nohup)."""
     caught = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in caught}
     try:

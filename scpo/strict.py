@@ -12,6 +12,6 @@ MACHINE_SECTIONS = ("machine", "wandb", "launcher")
 
 
 class Strict(BaseModel):
-    """Frozen model that rejects unknown keys. Values live in ``conf/``; the schema has no defaults."""
+    """Frozen model that rejects unknown keys. Values are in ``conf/``, not defaults here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

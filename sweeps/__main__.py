@@ -1,20 +1,20 @@
-"""Look at runs and steer them, from any shell.
+"""Inspect and control runs from any shell.
 
     python -m sweeps status ['ablation*' ...]   one line a run: state, step, attempt, what to know
     python -m sweeps top                        the same, live ones first, again every two seconds
-    python -m sweeps logs [-f] <pattern>        the end of each run's newest log; -f: and what comes, a line a step
+    python -m sweeps logs [-f] <pattern>        the end of each run's newest log; -f: follow it
     python -m sweeps cancel <pattern>           stop runs; no sweep starts them again before `retry`
     python -m sweeps retry <pattern>            let runs start again that failed or were cancelled
-    python -m sweeps rm <pattern>               delete run folders, after asking; finished ones only with --finished
+    python -m sweeps rm <pattern>               delete run folders, after asking (also --finished)
     python -m sweeps clean                      delete those of failed and lost runs, after asking
     python -m sweeps export <run> [-o FILE]     a run's configuration as an experiment for sweep.py
     python -m sweeps verify ['*']               are the records whole, do they agree
-    python -m sweeps health ['*']               which runs need a look: collapse, spikes, stalls (conf/health.yaml)
+    python -m sweeps health ['*']               find collapse, spikes, stalls (conf/health.yaml)
     python -m sweeps sync ['*']                 push what offline runs wrote for Weights & Biases
-    python -m sweeps view ENTITY/PROJECT        save an overview of a W&B project: success, credit, health by group
+    python -m sweeps view ENTITY/PROJECT        save an overview of a W&B project
     python -m sweeps search [<search>]          write a search's summary, winner and plots
-    python -m sweeps completion                 shell completion: source <(python -m sweeps completion)
-    python -m sweeps doctor [key=value ...]     what would go wrong with these runs, and how to fix it
+    python -m sweeps completion                 shell completion: source <(python -m sweeps ...)
+    python -m sweeps doctor [key=value ...]     find problems of these runs, and their fixes
 
 A pattern matches run ids and names of experiments; * and ? are wildcards, to be quoted.
 Exit status: 0 fine, 1 something is wrong with a run, 2 wrong command.
@@ -76,10 +76,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def status(console: Console, arguments: argparse.Namespace) -> int:
-    """Where things stand."""
+    """Show the states of runs."""
     read = partial(_statuses, arguments)
     if arguments.json:
-        console.print_json(json.dumps([asdict(one) for one in read()]))
+        console.print_json(json.dumps([asdict(report) for report in read()]))
     elif arguments.watch is None:
         show_statuses(console, read())
     else:
@@ -193,13 +193,13 @@ def complete(console: Console, arguments: argparse.Namespace) -> int:
     sys.stdout.write(
         SCRIPT
         if arguments.word is None
-        else "".join(f"{one}\n" for one in candidates(arguments.word))
+        else "".join(f"{candidate}\n" for candidate in candidates(arguments.word))
     )
     return EXIT_DONE
 
 
 def health(console: Console, arguments: argparse.Namespace) -> int:
-    """Which runs need a look: the rules of conf/health.yaml, on live and finished runs."""
+    """Apply the rules of conf/health.yaml to live and finished runs."""
     return EXIT_DONE if show_health(console, _chosen(arguments), arguments) else EXIT_FAILED
 
 

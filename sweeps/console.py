@@ -1,4 +1,4 @@
-"""What sweep.py shows: tables, and plain lines where there is no terminal."""
+"""Output of sweep.py: tables on a terminal, plain lines elsewhere."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,7 +85,7 @@ def _time(config: RunConfig, past: PastTimes) -> str:
 
 
 def _time_here(todo: Sequence[RunConfig], past: PastTimes, slots: int) -> str:
-    """How long the runs to start may take in so many slots."""
+    """Estimate the duration of the runs to start, in this number of slots."""
     seconds, unknown = past.total(todo, slots)
     count = f"{counted(len(todo), 'run')} to start"
     if unknown == len(todo):
@@ -101,7 +101,7 @@ def _time_here(todo: Sequence[RunConfig], past: PastTimes, slots: int) -> str:
 
 
 def show_submitted(console: Console, ids: Sequence[str], experiment: str) -> None:
-    """Which jobs there are now, and how to follow them."""
+    """List the submitted jobs and the commands to follow them."""
     if ids:
         arrays = Counter(job_id.partition("_")[0] for job_id in ids)
         named = ", ".join(f"{array} ({counted(count, 'run')})" for array, count in arrays.items())
@@ -119,7 +119,7 @@ def show_notes(console: Console, notes: Iterable[str]) -> None:
 
 
 def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
-    """How many runs ended how; of each failed one the reason and the end of its log."""
+    """Count the outcomes; for each failed run show the reason and the end of its log."""
     counts = {
         state: sum(outcome.state is state for outcome in outcomes.values()) for state in State
     }

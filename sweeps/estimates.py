@@ -78,7 +78,7 @@ class Duration:
 
 
 def duration(config: RunConfig) -> Duration | None:
-    """How long a run takes at scale=paper; None: at this scale nothing tells."""
+    """Estimate a run's duration at scale=paper; None at other scales."""
     if config.scale != "paper":
         return None
     if config.model.kind == "api":
@@ -91,7 +91,7 @@ def duration(config: RunConfig) -> Duration | None:
 
 
 def hours(config: RunConfig) -> float | None:
-    """Hours of one run; None where nothing tells."""
+    """Hours of one run; None if unknown."""
     known = duration(config)
     return None if known is None else known.hours
 
@@ -108,12 +108,10 @@ def gpu_hours(configs: Iterable[RunConfig], gpus: Iterable[int]) -> tuple[float,
 
 
 def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
-    """The paper's hours, linear in the model's size, inverse in the number of its GPUs.
+    """The paper's hours, linear in model size, inverse in the number of GPUs, plus our validation.
 
-    And our longer validation.
-
-    The paper tells what SCPO's runs took, of which the shaper is about a tenth (section
-    "Computational cost"): other methods are counted the same.
+    The paper reports the duration of SCPO's runs, of which the shaper takes about a tenth (section
+    "Computational cost"): other methods are assumed to take the same time.
     """
     count, figures = parameters(config.model), BENCHMARKS[config.env.benchmark].paper_hours
     if count is None or figures is None:
@@ -246,7 +244,7 @@ RERANKER_GB = 4  # a large reranker in float32 in a process of its own
 
 @dataclass(frozen=True)
 class Resources:
-    """Of one run; ``gpus``, ``cpus`` and ``memory_gb`` are those of each node."""
+    """Resources of one run; ``gpus``, ``cpus`` and ``memory_gb`` are per node."""
 
     nodes: int
     gpus: int
@@ -260,13 +258,13 @@ class Resources:
 
 
 def resources(config: RunConfig) -> Resources:
-    """What a run needs.
+    """Resources that a run needs.
 
-    None of it depends on where it runs, but for what the launcher's settings replace.
+    They do not depend on the machine, except for the launcher's own settings.
 
-    A model behind an API needs no GPU; an evaluation and trainer=local one, unless its policy is a
-    small one, which trains on the CPU; verl ``gpus`` on each of ``nodes``, and none with its engine
-    for the CPU.
+    A model behind an API needs no GPU. An evaluation and trainer=local need one, unless the policy
+    is small and trains on the CPU. verl needs ``gpus`` on each of ``nodes``, and none with its CPU
+    engine.
     """
     found = _derived(config)
     launcher = config.launcher
@@ -281,7 +279,7 @@ def _derived(config: RunConfig) -> Resources:
     if config.model.kind == "api":
         return Resources(1, 0, 2, 2 * SMALL_GB)
     if trains_in_verl(config):
-        verl = config.trainer.verl  # type: ignore[union-attr]  # as it says
+        verl = config.trainer.verl  # type: ignore[union-attr]  # checked by trains_in_verl
         gpus = 0 if verl.engine == "hf" else verl.gpus
         memory = VERL_GB + VERL_GB_PER_BILLION * billions / verl.nodes
         return Resources(
@@ -295,10 +293,7 @@ def _derived(config: RunConfig) -> Resources:
 
 
 def trains_in_verl(config: RunConfig) -> bool:
-    """Whether verl runs it.
-
-    A method that only prompts is played by our own evaluation, whatever the trainer.
-    """
+    """Return True if verl runs it: our own evaluation plays prompting methods with any trainer."""
     return isinstance(config.trainer, VerlTrainer) and config.method.kind == "trained"
 
 
@@ -321,7 +316,7 @@ def check_fits(config: RunConfig, gpu_gb: float) -> None:
     """Reject a run that needs more GPU memory or cores than its job has (:mod:`scpo.memory`).
 
     Raises:
-        ConfigError: It says what takes the memory, or is too few, and what would fit.
+        ConfigError: The message lists what takes the memory, or lacks cores, and what would fit.
     """
     if trains_in_verl(config) and isinstance(config.trainer, VerlTrainer):
         given, needed = resources(config), _derived(config).gpus
@@ -364,7 +359,7 @@ def training_gib(config: RunConfig) -> float | None:
 
 
 def disk_gib(config: RunConfig) -> float | None:
-    """Of one run: its checkpoints, one more while it is written, and its logs."""
+    """Disk space of one run: its checkpoints, one more while it is written, and its logs."""
     if config.method.kind == "prompted":
         return LOGS_GIB
     count = parameters(config.model)
@@ -375,7 +370,7 @@ def disk_gib(config: RunConfig) -> float | None:
 
 
 def _width(config: RunConfig) -> int:
-    """Bytes of a number; every trainer trains in float32, whatever the weights on disk are."""
+    """Bytes per weight; every trainer trains in float32, independent of the weights on disk."""
     trains = config.method.kind == "trained"
     if trains or config.trainer.name == "verl" or not isinstance(config.model, HuggingFaceModel):
         return BYTES["float32"]
@@ -463,7 +458,7 @@ def _kind(name: str) -> tuple[str, ...]:
 
 
 def _size(config: RunConfig) -> tuple[object, ...]:
-    """What a step's cost depends on most; two runs that differ in it are not compared."""
+    """Settings that dominate a step's cost; only runs with equal ones are compared."""
     trainer = config.trainer
     return (
         config.scale,
@@ -484,7 +479,7 @@ def _read(folder: RunFolder) -> RunConfig | None:
 
 @dataclass
 class RunPace:
-    """How far a run is. ``step`` is -1 before the first record.
+    """Progress of a run. ``step`` is -1 before the first record.
 
     ``started``, ``first`` (with its step) and ``last`` are times of one clock in seconds: the start
     of its process, and the first and the last step seen here.

@@ -37,7 +37,7 @@ def clean(console: Console, folders: Sequence[RunFolder], arguments: argparse.Na
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of rm and clean beside the patterns."""
+    """Add the arguments of rm and clean, except the patterns."""
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="only list what would be deleted")
     if parser.prog.endswith("rm"):
@@ -89,10 +89,10 @@ def _steps(folder: RunFolder) -> str:
 
 
 def _agreed(count: int) -> bool:
-    """Ask; without a terminal there is nobody to ask.
+    """Ask for confirmation.
 
     Raises:
-        ConfigError: The standard input is no terminal.
+        ConfigError: The standard input is not a terminal.
     """
     if not sys.stdin.isatty():
         raise ConfigError(

@@ -1,1 +1,1 @@
-"""State identities: rules for which steps of a group share a state. NumPy only (``registry.py``)."""
+"""State identities: rules for which steps of a group share a state. NumPy only."""

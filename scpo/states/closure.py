@@ -1,4 +1,4 @@
-"""Congruence closure: in a deterministic world, equal actions in equal states have equal results."""
+"""Congruence closure: equal actions in equal states have equal results (deterministic world)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_ROUNDS = 50
 
 
 def closure(visits: Visits, comparison: Comparison) -> IntArray:
-    """Finest labels in which equal texts and siblings' first states are equal, closed under actions.
+    """Finest labels, closed under actions, that merge equal texts and siblings' first states.
 
     In a stochastic world the closure merges states that differ, and one false merge spreads.
     """

@@ -31,7 +31,7 @@ def _leaders(texts: Sequence[str], threshold: float) -> list[int]:
 
 
 def _reaches(matcher: SequenceMatcher[str], threshold: float) -> bool:
-    """Compare upper bounds first: difflib's two quick ratios are cheap and never below the ratio."""
+    """Compare the cheap upper bounds first: difflib's quick ratios are never below the ratio."""
     return (
         matcher.real_quick_ratio() >= threshold
         and matcher.quick_ratio() >= threshold

@@ -56,7 +56,7 @@ def next_state_texts(batch: StepBatch, key: StateKey) -> StrArray:
 
 @dataclass(frozen=True)
 class Visits:
-    """Visits of states, ``_M``: the state before every row's step, then every trajectory's last one.
+    """Visits of states, ``_M``: every row's state before its step, then all final states.
 
     Attributes:
         batch: The steps.

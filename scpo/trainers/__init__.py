@@ -29,7 +29,7 @@ EVALUATION = "scpo.trainers.evaluate.evaluation"
 
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
-    """Run or resume the training that ``config`` describes, or the evaluation of a prompting method.
+    """Run or resume the configured training, or the evaluation of a prompting method.
 
     Everything is recorded in ``folder``.
 

@@ -68,7 +68,7 @@ def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
 def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) -> ExperimentRow:
     """A row at one point of the axes, named by the values: ``gigpo``, ``theta_0_4``.
 
-    The values alone name the row where the experiment adds nothing of its own.
+    The values form the whole name where the experiment adds nothing of its own.
     """
     only = len(experiment.rows) == 1 and not row.overrides
     names = [] if only else [row.name]

@@ -1,7 +1,4 @@
-"""What a shell may complete an override to.
-
-Keys, and behind the = what a choice or an enumeration allows.
-"""
+"""Shell completion of overrides: keys, and after the = the allowed values."""
 
 import typing
 from typing import Any, Literal

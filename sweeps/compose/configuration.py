@@ -1,7 +1,4 @@
-"""From Hydra overrides to a validated RunConfig.
-
-Whatever is wrong with them becomes a ConfigError that says so.
-"""
+"""Compose and validate a RunConfig from Hydra overrides; all problems become ConfigErrors."""
 
 import contextlib
 import copy
@@ -78,11 +75,11 @@ def _section(path: Path) -> Any:
 
 
 def compose_raw(overrides: Sequence[Override]) -> DictConfig:
-    """What ``hydra.compose`` makes of the overrides, interpolations unresolved.
+    """Compose the overrides as ``hydra.compose`` does, interpolations unresolved.
 
-    Hydra composes the files that are chosen, once for all configurations that choose the same ones,
-    for this is what takes its time. Plain ``key=value`` is then set here, by the call that Hydra
-    makes for it. Not to be written to: without such it is what is kept.
+    Composing files is slow, so it happens once for all configurations that choose the same ones.
+    Plain ``key=value`` overrides are then set by the same call that Hydra uses. Do not modify the
+    result: without plain overrides it is the cached object.
     """
     for override in overrides:
         override.check()
@@ -113,7 +110,7 @@ _SEARCHED = (
 
 @functools.lru_cache(maxsize=1024)
 def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
-    """What Hydra makes of all that these say. Cached: not to be written to."""
+    """Compose the files that these overrides choose. Cached: do not modify the result."""
     asked = [*_SEARCHED, *(override.for_hydra for override in overrides)]
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
@@ -150,11 +147,10 @@ def resolve(raw: DictConfig) -> dict[str, Any]:
 
 
 def refers_to(raw: DictConfig, key: str) -> bool:
-    """Whether an interpolation has the key in it or makes its key up from the start.
+    """Return True if an interpolation contains the key or computes its key from the first part on.
 
-    Either may refer.
-
-    One like ``${env.settings.${env.setting}.reward}`` stays inside ``env``.
+    Either may refer to it. ``${env.settings.${env.setting}.reward}``, for instance, stays inside
+    ``env``.
     """
     texts = [text for text in _texts(OmegaConf.to_container(raw, resolve=False)) if "${" in text]
     return any(key in text or COMPUTED_KEY.search(text) for text in texts)
@@ -171,7 +167,7 @@ def _texts(data: Any) -> Iterator[str]:
 def validate_run(data: dict[str, Any]) -> RunConfig:
     """Check a composed configuration against the schema.
 
-    An experiment's own section is no part of it.
+    An experiment's own section is ignored.
     """
     try:
         return RunConfig.model_validate(

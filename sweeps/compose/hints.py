@@ -95,7 +95,7 @@ def habit_for(word: str) -> Habit | None:
 
 
 def is_dry_run_word(word: str) -> bool:
-    """Whether a bare word is a spelling of dry_run."""
+    """Return True if a bare word is a spelling of dry_run."""
     habit = habit_for(word)
     return habit is not None and "dry_run" in habit.answer and not word.startswith("-")
 
@@ -137,7 +137,7 @@ def _as_axis(word: str) -> str:
 
 
 def explain_launcher(words: Sequence[str]) -> str | None:
-    """Message for a launcher given to train.py, which runs its run itself; None if there is none.
+    """Message for a launcher given to train.py, which starts no jobs; None without a launcher.
 
     ``launcher=local`` is accepted, since it changes nothing.
     """
@@ -444,7 +444,7 @@ def _shorten(value: Any) -> str:
 
 
 def _is_tag(part: int | str, detail: ErrorDetails, model: type[BaseModel]) -> bool:
-    """Whether a part of a location is the tag of a union (`gigpo`): no key in YAML."""
+    """Return True if a part of a location is the tag of a union (`gigpo`), which is no YAML key."""
     at = detail["loc"].index(part)
     before = _models_at(detail["loc"][:at], model)
     after = _models_at(detail["loc"][: at + 1], model)

@@ -57,7 +57,7 @@ class Matrix:
 
     @property
     def identity_overrides(self) -> list[str]:
-        """The overrides that say what runs, without those that say where and how."""
+        """Overrides that affect the result, without those of the machine."""
         return [override.text for override in self.overrides if not override.of_machine]
 
     @property
@@ -217,7 +217,8 @@ def _values(override: Override) -> list[Any]:
 
 
 def _axis(experiment: Experiment, axis: str, scale: str) -> list[Any]:
-    values = experiment.axis(axis, scale)  # type: ignore[arg-type]  # both are what the schema allows
+    # The schema restricts axis and scale to the allowed names.
+    values = experiment.axis(axis, scale)  # type: ignore[arg-type]
     if not values:
         raise ConfigError(
             f"conf/experiment/{experiment.name}.yaml has no {axis} for scale={scale}; "

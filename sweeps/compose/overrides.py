@@ -54,7 +54,7 @@ class Override:
 
     @property
     def of_machine(self) -> bool:
-        """It says where and how a run runs, not what runs."""
+        """True if it affects where and how a run executes, but not the result."""
         return self.key.partition(".")[0] in MACHINE_SECTIONS
 
     @property
@@ -74,7 +74,7 @@ class Override:
 
     @property
     def for_hydra(self) -> str:
-        """``method.host=<name>`` stands for a choice.
+        """The override for Hydra: ``method.host=<name>`` selects a config group.
 
         The host's settings replace those of the default host.
         """
@@ -103,7 +103,7 @@ class Override:
 
 @functools.lru_cache(maxsize=1024)
 def parse(text: str) -> Override:
-    """Parse one override; ConfigError if it is none, or if it asks for Hydra's own sweep."""
+    """Parse one override; ConfigError if it is malformed or requests Hydra's own sweep."""
     text = _quoted(text)
     try:
         parsed = OverridesParser.create().parse_override(text)
@@ -155,10 +155,7 @@ def options(group: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Request:
-    """What a command line asks for.
-
-    ``name`` of ``group`` (experiment or search), and whether only to show it.
-    """
+    """Request of a command line: ``name`` of ``group`` (experiment, search), dry run or not."""
 
     group: str
     name: str

@@ -53,9 +53,9 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
 
 
 def _accounting() -> Iterator[Finding]:
-    """Check that sacct answers: it alone knows why a job that left the queue has ended.
+    """Check that sacct answers: only sacct knows why a job that left the queue has ended.
 
-    Without it such a run is LOST and is resumed all the same.
+    Without sacct such a run is LOST, and is resumed all the same.
     """
     code, output = _call("sacct", "--noheader", "--starttime", "now-1minutes")
     if code == 0:

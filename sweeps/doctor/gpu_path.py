@@ -67,7 +67,7 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
 
 
 def check_attention(subject: Subject) -> Iterator[Finding]:
-    """Which attention verl's update will use, as far as this environment tells."""
+    """Report the attention of verl's update, as far as this environment determines it."""
     for config in subject.configs:
         if (
             isinstance(config.trainer, VerlTrainer)
@@ -154,9 +154,9 @@ def check_ray_cores(subject: Subject) -> Iterator[Finding]:
 
 
 def check_sockets(subject: Subject) -> Iterator[Finding]:
-    """Sockets of other verl runs on this node, in /tmp, where verl makes them whatever TMPDIR is.
+    """Report sockets of other verl runs on this node, which verl creates in /tmp despite TMPDIR.
 
-    Ours have names of their own; another program's verl has not.
+    The sockets of our runs have unique names; those of other programs' verl do not.
     """
     if not _in_verl_here(subject):
         return

@@ -92,7 +92,7 @@ def check_disk(subject: Subject) -> Iterator[Finding]:
 
 
 def check_run_folder(subject: Subject) -> Iterator[Finding]:
-    """Whether records can be written, renamed and locked there, and on what file system that is."""
+    """Check that records can be written, renamed and locked, and name the file system."""
     place = _existing(subject.runs_dir)
     kind = file_system(place)
     try:
@@ -176,7 +176,7 @@ def _existing(path: Path) -> Path:
 
 
 def _slots(subject: Subject) -> int:
-    if refused_here([subject.first]):  # which check_gpus says
+    if refused_here([subject.first]):  # check_gpus reports it
         return 1
     return min(subject.runs, len(slots_for([subject.first] * subject.runs)))
 

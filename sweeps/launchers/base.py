@@ -57,11 +57,11 @@ class Launcher(Protocol):
 
     @property
     def free(self) -> int:
-        """How many more runs may be started now."""
+        """Number of further runs that may be started now."""
         ...
 
     def check(self, configs: Sequence[RunConfig]) -> int:
-        """How many of these can run at a time; ConfigError if one of them cannot be run at all."""
+        """Number of these runs that can run at a time; ConfigError if one of them can never run."""
         ...
 
     def preview(self, console: Console, configs: Mapping[str, RunConfig]) -> None:

@@ -70,7 +70,7 @@ class Forked:
 
     @property
     def pid(self) -> int:
-        """Process id; ProcessLookupError while there is no process."""
+        """Process id; ProcessLookupError before the process exists."""
         if self._anew is not None:
             return self._anew.pid
         pid = self.server.pid(self._number)
@@ -112,7 +112,7 @@ class Forked:
     def _begin_anew(self) -> int | None:
         try:
             self._anew = begin_anew(self._start)
-        except OSError:  # no process could be started; whoever polls records the death of the run
+        except OSError:  # no process could be started; polling records the death of the run
             return 1
         return self._anew.poll()
 
@@ -155,22 +155,22 @@ class Server:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process is gone."""
+        """Return True if its process is gone."""
         return self._process.poll() is not None
 
     @property
     def has_answered(self) -> bool:
-        """Whether it has opened its environment and forked a run."""
+        """Return True if it has opened its environment and forked a run."""
         return bool(self._pids)
 
     @property
     def used_up(self) -> bool:
-        """Whether another server should take over."""
+        """Return True if another server should replace it."""
         return self._requests >= FORKS or self.has_ended
 
     @property
     def over(self) -> bool:
-        """Whether it is used up and its runs have ended, so that its memory can be freed."""
+        """Return True if it is used up and its runs have ended, so that its memory can be freed."""
         forked = [number for number in range(self._requests) if self.pid(number) is not None]
         waiting = len(forked) < self._requests and not self.has_ended
         has_runs = any(self.status(number) is None for number in forked)
@@ -192,16 +192,16 @@ class Server:
         return Forked(self, start, number)
 
     def pid(self, number: int) -> int | None:
-        """The process of a request; None if there is none yet."""
+        """Process id of a request; None before the process exists."""
         if number not in self._pids:
             self._receive()
         return self._pids.get(number)
 
     def status(self, number: int) -> int | None:
-        """The exit status of a request's process; None while it runs.
+        """Exit status of a request's process; None while it runs.
 
-        Without a server the status of a process that is not our child is unknown: 1, and the run's
-        own status.json tells how it ended.
+        Without a server the status of a process that is not our child is unknown: 1 is returned,
+        and the run's own status.json holds how it ended.
         """
         if number not in self._statuses:
             self._receive()
@@ -270,7 +270,7 @@ def _is_zombie(pid: int) -> bool:
 
 @contextlib.contextmanager
 def forked_runs(configs: Sequence[RunConfig], note: Callable[[str], None]) -> Iterator[Begin]:
-    """How to begin these runs: forked where that is possible and pays, else in a new Python.
+    """Choose how to start these runs: forked where possible and worthwhile, else in a new Python.
 
     Args:
         configs: The runs to come.
@@ -315,10 +315,10 @@ def _can_fork(config: RunConfig) -> bool:
 
 
 def main() -> None:
-    """Run the server: open what the run needs, then fork as asked.
+    """Run the server: open what the runs need, then fork on request.
 
-    Arguments: file descriptor of the pipe, training script, folder of a run. The script says what
-    there is to open, by its function ``open_ahead(config)``, if it has one.
+    Arguments: file descriptor of the pipe, training script, folder of a run. The script's optional
+    function ``open_ahead(config)`` opens shared objects.
     """
     channel = Connection(int(sys.argv[1]))
     code = code_files()  # before the first import of training code

@@ -68,7 +68,7 @@ class Pool(CountsSignals):
 
     @property
     def free(self) -> int:
-        """How many more runs may be started now."""
+        """Number of further runs that may be started now."""
         return len(self.slots) - len(self._running)
 
     def check(self, configs: Sequence[RunConfig]) -> int:

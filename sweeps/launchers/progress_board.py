@@ -31,7 +31,7 @@ class _Run(RunPace):
 
     @property
     def note(self) -> str:
-        """What it is doing; once it trains, how well."""
+        """Current activity, and the success rate once it trains."""
         return self.doing if self.success is None else f"train success {self.success:.2f}"
 
 
@@ -134,7 +134,7 @@ class ProgressBoard:
         self._say(f"{coloured(outcome.state)} {folder.run_id}{why}")
 
     def stopping(self, runs: int, seconds: float) -> None:
-        """A signal has come; the runs were told."""
+        """Show that a signal arrived and was passed to the runs."""
         told = f"{counted(runs, 'run')} {'has' if runs == 1 else 'have'} {seconds:g} s"
         self._say(f"stopping: {told} to checkpoint; Ctrl-C again stops at once")
 

@@ -25,7 +25,7 @@ LOG_LINE = re.compile(r"\S+ \S+ INFO \S+: (?P<message>.*)")  # of sweeps.records
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one run ended here. ``state`` RUNNING: another process had it."""
+    """How one run ended here. ``state`` RUNNING: another process is running it."""
 
     state: State
     reason: str | None = None
@@ -34,9 +34,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Start:
-    """An attempt at a run, to be begun.
+    """An attempt at a run that is about to start.
 
-    ``variables``: of its surroundings, beside those of the launcher.
+    ``variables``: environment variables besides those of the launcher.
     """
 
     script: Path
@@ -113,7 +113,7 @@ class RunProcess:
         return self.process.poll()
 
     def doing(self) -> str:
-        """Last message in its log, without time and logger; empty if there is none."""
+        """Last message in its log, without time and logger; empty without a message."""
         for line in reversed(tail(self.folder.attempt_log(self.attempt))):
             match = LOG_LINE.fullmatch(line)
             if match:
@@ -180,7 +180,7 @@ def ignore_warning() -> None:
 
 
 def tail(path: Path, lines: int = TAIL_LINES) -> list[str]:
-    """The last lines of a log; empty if there is none."""
+    """Last lines of a log; empty without a log."""
     try:
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - TAIL_BYTES))

@@ -43,7 +43,7 @@ def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
 
 
 def command_line(config: RunConfig, chosen: Sequence[Setting], typed: Sequence[str]) -> list[str]:
-    """All overrides for the fork: the configuration's, then ``typed``; of equal keys the last wins."""
+    """All overrides for the fork: configuration, then ``typed``; of equal keys the last wins."""
     return [*(setting.override for setting in chosen), *_check(config).verl.overrides, *typed]
 
 

@@ -57,7 +57,7 @@ class Hooks:
         return wrapped
 
     def agg_loss(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the trainer's ``agg_loss``, which gets the entropies just before they are dropped."""
+        """Wrap the trainer's ``agg_loss``, which sees the entropies before they are dropped."""
 
         def wrapped(loss_mat: Any, loss_mask: Any, loss_agg_mode: str) -> Any:
             if "entropy" in required(self.config.method):
@@ -109,7 +109,7 @@ class Hooks:
         return int(self.trainer.global_steps) if self.trainer is not None else 0
 
     def _record(self, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
-        """Record credit of this step; lines of later steps are from an attempt that was rolled back."""
+        """Record credit of this step; drop later lines, which an earlier attempt left."""
         Diagnostics(self.config, self.folder, self.scorer).record(self.step, batch, diagnostics)
         for path, values in (
             (self.folder.metrics, diagnostics.metrics),

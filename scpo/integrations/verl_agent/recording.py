@@ -93,7 +93,7 @@ class Recorder:
         self._slots = 0
 
     def multi_turn_loop(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the outer loop: it knows whether this is training; slots are numbered from 0 there."""
+        """Wrap the outer loop, which separates training from validation; slots start from 0."""
 
         def wrapped(
             collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any, is_train: bool = True
@@ -113,7 +113,7 @@ class Recorder:
         return wrapped
 
     def vanilla_multi_turn_loop(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the inner loop, which dynamic sampling calls repeatedly, and add the columns to its rows."""
+        """Wrap the inner loop, which dynamic sampling repeats, and add the columns to its rows."""
 
         def wrapped(collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any) -> Any:
             if not self._training:

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Learned:
-    """Learned state of a run, kept in checkpoints; ``critic`` and ``buffer`` if the method has them."""
+    """Learned state of a run; ``critic`` and ``buffer`` if the method has them."""
 
     policy: TrainedPolicy
     optimizer: torch.optim.Optimizer
@@ -58,7 +58,7 @@ class Checkpoint:
     logs: Mapping[str, FileSum] = field(default_factory=dict)
 
     def damage(self) -> str | None:
-        """Describe the first damaged file, or None if all are intact. Reads the whole checkpoint."""
+        """Describe the damage, or None if all files are intact. Reads the whole checkpoint."""
         return folder_change(self.folder, self.files)
 
 

@@ -29,7 +29,7 @@ FloatArray = NDArray[np.float32]
 def measure(
     policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig
 ) -> dict[str, FloatArray]:
-    """Columns that ``config.method`` requires, by field name; trajectory by trajectory in time order."""
+    """Columns that ``config.method`` requires; rows trajectory by trajectory in time order."""
     wanted = sorted(required(config.method) & MEASUREMENTS.keys())
     return {
         OPTIONAL_FIELDS[name]: MEASUREMENTS[name](policy, trajectories, config) for name in wanted
@@ -47,7 +47,7 @@ def entropy(
 def hindsight_logprob(
     policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig
 ) -> FloatArray:
-    """Mean token log-probability (nats) of each response of a success, with the outcome in the prompt.
+    """Mean token log-probability (nats) of successful responses, with the outcome in the prompt.
 
     NaN in failures. The hindsight text precedes the prompt, so that the response still directly
     follows its question. Words outside a word-level tokenizer's vocabulary become its unknown

@@ -35,7 +35,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Sampled:
-    """Rollouts to learn from (``kept``), and all that were played, dropped ones included, in order."""
+    """Rollouts to learn from (``kept``), and all that were ``played``, in order."""
 
     kept: list[Trajectory]
     played: list[Trajectory]
@@ -58,7 +58,7 @@ def independent(draw: Draw, _config: IndependentSampling) -> Sampled:
 
 
 def dynamic(draw: Draw, config: DynamicSampling) -> Sampled:
-    """Roll out ``groups`` new tasks until the kept groups hold at least groups x siblings trajectories.
+    """Roll out ``groups`` new tasks until groups x siblings trajectories are kept.
 
     Groups with equal episode returns are dropped, except in the last of ``config.rounds``. No kept
     group is cut off (DAPO, arXiv 2503.14476, as verl-agent's script runs it).

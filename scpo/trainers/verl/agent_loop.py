@@ -69,7 +69,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         return _outputs(turns, self._hindsight(place.config, entry["panel"], turns))
 
     def _check_schedule(self, entry: dict[str, Any], step: int) -> None:
-        """Reject a dataloader whose step differs from the run's: it would train on other tasks unseen."""
+        """Reject a dataloader whose step differs from the run's: its tasks would be wrong."""
         scheduled = entry["index"] // self.data_config.train_batch_size + 1
         if entry["panel"] == TRAIN and scheduled != step:
             raise RolloutError(
@@ -106,7 +106,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         return Answer(generation, {name: output.extra_fields[name] for name in VERSIONS}, prompt)
 
     def _hindsight(self, config: RunConfig, panel: str, turns: list[Turn]) -> list[Ids] | None:
-        """Prompts of all turns with the hindsight prepended, empty after failures; None if unused."""
+        """Prompts of all turns after the hindsight text, empty in failures; None if unused."""
         if panel != TRAIN or "hindsight_logprob" not in required(config.method):
             return None
         if not is_success(sum(turn.row.reward for turn in turns), config.env.success_threshold):

@@ -38,7 +38,7 @@ def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, 
 
 
 class Sealing:
-    """Computes a checkpoint's checksums in a thread, so that the next rollout need not wait for them.
+    """Compute a checkpoint's checksums in a thread, so that the next rollout need not wait.
 
     At 7B the files of a checkpoint are 91 GB. It counts, and older ones are deleted, only once the
     checksums are written: a run that is killed before goes on from the checkpoint before.

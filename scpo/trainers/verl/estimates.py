@@ -68,7 +68,7 @@ def estimate(
     ranks: int,
     buffer: ReferenceBuffer | None = None,
 ) -> Estimate:
-    """Call ``scpo.credit.assign``, which documents the errors. ``ranks``: of verl's balanced batch."""
+    """Call ``scpo.credit.assign``; errors as there. ``ranks``: those of verl's balanced batch."""
     shaper, seed = config.trained.shaper, (config.seed, step)
     trajectories = rows.trajectories
     batch = step_batch(

@@ -24,7 +24,7 @@ def hindsight_logprob(
     multiple: int,
     temperature: float,
 ) -> NDArray[np.float32]:
-    """Mean token log-probability (nats) of each row's response after its hindsight; NaN without one.
+    """Mean token log-probability (nats) of responses after their hindsight; NaN without one.
 
     Args:
         worker_group: verl's workers that hold the policy, in the state in which it sampled.

@@ -1,4 +1,4 @@
-"""Run training on verl: prepare policy and data, record verl's configuration, train, exit status."""
+"""Run training on verl: prepare policy and data, record verl's configuration, train."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:
 
 
 def _model(place: Workplace, should_stop: Callable[[], bool]) -> tuple[str, str | None]:
-    """Prepare policy and tokenizer (if separate); tiny policies are warm-started in the run folder."""
+    """Prepare policy and separate tokenizer; tiny policies are warm-started in the run folder."""
     model = place.config.model
     if model.kind == "huggingface":
         return model.path, None
@@ -178,7 +178,7 @@ def compose_verl(words: Sequence[str]) -> Any:
 
 
 def _write_down(folder: RunFolder, chosen: Sequence[Setting], extra: Sequence[str]) -> None:
-    """Write ``verl_settings.yaml`` (values with sources) and ``verl_command.txt`` (to run by hand)."""
+    """Write ``verl_settings.yaml``, values with sources, and the manual ``verl_command.txt``."""
     listed = [
         {"key": setting.key, "value": setting.value, "source": setting.source} for setting in chosen
     ]

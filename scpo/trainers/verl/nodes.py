@@ -29,7 +29,7 @@ def wait_for_nodes(
     should_stop: Callable[[], bool] = lambda: False,
     deadline_s: float = DEADLINE_S,
 ) -> bool:
-    """Wait until ``nodes`` nodes with ``gpus`` GPUs each have joined the Ray here or at RAY_ADDRESS.
+    """Wait until ``nodes`` nodes with ``gpus`` GPUs each have joined Ray (here or RAY_ADDRESS).
 
     Returns:
         True once they have joined; False if the run was asked to stop.

@@ -152,7 +152,7 @@ def temp_variables() -> dict[str, str]:
 
 
 def ray_settings(config: RunConfig, variables: dict[str, str]) -> Iterator[Setting]:
-    """Settings of a running multi-node Ray, and environment variables of the processes on all nodes."""
+    """Settings of a running multi-node Ray, and environment variables of all its processes."""
     if trainer_of(config).verl.nodes > 1:
         yield Setting(
             "ray_kwargs.ray_init.address",

@@ -25,12 +25,12 @@ def new_name(run_folder: Path) -> str:
 
 
 def environment(run_folder: Path, modules: str = "") -> dict[str, str]:
-    """Environment variables of all processes of an attempt; ``modules``: further imports for verl."""
+    """Environment variables of an attempt's processes; ``modules``: further imports for verl."""
     return {VARIABLE: new_name(run_folder), MODULES: ",".join(filter(None, (modules, MODULE)))}
 
 
 def name_by_run() -> None:
-    """Replace Ray's job id, which verl uses only to name its sockets, by the name of this attempt."""
+    """Replace Ray's job id, which verl uses only in socket names, by this attempt's name."""
     from ray.runtime_context import RuntimeContext
 
     given = os.environ[VARIABLE]

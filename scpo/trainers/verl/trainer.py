@@ -106,7 +106,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
                 try:
                     super().fit(agent_loop_manager)
                 finally:
-                    self.sealing.wait()  # also after an error, the last checkpoint must be completed
+                    self.sealing.wait()  # complete the last checkpoint despite an error
             failed = False
         finally:
             self.tracker.close(failed=failed)
@@ -211,7 +211,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self._saved_step = self.global_steps
 
     def on_step_end(self) -> None:
-        """Save when asked to stop: the engine sleeps until the weights are sent, so memory is free."""
+        """Save when asked to stop: the engine still sleeps here, so memory is free."""
         if self.place.stop_file.exists() and self._saved_step != self.global_steps:
             self._save_checkpoint()
         super().on_step_end()

@@ -19,8 +19,8 @@ MODULE = __name__
 BLIND = "update_without_advantage"
 """Metric of verl's update, 1 or 0 for each mini-batch.
 
-verl reduces a step's values by the name: their minimum where it contains "min", their maximum where it contains "max",
-their mean otherwise. This one has to be a mean.
+verl reduces a step's values by the name: their minimum where it contains "min", their maximum where
+it contains "max", their mean otherwise. This one has to be a mean.
 """
 
 
@@ -86,7 +86,7 @@ def update_counts(share_blind: float, mini_batches: int, *, skip: bool) -> dict[
 
 
 def guard_updates() -> None:
-    """Replace ``train_batch`` of verl's policy engine by ours; the critic's subclass keeps verl's."""
+    """Replace ``train_batch`` of verl's policy engine; the critic's subclass keeps verl's."""
     from verl.workers.engine.fsdp.transformer_impl import (
         FSDPEngineWithLMHead,
         FSDPEngineWithValueHead,

@@ -26,7 +26,7 @@ SCORER = ("scpo/pairs_truncated", "scpo/scorer_crashes")
 
 
 def split_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-    """Split into (learned, took): numbers only, without verl's validation metrics (ours replace them)."""
+    """Split into (learned, took), numbers only; ours replace verl's validation metrics."""
     numbers = {
         name: float(value)
         for name, value in metrics.items()
@@ -49,7 +49,7 @@ def without_samples(took: Mapping[str, float]) -> dict[str, float]:
 
 
 def rollout_metrics(rows: Rows, trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Metrics ``train/*`` named as in the local trainer; ``rows_padded`` counts verl's padding rows."""
+    """Metrics ``train/*`` as in the local trainer; ``rows_padded`` counts verl's padding rows."""
     episodes = episode_metrics(trajectories, by_family=False)
     return {
         **{f"train/{name}": value for name, value in episodes.items()},

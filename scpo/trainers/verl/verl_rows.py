@@ -108,7 +108,7 @@ class Rows:
     def positions(
         self, order: Order, length_N: NDArray[np.int64], *, ranks: int, order_ranks: int
     ) -> IntArray:
-        """``StepBatch.position_N``: by tokens for the order ``length``, else the order of verl's batch.
+        """``StepBatch.position_N``: by tokens for the order ``length``, else verl's batch order.
 
         ``balanced`` refers to verl's order where verl has the method's number of data-parallel
         ranks; otherwise (one GPU) the order is computed, as with trainer=local.

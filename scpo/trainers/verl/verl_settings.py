@@ -144,7 +144,7 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
 
 
 def _without_flash(config: RunConfig) -> Iterator[Setting]:
-    """torch's attention, and logits in chunks: verl would otherwise loop over single tokens."""
+    """Torch's attention, and logits in chunks; else verl computes log-probabilities per token."""
     for part in (
         "actor_rollout_ref.model",
         *(["critic.model"] if "value" in required(config.method) else []),

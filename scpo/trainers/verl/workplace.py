@@ -31,7 +31,7 @@ class Workplace:
 
     @property
     def stall_s(self) -> float:
-        """Seconds that a rollout may be silent; no limit if the run folder is for another trainer."""
+        """Seconds that a rollout may be silent; no limit in run folders of other trainers."""
         trainer = self.config.trainer
         return float(trainer.verl.stall_s) if isinstance(trainer, VerlTrainer) else float("inf")
 

@@ -1,4 +1,4 @@
-"""``slurm/site.yaml``: what differs between clusters. Only that needs to stand in it; presets hold common cases."""
+"""Site settings in ``slurm/site.yaml``: differences to one of the presets for common clusters."""
 
 import re
 from pathlib import Path
@@ -40,7 +40,7 @@ class Site(Strict):
         return self.partition if gpus else self.cpu_partition or self.partition
 
     def gpu_flags(self, gpus: int) -> dict[str, Any]:
-        """How a job asks for so many GPUs."""
+        """Options of a job that request this number of GPUs."""
         if not gpus:
             return {}
         if self.gres is None:
@@ -65,12 +65,12 @@ def site_path(name: str) -> Path:
 
 
 def read_site(name: str | Path) -> Site:
-    """Read the settings, over those of its preset; ConfigError that names the file and what is wrong with it."""
+    """Read the settings on top of their preset; ConfigError with the file and the problem."""
     path = site_path(str(name))
     data = _read(path)
     chosen = data.pop("preset", None)
     if chosen is not None:
-        known = sorted(one.stem for one in PRESETS.glob("*.yaml"))
+        known = sorted(preset.stem for preset in PRESETS.glob("*.yaml"))
         if chosen not in known:
             raise ConfigError(f"{path}: preset: got {chosen!r}; allowed: {', '.join(known)}")
         data = _read(PRESETS / f"{chosen}.yaml") | data
@@ -84,7 +84,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load(path.read_text())
     except OSError as error:
-        known = ", ".join(sorted(one.stem for one in PRESETS.glob("*.yaml")))
+        known = ", ".join(sorted(preset.stem for preset in PRESETS.glob("*.yaml")))
         raise ConfigError(
             f"launcher.site={path}: {error.strerror}; slurm/site.yaml is one to copy "
             f"(SCPO_SITE=<your copy>), presets by name: {known}"

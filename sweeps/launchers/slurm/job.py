@@ -1,4 +1,4 @@
-"""What a Slurm job does: run one run, and when Slurm wants the node back, checkpoint and queue up again."""
+"""Slurm job of one run: train; when Slurm reclaims the node, checkpoint and requeue."""
 
 import contextlib
 import logging
@@ -41,7 +41,7 @@ TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train.py"
 
 
 class Cause(StrEnum):
-    """Why a job was told to leave the node."""
+    """Reason why a job must leave the node."""
 
     TIMEOUT = "time limit"
     PREEMPTION = "preempted"
@@ -109,7 +109,7 @@ class Supervisor:
             self.process.kill()
 
     def _leave(self, cause: Cause) -> None:
-        """Count why, then ask the run to checkpoint: the count holds even if the grace is too short for the rest."""
+        """Record the cause first, as the grace period may be short, then request a checkpoint."""
         self.cause = cause
         counts = {
             "timeouts": self.job.timeouts + (cause is Cause.TIMEOUT),
@@ -120,13 +120,13 @@ class Supervisor:
             write_job(self.folder, self.job)
             if self.folder.read_stop() is None:
                 self.folder.request_stop(StopRequest(state=State.INTERRUPTED, reason=cause))
-        except RecordWriteError as error:  # a full disk: the run is told by a signal
+        except RecordWriteError as error:  # on a full disk, a signal stops the run instead
             logger.error("%s", error)
             self.process.terminate()
         logger.warning("%s: %s; it checkpoints after its present step", self.folder.run_id, cause)
 
     def _is_stuck(self) -> bool:
-        """Note how far the run came; whether it was cut off too often without getting further than the time before."""
+        """Record the step reached; return True after too many cut-offs without progress."""
         done = self.folder.complete_checkpoints()
         step = done[-1] if done else -1
         fruitless = self.job.fruitless + (step <= self.job.last_step)
@@ -151,7 +151,7 @@ class Supervisor:
         return State.FAILED
 
     def _requeue(self) -> None:
-        """Queue up again, under the same job id; a run whose job cannot is found INTERRUPTED by the next sweep."""
+        """Requeue the job under its id; failing that, the next sweep finds the run INTERRUPTED."""
         for left in reversed(range(REQUEUE_TRIES)):
             try:
                 self.scheduler.requeue(str(self.job.job_id))
@@ -163,7 +163,7 @@ class Supervisor:
                 return
 
     def _wait_for_slurm(self) -> None:
-        """After a bare SIGTERM only Slurm knows what comes: it requeues a preempted job if that is still there."""
+        """Wait for Slurm after a bare SIGTERM: it requeues a preempted job that is still alive."""
         end = self._started + self.job.limit_s
         while self.now() < end:
             self.sleep(POLL_S)
@@ -171,7 +171,7 @@ class Supervisor:
 
 @dataclass(frozen=True)
 class RunJob:
-    """What submitit pickles: a name and a path. All else is read from the run folder."""
+    """Callable that submitit pickles: a name and a path. The run folder holds everything else."""
 
     run: str
 
@@ -199,14 +199,14 @@ class RunJob:
         return str(state)
 
     def checkpoint(self) -> "DelayedSubmission":
-        """For submitit's own handler, which a signal may reach before ours is there: start again."""
+        """Requeue for submitit's own handler, which may get a signal before ours is installed."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
 
 def node_report() -> str:
-    """One line on the node that a job has: Python, driver, GPUs and the versions of the large packages."""
+    """Describe the job's node in one line: Python, driver, GPUs, versions of the large packages."""
     gpus = ", ".join(f"{name} {gib:.0f} GiB" for name, gib in installed_gpus()) or "none"
     versions = ", ".join(
         f"{name} {version}"
@@ -220,7 +220,7 @@ def node_report() -> str:
 
 
 def cause_of_warning(job: Job, elapsed_s: float, preempted: bool | None) -> Cause:
-    """Tell a time limit from a preemption: by Slurm's word or, if it has none, by the time used against the limit."""
+    """Distinguish time limit and preemption: by Slurm's answer, else by the time used."""
     if preempted is not None:
         return Cause.PREEMPTION if preempted else Cause.TIMEOUT
     earliest = job.limit_s - job.warn_s - SIGNAL_EARLY_S
@@ -233,7 +233,7 @@ def _ran_s() -> float:
 
 
 def _own_job(folder: RunFolder) -> Job:
-    """The record of this job: with the id that Slurm gave it, in case the driver died before it could write it."""
+    """Record of this job, with Slurm's id in case the submitting process died before writing it."""
     job = read_job(folder)
     if job is None:
         raise RecordError(f"{folder.run_id} has no job.json: it was not submitted by sweep.py")

@@ -9,7 +9,7 @@ from scpo.errors import ConfigError
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Limits of the cluster and of the user's account; None: there is none, or Slurm does not tell.
+    """Limits of the cluster and of the user's account; None: no limit, or unknown to Slurm.
 
     ``array_size``: jobs of one array (slurm.conf's MaxArraySize). ``submitted``: jobs of the user
     that may be queued or running at a time (MaxSubmitJobs). ``running``: that may run (MaxJobs).
@@ -44,7 +44,7 @@ def split(names: Sequence[str], array_size: int | None) -> list[list[str]]:
 
 
 def shares(sizes: Sequence[int], running: int) -> list[int]:
-    """How many jobs of each array may run at a time, so that of all arrays at most ``running`` do.
+    """Distribute ``running`` concurrent jobs over the arrays.
 
     In proportion to the arrays' sizes, at least one each.
 
@@ -75,5 +75,5 @@ def parse_fields(lines: Sequence[str], names: Sequence[str]) -> list[Mapping[str
 
 
 def number(text: str | None) -> int | None:
-    """A limit as sacctmgr prints it: empty where there is none."""
+    """Parse a limit as sacctmgr prints it: empty means no limit."""
     return int(text) if text and text.isdigit() else None

@@ -1,4 +1,4 @@
-"""``runs/<id>/job.json``: the scheduler's job that was submitted for a run, written before the job is."""
+"""Record ``runs/<id>/job.json`` of a run's scheduler job, written before the job is submitted."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +15,11 @@ STARTED = "SCPO_JOB_STARTED"
 
 
 class Job(BaseModel):
-    """A run's job. ``name`` is its submission's, which the scheduler knows it by; ``job_id`` None: not known yet.
+    """A run's job. ``name`` is its submission's name in Slurm; ``job_id`` is None until known.
 
     ``index`` is its place in the submission's array; None if it was submitted alone. ``timeouts``
-    and ``preemptions`` count how often it was cut off, ``fruitless`` how often by its limit without
-    a step more than the time before.
+    and ``preemptions`` count the cut-offs, ``fruitless`` the time limits reached without a further
+    step.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,10 +36,10 @@ class Job(BaseModel):
     last_step: int = -1
 
     def found_in(self, seen: Mapping[str, Seen]) -> str | None:
-        """The id of this job among those that the scheduler has, None if it is not there. Ids alone can be reused."""
+        """Id of this job in Slurm's list, or None. Names are compared too: ids can be reused."""
         ending = "" if self.index is None else f"_{self.index}"
-        same = (one for one in seen if seen[one].name == self.name and one.endswith(ending))
-        return next((one for one in same if self.job_id in (None, one)), None)
+        same = (id_ for id_ in seen if seen[id_].name == self.name and id_.endswith(ending))
+        return next((id_ for id_ in same if self.job_id in (None, id_)), None)
 
     def state(self, seen: Mapping[str, Seen] | None) -> JobState:
         """How the job stands; ``seen`` None: the scheduler does not answer."""

@@ -1,4 +1,4 @@
-"""The Slurm launcher: submit what is missing, and leave; or, for who decides run by run, submit single runs."""
+"""Slurm launcher: submit the missing runs and exit, or submit single runs for a search."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,8 +50,8 @@ class Cluster(CountsSignals):
     """Submits runs; the jobs outlive this process.
 
     Used as a context manager with ``free``, ``start``, ``poll`` and ``stop`` it is a pool of
-    ``launcher.parallelism`` slots, as ``sweeps.launchers.local.Pool`` is; ``stop`` leaves the jobs
-    alone.
+    ``launcher.parallelism`` slots, as ``sweeps.launchers.local.Pool`` is; ``stop`` does not cancel
+    jobs.
     """
 
     detached: ClassVar[bool] = True
@@ -71,11 +71,10 @@ class Cluster(CountsSignals):
         return read_site(self.launcher.site)
 
     def submit_all(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], title: str) -> list[str]:
-        """One array for all that ask for the same; returns the ids of the jobs.
+        """Submit one array per request; returns the ids of the jobs.
 
         Raises:
-            RefusedError: The scheduler did not take one; it says what of the others was submitted
-                before.
+            RefusedError: The scheduler rejected an array; the message lists those submitted before.
         """
         configs = {run_id: config for run_id, (_, config) in runs.items()}
         limits = self._limits()
@@ -129,7 +128,7 @@ class Cluster(CountsSignals):
         ]
 
     def _room(self, limits: JobLimits) -> int | None:
-        """How many more jobs the account may have; None: there is no limit."""
+        """Number of further jobs that the account may have; None: no limit."""
         if limits.submitted is None:
             return None
         return max(0, limits.submitted - len(self.scheduler.jobs() or {}))
@@ -159,11 +158,11 @@ class Cluster(CountsSignals):
 
     @property
     def free(self) -> int:
-        """How many more single runs may be submitted now."""
+        """Number of further single runs that may be submitted now."""
         return self.launcher.parallelism - len(self._running)
 
     def check(self, configs: Sequence[RunConfig]) -> int:
-        """How many jobs may run at a time; ConfigError if a run fits no job."""
+        """Number of jobs that may run at a time; ConfigError if a run fits no job."""
         numbered = {str(number): config for number, config in enumerate(configs)}
         by_request(numbered, self.launcher, self.site)
         return self.launcher.parallelism
@@ -179,7 +178,7 @@ class Cluster(CountsSignals):
         return ids
 
     def poll(self) -> dict[str, Outcome]:
-        """Ask how the started runs stand; returns those that ended since the last time."""
+        """Query the states of the started runs; returns those that ended since the last call."""
         observer, ended = Observer(self.scheduler, self.sleep), {}
         for run_id, folder in list(self._running.items()):
             state = observer.observe(folder).state

@@ -1,4 +1,4 @@
-"""How runs and their jobs stand: the scheduler is asked once for all, and twice before a run is called lost."""
+"""States of runs and their jobs: one query for all, and a second before a run is called lost."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ ASK_AGAIN_S = (
 
 
 class Observer:
-    """Observes runs at one moment. The scheduler is asked before the records are read, and only if a run had a job."""
+    """Observer of runs at one moment. It queries Slurm before the records, if any run had a job."""
 
     def __init__(self, scheduler: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
         self.scheduler = scheduler
@@ -23,7 +23,7 @@ class Observer:
         self._asked = 0
 
     def observe(self, folder: RunFolder) -> Observed:
-        """How a run stands; RecordError if its records are damaged."""
+        """State of a run; RecordError if its records are damaged."""
         observed = self._once(folder)
         if observed.state is State.LOST and observed.job is JobState.ENDED and self._asked == 1:
             self._sleep(ASK_AGAIN_S)
@@ -32,7 +32,7 @@ class Observer:
         return observed
 
     def remark(self, folder: RunFolder, observed: Observed) -> str:
-        """What a person would want to know of the run's job."""
+        """Remark on the run's job for the status table."""
         job = read_job(folder)
         if job is None or observed.job is None:
             return ""

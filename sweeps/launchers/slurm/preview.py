@@ -1,4 +1,4 @@
-"""What a dry run shows of the jobs that would be submitted."""
+"""Preview of job submissions for a dry run."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,15 @@ from sweeps.terminal import say, wide
 
 
 def show_submissions(console: Console, submissions: Sequence[Submission]) -> None:
-    """An array of jobs for each kind of request, and what sbatch would be given for the first of them."""
+    """Show one job array per request, and the sbatch script of the first."""
     if not submissions:
         return
     columns = ("jobs", "nodes", "GPUs", "CPUs", "memory", "limit", "partition", "runs")
     table = Table(
         *columns, title="arrays of jobs, each of which asks for", title_justify="left", box=None
     )
-    for one in submissions:
-        table.add_row(*_row(one))
+    for submission in submissions:
+        table.add_row(*_row(submission))
     console.print()
     wide(console).print(table)
     others = "; the other arrays differ in what the table shows" if len(submissions) > 1 else ""

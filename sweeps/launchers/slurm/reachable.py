@@ -30,12 +30,12 @@ def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
 
 
 def check_reachable(runs_dir: Path) -> None:
-    """Refuse to submit jobs whose files lie in this host's memory.
+    """Reject submissions of jobs whose files are in this host's memory.
 
     Other local disks only cause a warning of the doctor: some network file systems look like one.
 
     Raises:
-        ConfigError: A folder that jobs need lies on a tmpfs or ramfs, and this host is no node.
+        ConfigError: A folder that jobs need is on a tmpfs or ramfs, and this host is not a node.
     """
     for name, folder, kind in local_folders(runs_dir):
         if kind in VOLATILE_FILE_SYSTEMS:

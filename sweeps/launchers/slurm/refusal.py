@@ -1,4 +1,4 @@
-"""What sbatch said when it did not take a job, as one line with the key that it is about."""
+"""Explain in one line why sbatch rejected a job, with the key to change."""
 
 import re
 
@@ -33,7 +33,7 @@ class RefusedError(ConfigError):
 
 
 def explain_refusal(message: str, asked: str, site: str) -> str:
-    """One line: sbatch's own message, what was asked for, and the key of the site's file that it is about."""
+    """One line: sbatch's message, the request, and the key of the site file to change."""
     said = [
         line.removeprefix("sbatch:").removeprefix(" error:").strip()
         for line in message.splitlines()
@@ -42,5 +42,6 @@ def explain_refusal(message: str, asked: str, site: str) -> str:
     text = "; ".join(dict.fromkeys(said)) or "no reason given"
     for pattern, key, fix in KEYS:
         if re.search(pattern, text, re.IGNORECASE):
-            return f"sbatch: {text} ({asked}). {site}: {key}; set {fix}, and give the same command again"
+            again = "and give the same command again"
+            return f"sbatch: {text} ({asked}). {site}: {key}; set {fix}, {again}"
     return f"sbatch: {text} ({asked}). See {site} and launcher.*, and give the same command again"

@@ -1,4 +1,4 @@
-"""What is asked of Slurm, through its own commands: which of our jobs live, cancel one, requeue one."""
+"""Slurm's commands: list our jobs, their ends and limits; cancel or requeue a job."""
 
 import os
 import pwd
@@ -42,14 +42,14 @@ class Seen:
 
 
 class Slurm:
-    """What looks after jobs, by squeue, sacct, scancel and scontrol. squeue knows what lives, sacct how the rest ended.
+    """Client of squeue (live jobs), sacct (ended jobs), scancel and scontrol.
 
-    Tests put one with a clock of its own in its place.
+    Tests replace it by one with a simulated clock.
     """
 
     def jobs(self) -> Mapping[str, Seen] | None:
-        """Job id -> what is known of it, of our jobs that wait or run, by one squeue; None if there is no answer."""
-        format_ = "%i|%T|%r|%j"  # the name last: it alone may hold a |
+        """Our waiting and running jobs by id, from one squeue call; None without an answer."""
+        format_ = "%i|%T|%r|%j"  # the name last: only the name may contain |
         try:
             lines = _ask(
                 "squeue",
@@ -65,7 +65,7 @@ class Slurm:
         return {job_id: Seen(name, _state(state), why) for job_id, state, why, name in fields}
 
     def ends(self, job_ids: Iterable[str]) -> Mapping[str, str]:
-        """Job id -> how it ended, in Slurm's word, by one sacct; what is not known is left out, or all without it."""
+        """Final states of jobs by id, from one sacct call; unknown jobs are left out."""
         ids = ",".join(job_ids)
         if not ids:
             return {}
@@ -87,11 +87,11 @@ class Slurm:
         _ask("scancel", job_id)
 
     def requeue(self, job_id: str) -> None:
-        """End a running job and queue it again under the same id; SchedulerError if that was not possible."""
+        """End a running job and queue it again under the same id; SchedulerError on failure."""
         _ask("scontrol", "requeue", job_id)
 
     def limits(self, account: str | None = None, qos: str | None = None) -> JobLimits:
-        """Limits on arrays and on the user's jobs, by scontrol and, where there is accounting, sacctmgr.
+        """Limits on arrays and on the user's jobs, from scontrol and, with accounting, sacctmgr.
 
         Args:
             account: The account that jobs are charged to; None: the limits of all the user's
@@ -122,7 +122,7 @@ class Slurm:
         )
 
     def preempted(self, job_id: str) -> bool | None:
-        """Whether a running job has been told to make room for another; None if there is no answer.
+        """Return True if a running job is being preempted; None without an answer.
 
         By the job's PreemptTime, which is set once its grace has begun.
         """
@@ -140,7 +140,7 @@ def node_names() -> set[str]:
 
 
 def _answer(*command: str) -> list[str]:
-    """The lines of an answer; none from a command that fails, as sacctmgr does without accounting."""
+    """Lines of a command's output; empty if it fails, as sacctmgr does without accounting."""
     try:
         return _ask(*command)
     except SchedulerError:

@@ -1,4 +1,4 @@
-"""A frozen copy of the code, from which jobs run: what is edited while they wait changes nothing."""
+"""Frozen copy of the code that jobs run from, so that later edits do not affect waiting jobs."""
 
 import hashlib
 import os
@@ -22,10 +22,10 @@ PARTS = (
 
 
 def freeze(runs_dir: Path, secret_names: Collection[str] = ()) -> Path:
-    """The snapshot of the present code, made if there is none: private (0700) and read-only.
+    """Return the snapshot of the present code, created if missing: private (0700) and read-only.
 
-    ConfigError if a file holds a secret, or the value of one of the variables ``secret_names``: it
-    would lie about in as many copies as there are snapshots.
+    ConfigError if a file holds a secret, or the value of one of the variables ``secret_names``,
+    which would be copied into every snapshot.
     """
     files = _files(secret_names)
     target = _place(runs_dir, files)
@@ -36,7 +36,7 @@ def freeze(runs_dir: Path, secret_names: Collection[str] = ()) -> Path:
 
 
 def locate(runs_dir: Path) -> Path:
-    """Where the snapshot of the present code lies or would lie: ``<runs_dir>/.snapshots/<hash of its content>/``."""
+    """Path of the present code's snapshot: ``<runs_dir>/.snapshots/<hash of its content>/``."""
     return _place(runs_dir, _files())
 
 
@@ -59,7 +59,7 @@ def check_private(folder: Path) -> None:
 
 
 def _files(secret_names: Collection[str] = ()) -> dict[str, bytes]:
-    """Path -> content of the code: files tracked or new, without what git ignores; elsewhere all but compiled ones."""
+    """Content of code files by path: all that git does not ignore; outside git, all sources."""
     listed = provenance.output(
         "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *PARTS
     )

@@ -40,7 +40,7 @@ NEEDS_SUBMITIT = f"launcher=slurm_a800x4 needs submitit; to get it: {install_com
 
 @dataclass(frozen=True, order=True)
 class Request:
-    """What the jobs of an array ask for: of each node, and for how long."""
+    """Resources that the jobs of an array request: per node, and for how long."""
 
     limit_min: int
     resources: Resources
@@ -76,10 +76,11 @@ Sbatch = Callable[[Submission], Sequence[str]]
 def by_request(
     configs: Mapping[str, RunConfig], launcher: SlurmLauncher, site: Site
 ) -> dict[Request, list[str]]:
-    """What jobs ask for -> the runs that ask for it; those with the most GPUs first.
+    """Group the runs by the request of their jobs; requests with the most GPUs first.
 
     Raises:
-        ConfigError: A run fits no job: its model no GPU, its time limit no warning.
+        ConfigError: A run fits no job: too large for its GPUs, or a limit too short for the
+            warning.
     """
     groups = defaultdict(list)
     for run_id, config in configs.items():
@@ -143,7 +144,7 @@ def folder_of_submissions(runs_dir: Path) -> Path:
 
 
 def new_folder(runs_dir: Path, title: str) -> Path:
-    """A fresh submission folder that only we may enter: submitit executes the pickle that it finds in there."""
+    """Create a private submission folder: submitit executes the pickle that it finds in it."""
     parent = folder_of_submissions(runs_dir)
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_private(parent)
@@ -192,7 +193,7 @@ def _asked(submission: Submission) -> str:
 
 
 def sbatch_text(submission: Submission) -> str:
-    """What sbatch would be given: what submitit writes for commands that only take it, in a folder soon gone."""
+    """Preview the sbatch script that submitit writes, in a temporary folder."""
     with tempfile.TemporaryDirectory() as top:
         commands = Path(top) / "bin"
         commands.mkdir()
@@ -249,10 +250,10 @@ def _parameters(submission: Submission) -> dict[str, Any]:
 
 
 def _guard(submission: Submission) -> list[str]:
-    """Shell lines before Python loads the pickle.
+    """Shell lines to run before Python loads the pickle.
 
-    They note the time, and leave if the folder is not ours alone any more or the node lacks what
-    the job needs.
+    They record the time, and exit if other users can access the folder or the node lacks what the
+    job needs.
     """
     folder = shlex.quote(str(submission.folder))
     needed = {
@@ -268,7 +269,8 @@ def _guard(submission: Submission) -> list[str]:
     return [
         f"export {STARTED}=$(date +%s)",
         "umask 077",
-        f'if [ ! -O {folder} ] || [ "$(stat -c %a {folder})" != 700 ]; then echo {folder} is not private; exit 77; fi',
+        f'if [ ! -O {folder} ] || [ "$(stat -c %a {folder})" != 700 ]; '
+        f"then echo {folder} is not private; exit 77; fi",
         *reachable,
         f"export PYTHONPATH={shlex.quote(str(submission.snapshot))}${{PYTHONPATH:+:$PYTHONPATH}}",
     ]
