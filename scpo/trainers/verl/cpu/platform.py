@@ -113,7 +113,7 @@ def _no_pinned_memory() -> None:
     def without_pinning(policy: Any, pin_memory: bool = False) -> None:
         policy.pin_memory = False
 
-    CPUOffloadPolicy.__init__ = without_pinning  # type: ignore[method-assign]
+    CPUOffloadPolicy.__init__ = without_pinning  # type: ignore[method-assign, assignment]
 
 
 _fill_in_torch_cpu()
