@@ -19,12 +19,9 @@ near_miss = rollout(to_fridge, to_egg, (HOLDING, "drop egg", "The egg breaks."))
 idle = rollout((KITCHEN, "go to bed", "You fall asleep."))
 
 batch = scpo.StepBatch.from_episodes([success, near_miss, idle])
-advantage_N, diagnostics = scpo.assign(
-    batch, scpo.load_scorer("exact"), scpo.load_method("scpo", theta=0.5)
-)
+method = scpo.load_method("scpo", theta=0.5)
+advantage_N, diagnostics = scpo.assign(batch, scpo.load_scorer("exact"), method)
 for row, action in enumerate(batch.action_N):
     credit, without = diagnostics.shaped.credit_N[row], diagnostics.unshaped_advantage_N[row]
-    print(
-        f"{action:12} credit {credit:.1f}  advantage without {without:+.2f}, with "
-        f"{advantage_N[row]:+.2f}"
-    )
+    line = f"{action:12} credit {credit:.1f}  advantage without {without:+.2f}"
+    print(f"{line}, with {advantage_N[row]:+.2f}")
