@@ -86,7 +86,8 @@ def check_estimator(
         across_groups: It normalises over the batch by design (EMPG): groups may affect each other.
 
     Raises:
-        ConfigError: The name is unknown, it works on tokens, or settings or batch have another type.
+        ConfigError: The name is unknown, it works on tokens, or settings or batch have another
+            type.
         ContractError: A law is broken; names the law and the row.
     """
     entry = _row_level(estimator)

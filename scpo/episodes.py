@@ -145,9 +145,9 @@ def _warn_of_partial_success(episodes: Sequence[Episode]) -> None:
     ]
     if won and not np.isclose(min(won), max(won), rtol=1e-4, atol=1e-4):
         warnings.warn(
-            "episode returns differ, and every one above 0 counts as success, partial scores such as 0.2 "
-            "too: pass success_above=<the return that a success exceeds> (tau_succ), or success_above=0.0 "
-            "if this is meant",
+            "episode returns differ, and every one above 0 counts as success, partial scores such "
+            "as 0.2 too: pass success_above=<the return that a success exceeds> (tau_succ), or "
+            "success_above=0.0 if this is meant",
             stacklevel=4,  # the caller of StepBatch.from_episodes
         )
 
@@ -199,6 +199,6 @@ def _check_texts(place: str, step: Step) -> None:
         value = getattr(step, name)
         if not (isinstance(value, str) or (value is None and name == "next_observation")):
             raise StepBatchError(
-                f"{place}: {name} is {str(value)[:40]!r} of type {type(value).__name__}, expected a str; pass "
-                "the text that the agent was shown or answered"
+                f"{place}: {name} is {str(value)[:40]!r} of type {type(value).__name__}, expected "
+                "a str; pass the text that the agent was shown or answered"
             )

@@ -146,8 +146,9 @@ class StepBatch:
 
         Args:
             episodes: The siblings of all groups.
-            success_above: An episode succeeds if its return is larger (the paper's tau_succ); None: 0, with
-                a warning where positive returns differ, since partial scores then count as success.
+            success_above: An episode succeeds if its return is larger (the paper's tau_succ); None:
+                0, with a warning where positive returns differ, since partial scores then count as
+                success.
 
         Raises:
             StepBatchError: An episode is inconsistent or incomplete; the message names it and the

@@ -89,7 +89,7 @@ class Strip:
         return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
 
     def label(self, notes: Footnotes, *, alone: bool) -> str:
-        """Text beside its panels; what sets its runs apart is a footnote, or it would fill the page."""
+        """Text next to its panels; differences between its runs go into a footnote."""
         place = f"{names.benchmark(self.part.env)}, {names.model(self.part.model)}"
         count = self.usual_count if alone else self.counts
         return f"{place}{notes.mark(self.part.differs)}, {count} seeds"
