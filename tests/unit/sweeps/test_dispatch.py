@@ -136,7 +136,7 @@ def test_a_dry_run_for_slurm_shows_hours_and_the_sbatch_text_and_writes_nothing(
     assert done.returncode == 0, done.stderr
     assert "about 664 GPU-hours, of which 664 still to start" in done.stdout
     assert "12 jobs of at most 21 h; sbatch would read:" in done.stdout
-    assert "#SBATCH --array=0-11%8" in done.stdout
+    assert "#SBATCH --array=0-11%12" in done.stdout
     assert not list(tmp_path.iterdir())
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert not imported & {"torch", "transformers", "wandb", "pandas", "textworld"}
