@@ -1,6 +1,6 @@
 """Index of an archive of finished runs: checksums of its files and of each run in them.
 
-An archive is three files. ``metrics.parquet`` and ``runs.parquet`` are written beside the old ones
+An archive is three files. ``metrics.parquet`` and ``runs.parquet`` are written next to the old ones
 first, under the suffix ``STAGED``; ``experiments.json``, the index, is replaced next, which commits
 the change; then the two take their names. A reader takes whichever copy has the checksum that the
 index names, so the three change together or not at all.
@@ -41,19 +41,19 @@ class ArchiveIndex(BaseModel):
 
 
 def is_archive(folder: Path) -> bool:
-    """Whether a folder is one; a folder of built tables has no index."""
+    """Return True if a folder is an archive; a folder of built tables has no index."""
     return (folder / INDEX).is_file() and any(
         (folder / f"{RUNS}{end}").is_file() for end in ("", STAGED)
     )
 
 
 def read_index(folder: Path) -> tuple[ArchiveIndex, str | None]:
-    """The index, and how it is damaged if it can be read all the same; None: it is whole.
+    """Read the index, and describe its damage if it is readable but damaged, else None.
 
-    What a damaged index lists is to be compared with the content, run by run.
+    Callers must compare the list of a damaged index with the content, run by run.
 
     Raises:
-        RecordError: There is none, it is no JSON or of another form.
+        RecordError: The index is missing, not JSON, or of another form.
     """
     damage = None
     try:

@@ -152,7 +152,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds this lock (on another host: if the file system forwards locks)."""
+    """True if a process holds this lock; on another host, if its file system forwards locks."""
     try:
         # Read-only, so that an observer changes nothing, also on a read-only mount. Without
         # O_NONBLOCK a pipe of this name would hang every command.
@@ -239,7 +239,7 @@ def unsealed(record: Any) -> dict[str, Any]:
     """Verify a JSON record's checksum and return the record without it.
 
     Raises:
-        ValueError: There is no checksum, or it is not that of the content.
+        ValueError: The checksum is missing, or does not match the content.
         TypeError: The record is not a JSON object.
     """
     if not isinstance(record, dict):

@@ -147,7 +147,7 @@ def read_rules(path: Path = RULES) -> Mapping[str, Any]:
     """The rules by name.
 
     Raises:
-        ConfigError: The file is no YAML, or a rule is invalid.
+        ConfigError: The file is not YAML, or a rule is invalid.
     """
     try:
         return TypeAdapter(dict[str, Rule]).validate_python(yaml.safe_load(path.read_text()))
@@ -203,7 +203,7 @@ def stalled(
 
 
 def _metrics(records: Sequence[Mapping[str, Any]], pattern: str) -> list[str]:
-    """The logged metrics that match a pattern, in which * stands for one part of a name."""
+    """Logged metrics that match a pattern, in which * matches one part of a name."""
     if "*" not in pattern:
         return [pattern]
     known = sorted({key for record in records for key in record})

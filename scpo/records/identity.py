@@ -12,8 +12,8 @@ from scpo.strict import MACHINE_SECTIONS
 
 HASH_LENGTH = 8
 
-# The shaper's choices of the paper's table 4, and how another one reads in a run id. It stands here
-# and not in conf/, so that an id is a function of the configuration alone: a default that changes
+# The shaper's choices of the paper's table 4, and the word for another choice in a run id. They are
+# here and not in conf/, so that an id depends only on the configuration: a default that changes
 # later renames no run.
 SHAPER_CHOICES: tuple[tuple[str, object, str], ...] = (
     ("matcher", "kmp", "{}"),
@@ -34,7 +34,7 @@ PAPERS_HOST = "gigpo"
 
 
 def identity(config: RunConfig) -> dict[str, Any]:
-    """The configuration without the sections that only say where and how it runs."""
+    """The configuration without the sections that only affect where and how it runs."""
     return config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS))
 
 
@@ -59,7 +59,7 @@ def run_id(config: RunConfig) -> str:
 
 
 def is_id_of(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a folder's name is the id of the recorded configuration in it.
+    """Return True if a folder's name is the id of the configuration recorded in it.
 
     Environment and model begin it, seed and hash end it; words between them, for method and
     choices, have changed with the code. The configuration is taken as it was recorded: one of an

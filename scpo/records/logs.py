@@ -81,7 +81,7 @@ class JsonLines:
         return self.parse(self.whole_lines())
 
     def whole_lines(self) -> bytes:
-        """The bytes up to the last line break; empty where there is no file."""
+        """The bytes up to the last line break; empty without a file."""
         data = read_bytes(self.path) if self.path.exists() else b""
         return data[: data.rfind(b"\n") + 1]
 
@@ -102,7 +102,7 @@ class JsonLines:
         return b"".join(kept)
 
     def last(self) -> dict[str, Any] | None:
-        """The last complete line, read from the end of the file; None if there is none."""
+        """The last complete line, read from the end of the file; None without one."""
         if not self.path.exists():
             return None
         with self.path.open("rb") as file:
@@ -170,7 +170,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def cut_torn_line(path: Path) -> None:
-    """Cut off what a killed writer left behind the last line break."""
+    """Cut off the incomplete last line that a killed writer left."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         _cut(descriptor)
@@ -253,7 +253,7 @@ def _check_steps(folder: RunFolder, status: Status, steps: list[int]) -> None:
 
 
 def panels(record: Mapping[str, Any]) -> dict[str, float]:
-    """Validation panel -> success rate in a line of metrics.jsonl; empty if it has none."""
+    """Validation panel -> success rate in a line of metrics.jsonl; empty without validation."""
     rates = {}
     for key, value in record.items():
         parts = key.split("/")  # val/<panel>/success_rate; four parts are a panel's task family

@@ -80,7 +80,7 @@ class NodeMemory:
 
 
 def tree_gib(root: int, proc: Path = Path("/proc")) -> float:
-    """Resident memory in GiB of a process and its descendants; 0 where there is no /proc."""
+    """Resident memory in GiB of a process and its descendants; 0 on systems without /proc."""
     children = defaultdict(list)
     pages = {}
     for folder in proc.glob("[0-9]*"):

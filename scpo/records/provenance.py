@@ -36,7 +36,7 @@ SNAPSHOT_RECORD = "snapshot.json"  # in a snapshot of the code, in place of .git
 COMMAND_TIMEOUT_S = 20
 CODE_RECORD = "code.json"  # in the run folder: the code that wrote its steps
 CODE_PARTS = ("scpo", "sweeps", "train.py")
-CODE_SUFFIXES = (".py", ".yaml")  # not what tools leave beside the code
+CODE_SUFFIXES = (".py", ".yaml")  # excludes files that tools write next to the code
 SHOWN_FILES = 6
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 REDACTED = "[redacted]"
-SHORTEST = 8  # a shorter value is no key, and would be found in every second file
+SHORTEST = 8  # shorter values are not keys, and would match in many files
 SECRET_NAME = re.compile(
     r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|WEBHOOKS?|WEBHOOK_URL"
     r"|(^|_)(PAT|DSN|AUTH))(_?\d{1,4})?$"  # OPENAI_API_KEY_2
 )
 # In an address, between a colon and the @, with or without a user before the colon. No example
-# stands here: this file is part of every snapshot of the code, in which an example is found.
+# is given: this file is part of every snapshot of the code, in which an example would be found.
 WITH_PASSWORD = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s/@'\"{}$]+@")
 SHAPES = {  # formats of keys, by their issuers' prefixes
     "a W&B key": re.compile(r"(?i)(?<=wandb_api_key)\W{1,4}[0-9a-f]{40}\b|\bwandb_v\d_\w{20,}"),
@@ -120,7 +120,7 @@ def _matches(
 
 
 def forms(value: str) -> set[str]:
-    """How a secret may be written in a text: by line, in JSON, in an address, in base64 and hex."""
+    """Spellings of a secret in a text: by line, in JSON, in an address, in base64 and hex."""
     written = set()
     for line in value.splitlines():
         secret = line.strip()

@@ -56,7 +56,7 @@ def ensure(config: RunConfig) -> RunFolder:
 
 
 def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
-    """Read a folder's configuration and verify that it is the run that the folder's name says.
+    """Read a folder's configuration and verify that its id is the folder's name.
 
     Raises:
         RecordError: Its records disagree with its name, with each other or with ``want``.

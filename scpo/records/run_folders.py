@@ -118,7 +118,7 @@ class RunFolder:
         write_json(self.stop, request.model_dump(mode="json"))
 
     def read_stop(self) -> StopRequest | None:
-        """The pending stop request; None if there is none."""
+        """The pending stop request, or None."""
         if not self.stop.exists():
             return None
         remedy = "Delete it, or `python -m sweeps cancel` the run again"
@@ -245,7 +245,7 @@ def finished_in(archive: str | None) -> frozenset[str]:
     """The runs that an archive of finished runs holds (``python -m analysis study`` writes one).
 
     Raises:
-        ConfigError: There is none in that folder, or it cannot be read.
+        ConfigError: The folder holds no archive, or it cannot be read.
     """
     if archive is None:
         return frozenset()
@@ -303,7 +303,7 @@ def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
 
 
 def of_this_machine(status: Status) -> bool:
-    """Whether this kernel ran the process, so that its lock shows whether it lives."""
+    """Return True if this kernel ran the process, so that its lock shows whether it lives."""
     if status.host in (None, socket.gethostname()):
         return True
     return status.boot is not None and status.boot == boot_id()
@@ -311,7 +311,7 @@ def of_this_machine(status: Status) -> bool:
 
 @functools.cache
 def boot_id() -> str | None:
-    """The kernel's boot id, which containers on it share; None where the system has none."""
+    """The kernel's boot id, which containers on it share; None on systems without one."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:

@@ -31,22 +31,22 @@ class State(StrEnum):
 
     @property
     def recorded(self) -> bool:
-        """Whether status.json may hold this state."""
+        """Return True if status.json may hold this state."""
         return self not in (State.NEW, State.QUEUED, State.UNKNOWN, State.LOST, State.DAMAGED)
 
     @property
     def settled(self) -> bool:
-        """Whether a sweep leaves the run alone."""
+        """Return True if a sweep leaves the run as it is."""
         return self in (State.DONE, State.PRUNED, State.CANCELLED)
 
     @property
     def live(self) -> bool:
-        """Whether a process runs it, will run it, or may be running it."""
+        """Return True if a process runs it, will run it, or may be running it."""
         return self in (State.RUNNING, State.QUEUED, State.UNKNOWN)
 
     @property
     def startable(self) -> bool:
-        """Whether no process runs it, and it may be started or resumed."""
+        """Return True if no process runs it, and it may be started or resumed."""
         return self in (
             State.NEW,
             State.PENDING,
@@ -76,14 +76,14 @@ _STATE_OF_JOB = {
 
 @dataclass(frozen=True)
 class Observed:
-    """What an observer finds of a run.
+    """Observation of a run.
 
     Attributes:
         recorded: The state in status.json; NEW without a folder.
         alive: A process holds the run's lock now.
         job: The scheduler's answer; None if no job was ever submitted.
         stop: The state that it was asked to end in.
-        failures: How often it has failed.
+        failures: Number of failed attempts.
     """
 
     recorded: State

@@ -90,7 +90,7 @@ class WandbMirror:
                 "wandb is not installed, metrics are not mirrored; "
                 f"{install_command('track')} adds it"
             )
-        except Exception as error:  # noqa: BLE001 (whatever fails in the mirror, training goes on)
+        except Exception as error:  # noqa: BLE001 (training continues after any failure of the mirror)
             if self._abandoned:
                 return
             logger.warning(
