@@ -185,8 +185,8 @@ def test_hand_worked_credit():
 """
 FIGURE = '''"""{label}: TODO one line on what the figure shows."""
 
-from analysis.naming import names
-from analysis.naming.line_styles import line_style
+from analysis import names
+from analysis.line_styles import line_style
 from analysis.rendering.style import COLUMN_WIDTH, Drawing, canvas_width, house_style, new_figure
 from analysis.rendering.table import Block, Table, percent
 from analysis.sources.collect import Collected

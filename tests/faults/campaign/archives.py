@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from analysis.answers import study_command
 
 from analysis.sources import archive as archive_module
 from analysis.sources.collect import collect
+from analysis.study import command as study_command
 from scpo.errors import RecordError
 from scpo.records import RunFolder, State
 from scpo.records.archive_index import INDEX, METRICS, RUNS
