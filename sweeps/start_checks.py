@@ -53,7 +53,10 @@ def _errors(config: RunConfig) -> Iterator[Finding]:
 
 def _missing_packages(config: RunConfig) -> Iterator[Finding]:
     """Packages of the environment's and the trainer's extras that are not installed."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    described = REPOSITORY / "pyproject.toml"
+    if not described.exists():  # the code alone, without the project around it
+        return
+    project = tomllib.loads(described.read_text(encoding="utf-8"))["project"]
     for extra in (config.env.name, of_trainer(config)):
         for requirement in map(Requirement, project["optional-dependencies"].get(extra, ())):
             module = requirement.name.lower().replace("-", "_")
