@@ -60,12 +60,15 @@ class Stop:
 
     A signal stops the run at once if it is the second, or if this attempt has logged no step yet:
     loading, translating games and making demonstrations take minutes and leave nothing to save.
+    An evaluation is different: it logs nothing until its end, but keeps each episode that ends, so
+    its first signal waits for the episodes that are being played (and paid for).
     Once training is over, signals are ignored, so that the end is recorded.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, *, evaluation: bool = False) -> None:
         self.asked = False
         self.over = False
+        self._evaluation = evaluation
         self._folder = folder
         self._logged = self._log_size()
 
@@ -76,7 +79,8 @@ class Stop:
         """The signal handler."""
         if self.over:
             return
-        if self.asked or self._log_size() == self._logged:
+        nothing_to_save = not self._evaluation and self._log_size() == self._logged
+        if self.asked or nothing_to_save:
             self.asked = True
             raise KeyboardInterrupt
         self.asked = True
@@ -157,7 +161,7 @@ def thread_environment(threads: int) -> dict[str, str]:
 def _attempt(
     folder: RunFolder, config: RunConfig, before: Status, number: int, train: Train
 ) -> int:
-    stop = Stop(folder)
+    stop = Stop(folder, evaluation=config.method.kind == "prompted")
     with stop_signals_go_to(stop.handle):
         try:
             _start(folder, config, before, number)
