@@ -9,6 +9,7 @@ import atexit
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -85,6 +86,10 @@ def _become(
     variables: dict[str, str | None], encoding: str, umask: int, cwd: str, group: bool,
 ) -> None:  # fmt: skip
     """Runs in the new process: stdout and stderr go into the file, the rest is the script's."""
+    # The server has the signal mask of the test that started it first. Training in that test's process
+    # may block the stop signals while it starts helpers, and this process would never see one.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if group:
         os.setpgid(0, 0)
     os.environ.update({name: value for name, value in variables.items() if value is not None})
