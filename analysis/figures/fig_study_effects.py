@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -41,8 +42,9 @@ from scpo.intervals import Summary
 SCALE = "study"
 # Heights in inches.
 HEIGHT = 1.45  # the figure without rows
-LINE = 0.165  # each row
+LINE = 0.2  # each row; a folded name takes two lines of text
 KEY = 6.5  # points; text of keys and rows
+NAME_WIDTH = 34  # characters of a row's name in one line
 # Purple differs from green with any colour vision, and is not the colour of credit.
 WORSE = "#5D3A9B"
 UNNAMED = "not named"
@@ -109,7 +111,8 @@ def build(data: Collected) -> Drawing:
         _draw_differences(second, lines, "scpo")
         _draw_steps(steps, lines)
         _draw_precision(precision, lines)
-        labels = [f"{line.row.title}, {line.row.row.count}" for line in lines]
+        # Folded: one long name would leave the panels too narrow for their own labels.
+        labels = [fill(f"{line.row.title}, {line.row.row.count}", NAME_WIDTH) for line in lines]
         first.set_yticks(range(len(lines)), labels, fontsize=KEY)
         first.set_ylim(len(lines) - 0.4, -0.6)
         figure.legend(
