@@ -199,11 +199,20 @@ def _read_lines(
     if not groups:
         raise unreadable(folder, f"{RUNS}: no run in it can be read")
     lines: dict[str, dict[str, Any]] = {}
+    unlisted: set[str] = set()
     for group in groups:
         for line in group.to_pylist():
             sums = index.runs.get(str(line.get("id")))
+            if sums is None:  # a damaged index may have lost its entry
+                unlisted.add(str(line.get("id")))
             if sums and line["id"] not in lines and _line_sum(line) == sums.line:
                 lines[line["id"]] = line
+    if unlisted:
+        reason = (
+            f"{counted(len(unlisted), 'run')} in {RUNS} have no entry in {INDEX}: "
+            f"{', '.join(sorted(unlisted))}. {_restore(folder)}"
+        )
+        problems.append(Problem(f"{folder}/{RUNS}", reason))
     lost = [run for run in index.runs if run not in lines]
     if lost:
         reason = (
