@@ -101,7 +101,14 @@ def test_no_runs_at_all_are_no_mistake(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_told_apart_from_one_without_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+    checkout = tmp_path / "checkout"  # the real one may have runs: `make demo` leaves some
+    monkeypatch.setattr(sweeps.__main__, "REPOSITORY", checkout)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
     assert sweeps.__main__.main(["status"]) == 0
     assert sweeps.__main__.main(["status", "--runs-dir", "typo"]) == 2
     assert "there is no such folder" in capsys.readouterr().err
+
+    update(checkout / "runs", "seeds=[0]")
+    assert sweeps.__main__.main(["status"]) == 2
+    assert f"those of the checkout: --runs-dir {checkout / 'runs'}" in capsys.readouterr().err
