@@ -31,18 +31,16 @@ from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
 from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
-HEIGHT, NARROW_HEIGHT, MARGIN = (
-    2.4,
-    1.6,
-    0.9,
-)  # inches: a line of panels, a panel of one column, its texts
+HEIGHT = 2.4  # inches: a line of panels
+NARROW_HEIGHT = 1.6  # inches: a panel of a figure that is one column wide
+MARGIN = 0.9  # inches: the texts around the panels
 NO_PAIR = "no group with a success and a failure"
 CAPTION = (
     "Similarity of every step of a reference (rows) to every step of a failed sibling (columns) "
     "of one fixed game (task: {task}), {run}, at {count} of its training. Credited cells are "
-    "framed; the walk of the reference position j is drawn in processing order, dashed where that "
-    "goes back to an earlier step; θ is marked on the scale. {without}The probe is played for "
-    "this picture alone, outside of training."
+    "framed; the line is the matcher's walk along the reference, in the order in which it takes "
+    "the failed steps, dashed where that goes back in time; θ is marked on the scale. {without}The "
+    "probe is played for this picture alone, outside of training."
 )
 
 

@@ -113,9 +113,10 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
         name, [override for override in common if override.key == "scale"]
     )
     added, common = split_axes(experiment, common, scale)
-    _refuse_contradictions(experiment.rows, [axis[0] for axis in added])
+    # Against the rows as the file has them: method=scpo beside method.shaper.theta=0.4,0.6 is no
+    # contradiction, though each row then sets a key of the chosen method.
+    _refuse_contradictions(experiment.rows, [*(axis[0] for axis in added), *common])
     experiment = with_axes(experiment, added)
-    _refuse_contradictions(experiment.rows, common)
     axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale) for axis in AXIS_KEYS}
     matrix = Matrix(experiment, scale, tuple(common))
     for row in experiment.rows:

@@ -8,20 +8,21 @@ import yaml
 from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError
 
 from scpo.errors import ConfigError, first_line
+from scpo.records.provenance import REPOSITORY
 from scpo.strict import Strict
 from sweeps.compose.hints import explain_validation
 
-PRESETS = Path(__file__).resolve().parents[3] / "slurm" / "presets"
+PRESETS = REPOSITORY / "slurm" / "presets"
 
 
 class Site(Strict):
     """Settings of a cluster; None leaves one to the cluster's default.
 
-    ``cpu_partition``: of jobs without a GPU (None: ``partition``). ``gres``: the name of its GPUs
-        where it does not
-    know --gpus-per-node, or of a type; each job's number is added. ``memory_gb``: auto is what the
-    run needs by estimate, 0 the whole node. ``max_time_h``: the longest limit that the partition
-    allows. ``more`` holds further sbatch options.
+    ``cpu_partition`` is for jobs without a GPU (None: ``partition``). ``gres`` names the cluster's
+    GPUs where it does not know ``--gpus-per-node``, or where a type has to be named; each job's
+    number of GPUs is appended. ``memory_gb``: "auto" is the run's estimated need, 0 the whole node.
+    ``max_time_h`` is the longest limit that the partition allows. ``more`` holds further sbatch
+    options.
     """
 
     partition: str | None = None
@@ -59,9 +60,17 @@ class Site(Strict):
 
 
 def site_path(name: str) -> Path:
-    """The file that ``launcher.site`` names: a path, or a preset by its name."""
+    """Return the file that ``launcher.site`` names: a path, or a preset by its name.
+
+    A relative path that is not found in the current folder is taken from the checkout, where the
+    default, ``slurm/site.yaml``, is.
+    """
     preset = PRESETS / f"{name}.yaml"
-    return preset if re.fullmatch(r"\w+", name) and preset.is_file() else Path(name).expanduser()
+    if re.fullmatch(r"\w+", name) and preset.is_file():
+        return preset
+    path = Path(name).expanduser()
+    in_checkout = REPOSITORY / path
+    return in_checkout if not path.exists() and in_checkout.is_file() else path
 
 
 def read_site(name: str | Path) -> Site:

@@ -58,6 +58,14 @@ def test_your_own_file_is_named_by_a_variable_and_does_not_change_the_run(tmp_pa
     assert run_id(before) == run_id(mine)
 
 
+def test_the_default_file_is_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read_site("slurm/site.yaml") == read_site(SHIPPED)
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm" / "site.yaml").write_text("partition: here\n")
+    assert read_site("slurm/site.yaml").partition == "here"
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         read_site(tmp_path / "none.yaml")
