@@ -5,6 +5,8 @@ endif
 DEMO ?= +experiment=demo scale=study
 # What `make study` runs, in this order: what was named first, then the rest; on official games where there are any.
 STUDY ?= main_table ablation controls beyond credit_placement graph_controls ablation_scorer hosts singletons sweep_alpha group_size further_methods reference_buffer $(if $(ALFWORLD_DATA),official_games) webshop_study sweep_theta sweep_lambda learning_rates
+# What `make meaning` runs: the study of reworded observations, the full dose first.
+MEANING ?= meaning meaning_dose0 meaning_dose25 meaning_dose50 meaning_arms meaning_webshop
 # Runs that are finished there are not run again; with STUDY_ARCHIVE=null all are.
 STUDY_ARCHIVE ?= docs/study
 PYTHON ?= python3
@@ -27,7 +29,7 @@ SIZE := 640 2400
 VERL_SIZE := 765 2500
 
 .PHONY: help setup demo test test-slow test-slurm test-browser test-verl test-verl-vllm setup-verl setup-vllm lint docs figures \
-  report bench bench-shaper clean study study-quick
+  report bench bench-shaper clean study study-quick meaning
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -87,19 +89,23 @@ lint: setup ## style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Shell: each of the study's experiments, with the overrides $(1); those that are finished take a second.
-run_study = for name in $(STUDY); do $(BIN)/python sweep.py +experiment=$$name scale=study $(1) || exit 1; done
+# Shell: the experiments $(2) with the overrides $(1); those that are finished take a second.
+run_study = for name in $(2); do $(BIN)/python sweep.py +experiment=$$name scale=study $(1) || exit 1; done
 
 THREE_SEEDS := 'seeds=[0,1,2]'
 
 study: setup ## the laptop study: what docs/study lacks of 10 paired seeds a row, then docs/study.md (hours; Ctrl-C stops)
-	@$(call run_study,machine.archive=$(STUDY_ARCHIVE))
+	@$(call run_study,machine.archive=$(STUDY_ARCHIVE),$(STUDY))
 	$(BIN)/python -m analysis study --create $(STUDY:%=--add %)
 
 study-quick: setup ## the same with three seeds, into paper_figures/study_quick
-	@$(call run_study,$(THREE_SEEDS))
+	@$(call run_study,$(THREE_SEEDS),$(STUDY))
 	$(BIN)/python -m analysis study --archive paper_figures/study_quick --page paper_figures/study_quick/study.md \
 		--create --allow-uncommitted --add '*'
+
+meaning: setup ## the study of state identities on reworded texts: what docs/meaning lacks, then docs/meaning.md (hours)
+	@$(call run_study,machine.archive=docs/meaning,$(MEANING))
+	$(BIN)/python -m analysis meaning --create $(MEANING:%=--add %)
 
 figures: setup ## every table and figure, from the runs in runs/
 	$(BIN)/python -m analysis figures

@@ -1,8 +1,9 @@
 """Build tables, figures and pages from records of runs: ``python -m analysis COMMAND``.
 
 ``figures`` builds tables and figures, ``report`` one page with everything that was recorded,
-``study`` the study's page from its archive, ``precision`` the table of credit rules on recorded
-rollouts, ``animate`` the animation of a finished experiment.
+``study`` the study's page from its archive, ``meaning`` the results of the study of reworded
+observations, ``precision`` the table of credit rules on recorded rollouts, ``animate`` the
+animation of a finished experiment.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from analysis.selection import Selection
 from analysis.sources.collect import Collected, collect
 from analysis.sources.wandb_project import Settings
 from analysis.study import command as study
+from analysis.study import meaning
 from scpo.errors import ConfigError, RecordError, ScpoError
 from scpo.progress import counted
 from scpo.records.files import write_bytes
@@ -147,6 +149,11 @@ COMMANDS = {
         study.add_options,
         study.run,
         "write docs/study.md from its archive; --add adds runs to it",
+    ),
+    "meaning": (
+        meaning.add_options,
+        meaning.run,
+        "write the results of docs/meaning.md from their archive; --add adds runs to it",
     ),
     "precision": (
         precision.add_options,

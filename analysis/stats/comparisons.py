@@ -156,9 +156,14 @@ class _Named:
         return self.measure == other.measure and (forward or backward)
 
 
-def named_comparisons(data: Collected) -> list[Comparison]:
-    """Every distinct comparison of the study, its p-values corrected over all of them."""
-    comparisons = [_compared(data, named) for named in _distinct(data)]
+def named_comparisons(data: Collected, *, meaning: bool = False) -> list[Comparison]:
+    """Every distinct comparison of the study, its p-values corrected over all of them.
+
+    Args:
+        data: Records.
+        meaning: Those of the study of reworded observations, which is a family of its own.
+    """
+    comparisons = [_compared(data, named) for named in _distinct(data, meaning=meaning)]
     # Each question is corrected over the study by itself.
     effects = corrected([comparison.effect for comparison in comparisons])
     faster = corrected([comparison.faster for comparison in comparisons])
@@ -238,11 +243,11 @@ def pair_up(
     return Pairs(len(planned), tuple(used), tuple(crossed), tuple(other_games))
 
 
-def _distinct(data: Collected) -> list[_Named]:
+def _distinct(data: Collected, *, meaning: bool) -> list[_Named]:
     """The distinct comparisons of all experiments, the main table's first."""
-    rows = study_rows(data)
+    rows = study_rows(data, meaning=meaning)
     distinct: list[_Named] = []
-    for record in reported(data):
+    for record in reported(data, meaning=meaning):
         if record.primary is None:
             continue
         own = rows_of(data, record)

@@ -21,6 +21,14 @@ MAIN = "main_table"  # its rows and comparisons come first
 # Experiments on tuning seeds: they choose a setting and are not reported.
 TUNING = ("learning_rates",)
 
+# Start of the names of experiments on reworded observations: a study of their own.
+MEANING = "meaning"
+
+
+def is_of_meaning(experiment: str) -> bool:
+    """Whether an experiment belongs to the study of reworded observations."""
+    return experiment == MEANING or experiment.startswith(f"{MEANING}_")
+
 
 @dataclass(frozen=True)
 class StudyRow:
@@ -51,19 +59,26 @@ class StudyRow:
         return any(own == name for _, own in self.names)
 
 
-def reported(data: Collected) -> list[ExperimentRecord]:
-    """Experiments of the data's scale without the tuning ones, the main table first."""
+def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord]:
+    """Experiments of the data's scale without the tuning ones, the main table first.
+
+    Args:
+        data: Records.
+        meaning: Those of the study of reworded observations instead of all others.
+    """
     records = []
     for record in data.experiments:
-        if record.scale in data.scales and record.experiment not in TUNING:
+        if record.scale not in data.scales or record.experiment in TUNING:
+            continue
+        if is_of_meaning(record.experiment) == meaning:
             records.append(record)
     return sorted(records, key=lambda record: record.experiment != MAIN)
 
 
-def study_rows(data: Collected) -> list[StudyRow]:
+def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
     """The configurations of all reported experiments, each once per benchmark."""
     merged: list[StudyRow] = []
-    for record in reported(data):
+    for record in reported(data, meaning=meaning):
         for row in rows_of(data, record):
             place = next((k for k, known in enumerate(merged) if _same(known, row)), None)
             if place is None:

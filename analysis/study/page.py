@@ -11,7 +11,14 @@ from analysis.sources.rows import MissingRunsError
 from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
 from analysis.stats.comparisons import Comparison, named_comparisons
 from analysis.stats.measures import AREA, BETTER, by_seed
-from analysis.stats.study_rows import MAIN, TUNING, StudyRow, started, study_rows
+from analysis.stats.study_rows import (
+    MAIN,
+    TUNING,
+    StudyRow,
+    is_of_meaning,
+    started,
+    study_rows,
+)
 from analysis.study.credit import credit_lines, update_lines
 from analysis.study.questions import (
     Answer,
@@ -132,7 +139,7 @@ def page(data: Collected, figures: Iterable[str]) -> str:
         "\n".join(credit_lines(data)),
     ]
     parts += _tables(data)
-    parts += ["\n".join(_sources(data)), CONCLUSIONS, REBUILD]
+    parts += ["\n".join(["## Runs\n", *run_lines(data)]), CONCLUSIONS, REBUILD]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -289,9 +296,15 @@ def _tables(data: Collected) -> Iterator[str]:
 # Runs
 
 
-def _sources(data: Collected) -> Iterator[str]:
-    yield "## Runs\n"
-    records = [record for record in data.experiments if record.scale in data.scales]
+def run_lines(data: Collected, *, meaning: bool = False) -> Iterator[str]:
+    """Lines on the finished runs, their code and processors, and the rows that lack seeds.
+
+    ``meaning``: of the study of reworded observations instead of all others.
+    """
+    records = []
+    for record in data.experiments:
+        if record.scale in data.scales and is_of_meaning(record.experiment) == meaning:
+            records.append(record)
     planned = {run.id for record in records for row in record.rows for run in row.runs}
     runs = [run for run in data.by_id.values() if run.state == State.DONE and run.id in planned]
     left = len(planned) - len(runs)

@@ -1,0 +1,240 @@
+"""Area under validation over the share of reworded observations, one line per state identity."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from analysis.line_styles import LineStyle
+from analysis.names import STUDY_TITLE, with_note
+from analysis.rendering.style import (
+    NARROW,
+    PAGE_WIDTH,
+    REMARK,
+    Drawing,
+    canvas_width,
+    house_style,
+    key_below,
+    key_lines,
+    new_figure,
+    remark,
+    remark_lines,
+)
+from analysis.rendering.table import NONE, Block, Cells, Number, Table, difference, percent
+from analysis.sources.collect import Collected
+from analysis.sources.rows import missing_runs
+from analysis.stats.comparisons import compare
+from analysis.stats.measures import AREA, by_seed
+from analysis.stats.study_rows import MEANING, StudyRow, reported, rows_of, selected, started
+from scpo.intervals import Summary, summarise
+from scpo.schema import METHOD_LABELS
+
+SCALE = "study"
+ENV = "alfworld"
+BASELINE = "grpo"  # compares no states, so that no identity changes it
+ARMS = ["paraphrase", "order"]  # the default of env.wordings: other arms have no axis of doses
+# Heights in inches.
+PANEL_HEIGHT = 2.1
+LOW_PANEL_HEIGHT = 1.4  # of panels below each other
+MARGIN = 0.5
+KEY_LINE = 0.17
+# Of the identities in experiments' rows, in the order of the key.
+STYLES = {
+    "oracle": LineStyle("#000000", "*", (1, 1)),
+    "facts": LineStyle("#7A5195", "D", (6, 1.5)),
+    "history": LineStyle("#D55E00", "o"),
+    "learned": LineStyle("#0072B2", "s", (4, 1.2)),
+    "entities": LineStyle("#009E73", "^", (2, 1)),
+    "closure": LineStyle("#B8A000", "v", (4, 1, 1, 1)),
+    "MiniLM": LineStyle("#C019AA", "P", (8, 1.5)),
+    "lexical": LineStyle("#8C6D31", "X", (1, 2)),
+    "TF-IDF": LineStyle("#56B4E9", "<", (4, 1, 1, 1, 1, 1)),
+    "difflib": LineStyle("#F2A65A", ">", (8, 1, 1, 1)),
+    "equal texts": LineStyle("#5A5A5A", "p", (3, 1)),
+}
+OTHER = LineStyle("#999999", ".")
+CAPTION = (
+    "Area under validation (mean held-out success over training, %) on ALFWorld by the share of "
+    "observations that credit reads in other words (eight wordings of each sentence, drawn "
+    "independently, and lists in another order); the policy reads the usual texts. A line is one "
+    "identity, the rule by which two texts count as one state. Mean ± standard deviation over "
+    "seeds; in the figure, bars are 95 % Student intervals of the mean. GRPO compares no states. "
+    "“Minus GRPO”: at the highest share, paired by seed, with its 95 % interval, not corrected."
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method with one identity.
+
+    Attributes:
+        method: Name of the method.
+        identity: Label of the identity.
+        rows: Dose -> its row.
+    """
+
+    method: str
+    identity: str
+    rows: dict[float, StudyRow]
+
+    @property
+    def highest(self) -> StudyRow:
+        """Its row at the highest dose."""
+        return self.rows[max(self.rows)]
+
+
+def build(data: Collected) -> Drawing:
+    """Draw a panel per method that ran at several doses.
+
+    Raises:
+        MissingRunsError: No run of the experiments on reworded observations has finished.
+    """
+    found = lines(data)
+    baseline = _baseline(found)
+    methods = [
+        method
+        for method in dict.fromkeys(line.method for line in found)
+        if method != BASELINE and any(len(line.rows) > 1 for line in found if line.method == method)
+    ]
+    methods = methods or [line.method for line in found[:1]]
+    with house_style():
+        width = canvas_width(PAGE_WIDTH)
+        columns = 1 if width < NARROW else len(methods)
+        panel_rows = math.ceil(len(methods) / columns)
+        drawn = [line for line in found if line.method in methods]
+        labels = [name for name in STYLES if any(line.identity == name for line in drawn)]
+        labels += sorted({line.identity for line in drawn} - set(STYLES))
+        key = [*labels, METHOD_LABELS[BASELINE]] if baseline else labels
+        height = (PANEL_HEIGHT if panel_rows == 1 else LOW_PANEL_HEIGHT) * panel_rows + MARGIN
+        height += KEY_LINE * (key_lines(key, width) + remark_lines(STUDY_TITLE, width))
+        figure = new_figure(width, height)
+        axes = figure.subplots(panel_rows, columns, squeeze=False, sharex=True, sharey=True)
+        handles: dict[str, Any] = {}
+        for axis, method in zip(axes.flat, methods, strict=False):
+            handles |= _draw(data, axis, method, drawn, baseline)
+        for left in axes[:, 0]:
+            left.set_ylabel("area (%)")
+        for bottom in axes[-1]:
+            bottom.set_xlabel("reworded observations (%)")
+        key_below(figure, [handles[name] for name in key if name in handles], key)
+        remark(figure, STUDY_TITLE)
+    return Drawing(figure, _table(data, found))
+
+
+def numbers(data: Collected) -> Table:
+    """The numbers as a table; MissingRunsError if no run has finished."""
+    return _table(data, lines(data))
+
+
+# Data
+
+
+def lines(data: Collected) -> list[Line]:
+    """Every method and identity with a finished run, under the default arms of rewording."""
+    by_name: dict[tuple[str, str], dict[float, StudyRow]] = {}
+    for row in _rows(data):
+        run = started(data, row.row)
+        if run is None or not row.row.finished:
+            continue
+        wordings = (run.config.get("env") or {}).get("wordings") or {}
+        if wordings.get("dose", 0) and wordings.get("arms") != ARMS:
+            continue
+        identity = row.row.label.partition(", ")[2] or row.row.label
+        key = (run.head.method.name, identity)
+        by_name.setdefault(key, {})[float(wordings.get("dose", 0))] = row
+    if not by_name:
+        raise missing_runs("finished runs on reworded texts", data.sections, MEANING)
+    return [Line(method, identity, rows) for (method, identity), rows in by_name.items()]
+
+
+def _baseline(found: Sequence[Line]) -> Line | None:
+    return next((line for line in found if line.method == BASELINE), None)
+
+
+def _rows(data: Collected) -> Iterator[StudyRow]:
+    for record in reported(data, meaning=True):
+        for row in rows_of(data, record):
+            if row.env == ENV and selected(data, row):
+                yield row
+
+
+def _area(data: Collected, row: StudyRow) -> Summary:
+    return summarise(by_seed(data, row.row, AREA).values())
+
+
+# Drawing
+
+
+def _draw(
+    data: Collected, axis: Axes, method: str, drawn: Sequence[Line], baseline: Line | None
+) -> dict[str, Any]:
+    """Draw a method's lines; returns the artists of the key by label."""
+    handles: dict[str, Any] = {}
+    if baseline is not None:
+        mean = 100 * _area(data, baseline.highest).mean
+        label = METHOD_LABELS[BASELINE]
+        handles[label] = axis.axhline(mean, color=REMARK, linewidth=0.8, zorder=1)
+    for line in drawn:
+        if line.method != method:
+            continue
+        doses = sorted(line.rows)
+        areas = [_area(data, line.rows[dose]) for dose in doses]
+        halves = []
+        for area in areas:
+            low, high = area.interval()
+            halves.append(50 * (high - low) if math.isfinite(high - low) else 0.0)
+        style = STYLES.get(line.identity, OTHER)
+        handles[line.identity] = axis.errorbar(
+            [100 * dose for dose in doses],
+            [100 * area.mean for area in areas],
+            yerr=halves,
+            elinewidth=0.6,
+            markersize=4,
+            **style.line(),
+        )
+    axis.set_title(METHOD_LABELS.get(method, method))
+    axis.set_xticks([0, 25, 50, 75, 100])
+    return handles
+
+
+# Numbers
+
+
+def _table(data: Collected, found: Sequence[Line]) -> Table:
+    baseline = _baseline(found)
+    doses = sorted({dose for line in found for dose in line.rows})
+    blocks = []
+    for method in dict.fromkeys(line.method for line in found):
+        rows: list[Cells] = []
+        for line in found:
+            if line.method != method:
+                continue
+            counts = sorted({len(row.row.finished) for row in line.rows.values()})
+            rows.append(
+                (
+                    line.identity if method != BASELINE else "–",
+                    "/".join(map(str, counts)),
+                    *(_cell(data, line, dose) for dose in doses),
+                    _minus(data, line, baseline),
+                )
+            )
+        blocks.append(Block(METHOD_LABELS.get(method, method), tuple(rows)))
+    return Table(
+        words=("Identity", "Seeds"),
+        numbers=(*(f"Area at {100 * dose:g} % reworded (%)" for dose in doses), "Minus GRPO"),
+        blocks=tuple(blocks),
+        caption=with_note(CAPTION, SCALE),
+        label=f"tab:meaning-{SCALE}",
+    )
+
+
+def _cell(data: Collected, line: Line, dose: float) -> Number:
+    return percent(_area(data, line.rows[dose])) if dose in line.rows else NONE
+
+
+def _minus(data: Collected, line: Line, baseline: Line | None) -> Number:
+    if baseline is None or line.method == BASELINE:
+        return NONE
+    return difference(compare(data, line.highest, baseline.highest, AREA)[1].difference)

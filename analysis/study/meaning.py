@@ -1,0 +1,137 @@
+"""``python -m analysis meaning``: write the results of docs/meaning.md from their archive.
+
+The study of reworded observations has an archive and a family of named comparisons of its own. The
+text around its results is written by hand.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from analysis.figures import fig_meaning
+from analysis.sources.collect import Collected, collect
+from analysis.sources.rows import MissingRunsError
+from analysis.stats.comparisons import Comparison, named_comparisons
+from analysis.study.additions import (
+    SCALE,
+    add_archive_options,
+    add_runs,
+    check_options,
+    refuse_damaged,
+)
+from analysis.study.command import between, draw
+from analysis.study.page import run_lines
+from analysis.study.questions import effect_text, p_text, sentence
+from scpo.errors import ConfigError
+from scpo.progress import counted
+from scpo.records.files import write_bytes
+
+ARCHIVE = Path("docs/meaning")
+PAGE = Path("docs/meaning.md")
+FIGURE = "fig_meaning"
+MARKERS = (
+    "<!-- results: written by `python -m analysis meaning` -->",
+    "<!-- end of results -->",
+)
+READING = (
+    "*Area under validation*: mean held-out success over training, in points, the measure that was "
+    "named before the runs. *Faster*: training steps to 50 % held-out success. *Better*: held-out "
+    "success after the last step. Differences are paired by seed, with 95 % Student intervals; p "
+    "is of the paired t-test after Holm's correction over the {tests} comparisons below."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument(
+        "--archive",
+        type=Path,
+        default=ARCHIVE,
+        help=f"its files and pictures (default: {ARCHIVE})",
+    )
+    parser.add_argument(
+        "--page",
+        type=Path,
+        help=f"document with markers for the results; needed with --archive (default: {PAGE})",
+    )
+    add_archive_options(parser)
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Add the runs that were named, then draw and write the results.
+
+    Returns:
+        The exit code 0.
+
+    Raises:
+        ConfigError: Options contradict each other, or a pattern matches no run.
+        RecordError: There is no archive, some of its runs are damaged, or a source cannot be read.
+    """
+    if options.archive != ARCHIVE and options.page is None and not options.dry_run:
+        raise ConfigError(
+            f"--archive {options.archive} without --page: {PAGE} is written from {ARCHIVE} only. "
+            "Name another page"
+        )
+    check_options(options)
+    if not add_runs(options, console, meaning=True):
+        return 0
+    refuse_damaged(options.archive)
+    data = collect(options.archive).at_scale(SCALE)
+    figures = draw(data, [FIGURE], options.archive)
+    target = options.page or PAGE
+    text = with_results(target.read_text(), data, figures)
+    write_bytes(target, text.encode(), readable=True)
+    runs = counted(len(data.by_id), "run")
+    console.print(f"{runs} in {escape(str(options.archive))}; page: {escape(str(target))}")
+    for comparison in named_comparisons(data, meaning=True):
+        if comparison.finished:
+            console.print(f"{comparison.name} {effect_text(comparison.effect)}", markup=False)
+    return 0
+
+
+def with_results(text: str, data: Collected, figures: Iterable[str]) -> str:
+    """Rewrite the results in a document, between its markers.
+
+    Args:
+        text: The document; without markers it is returned as it is.
+        data: Data of the study's scale.
+        figures: Names of the pictures in the archive's folder.
+    """
+    return between(text, MARKERS, "\n\n".join(_results(data, set(figures))))
+
+
+def _results(data: Collected, figures: set[str]) -> Iterator[str]:
+    comparisons = named_comparisons(data, meaning=True)
+    finished = [comparison for comparison in comparisons if comparison.finished]
+    if FIGURE in figures:
+        yield f"![Area under validation over the share of reworded observations]({_picture()})"
+    if finished:
+        yield READING.format(tests=finished[0].effect.tests)
+        yield "\n".join(f"- {sentence(comparison)}" for comparison in finished)
+        resolved = [comparison for comparison in finished if comparison.effect.resolved]
+        yield _count(finished, resolved)
+    missing = len(comparisons) - len(finished)
+    if missing:
+        yield f"{counted(missing, 'named comparison')} not run yet."
+    try:
+        yield fig_meaning.numbers(data).md().strip()
+    except MissingRunsError as error:
+        yield f"Not run yet: `{error.command}`."
+    yield "\n".join(run_lines(data, meaning=True))
+
+
+def _picture() -> str:
+    return f"{ARCHIVE.name}/{FIGURE}.png"
+
+
+def _count(finished: list[Comparison], resolved: list[Comparison]) -> str:
+    if not resolved:
+        return f"None of the {len(finished)} is resolved in area."
+    shown = "; ".join(
+        f"{comparison.name} {effect_text(comparison.effect)} ({p_text(comparison.effect)})"
+        for comparison in resolved
+    )
+    return f"Resolved in area, {len(resolved)} of {len(finished)}: {shown}."

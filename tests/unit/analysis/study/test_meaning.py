@@ -1,0 +1,135 @@
+"""The study of reworded observations: its figure, its own family of comparisons, the block in its page."""
+
+import pytest
+
+from analysis import __main__ as analysis
+from analysis.figures import fig_meaning
+from analysis.rendering.style import COLUMN_WIDTH, Look, drawn_as
+from analysis.sources.collect import collect
+from analysis.sources.rows import MissingRunsError
+from analysis.stats.comparisons import named_comparisons
+from analysis.study import meaning
+from scpo.records.files import write_json
+from tests.support.study_runs import rising, write_study, write_study_run
+
+SEEDS = (30, 31, 32)
+# Row -> (method, further overrides, label, end of its curve at doses 0 and 1).
+ROWS = {
+    "grpo": ("grpo", (), "GRPO", (0.6, 0.6)),
+    "crbc_exact": ("crbc", (), "CRBC, equal texts", (0.9, 0.61)),
+    "crbc_history": ("crbc", ("method.estimator.states=history",), "CRBC, history", (0.9, 0.88)),
+}
+DOSES = {"meaning_dose0": 0, "meaning": 1}
+
+
+def write_meaning(folder):
+    """Both experiments, three seeds a row."""
+    for experiment, dose in DOSES.items():
+        rows = []
+        for name, (method, words, label, ends) in ROWS.items():
+            runs = [
+                write_study_run(
+                    folder,
+                    method,
+                    seed,
+                    rising(ends[dose], 0.01 * (seed % 2)),
+                    overrides=(*words, f"env.wordings.dose={dose}"),
+                )
+                for seed in SEEDS
+            ]
+            rows.append({"name": name, "label": label, "runs": runs})
+        primary = {"measure": "validation_area", "comparisons": [["crbc_history", "crbc_exact"]]}
+        record = {"experiment": experiment, "title": experiment, "scale": "study", "rows": rows, "primary": primary}
+        write_json(folder / "experiments" / f"{experiment}-study.json", record)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    write_meaning(tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def data(runs):
+    return collect(runs).at_scale("study")
+
+
+def test_a_line_goes_through_the_doses_of_one_identity(data):
+    found = {(line.method, line.identity): sorted(line.rows) for line in fig_meaning.lines(data)}
+    assert found == {
+        ("grpo", "GRPO"): [0, 1],
+        ("crbc", "equal texts"): [0, 1],
+        ("crbc", "history"): [0, 1],
+    }
+
+
+def test_the_figure_has_a_panel_for_each_method_and_the_baseline_in_it(data):
+    made = fig_meaning.build(data)
+    (axis,) = made.figure.axes
+    assert axis.get_title() == "CRBC"
+    assert [text.get_text() for text in made.figure.legends[0].get_texts()] == ["history", "equal texts", "GRPO"]
+    with drawn_as(Look(width=COLUMN_WIDTH)):
+        assert fig_meaning.build(data).figure.get_figwidth() == COLUMN_WIDTH
+
+
+def test_the_table_holds_areas_by_dose_and_the_difference_to_the_baseline(data):
+    table = fig_meaning.numbers(data)
+    assert table.numbers == ("Area at 0 % reworded (%)", "Area at 100 % reworded (%)", "Minus GRPO")
+    crbc = next(block for block in table.blocks if block.title == "CRBC")
+    exact, history = crbc.rows
+    assert (exact[0], exact[1], exact[2].text, exact[3].text) == ("equal texts", "3", "45.3 ± 0.5", "30.8 ± 0.5")
+    assert exact[4].text.startswith("+0.5")
+    assert history[4].text.startswith("+14.0")
+
+
+def test_other_rewordings_have_no_axis_of_doses(runs):
+    words = ("env.wordings.dose=1", "env.wordings.arms=[suffix]")
+    run = write_study_run(runs, "crbc", 30, rising(0.9), overrides=words)
+    rows = [{"name": "exact_suffix", "label": "CRBC, suffix", "runs": [run]}]
+    record = {"experiment": "meaning_arms", "title": "Arms", "scale": "study", "rows": rows}
+    write_json(runs / "experiments" / "meaning_arms-study.json", record)
+    found = fig_meaning.lines(collect(runs).at_scale("study"))
+    assert "suffix" not in [line.identity for line in found]
+
+
+def test_without_such_runs_the_figure_names_the_command(tmp_path):
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, dict.fromkeys(("scpo", "gigpo"), lambda _: rising(0.9)))
+    with pytest.raises(MissingRunsError, match="reworded"):
+        fig_meaning.build(collect(tmp_path).at_scale("study"))
+
+
+def test_its_comparisons_are_a_family_of_their_own(runs):
+    curves = dict.fromkeys(("scpo", "gigpo"), lambda seed: rising(0.9, 0.01 * (seed % 2)))
+    write_study(runs, {"main_table": ("scpo", "gigpo")}, curves)
+    data = collect(runs).at_scale("study")
+    assert [found.name for found in named_comparisons(data)] == ["SCPO − GiGPO"]
+    names = [found.name for found in named_comparisons(data, meaning=True)]
+    assert names == ["CRBC, history − CRBC, equal texts"] * 2  # one for each dose
+
+
+def test_the_command_adds_runs_and_writes_between_the_markers(runs, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "docs" / "meaning.md"
+    page.parent.mkdir()
+    page.write_text("before\n{}\nold\n{}\nafter\n".format(*meaning.MARKERS))
+    assert analysis.main(["meaning", "--create", "--add", "meaning*"]) == 0
+    text = page.read_text()
+    assert (text.partition("\n")[0], text.splitlines()[-1]) == ("before", "after")
+    assert "\nold\n" not in text
+    assert "![Area under validation over the share of reworded observations](meaning/fig_meaning.png)" in text
+    assert (page.parent / "meaning" / "fig_meaning.png").is_file()
+    assert "- 18 finished runs" in text
+    assert "CRBC, history − CRBC, equal texts +13.5 points" in capsys.readouterr().out
+
+
+def test_the_studys_archive_takes_no_run_of_reworded_observations(runs, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["--create", "--add", "*", "--archive", "archive", "--page", "page.md"]
+    assert analysis.main(["study", *words]) == 1
+    assert "no finished run of an experiment at scale=study matches '*'" in capsys.readouterr().out
+
+
+def test_without_an_archive_nothing_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert analysis.main(["meaning"]) == 1
+    assert "python -m analysis meaning --archive docs/meaning --create" in capsys.readouterr().out
