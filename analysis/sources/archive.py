@@ -6,15 +6,13 @@ experiments and checksums of everything (``scpo.records.archive_index``). Sample
 to disk are not archived.
 
 Both tables are written in groups of runs, so that a damaged page costs one group instead of all
-runs. ``analysis.sources.collect`` reads an archive like a folder of run folders.
+runs. ``analysis.sources.collect`` reads an archive like a folder of run folders;
+``analysis.sources.archive_writing`` writes one.
 """
 
 import contextlib
-import fcntl
-import io
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,32 +25,20 @@ from pydantic import ValidationError
 
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, RunHead, setting_of
 from analysis.sources.series import ROUNDING, allowed, complaint
-from scpo.errors import RecordError, first_line
+from scpo.errors import first_line
 from scpo.progress import counted
 from scpo.records.archive_index import (
-    FORMAT,
     INDEX,
     METRICS,
     RUNS,
-    STAGED,
     ArchiveIndex,
-    RunSums,
     locate,
     read_index,
     unreadable,
 )
-from scpo.records.files import (
-    RunningSum,
-    first_complaint,
-    naming_write_errors,
-    sealed,
-    sync,
-    text_sum,
-    unsealed,
-    write_bytes,
-)
+from scpo.records.files import first_complaint, text_sum, unsealed
+from scpo.records.identity import is_id_of
 from scpo.records.status import State
-from scpo.schema import MACHINE_SECTIONS
 
 RUN_SCHEMA = pa.schema(
     {
@@ -76,12 +62,7 @@ METRIC_SCHEMA = pa.schema(
     }
 )
 KEY = ["run", "metric", "step"]  # of a row of the long table
-RUNS_A_GROUP = 32  # lost to one flipped bit, at most; groups of 16 make the files 6 % larger
-# Seconds of stages differ from machine to machine and are half of all rows.
-TIMES = "timing_s/"
-KEPT_TIMES = ("timing_s/step",)
 MOST_NAMED = 6  # damaged runs that get a problem each
-COMPRESSION = {"compression": "zstd", "compression_level": 19}
 
 
 @dataclass(frozen=True)
@@ -107,9 +88,6 @@ class Archive:
 
 
 EMPTY = Archive({}, METRIC_SCHEMA.empty_table().to_pandas(), ())
-
-
-# Reading
 
 
 def read_archive(folder: Path) -> Archive:
@@ -205,7 +183,7 @@ def _read_lines(
             sums = index.runs.get(str(line.get("id")))
             if sums is None:  # a damaged index may have lost its entry
                 unlisted.add(str(line.get("id")))
-            if sums and line["id"] not in lines and _line_sum(line) == sums.line:
+            if sums and line["id"] not in lines and line_sum(line) == sums.line:
                 lines[line["id"]] = line
     if unlisted:
         reason = (
@@ -234,10 +212,11 @@ def _read_metrics(folder: Path, index: ArchiveIndex, problems: list[Problem]) ->
         with contextlib.suppress(pa.ArrowException, KeyError):  # columns of another name or type
             groups.append(group.select(METRIC_SCHEMA.names).cast(METRIC_SCHEMA))
     table = pa.concat_tables(groups) if groups else METRIC_SCHEMA.empty_table()
-    return _sorted(table.to_pandas())
+    return by_key(table.to_pandas())
 
 
-def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+def by_key(table: pd.DataFrame) -> pd.DataFrame:
+    """The long table sorted by ``KEY``."""
     return table.sort_values(KEY, kind="stable", ignore_index=True)
 
 
@@ -330,7 +309,8 @@ def _inside_ranges(table: pd.DataFrame) -> pd.Series:
     return np.isfinite(value) & (value >= low) & (value <= high)
 
 
-def _line_sum(line: Mapping[str, Any]) -> str:
+def line_sum(line: Mapping[str, Any]) -> str:
+    """Checksum of a run's line in ``runs.parquet``."""
     content = {name: line.get(name) for name in RUN_SCHEMA.names}
     return text_sum(json.dumps(content, sort_keys=True, default=str).encode())
 
@@ -351,6 +331,8 @@ def metric_sums(table: pd.DataFrame) -> dict[str, str]:
 def _run(folder: Path, line: Mapping[str, Any]) -> Run:
     config = json.loads(line["config"])
     panels = json.loads(line["panels"])
+    if not is_id_of(line["id"], config):
+        raise ValueError("its id is not that of its configuration")
     return Run(
         id=line["id"],
         folder=folder,
@@ -367,204 +349,3 @@ def _run(folder: Path, line: Mapping[str, Any]) -> Run:
         code=line["code"],
         dirty=bool(line["dirty"]),
     )
-
-
-# Writing
-
-
-def write_archive(
-    runs: Iterable[Run],
-    metrics: pd.DataFrame,
-    experiments: Iterable[ExperimentRecord],
-    folder: Path,
-) -> tuple[Path, ...]:
-    """Write the finished runs and all experiments; equal records give equal bytes.
-
-    Paths of the machine that ran are left out, and so are seconds of stages, except those of a
-    whole training step.
-
-    Raises:
-        RecordError: A run's rows are damaged, or verl-agent logged it; nothing was written.
-    """
-    finished: dict[str, Run] = {}
-    for run in sorted(runs, key=lambda run: run.id):
-        if run.state == State.DONE:
-            finished[run.id] = run
-    foreign = [run.id for run in finished.values() if run.foreign]
-    if foreign:
-        raise RecordError(
-            f"run {foreign[0]} was logged by verl-agent; an archive holds runs of this project"
-        )
-    table = _archived_rows(metrics, finished)
-    damage = content_damage(table, {run.id: run.step for run in finished.values()})
-    if damage:
-        raise RecordError(
-            "; ".join(f"run {run} cannot be archived: {reason}" for run, reason in damage.items())
-        )
-    lines = [_line(run) for run in finished.values()]
-    contents = {
-        METRICS: _metrics_file(table, list(finished)),
-        RUNS: _runs_file(lines),
-    }
-    sums = metric_sums(table)
-    index = ArchiveIndex(
-        format=FORMAT,
-        files={name: RunningSum.of(content).now() for name, content in contents.items()},
-        runs={
-            line["id"]: RunSums(line=_line_sum(line), metrics=sums[line["id"]]) for line in lines
-        },
-        experiments=[sealed(record.model_dump(mode="json")) for record in merged(experiments)],
-    )
-    _replace(folder, contents, _index_file(index))
-    return tuple(folder / name for name in (METRICS, RUNS, INDEX))
-
-
-def _archived_rows(metrics: pd.DataFrame, finished: Mapping[str, Run]) -> pd.DataFrame:
-    """Rows of these runs that an archive keeps, sorted by ``KEY``."""
-    table = metrics[metrics["run"].isin(finished.keys())]
-    names = table["metric"].astype(str)
-    table = table[~names.str.startswith(TIMES) | names.isin(KEPT_TIMES)]
-    table = table[METRIC_SCHEMA.names].astype({"run": str, "metric": str})
-    return _sorted(table)
-
-
-def _metrics_file(table: pd.DataFrame, ids: list[str]) -> bytes:
-    buffer = io.BytesIO()
-    with pq.ParquetWriter(
-        buffer,
-        METRIC_SCHEMA,
-        use_dictionary=KEY,
-        write_page_checksum=True,
-        **COMPRESSION,
-    ) as writer:
-        for first in range(0, len(ids), RUNS_A_GROUP):
-            rows = table[table["run"].isin(ids[first : first + RUNS_A_GROUP])]
-            # Values of one metric lie together, which compresses best.
-            rows = rows.sort_values(["metric", "run", "step"], kind="stable")
-            content = pa.Table.from_pandas(rows, METRIC_SCHEMA, preserve_index=False)
-            writer.write_table(content, row_group_size=len(rows))
-    return buffer.getvalue()
-
-
-def _runs_file(lines: list[dict[str, Any]]) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(
-        pa.Table.from_pylist(lines, RUN_SCHEMA),
-        buffer,
-        row_group_size=RUNS_A_GROUP,
-        use_dictionary=False,
-        write_statistics=False,  # the lowest and highest configuration, which nobody queries
-        write_page_checksum=True,
-        **COMPRESSION,
-    )
-    return buffer.getvalue()
-
-
-def _index_file(index: ArchiveIndex) -> bytes:
-    """JSON with a line per file, run and experiment, so that a diff shows which have changed."""
-    parts = []
-    for key, value in sealed(index.model_dump(mode="json")).items():
-        if isinstance(value, dict):
-            lines = [f"  {json.dumps(name)}: {_compact(item)}" for name, item in value.items()]
-            text = "{\n" + ",\n".join(lines) + "\n }"
-        elif isinstance(value, list):
-            lines = [f"  {_compact(item)}" for item in value]
-            text = "[\n" + ",\n".join(lines) + "\n ]"
-        else:
-            text = json.dumps(value)
-        parts.append(f' "{key}": {text}')
-    return ("{\n" + ",\n".join(parts) + "\n}\n").encode()
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _replace(folder: Path, contents: Mapping[str, bytes], index: bytes) -> None:
-    """Replace the three files as one: a reader sees all of the old or all of the new ones.
-
-    The tables are written under staged names. The index, written last, names them by checksum, so
-    that after a crash at any point ``settle`` can tell which tables belong to it.
-    """
-    settle(folder)
-    for name, content in contents.items():
-        write_bytes(folder / f"{name}{STAGED}", content, readable=True)
-    write_bytes(folder / INDEX, index, readable=True)
-    settle(folder)
-
-
-def settle(folder: Path) -> None:
-    """Finish or undo an interrupted change of an archive.
-
-    A staged file that the index names takes its final name, any other one is removed.
-    """
-    for name in (METRICS, RUNS):
-        staged = folder / f"{name}{STAGED}"
-        if not staged.exists():
-            continue
-        named = False
-        if (folder / INDEX).is_file():
-            index, _ = read_index(folder)
-            named = locate(folder, name, index) == staged
-        with naming_write_errors(folder / name, staged.stat().st_size):
-            if named:
-                os.replace(staged, folder / name)
-            else:
-                staged.unlink()
-            sync(folder)
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock while runs are added.
-
-    Two commands at a time would each write the archive without the other's runs.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _line(run: Run) -> dict[str, Any]:
-    """Values of a run by the names of ``RUN_SCHEMA``."""
-    config = {key: value for key, value in run.config.items() if key not in MACHINE_SECTIONS}
-    panels = {}
-    for name, panel in run.panels.items():
-        if isinstance(panel, dict):
-            panels[name] = {"sha256": panel.get("sha256")}
-    return {
-        "id": run.id,
-        "config": json.dumps(config, sort_keys=True),
-        "panels": json.dumps(panels, sort_keys=True),
-        "last_step": run.step,
-        "commit": run.commit,
-        "code": run.code,
-        "processor": run.processor,
-        "torch_capability": run.torch_capability,
-        "dirty": run.dirty,
-    }
-
-
-def merged(experiments: Iterable[ExperimentRecord]) -> list[ExperimentRecord]:
-    """Merge records of one experiment, scale and overrides, which were planned in parts."""
-    records: dict[tuple[str, str, tuple[str, ...]], ExperimentRecord] = {}
-    for record in experiments:
-        key = (record.experiment, record.scale, record.overrides)
-        records[key] = _joined(records[key], record) if key in records else record
-    return [records[key] for key in sorted(records)]
-
-
-def _joined(first: ExperimentRecord, second: ExperimentRecord) -> ExperimentRecord:
-    rows = {row.name: row for row in first.rows}
-    for row in second.rows:
-        known = rows.setdefault(row.name, row)
-        # The first record's run of a seed comes last here, so it wins.
-        planned = {(run.env, run.model, run.seed): run for run in (*row.runs, *known.runs)}
-        runs = tuple(planned[key] for key in sorted(planned))
-        rows[row.name] = known.model_copy(update={"runs": runs})
-    primary = first.primary or second.primary
-    return first.model_copy(update={"rows": tuple(rows.values()), "primary": primary})

@@ -29,7 +29,7 @@ from analysis.sources.series import Series, complaint, make_series
 from analysis.sources.wandb_project import HISTORY, Settings, read_project
 from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
-from scpo.records.archive_index import is_archive
+from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive, lost_index
 from scpo.records.files import RUN_AGAIN, change, write_bytes
 from scpo.records.status import State
 
@@ -37,6 +37,10 @@ Sample = TypeVar("Sample")
 
 # Whole numbers in W&B's JSON may be too large for a float.
 LARGEST_NUMBER = 1e300
+NO_INDEX = (
+    "to check them by: a folder of built tables, or an archive that lost it. Name the folder of "
+    "the runs, or restore the file"
+)
 RUN_COLUMNS = (
     "id",
     "rows",
@@ -287,7 +291,10 @@ def _single_copies(runs: Iterable[Run]) -> dict[str, tuple[Run, ...]]:
 
 def _read_folder(folder: Path) -> Found:
     if is_archive(folder):
-        archive = read_archive(folder)
+        try:
+            archive = read_archive(folder)
+        except RecordError as error:
+            return Found({}, (), (Problem(str(folder), str(error)),))
         return Found(
             copies=_single_copies(archive.runs.values()),
             experiments=archive.experiments,
@@ -296,7 +303,11 @@ def _read_folder(folder: Path) -> Found:
         )
     runs, unreadable = read_runs(folder)
     experiments, broken = read_experiments(folder)
-    return Found(_single_copies(runs.values()), experiments, unreadable + broken)
+    problems = unreadable + broken
+    if not runs and lost_index(folder):
+        reason = f"has {METRICS} or {RUNS}, and no {INDEX} {NO_INDEX}"
+        problems = (Problem(str(folder), reason), *problems)
+    return Found(_single_copies(runs.values()), experiments, problems)
 
 
 def _read_project(name: str, settings: Settings) -> Found:

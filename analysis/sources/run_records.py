@@ -34,8 +34,8 @@ from scpo.records.files import (
 from scpo.records.identity import is_id_of
 from scpo.records.logs import read_whole
 from scpo.records.manifest import EXPERIMENTS, Manifest
-from scpo.records.run_folders import RunFolder
-from scpo.records.status import State
+from scpo.records.run_folders import TRAINING_PANELS, RunFolder
+from scpo.records.status import State, Status
 from scpo.schema import MACHINE_SECTIONS, Scale
 
 NOT_RUNS = (EXPERIMENTS, "searches")  # folders in a runs folder that hold no run
@@ -255,9 +255,7 @@ def read_run(folder: Path) -> Run:
         status = records.read_status()
         panels = records.read_panels()
         attempts = records.read_attempts()
-        if known := status.sums.get(records.panels.name):
-            changed = change(records.panels, known, whole=True)
-            damage = f"{records.panels} {changed}. {RUN_AGAIN}" if changed else None
+        damage = _panel_damage(records, config, panels, status)
     except RecordError as error:
         damage = str(error)
     sums = status.sums if status else {}
@@ -281,6 +279,26 @@ def read_run(folder: Path) -> Run:
         lost=tuple(path for path in samples if not path.exists()),
         sums=sums,
     )
+
+
+def _panel_damage(
+    records: RunFolder,
+    config: dict[str, Any],
+    panels: dict[str, dict[str, Any]],
+    status: Status,
+) -> str | None:
+    """Describe how panels.json differs from what the run wrote; None if it does not."""
+    if known := status.sums.get(records.panels.name):
+        changed = change(records.panels, known, whole=True)
+        if changed:
+            return f"{records.panels} {changed}. {RUN_AGAIN}"
+    if not panels and status.state != State.DONE:
+        return None  # the first attempt records them
+    asked = {*TRAINING_PANELS, *config["env"].get("validation_panels", ())}
+    if set(panels) == asked:
+        return None
+    held, wanted = (", ".join(sorted(names)) or "none" for names in (panels, asked))
+    return f"{records.panels} has the panels {held}; config.yaml asks for {wanted}. {RUN_AGAIN}"
 
 
 def _code_sum(folder: Path) -> str:

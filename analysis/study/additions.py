@@ -10,13 +10,14 @@ import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 
-from analysis.sources.archive import EMPTY, Archive, locked, merged, read_archive, write_archive
+from analysis.sources.archive import EMPTY, Archive, read_archive
+from analysis.sources.archive_writing import locked, merged, write_archive
 from analysis.sources.collect import Collected, collect
 from analysis.sources.run_records import ExperimentRecord, Run
 from analysis.stats.study_rows import is_of_meaning
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
-from scpo.records.archive_index import is_archive
+from scpo.records.archive_index import INDEX, is_archive, lost_index, unreadable
 from scpo.records.status import State
 
 SCALE = "study"
@@ -71,6 +72,8 @@ def check_options(options: argparse.Namespace) -> None:
         raise ConfigError(
             f"{words} without --add: name the runs to add, e.g. --add main_table; --add '*' for all"
         )
+    if lost_index(options.archive):
+        raise unreadable(options.archive, f"{INDEX} is missing")
     if not is_archive(options.archive) and not options.create:
         raise RecordError(
             f"there is no archive in {options.archive}. Correct --archive, or make it from "

@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from scpo.diagnostics.samples import SampleContent, check_content, keep, read_gzipped_json
+from scpo.records.run_folders import TRAINING_PANELS
 
 if TYPE_CHECKING:
     from scpo.envs.base import Environment
@@ -200,7 +201,7 @@ def panel_records(environment: Environment, config: RunConfig) -> dict[str, dict
     """
     panels = {
         name: environment.panel(name)
-        for name in ("train", "probe", *sorted(config.env.validation_panels))
+        for name in (*TRAINING_PANELS, *sorted(config.env.validation_panels))
     }
     return {
         name: {"sha256": panel.sha256, "tasks": [task.id for task in panel.tasks]}

@@ -42,9 +42,15 @@ class ArchiveIndex(BaseModel):
 
 def is_archive(folder: Path) -> bool:
     """Return True if a folder is an archive; a folder of built tables has no index."""
-    return (folder / INDEX).is_file() and any(
-        (folder / f"{RUNS}{end}").is_file() for end in ("", STAGED)
-    )
+    return (folder / INDEX).is_file()
+
+
+def lost_index(folder: Path) -> bool:
+    """Return True if a folder has an archive's tables and no index, so that nothing can be read."""
+    if is_archive(folder):
+        return False
+    tables = [folder / f"{name}{end}" for name in (METRICS, RUNS) for end in ("", STAGED)]
+    return any(table.is_file() for table in tables)
 
 
 def read_index(folder: Path) -> tuple[ArchiveIndex, str | None]:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from scpo.schema.method import MethodConfig
 from scpo.schema.run import RunConfig
 from scpo.strict import MACHINE_SECTIONS
 
@@ -48,32 +47,32 @@ def digest(value: Any) -> str:
 
 def run_id(config: RunConfig) -> str:
     """For example ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``."""
+    return recorded_id(identity(config))
+
+
+def recorded_id(config: Mapping[str, Any]) -> str:
+    """The run id of a configuration as config.yaml has it, of any version of the schema.
+
+    Raises:
+        KeyError, ValueError, TypeError, AttributeError: It is no run's configuration.
+    """
+    hashed = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
     words = [
-        config.env.benchmark,
-        config.model.name,
-        config.method.name,
-        *_choices(config.method),
-        f"s{config.seed}",
+        _benchmark(config["env"]),
+        config["model"]["name"],
+        config["method"]["name"],
+        *_choices(config["method"]),
+        f"s{config['seed']}",
     ]
-    return "-".join([*map(_slug, words), digest(identity(config))[:HASH_LENGTH]])
+    return "-".join([*map(_slug, words), digest(hashed)[:HASH_LENGTH]])
 
 
 def is_id_of(name: str, config: Mapping[str, Any]) -> bool:
-    """Return True if a folder's name is the id of the configuration recorded in it.
-
-    Environment and model begin it, seed and hash end it; words between them, for method and
-    choices, have changed with the code. The configuration is taken as it was recorded: one of an
-    earlier version of the code has the hash that it had then.
-    """
-    recorded = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
+    """Return True if a folder's name is the id of the configuration recorded in it."""
     try:
-        env, model = _slug(config["env"]["name"]), _slug(config["model"]["name"])
-        ending = f"s{config['seed']}-{digest(recorded)[:HASH_LENGTH]}"
-    except (KeyError, ValueError, TypeError, AttributeError):  # nothing that a configuration has
+        return name == recorded_id(config)
+    except (KeyError, ValueError, TypeError, AttributeError):
         return False
-    # A benchmark with settings is called by its setting too: webshop_paper.
-    beginning = rf"{re.escape(env)}\w*-{re.escape(model)}"
-    return re.fullmatch(rf"{beginning}(-[a-z0-9._]+)+-{ending}", name, re.ASCII) is not None
 
 
 def settings_digest(config: RunConfig) -> str:
@@ -83,16 +82,21 @@ def settings_digest(config: RunConfig) -> str:
     return digest(settings)[:HASH_LENGTH]
 
 
-def _choices(method: MethodConfig) -> list[str]:
-    if method.kind == "prompted" or method.shaper is None:
+def _benchmark(env: Mapping[str, Any]) -> str:
+    """WebShop's two settings are two benchmarks; see ``WebshopConfig.benchmark``."""
+    return f"{env['name']}_paper" if env.get("setting") == "paper" else str(env["name"])
+
+
+def _choices(method: Mapping[str, Any]) -> list[str]:
+    values = method.get("shaper")
+    if method.get("kind") == "prompted" or values is None:
         return []
-    values = method.shaper.model_dump(mode="json")
-    host = [] if method.estimator.name == PAPERS_HOST else [f"on_{method.estimator.name}"]
-    choices = []
+    host = method["estimator"]["name"]
+    choices = [] if host == PAPERS_HOST else [f"on_{host}"]
     for name, paper, word in SHAPER_CHOICES:
         if values.get(name, paper) != paper:
             choices.append(word.format(values[name]))
-    return host + choices
+    return choices
 
 
 def _slug(word: str) -> str:

@@ -36,6 +36,7 @@ CHECKPOINT = re.compile(r"step_(\d{5,9})")
 # A checkpoint of trainer=local until it is complete; verl writes in place, without the marker.
 SCRATCH = ".step_{:05d}.tmp"
 ATTEMPT = re.compile(r"attempt_(\d{1,9})")
+TRAINING_PANELS = ("train", "probe")  # of panels.json, besides the configured validation panels
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 logger = logging.getLogger(__name__)

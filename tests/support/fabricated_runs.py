@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from scpo.records.files import write_json, write_yaml
-from scpo.records.identity import HASH_LENGTH, digest
-from scpo.schema import FAMILIES, MACHINE_SECTIONS
+from scpo.records.identity import recorded_id
+from scpo.schema import FAMILIES
 from sweeps.compose.matrix import expand
+from tests.support.run_records import write_panels
 
 STEPS = (0, 75, 150)
 EPISODES = {"valid_seen": 140, "valid_unseen": 134, "test": 500, "train_games": 64}
@@ -55,10 +56,7 @@ class Fabricated:
         if method:
             config["method"]["name"] = method
         row = row or method or self.row
-        head = f"{self.env}-{self.model.lower()}-{config['method']['name']}"
-        recorded = {name: value for name, value in config.items() if name not in MACHINE_SECTIONS}
-        run_id = f"{head}-s{config['seed']}-{digest(recorded)[:HASH_LENGTH]}"
-        return Fabricated(row, method or self.label, run_id, config, state or self.state)
+        return Fabricated(row, method or self.label, recorded_id(config), config, state or self.state)
 
 
 def of_experiment(name, *overrides):
@@ -114,7 +112,5 @@ def _write_run(folder, run, lines):
     last = lines[-1]["step"]
     status = {"state": run.state, "step": last, "steps": last, "commit": "0123456789abcdef"}
     write_json(folder / "status.json", status)
-    names = run.config["env"]["validation_panels"]
-    panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": []} for name in names}
-    write_json(folder / "panels.json", panels)
+    write_panels(folder, run.config)
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))

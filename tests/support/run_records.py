@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 from scpo import schema
 from scpo.records import RunFolder
 from scpo.records.files import file_sum, write_json, write_yaml
-from scpo.records.identity import HASH_LENGTH, digest
+from scpo.records.identity import recorded_id
+from scpo.records.run_folders import TRAINING_PANELS
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = tuple(schema.FAMILIES.values())
@@ -52,26 +53,18 @@ def config(scale="mini", row="scpo", seed=0, overrides=(), **trainer):
     return made
 
 
-def hash_of(made):
-    """The end of the id of a run with this configuration."""
-    return digest({key: value for key, value in made.items() if key not in schema.MACHINE_SECTIONS})[:HASH_LENGTH]
-
-
 def write_run(
     runs_dir, row="scpo", seed=0, *, scale="mini", state="DONE", steps=40, every=10, probes=(), overrides=(),
     sums=False, **trainer,
 ):  # fmt: skip
     """One run folder; returns what the experiment record says of it. ``sums``: with its files' checksums."""
     made = config(scale, row, seed, overrides, steps=steps, **trainer)
-    suffix = hash_of(made)
-    env, model = made["env"]["name"], made["model"]["name"]
-    run = {"id": f"{env}-{model.lower()}-{row}-s{seed}-{suffix}", "env": env, "model": model, "seed": seed}
+    run = {"id": recorded_id(made), "env": made["env"]["name"], "model": made["model"]["name"], "seed": seed}
     folder = Path(runs_dir) / run["id"]
     (folder / "diagnostics").mkdir(parents=True)
     write_yaml(folder / "config.yaml", made, checked=True)
     write_json(folder / "status.json", {"state": state, "step": steps, "steps": steps, "commit": "0123456789abcdef"})
-    panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": [name]} for name in PANELS[scale]}
-    write_json(folder / "panels.json", panels)
+    write_panels(folder, made)
     numbers = np.random.default_rng([seed, len(row)])
     write_lines(folder / "metrics.jsonl", _metrics(numbers, scale, steps, every))
     write_lines(folder / "timing.jsonl", (_timing(step) for step in range(1, steps + 1)))
@@ -81,6 +74,13 @@ def write_run(
         names = ("metrics.jsonl", "timing.jsonl", "panels.json")
         RunFolder(folder).note_sums({name: file_sum(folder / name) for name in names})
     return run
+
+
+def write_panels(folder, made):
+    """``panels.json`` of a run with this configuration: one game of each panel."""
+    names = (*TRAINING_PANELS, *made["env"]["validation_panels"])
+    panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": [name]} for name in names}
+    write_json(folder / "panels.json", panels)
 
 
 def write_experiment(

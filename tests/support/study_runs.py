@@ -1,10 +1,10 @@
 """Study-scale run folders with chosen curves, and their experiments' records, for the tests of comparisons."""
 
-import hashlib
 from pathlib import Path
 
 from scpo.records.files import write_json, write_yaml
-from tests.support.run_records import config, hash_of, write_lines
+from scpo.records.identity import recorded_id
+from tests.support.run_records import config, write_lines, write_panels
 
 GAMES = {"alfworld": {"valid_seen": 140, "valid_unseen": 134}, "webshop": {"test": 200}}
 STEPS = (0, 10, 20, 30, 40)
@@ -20,7 +20,6 @@ OVERRIDES = {
     "scpo_gigpo": ("method=scpo", "method.host=gigpo"),
     "scpo_lexical": ("method=scpo", "scorer=lexical"),
 }
-SAME = {"scpo_gigpo": "scpo"}  # rows with one configuration share their runs
 PRIMARY = {
     "main_table": (("scpo", "gigpo"), ("gigpo", "grpo")),
     "ablation": (("scpo", "chronological"),),
@@ -33,16 +32,14 @@ def write_study_run(runs_dir, row, seed, curve, *, state="DONE", credit=None, en
     """A run whose held-out success follows ``curve`` (step -> rate, on all panels), and what a record says of it."""
     words = [word for word in OVERRIDES[row] if not word.startswith("method.host=")]
     made = config("study", "", seed, (*words, *overrides, *([] if env == "alfworld" else [f"env={env}"])))
-    suffix = hash_of(made)
-    run = {"id": f"{env}-choice-{SAME.get(row, row)}-s{seed}-{suffix}", "env": env, "model": "choice", "seed": seed}
+    run = {"id": recorded_id(made), "env": env, "model": "choice", "seed": seed}
     folder = Path(runs_dir) / run["id"]
     if folder.exists():
         return run
     (folder / "diagnostics").mkdir(parents=True)
     write_yaml(folder / "config.yaml", made, checked=True)
     write_json(folder / "status.json", {"state": state, "step": 40, "steps": 40, "commit": "0123456789abcdef"})
-    panels = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": [name]} for name in GAMES[env]}
-    write_json(folder / "panels.json", panels)
+    write_panels(folder, made)
     write_json(folder / "provenance.json", {"attempts": {"1": {"cpu": "a processor", "dirty": False}}})
     write_lines(folder / "metrics.jsonl", list(_lines(curve, credit or {}, GAMES[env])))
     write_lines(folder / "timing.jsonl", [{"step": step, "timing_s/step": 0.5} for step in range(1, 41)])

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import scpo
-from analysis.sources.archive import write_archive
+from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.stats.measures import Measure, by_seed
 from analysis.stats.seed_statistics import difference

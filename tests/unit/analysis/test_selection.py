@@ -5,7 +5,7 @@ import pytest
 from analysis.figures import fig_learning
 from analysis.names import compared
 from analysis.selection import Selection, missing_samples
-from analysis.sources.archive import write_archive
+from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.sources.rows import Row
 from scpo.errors import ConfigError

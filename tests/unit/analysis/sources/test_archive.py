@@ -2,13 +2,15 @@
 
 import os
 import random
+import re
 import shutil
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
-from analysis.sources import archive as module
-from analysis.sources.archive import write_archive
+from analysis.sources import archive_writing as module
+from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.tables.tab_ablation import build
 from scpo.errors import RecordError
@@ -16,6 +18,8 @@ from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive
 from scpo.records.files import write_json
 from scpo.records.run_folders import finished_in
 from tests.support.run_records import write_ablation, write_experiment, write_run
+
+UNREADABLE = "is no archive of runs that can be read"
 
 
 def archive(data, folder):
@@ -88,13 +92,37 @@ def test_what_was_planned_and_never_finished_is_still_missing(tmp_path):
 
 
 @pytest.mark.parametrize("name", [RUNS, INDEX])
-def test_a_broken_archive_is_one_line_that_says_what_to_do(tmp_path, name):
+def test_a_broken_archive_is_one_line_that_says_what_to_do_and_the_runs_beside_it_are_read(tmp_path, name):
+    write_ablation(tmp_path / "runs", seeds=(0,))
+    good = collect(tmp_path / "runs")
+    archive(good, tmp_path / "study")
+    (tmp_path / "study" / name).write_bytes(b"{")
+    data = collect([tmp_path / "study", tmp_path / "runs"])
+    (problem,) = data.problems
+    assert re.search(r"no archive of runs that can be read .*git checkout", problem.reason)
+    assert "\n" not in problem.reason
+    assert data.by_metric == good.by_metric
+
+
+@pytest.mark.parametrize("name", [RUNS, INDEX])
+def test_an_archive_that_lost_a_file_is_named(tmp_path, name):
     write_ablation(tmp_path / "runs", seeds=(0,))
     archive(collect(tmp_path / "runs"), tmp_path / "study")
-    (tmp_path / "study" / name).write_bytes(b"{")
-    with pytest.raises(RecordError, match=r"no archive of runs that can be read .*git checkout") as error:
-        collect(tmp_path / "study")
-    assert "\n" not in str(error.value)
+    (tmp_path / "study" / name).unlink()
+    (problem,) = collect(tmp_path / "study").problems
+    assert problem.path == str(tmp_path / "study")
+    assert name in problem.reason
+
+
+def test_a_line_whose_id_is_not_that_of_its_configuration_is_left_out(tmp_path):
+    write_ablation(tmp_path / "runs", rows=("scpo",), seeds=(0,))
+    (run,) = collect(tmp_path / "runs").by_id.values()
+    other = replace(run, id=run.id.replace("-scpo-", "-gigpo-"))
+    metrics = collect(tmp_path / "runs").metrics.astype({"run": str}).assign(run=other.id)
+    write_archive([other], metrics, (), tmp_path / "study")
+    data = collect(tmp_path / "study")
+    assert not data.by_id
+    assert "its id is not that of its configuration" in data.problems[0].reason
 
 
 def test_built_tables_are_no_archive(tmp_path):
@@ -135,9 +163,9 @@ def test_no_damage_of_any_file_changes_a_number_in_silence(tmp_path, two_runs_a_
         else:
             content[place : place + 64] = bytes(len(content[place : place + 64]))
         (folder / name).write_bytes(content)
-        try:
-            data = collect(folder)
-        except RecordError:
+        data = collect(folder)
+        if any(UNREADABLE in problem.reason for problem in data.problems):
+            assert not data.by_id
             continue
         numbers = numbers_of(data)
         assert all(numbers[run] == good[run] for run in numbers)
@@ -266,5 +294,5 @@ def test_the_three_files_change_together_or_not_at_all(tmp_path, monkeypatch):
 def test_an_archive_without_checksums_is_refused(tmp_path):
     folder, _, _ = small_archive(tmp_path)
     (folder / INDEX).write_text("[]")
-    with pytest.raises(RecordError, match="no archive of runs that can be read"):
-        collect(folder)
+    (problem,) = collect(folder).problems
+    assert "no archive of runs that can be read" in problem.reason

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.sources.collect import collect, write_parquet
 from scpo.records import RunFolder
-from scpo.records.files import file_sum
+from scpo.records.files import file_sum, read_json
 from tests.support.damage import flip_a_bit, keep_lines, zero
 from tests.support.run_records import (
     log_lines,
@@ -19,6 +19,8 @@ from tests.support.run_records import (
     write_probe,
     write_run,
 )
+
+SLUGS = ("gigpo", "scpo-no_monotonicity")  # of other runs' ids
 
 
 def test_runs_become_long_tables(tmp_path):
@@ -36,7 +38,7 @@ def test_runs_become_long_tables(tmp_path):
     )
     assert list(run.rows) == ["scpo"]
     assert run.commit == "0123456789abcdef"
-    assert len(run.panel_hashes) == 3
+    assert len(run.panel_hashes) == 5
 
 
 def test_series_are_the_logged_values(tmp_path):
@@ -231,9 +233,24 @@ def test_a_comparison_under_each_of_two_scorers_stays_apart(tmp_path):
 
 def test_runs_on_another_panel_get_their_own_section(tmp_path):
     runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
-    write_json(tmp_path / runs[1]["id"] / "panels.json", {"valid_seen": {"sha256": "changed", "tasks": []}})
+    path = tmp_path / runs[1]["id"] / "panels.json"
+    write_json(path, read_json(path) | {"valid_seen": {"sha256": "changed", "tasks": []}})
     write_experiment(tmp_path, {"scpo": runs})
-    assert len(collect(tmp_path).sections) == 2
+    data = collect(tmp_path)
+    assert (len(data.sections), data.problems) == (2, ())
+
+
+@pytest.mark.parametrize("change", [lambda panels: panels.pop("valid_unseen"), lambda panels: panels.clear()])
+def test_a_finished_run_with_other_panels_than_its_configuration_asks_for_is_damaged(tmp_path, change):
+    run = write_run(tmp_path)
+    write_experiment(tmp_path, {"scpo": [run]})
+    path = tmp_path / run["id"] / "panels.json"
+    panels = read_json(path)
+    change(panels)
+    write_json(path, panels)
+    data = collect(tmp_path)
+    assert (data.by_id[run["id"]].state, data.by_metric) == ("DAMAGED", {})
+    assert "config.yaml asks for probe, train, train_games, valid_seen, valid_unseen" in data.problems[0].reason
 
 
 def test_the_files_that_were_read_are_noted(tmp_path):
@@ -334,12 +351,13 @@ def test_a_value_that_was_never_measured_takes_its_run_out(tmp_path):
     assert "val/valid_seen/success_rate is 7.0 at step 0, not in [0, 1]" in data.problems[0].reason
 
 
-@pytest.mark.parametrize("name", ["{} (copy)", "{}.bak", "copy", "{}-s1-00000000"])
-def test_a_copied_or_renamed_run_folder_is_named_and_the_others_are_read(tmp_path, name):
+@pytest.mark.parametrize("words", ["{} (copy)", "{}.bak", "copy", "{}-s1-00000000", "gigpo", "scpo-no_monotonicity"])
+def test_a_copied_or_renamed_run_folder_is_named_and_the_others_are_read(tmp_path, words):
     run = write_run(tmp_path)
     write_experiment(tmp_path, {"scpo": [run]})
     before = collect(tmp_path)
-    copy = tmp_path / name.format(run["id"])
+    name = run["id"].replace("-scpo-", f"-{words}-") if words in SLUGS else words.format(run["id"])
+    copy = tmp_path / name
     shutil.copytree(tmp_path / run["id"], copy)
     data = collect(tmp_path)
     assert data.by_metric == before.by_metric

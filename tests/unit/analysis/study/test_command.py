@@ -11,7 +11,7 @@ from analysis.sources.collect import collect
 from analysis.study.command import ARCHIVE, HEADLINE_MARKERS, PAGE, README, with_headline
 from analysis.study.page import page
 from analysis.study.questions import QUESTIONS
-from scpo.records.archive_index import METRICS, is_archive
+from scpo.records.archive_index import INDEX, METRICS, is_archive
 from scpo.records.files import write_json
 from sweeps.compose.overrides import options
 from tests.support.run_records import ROOT
@@ -203,8 +203,8 @@ def test_only_what_matches_is_added_and_nothing_is_ever_removed(runs, tmp_path, 
     assert {run.head.method.name for run in collect(tmp_path / "study").by_id.values()} == {"gigpo"}
     write_study(tmp_path / "more", {"ablation": ("chronological",)}, {"chronological": CURVES["scpo"]}, primary={})
     assert command(tmp_path, tmp_path / "more", add=("ablation",)) == 0
-    rows = {run.id.split("-")[2] for run in collect(tmp_path / "study").by_id.values()}
-    assert rows == {"gigpo", "chronological"}
+    rows = {"-".join(run.id.split("-")[2:-2]) for run in collect(tmp_path / "study").by_id.values()}
+    assert rows == {"gigpo", "scpo-chronological"}
     assert command(tmp_path, runs, add=("abl*", "crbc")) == 1
     assert "matches 'crbc'; experiments there: main_table" in " ".join(capsys.readouterr().out.split())
 
@@ -227,6 +227,15 @@ def test_another_run_of_the_same_row_and_seed_is_refused(runs, tmp_path, capsys,
     write_study(tmp_path / "other", EXPERIMENTS, CURVES)
     assert command(tmp_path, tmp_path / "other") == 1
     assert "another run of the same row and seed, and never loses one" in " ".join(capsys.readouterr().out.split())
+    assert files_of(tmp_path / "study") == before
+
+
+def test_an_archive_that_lost_its_index_is_not_written_anew(runs, tmp_path, capsys):
+    command(tmp_path, runs)
+    (tmp_path / "study" / INDEX).unlink()
+    before = files_of(tmp_path / "study")
+    assert command(tmp_path, runs, add=("*-gigpo-*",)) == 1
+    assert f"{INDEX} is missing). Restore its files" in " ".join(capsys.readouterr().out.split())
     assert files_of(tmp_path / "study") == before
 
 
