@@ -95,7 +95,8 @@ class SlurmLauncher(Strict):
     such a run, or an estimate. ``warn_s``: how long before its time limit a job is signalled to
     checkpoint. ``site``: the file with the cluster's own settings, or the name of a preset.
     ``max_timeouts``: a run that reached its time limit this often *without progress* is requeued,
-    then it has failed.
+    then it has failed. ``probe_s``: how long a submission waits for a node that tests whether jobs
+    can read and write their files there; 0: none is asked.
     """
 
     name: Literal["slurm"]
@@ -107,6 +108,8 @@ class SlurmLauncher(Strict):
     warn_s: PositiveInt
     max_timeouts: NonNegativeInt
     max_failures: PositiveInt
+    # A default, so that runs from before it came can be read.
+    probe_s: NonNegativeInt = 60
     site: str
 
 

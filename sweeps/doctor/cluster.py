@@ -3,14 +3,17 @@
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from scpo.errors import ConfigError
 from scpo.findings import Finding, error, ok, warning
 from scpo.schema import SlurmLauncher
 from sweeps.doctor.subject import Subject
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
-from sweeps.launchers.slurm.reachable import local_folders
+from sweeps.launchers.slurm.node_probe import Need, ask_node
+from sweeps.launchers.slurm.reachable import is_outside, local_folders, places
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.submission import Request, by_request
 
@@ -36,9 +39,7 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
     yield from _reachable(subject)
     try:
         site = read_site(launcher.site)
-        requests = by_request(
-            {str(place): config for place, config in enumerate(subject.configs)}, launcher, site
-        )
+        requests = _requests(subject, launcher, site)
     except ConfigError as failure:
         yield error(
             "slurm job",
@@ -50,6 +51,42 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
     for partition in dict.fromkeys(request.partition for request in requests):
         asked = [request for request in requests if request.partition == partition]
         yield from _partition(launcher, partition, asked)
+
+
+def check_node(subject: Subject) -> Iterator[Finding]:
+    """Let a node of each partition test Python and run folders, as a submission does.
+
+    Nothing where ``check_slurm`` reports an error, or where this host is a node itself.
+    """
+    launcher = subject.first.launcher
+    if not isinstance(launcher, SlurmLauncher) or not launcher.probe_s or not is_outside():
+        return
+    try:
+        site = read_site(launcher.site)
+        requests = _requests(subject, launcher, site)
+    except ConfigError:
+        return
+    folder = subject.runs_dir.absolute()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    needs = (
+        Need("the Python of the environment", Path(sys.executable), "x"),
+        Need("machine.runs_dir", existing, "w"),
+    )
+    for where in places(requests, site):
+        answer = ask_node(where, needs, launcher.probe_s)
+        if answer.node is None:
+            yield warning("slurm node", answer.why, "later, or a longer launcher.probe_s")
+        elif answer.lacking:
+            text = f"{answer.node} ({where}) cannot {', cannot '.join(map(str, answer.lacking))}"
+            yield error("slurm node", text, "a folder on a file system that the nodes share")
+        else:
+            text = f"{answer.node} ({where}) can execute Python and write run folders"
+            yield ok("slurm node", text)
+
+
+def _requests(subject: Subject, launcher: SlurmLauncher, site: Site) -> list[Request]:
+    numbered = {str(place): config for place, config in enumerate(subject.configs)}
+    return list(by_request(numbered, launcher, site))
 
 
 def _accounting() -> Iterator[Finding]:

@@ -45,6 +45,7 @@ SLOW: dict[str, Check] = {
     "environment": deep.check_environment,
     "loaded scorer": deep.check_loaded_scorer,
     "tokenizer": deep.check_tokenizer,
+    "slurm node": cluster.check_node,
 }
 COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 
@@ -80,7 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "overrides", nargs="*", metavar="override", help="as for sweep.py or train.py"
     )
-    parser.add_argument("--deep", action="store_true", help="load panels, scorer and tokenizer too")
+    parser.add_argument(
+        "--deep",
+        action="store_true",
+        help="load panels, scorer and tokenizer too; ask a Slurm node",
+    )
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.set_defaults(run=doctor)
 

@@ -129,7 +129,9 @@ def search_on_cluster(slurm, *words, fatal_step=None):
     """One driver: a look, then a job ends, and so on. It dies before its ``fatal_step``, or lives to the end."""
     plan = plan_in("runs", *CLUSTER, *words)
     study = Study(plan)
-    launcher = Cluster(plan.base.launcher, run_folders.Path("runs"), slurm, slurm, sleep=slurm.sleep)
+    launcher = Cluster(
+        plan.base.launcher, run_folders.Path("runs"), slurm, slurm, outside=lambda: False, sleep=slurm.sleep
+    )
     one = driver.Driver(plan, study, launcher, lambda _: None, slurm)
     for step in itertools.count():
         try:

@@ -50,7 +50,7 @@ def sweep(matrix, slurm):
     out = StringIO()
 
     def launcher_for(configs):
-        return cluster.Cluster(configs[0].launcher, run_folders.Path("runs"), slurm, slurm)
+        return cluster.Cluster(configs[0].launcher, run_folders.Path("runs"), slurm, slurm, outside=lambda: False)
 
     assert dispatch.run(Console(file=out, width=200), matrix, launcher_for, Observer(slurm)) == 0
     return out.getvalue()
@@ -299,7 +299,9 @@ def test_a_cancelled_run_leaves_the_queue_and_stays_away(matrix, slurm):
 def test_who_decides_run_by_run_submits_as_jobs_end(matrix, slurm):
     launcher = dispatch.launcher_of(matrix).model_copy(update={"parallelism": 2})
     waiting, ended = dict(matrix.runs), {}
-    with cluster.Cluster(launcher, run_folders.Path("runs"), slurm, slurm, sleep=slurm.sleep) as pool:
+    with cluster.Cluster(
+        launcher, run_folders.Path("runs"), slurm, slurm, outside=lambda: False, sleep=slurm.sleep
+    ) as pool:
         while len(ended) < 4:
             while pool.free and waiting:
                 run_id, config = waiting.popitem()

@@ -17,9 +17,17 @@ from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
 from sweeps.launchers.slurm.job_limits import JobLimits, shares, split
 from sweeps.launchers.slurm.job_records import read_job
+from sweeps.launchers.slurm.node_probe import ask_node
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.preview import show_submissions
-from sweeps.launchers.slurm.reachable import check_reachable
+from sweeps.launchers.slurm.reachable import (
+    Probe,
+    check_on_node,
+    check_reachable,
+    is_outside,
+    needs_of_jobs,
+    places,
+)
 from sweeps.launchers.slurm.refusal import RefusedError
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.snapshot import freeze, locate
@@ -34,15 +42,16 @@ from sweeps.launchers.slurm.submission import (
     submit,
 )
 from sweeps.records import cancellation
+from sweeps.terminal import say
 
 
-def make_launcher(
-    configs: Sequence[RunConfig], _train_script: Path, _console: Console
-) -> "Cluster":
+def make_launcher(configs: Sequence[RunConfig], _train_script: Path, console: Console) -> "Cluster":
     """See :func:`sweeps.launchers.base.open_launcher`."""
     first = configs[0]
     assert isinstance(first.launcher, SlurmLauncher)  # noqa: S101 (for mypy: named by the registry)
-    return Cluster(first.launcher, Path(first.machine.runs_dir), Slurm(), call_sbatch)
+    return Cluster(
+        first.launcher, Path(first.machine.runs_dir), Slurm(), call_sbatch, console=console
+    )
 
 
 @dataclass
@@ -63,7 +72,11 @@ class Cluster(CountsSignals):
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
     poll_s: float = 20.0  # squeue is called once each time
+    console: Console = field(default_factory=Console)
+    probe: Probe = ask_node
+    outside: Callable[[], bool] = is_outside
     _running: dict[str, RunFolder] = field(default_factory=dict)
+    _asked: set[str | None] = field(default_factory=set)  # partitions; a search submits many times
 
     @property
     def site(self) -> Site:
@@ -74,6 +87,7 @@ class Cluster(CountsSignals):
         """Submit one array per request; returns the ids of the jobs.
 
         Raises:
+            ConfigError: A node cannot read or write the files of its jobs; nothing was submitted.
             RefusedError: The scheduler rejected an array; the message lists those submitted before.
         """
         configs = {run_id: config for run_id, (_, config) in runs.items()}
@@ -82,7 +96,8 @@ class Cluster(CountsSignals):
         check_reachable(self.runs_dir)
         snapshot = freeze(self.runs_dir, key_variables(configs.values()))
         ids: list[str] = []
-        room = self._room(limits)
+        room = self._room(limits)  # before the probe, which would count until it is cleaned up
+        self._check_nodes([request for request, *_ in arrays], snapshot)
         for request, names, running in arrays:
             fitting = names if room is None else names[: max(0, room - len(ids))]
             folders = [runs[name][0] for name in fitting]
@@ -104,6 +119,20 @@ class Cluster(CountsSignals):
                     f"{error}. PENDING as before: {counted(len(runs) - len(ids), 'run')}{rest}"
                 ) from None
         return ids
+
+    def _check_nodes(self, requests: Sequence[Request], snapshot: Path) -> None:
+        """Ask a node of each partition, once in the life of this launcher, if it can run jobs."""
+        wait_s = self.launcher.probe_s
+        if not wait_s or {request.partition for request in requests} <= self._asked:
+            return
+        if not self.outside():
+            return
+        needs = needs_of_jobs(self.runs_dir, snapshot)
+        for where in places(requests, self.site):
+            if where.partition not in self._asked:
+                say(self.console, f"asking a node of {where}, for at most {wait_s} s ...")
+                say(self.console, check_on_node(where, needs, wait_s, self.probe))
+                self._asked.add(where.partition)
 
     def _limits(self) -> JobLimits:
         site = self.site

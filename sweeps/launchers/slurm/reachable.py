@@ -2,12 +2,18 @@
 
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from scpo.errors import ConfigError
+from sweeps.launchers.slurm.cluster_settings import Site
+from sweeps.launchers.slurm.node_probe import Answer, Need, Where
 from sweeps.launchers.slurm.scheduler import node_names
+from sweeps.launchers.slurm.submission import NOT_REACHABLE, Request
 from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYSTEMS, file_system
+
+Probe = Callable[[Where, Sequence[Need], int], Answer]
+"""Tests on a node what jobs need there, within a number of seconds; see ``node_probe.ask_node``."""
 
 
 def needed_on_nodes(runs_dir: Path) -> dict[str, Path]:
@@ -18,11 +24,34 @@ def needed_on_nodes(runs_dir: Path) -> dict[str, Path]:
     }
 
 
+def needs_of_jobs(runs_dir: Path, snapshot: Path) -> tuple[Need, ...]:
+    """Paths that every job of this snapshot uses on its node."""
+    return (
+        Need("the snapshot of the code", snapshot / "train.py", "r"),
+        Need("the Python of the environment", Path(sys.executable), "x"),
+        Need("machine.runs_dir", runs_dir, "w"),
+    )
+
+
+def is_outside() -> bool:
+    """True if jobs run on other hosts than this one; False without a Slurm that answers."""
+    nodes = node_names()
+    return bool(nodes) and socket.gethostname().partition(".")[0] not in nodes
+
+
+def places(requests: Sequence[Request], site: Site) -> list[Where]:
+    """Where jobs of these requests run: one place for each partition."""
+    most_gpus: dict[str | None, int] = {}
+    for request in requests:
+        gpus = most_gpus.get(request.partition, 0)
+        most_gpus[request.partition] = max(gpus, request.resources.gpus)
+    return [Where(partition, site, gpus > 0) for partition, gpus in most_gpus.items()]
+
+
 def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
     """(name, folder, file system) of what lies on no network file system."""
-    nodes = node_names()
-    if not nodes or socket.gethostname().partition(".")[0] in nodes:
-        return  # no Slurm to ask, or a cluster of which this host is a node
+    if not is_outside():
+        return
     for name, folder in needed_on_nodes(runs_dir).items():
         kind = file_system(folder)
         if kind not in NETWORK_FILE_SYSTEMS:
@@ -32,7 +61,7 @@ def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
 def check_reachable(runs_dir: Path) -> None:
     """Reject submissions of jobs whose files are in this host's memory.
 
-    Other local disks only cause a warning of the doctor: some network file systems look like one.
+    Other local disks are no reason, since some network file systems look like one: a node is asked.
 
     Raises:
         ConfigError: A folder that jobs need is on a tmpfs or ramfs, and this host is not a node.
@@ -43,3 +72,26 @@ def check_reachable(runs_dir: Path) -> None:
                 f"{name} lies in {folder}, on {kind}: in this host's memory, where no node can "
                 "read it. Move it to a file system that the nodes share"
             )
+
+
+def check_on_node(where: Where, needs: Sequence[Need], wait_s: int, probe: Probe) -> str:
+    """Let a node test what jobs need; returns one line about it, also if no node answered in time.
+
+    Raises:
+        ConfigError: The node lacks something; jobs there would end at once.
+    """
+    answer = probe(where, needs, wait_s)
+    if answer.lacking:
+        raise ConfigError(
+            f"node {answer.node} ({where}) cannot {', cannot '.join(map(str, answer.lacking))}. "
+            "Nothing was submitted, and the runs are PENDING as before. Move it to a file system "
+            "that the nodes share (run folders: machine.runs_dir=<a folder there>; Python: make "
+            "the environment there), or submit without this test: launcher.probe_s=0"
+        )
+    if answer.node is None:
+        return (
+            f"unproven that nodes can read the code and Python: {answer.why}. Each job checks it "
+            f"and ends with one line (exit status {NOT_REACHABLE}) where they cannot"
+        )
+    named = ", ".join(need.name for need in needs)
+    return f"node {answer.node} ({where}) can use {named}"

@@ -34,14 +34,17 @@ class RefusedError(ConfigError):
 
 def explain_refusal(message: str, asked: str, site: str) -> str:
     """One line: sbatch's message, the request, and the key of the site file to change."""
-    said = [
-        line.removeprefix("sbatch:").removeprefix(" error:").strip()
-        for line in message.splitlines()
-        if line.strip()
-    ]
-    text = "; ".join(dict.fromkeys(said)) or "no reason given"
+    text = words_of(message)
     for pattern, key, fix in KEYS:
         if re.search(pattern, text, re.IGNORECASE):
             again = "and give the same command again"
             return f"sbatch: {text} ({asked}). {site}: {key}; set {fix}, {again}"
     return f"sbatch: {text} ({asked}). See {site} and launcher.*, and give the same command again"
+
+
+def words_of(message: str) -> str:
+    """A message of sbatch or srun as one line, without the command's name."""
+    lines = [
+        re.sub(r"^(sbatch|srun):( error:)?", "", line).strip() for line in message.splitlines()
+    ]
+    return "; ".join(dict.fromkeys(line for line in lines if line)) or "no reason given"

@@ -139,6 +139,11 @@ def node_names() -> set[str]:
     return {line.strip() for line in _answer("sinfo", "--noheader", "--Node", "--format=%n")}
 
 
+def cancel_named(name: str) -> None:
+    """End our jobs of this name, if there are any; SchedulerError if that was not possible."""
+    _ask("scancel", f"--user={os.getuid()}", f"--name={name}")
+
+
 def _answer(*command: str) -> list[str]:
     """Lines of a command's output; empty if it fails, as sacctmgr does without accounting."""
     try:

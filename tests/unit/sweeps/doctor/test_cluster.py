@@ -7,6 +7,7 @@ from scpo.schema import SlurmLauncher
 from sweeps.doctor import cluster as cluster_checks
 from sweeps.doctor.subject import Subject
 from sweeps.launchers.slurm import reachable
+from sweeps.launchers.slurm.node_probe import Answer
 from tests.support.doctor_findings import assert_finds
 
 SITE = "partition: a800\n"
@@ -88,3 +89,42 @@ def test_a_limit_of_the_account_and_a_folder_that_nodes_may_not_see(cluster, com
     assert_finds(found, "warning", "(ext4): no network file system", "file system that the nodes share")
     monkeypatch.setattr(reachable, "file_system", lambda _: "nfs4")
     assert {one.level for one in cluster_checks.check_slurm(on_slurm)} == {Level.OK}
+
+
+@pytest.fixture
+def asked_node(monkeypatch):
+    """The doctor on a host outside of the cluster; takes the answer that a node gives."""
+    asked = []
+
+    def plant(answer):
+        monkeypatch.setattr(cluster_checks, "is_outside", lambda: True)
+        monkeypatch.setattr(cluster_checks, "ask_node", lambda where, needs, _: asked.append(needs) or answer(needs))
+        return asked
+
+    return plant
+
+
+def test_the_deep_doctor_lets_a_node_test_the_folder_that_will_hold_the_run_folders(cluster, asked_node):
+    asked = asked_node(lambda _: Answer("node7"))
+    on_slurm = cluster()
+    (found,) = cluster_checks.check_node(on_slurm)
+    assert (found.level, found.text) == (Level.OK, "node7 (partition a800) can execute Python and write run folders")
+    ((python, folder),) = asked
+    assert (python.use, folder.use) == ("x", "w")
+    assert folder.path.exists()
+    assert on_slurm.runs_dir.absolute().is_relative_to(folder.path)
+
+
+def test_a_node_that_cannot_execute_python_is_an_error_and_a_busy_cluster_a_warning(cluster, asked_node):
+    asked_node(lambda needs: Answer("node7", needs[:1]))
+    assert_finds(cluster_checks.check_node(cluster()), "error", "cannot execute the Python of the environment", "share")
+    asked_node(lambda _: Answer(None, why="no node was free within 60 s"))
+    assert_finds(cluster_checks.check_node(cluster()), "warning", "no node was free", "later")
+
+
+def test_where_the_site_file_is_missing_or_this_host_is_a_node_no_node_is_asked(cluster, asked_node, monkeypatch):
+    asked = asked_node(lambda _: Answer("node7"))
+    assert list(cluster_checks.check_node(cluster(site=None))) == []
+    monkeypatch.setattr(cluster_checks, "is_outside", lambda: False)
+    assert list(cluster_checks.check_node(cluster())) == []
+    assert asked == []

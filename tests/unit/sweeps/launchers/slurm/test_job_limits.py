@@ -90,7 +90,7 @@ class Submitted(FakeSlurm):
 def submitted(runs, tmp_path, limits):
     slurm = Submitted(job_limits=limits)
     config = next(iter(runs.values()))[1]
-    return slurm, cluster.Cluster(config.launcher, tmp_path, slurm, slurm)
+    return slurm, cluster.Cluster(config.launcher, tmp_path, slurm, slurm, outside=lambda: False)
 
 
 def test_more_runs_than_an_array_may_have_become_several_that_share_the_limit(runs, tmp_path):

@@ -1,9 +1,15 @@
 """What nodes cannot read is seen before a job is submitted."""
 
+from pathlib import Path
+
 import pytest
 
 from scpo.errors import ConfigError
+from sweeps.estimates import Resources
 from sweeps.launchers.slurm import reachable
+from sweeps.launchers.slurm.cluster_settings import Site
+from sweeps.launchers.slurm.node_probe import Answer, Where
+from sweeps.launchers.slurm.submission import Request
 
 
 def test_run_folders_in_this_hosts_memory_are_refused(tmp_path, monkeypatch):
@@ -26,3 +32,43 @@ def test_on_a_cluster_of_this_one_machine_every_folder_will_do(tmp_path, monkeyp
     monkeypatch.setattr(reachable, "node_names", lambda: {"node1"})
     monkeypatch.setattr(reachable, "file_system", lambda _: "tmpfs")
     reachable.check_reachable(tmp_path)
+
+
+WHERE = Where("gpu", Site(), gpus=True)
+NEEDS = reachable.needs_of_jobs(Path("/home/me/runs"), Path("/home/me/runs/.snapshots/ab"))
+
+
+def test_what_a_node_cannot_use_is_refused_with_the_node_the_paths_and_the_key():
+    with pytest.raises(ConfigError) as caught:
+        reachable.check_on_node(WHERE, NEEDS, 60, lambda *_: Answer("node7", (NEEDS[0], NEEDS[2])))
+    text = str(caught.value)
+    assert text.startswith(
+        "node node7 (partition gpu) cannot read the snapshot of the code: "
+        "/home/me/runs/.snapshots/ab/train.py, cannot write to machine.runs_dir: /home/me/runs. Nothing was submitted"
+    )
+    assert "machine.runs_dir=<a folder there>" in text
+    assert "launcher.probe_s=0" in text
+
+
+def test_without_an_answer_one_line_tells_that_jobs_check_it_themselves():
+    busy = Answer(None, why="no node of partition gpu was free within 60 s")
+    text = reachable.check_on_node(WHERE, NEEDS, 60, lambda *_: busy)
+    assert text == (
+        "unproven that nodes can read the code and Python: no node of partition gpu was free within 60 s. "
+        "Each job checks it and ends with one line (exit status 78) where they cannot"
+    )
+
+
+def test_the_node_that_can_use_all_is_named():
+    assert reachable.check_on_node(WHERE, NEEDS, 60, lambda *_: Answer("node7")) == (
+        "node node7 (partition gpu) can use the snapshot of the code, the Python of the environment, machine.runs_dir"
+    )
+
+
+def test_each_partition_is_asked_once_and_with_gpus_if_any_of_its_jobs_asks_for_them():
+    site = Site()
+    asked = [
+        Request(60, Resources(nodes=1, gpus=gpus, cpus=8, memory_gb=8), partition)
+        for gpus, partition in [(4, "gpu"), (1, "gpu"), (0, "gpu"), (0, "cpu")]
+    ]
+    assert reachable.places(asked, site) == [Where("gpu", site, gpus=True), Where("cpu", site, gpus=False)]

@@ -1,0 +1,193 @@
+"""A short job that tests on a node what jobs do with their files: read, execute, write."""
+
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+from scpo.stop_signals import stop_signals_go_to
+from sweeps.launchers.slurm.cluster_settings import Site
+from sweeps.launchers.slurm.refusal import UNSURE, words_of
+from sweeps.launchers.slurm.scheduler import SchedulerError, cancel_named
+
+MARK = "scpo-probe"  # of its name and of its lines: a site's prolog may print others
+# Only what /bin/sh has built in. Arguments: letter of a test, path, letter, path, ...
+SCRIPT = f"""echo "{MARK} node ${{SLURMD_NODENAME:-}}"
+place=0
+while [ $# -gt 0 ]; do
+  [ "-$1" "$2" ] || echo "{MARK} lacks $place"
+  place=$((place + 1))
+  shift 2
+done
+echo "{MARK} end\""""
+BUSY = "nodes are busy"  # srun after --immediate
+PLACES = ("reservation", "nodelist", "exclude", "clusters")  # of Site.more: they choose the nodes
+# What sbatch takes from the environment, and srun under another prefix.
+INHERITED = ("ACCOUNT", "PARTITION", "QOS", "CONSTRAINT", "RESERVATION", "CLUSTERS")
+POLL_S = 0.1
+END_S = 5  # for srun to cancel its job
+
+
+@dataclass(frozen=True)
+class Need:
+    """A path that jobs use on their node: ``use`` is the letter of the shell's test for it."""
+
+    name: str
+    path: Path
+    use: Literal["r", "w", "x"]
+
+    def __str__(self) -> str:
+        verb = {"r": "read", "w": "write to", "x": "execute"}[self.use]
+        return f"{verb} {self.name}: {self.path}"
+
+
+@dataclass(frozen=True)
+class Where:
+    """Nodes to ask: those of a partition (None: the default one), with the site's settings.
+
+    ``gpus``: jobs there ask for GPUs, so that the partition may refuse a job without one.
+    """
+
+    partition: str | None
+    site: Site
+    gpus: bool
+
+    def __str__(self) -> str:
+        return f"partition {self.partition}" if self.partition else "the default partition"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The node that ran the probe and what it cannot do; ``node`` None: no answer, see ``why``."""
+
+    node: str | None
+    lacking: tuple[Need, ...] = ()
+    why: str = ""
+
+
+def ask_node(where: Where, needs: Sequence[Need], wait_s: int) -> Answer:
+    """Run the probe on a node of ``where``; wait at most ``wait_s`` seconds for it.
+
+    The job is cancelled if it has not answered by then, and on a stop signal, which this process
+    receives again afterwards.
+
+    Raises:
+        KeyboardInterrupt: A stop signal arrived, and its handler returned.
+    """
+    deadline = time.monotonic() + wait_s
+    answer = _ask(_command(where, needs, wait_s, gpus=0), needs, deadline)
+    without_gpu = answer.why
+    refused = answer.node is None and time.monotonic() < deadline and BUSY not in without_gpu
+    if refused and where.gpus and not UNSURE.search(without_gpu):
+        left_s = round(deadline - time.monotonic())
+        answer = _ask(_command(where, needs, left_s, gpus=1), needs, deadline)
+    if answer.node is None and (BUSY in answer.why or time.monotonic() >= deadline):
+        return Answer(None, why=f"no node of {where} was free within {wait_s} s")
+    return answer
+
+
+def _command(where: Where, needs: Sequence[Need], wait_s: int, gpus: int) -> list[str]:
+    site = where.site
+    options: dict[str, Any] = {
+        "job-name": f"{MARK}-{secrets.token_hex(4)}",
+        # It bounds the job's wait if this process is killed; 1 would mean at once.
+        "immediate": max(2, wait_s),
+        "time": 1,
+        "nodes": 1,
+        "ntasks": 1,
+        "cpus-per-task": 1,
+        "partition": where.partition,
+        "account": site.account,
+        "qos": site.qos,
+        "constraint": site.constraint,
+        # Where the site leaves memory to the partition or takes whole nodes, --mem may be refused.
+        "mem": "100M" if site.memory_gb else None,
+        "mpi": "none",
+        "export": "NONE",  # no key of this shell is needed there
+        "chdir": "/",
+        "input": "none",
+        **{key: site.more.get(key) for key in PLACES},
+        **{key.replace("_", "-"): count for key, count in site.gpu_flags(gpus).items()},
+    }
+    flags = [f"--{key}={value}" for key, value in options.items() if value is not None]
+    tests = [word for need in needs for word in (need.use, str(need.path.absolute()))]
+    return ["srun", "--quiet", *flags, "/bin/sh", "-c", SCRIPT, MARK, *tests]
+
+
+def _ask(command: list[str], needs: Sequence[Need], deadline: float) -> Answer:
+    stops: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        stops.append(number)
+
+    with stop_signals_go_to(note):
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C comes to this process, which cancels the job
+            )
+        except OSError as error:
+            return Answer(None, why=f"srun: {error.strerror}")
+        output, errors = "", ""
+        while time.monotonic() < deadline and not stops:
+            with suppress(subprocess.TimeoutExpired):
+                output, errors = process.communicate(timeout=POLL_S)
+                break
+        answer = _read(output, errors, needs)
+        if answer.node is None:
+            _end(process, command)
+    if stops:
+        os.kill(os.getpid(), stops[0])
+        raise KeyboardInterrupt
+    return answer
+
+
+def _environment() -> dict[str, str]:
+    """This shell's, without the variables that would make the probe a step of a job around it."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("SLURM_") or name == "SLURM_CONF"
+    }
+    for name in INHERITED:
+        if f"SBATCH_{name}" in kept:
+            kept[f"SLURM_{name}"] = kept[f"SBATCH_{name}"]
+    return kept
+
+
+def _read(output: str, errors: str, needs: Sequence[Need]) -> Answer:
+    """The probe's answer; output that ends early is none, since a test may be missing from it."""
+    lines = [line.split(" ") for line in output.splitlines() if line.startswith(f"{MARK} ")]
+    if [MARK, "end"] not in lines:
+        return Answer(None, why=f"srun: {words_of(errors)}")
+    found = [(line[1], line[2]) for line in lines if len(line) == 3]
+    node = next((value for key, value in found if key == "node" and value), "a node")
+    lacking = tuple(needs[int(value)] for key, value in found if key == "lacks")
+    return Answer(node, lacking)
+
+
+def _end(process: subprocess.Popen[str], command: Sequence[str]) -> None:
+    """End srun, which cancels its job then, and cancel what may be left of it by its name."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.communicate(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+    (name,) = (word.partition("=")[2] for word in command if word.startswith("--job-name="))
+    with suppress(SchedulerError):  # srun has cancelled it, or --time=1 ends it
+        cancel_named(name)

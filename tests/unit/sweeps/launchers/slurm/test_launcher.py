@@ -1,0 +1,98 @@
+"""Before the first submission a node is asked; what it cannot read is not submitted."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from scpo.errors import ConfigError
+from scpo.records import RunFolder
+from sweeps.compose.configuration import compose_run
+from sweeps.launchers.slurm import launcher as cluster
+from sweeps.launchers.slurm.node_probe import Answer
+from tests.support.fake_slurm import FakeSlurm
+
+pytest.importorskip("submitit", reason="needs submitit: make setup")
+
+WORDS = ("launcher=slurm_a800x4", "launcher.time_h=1", "launcher.warn_s=60", "scale=paper")
+ROWS = {"trained": ("method=scpo",), "api": ("method=plain", "model=gpt_4o")}
+
+
+class Nodes:
+    """Answers a probe; ``without``: name of the partition whose nodes lack the first path."""
+
+    def __init__(self, without=None):
+        self.asked, self.without = [], without
+
+    def __call__(self, where, needs, wait_s):
+        self.asked.append((where.partition, where.gpus, [need.path for need in needs], wait_s))
+        return Answer("node7", needs[:1] if where.partition == self.without else ())
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """A launcher outside of its cluster, with two partitions, and a run for each of them."""
+    monkeypatch.setattr(cluster, "freeze", lambda runs_dir, *_: runs_dir / "snapshot")
+    monkeypatch.setattr(cluster, "check_reachable", lambda _: None)
+    site = tmp_path / "site.yaml"
+    site.write_text("preset: gpu_and_cpu\n")
+
+    def build(nodes, *words, outside=True):
+        runs = {}
+        for name, row in ROWS.items():
+            folder = RunFolder(tmp_path / name)
+            folder.path.mkdir()
+            runs[name] = (folder, compose_run([*WORDS, f"launcher.site={site}", *row, *words]))
+        settings = runs["trained"][1].launcher
+        slurm, console = FakeSlurm(), Console(file=StringIO(), width=300)
+        pool = cluster.Cluster(
+            settings, tmp_path, slurm, slurm, console=console, probe=nodes, outside=lambda: outside
+        )  # fmt: skip
+        return pool, slurm, runs
+
+    return build
+
+
+def test_each_partition_is_asked_before_the_first_job_and_never_again(make, tmp_path):
+    nodes = Nodes()
+    pool, slurm, runs = make(nodes)
+    slurm.before_submit = lambda: nodes.asked.append("sbatch")
+    pool.start({"trained": runs["trained"]}, "search")
+    pool.start({"api": runs["api"]}, "search")
+    pool.start(runs, "search")
+    python = cluster.needs_of_jobs(tmp_path, tmp_path)[1].path
+    paths = [tmp_path / "snapshot" / "train.py", python, tmp_path]
+    assert nodes.asked == [("gpu", True, paths, 60), "sbatch", ("cpu", False, paths, 60), "sbatch", "sbatch", "sbatch"]
+    assert "node node7 (partition gpu) can use the snapshot" in pool.console.file.getvalue()
+
+
+def test_nothing_is_submitted_if_a_node_of_any_partition_lacks_something(make):
+    pool, slurm, runs = make(Nodes(without="cpu"))
+    with pytest.raises(ConfigError, match=r"node7 \(partition cpu\) cannot read the snapshot .*PENDING as before"):
+        pool.start(runs, "table")
+    assert slurm.submitted == []
+    assert not any((folder.path / "job.json").exists() for folder, _ in runs.values())
+
+
+@pytest.mark.parametrize(("words", "outside"), [(("launcher.probe_s=0",), True), ((), False)])
+def test_no_node_is_asked_when_switched_off_or_on_a_node(make, words, outside):
+    nodes = Nodes()
+    pool, slurm, runs = make(nodes, *words, outside=outside)
+    pool.start(runs, "table")
+    assert nodes.asked == []
+    assert len(slurm.submitted) == 2
+
+
+def test_without_an_answer_the_runs_are_submitted_all_the_same(make):
+    pool, slurm, runs = make(lambda *_: Answer(None, why="no node was free"))
+    pool.start(runs, "table")
+    assert len(slurm.submitted) == 2
+    assert "unproven that nodes can read the code and Python: no node was free" in pool.console.file.getvalue()
+
+
+def test_a_dry_run_asks_no_node(make):
+    nodes = Nodes()
+    pool, slurm, runs = make(nodes)
+    pool.preview(pool.console, {name: config for name, (_, config) in runs.items()})
+    assert "sbatch would read" in pool.console.file.getvalue()
+    assert (nodes.asked, slurm.submitted) == ([], [])
