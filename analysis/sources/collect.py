@@ -182,15 +182,14 @@ class Collected:
 def sample_damage(run: Run, path: Path) -> str | None:
     """Describe how a sample differs from what the run wrote; None if it does not.
 
-    A run that recorded no checksum of any sample is taken at its word.
+    A run that recorded no checksum of anything is taken at its word.
     """
-    sums = {name: known for name, known in run.sums.items() if "/" in name}
-    known = sums.get(str(path.relative_to(run.folder)))
+    known = run.sums.get(str(path.relative_to(run.folder)))
     if known is not None:
         changed = change(path, known, whole=True)
         return f"{changed}: left out. {RUN_AGAIN}" if changed else None
     # A run that goes on may have written a sample whose checksum it has not recorded yet.
-    if sums and run.state == State.DONE:
+    if run.sums and run.state == State.DONE:
         return "is no file that the run wrote: left out. Delete it"
     return None
 

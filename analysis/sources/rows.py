@@ -190,7 +190,7 @@ def sections(
         settings = _settings(record, runs)
         for row in record.rows:
             for run in row.runs:
-                if problem := _wrong_scale(run, record, runs):
+                if problem := _misplaced(run, record, runs):
                     problems.append(problem)
                     continue
                 key: _Key = (record.scale, run.env, run.model, settings[run.id])
@@ -478,14 +478,21 @@ def _on_purpose(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Run]]
     return run.foreign == usual.foreign and same_games(run.panels, usual.panels)
 
 
-def _wrong_scale(run: PlannedRun, record: ExperimentRecord, runs: Runs) -> Problem | None:
-    if run.id not in runs or runs[run.id].head.scale == record.scale:
+def _misplaced(planned: PlannedRun, record: ExperimentRecord, runs: Runs) -> Problem | None:
+    """A run whose configuration is not what the record says of it."""
+    if planned.id not in runs:
         return None
-    reason = (
-        f"a run of scale {runs[run.id].head.scale} in the {record.scale}-scale record of "
-        f"{record.experiment}; left out"
-    )
-    return Problem(run.id, reason)
+    head = runs[planned.id].head
+    for what, own, asked in (
+        ("scale", head.scale, record.scale),
+        ("environment", head.env.name, planned.env),
+        ("model", head.model.name, planned.model),
+        ("seed", head.seed, planned.seed),
+    ):
+        if own != asked:
+            reason = f"its {what} is {own}, and the record of {record.experiment} has it as {asked}"
+            return Problem(planned.id, f"{reason}; left out")
+    return None
 
 
 # Missing runs

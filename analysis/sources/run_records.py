@@ -100,6 +100,16 @@ class RunHead(_Lenient):
     model: _Named
 
 
+class _Attempt(BaseModel):
+    """The part of provenance.json's record of an attempt that analysis reads."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    cpu: str | None = None
+    torch_capability: str | None = None
+    dirty: bool = False
+
+
 class ExperimentRecord(Manifest):
     """``runs/experiments/<name>.json``: the rows of an experiment and their runs."""
 
@@ -249,18 +259,18 @@ def read_run(folder: Path) -> Run:
             "Restore its name, move the folder elsewhere, or delete it."
         )
     panels: dict[str, dict[str, Any]] = {}
-    attempts: list[dict[str, Any]] = []
+    attempts: list[_Attempt] = []
     status, damage = None, None
     try:
         status = records.read_status()
         panels = records.read_panels()
-        attempts = records.read_attempts()
+        attempts = _attempts(records)
         damage = _panel_damage(records, config, panels, status)
     except RecordError as error:
         damage = str(error)
     sums = status.sums if status else {}
     samples = [folder / name for name in sums if "/" in name]
-    last = attempts[-1] if attempts else {}
+    last = attempts[-1] if attempts else _Attempt()
     return Run(
         id=folder.name,
         folder=folder,
@@ -271,14 +281,23 @@ def read_run(folder: Path) -> Run:
         step=status.step if status else None,
         commit=status.commit if status else None,
         panels=panels,
-        processor=last.get("cpu"),
-        torch_capability=str(last.get("torch_capability") or UNKNOWN),
+        processor=last.cpu,
+        torch_capability=last.torch_capability or UNKNOWN,
         code=_code_sum(folder),
-        dirty=any(attempt.get("dirty") for attempt in attempts),
+        dirty=any(attempt.dirty for attempt in attempts),
         damage=damage,
         lost=tuple(path for path in samples if not path.exists()),
         sums=sums,
     )
+
+
+def _attempts(records: RunFolder) -> list[_Attempt]:
+    try:
+        return [_Attempt.model_validate(attempt) for attempt in records.read_attempts()]
+    except ValidationError as error:
+        raise RecordError(
+            f"{records.provenance} is no record of attempts: {first_complaint(error)}. {RUN_AGAIN}"
+        ) from error
 
 
 def _panel_damage(

@@ -60,13 +60,16 @@ def test_games_are_ordered_by_how_hard_they_are_and_by_where_rows_differ(episode
     select = episodes.locator("[name=order]")
     select.select_option("hard")
     episodes.wait_for_function("document.querySelector('.games tbody th').textContent.includes('000011')")
+    hardest = episodes.locator(".games tbody th").first.inner_text()
     select.select_option("apart")
     episodes.wait_for_function("!document.querySelector('.games tbody th').textContent.includes('000011')")
+    assert episodes.locator(".games tbody th").first.inner_text() != hardest
 
 
 def test_filters_narrow_the_rows_of_the_games(episodes):
     episodes.locator("[name=label]:visible").select_option("SCPO (default)")
     episodes.wait_for_function("document.querySelectorAll('.games thead th').length === 3")
+    assert "SCPO (default)" in episodes.locator(".games thead").inner_text()
 
 
 @pytest.mark.parametrize(

@@ -93,4 +93,5 @@ def test_partial_scores_that_count_as_success_are_mentioned_once():
 def test_returns_that_are_meant_or_agree_are_not_mentioned(rewards, given):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        scpo.StepBatch.from_episodes([episode("x", reward=reward) for reward in rewards], **given)
+        batch = scpo.StepBatch.from_episodes([episode("x", reward=reward) for reward in rewards], **given)
+    assert batch.success_N.tolist() == [reward > 0 for reward in rewards]

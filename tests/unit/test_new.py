@@ -81,6 +81,7 @@ def test_a_new_experiment_is_a_matrix_of_runs_as_written(checkout):
 
 def test_lines_with_the_longest_name_are_folded(checkout):
     files = [path for kind in KINDS for path in write_part(kind, "a_name_of_thirty_letters_in_al", checkout)]
+    assert max(len(line) for path in files for line in path.read_text().splitlines()) <= 120
     is_clean(checkout, files)
 
 

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.faults.campaign import tiny_sweep
 from tests.faults.campaign.commands import show
@@ -38,6 +39,14 @@ BAD = (Verdict.LOST, Verdict.SILENT, Verdict.TRACEBACK, Verdict.HANG)
 HUNG = "did not end"
 HANG_S = 1800  # several times what the slowest fault takes on a loaded machine
 COLUMNS = (*Verdict, SKIPPED)
+
+
+class Result(NamedTuple):
+    """One fault: its kind, what it came to, and the seconds that it took."""
+
+    kind: str
+    verdict: str
+    seconds: float
 
 
 def main() -> int:
@@ -64,9 +73,9 @@ def main() -> int:
         shutil.rmtree(top, ignore_errors=True)
     _show(results, time.monotonic() - started)
     sys.stdout.flush()
-    if any(verdict is Verdict.HANG for _, verdict in results):
+    if any(result.verdict is Verdict.HANG for result in results):
         os._exit(1)  # Python would wait for the thread that hangs
-    return int(any(verdict in BAD for _, verdict in results))
+    return int(any(result.verdict in BAD for result in results))
 
 
 def _undisturbed(top: Path) -> tuple[tiny_sweep.TinySweep, Reading]:
@@ -78,13 +87,13 @@ def _undisturbed(top: Path) -> tuple[tiny_sweep.TinySweep, Reading]:
     return sweep, truth
 
 
-def _result(drawn: tuple[int, int], future: "Future[tuple[str, str] | None]") -> tuple[str, str] | None:
+def _result(drawn: tuple[int, int], future: "Future[Result | None]") -> Result | None:
     """What a fault came to; one that never ends is a defect, too."""
     try:
         return future.result(HANG_S)
     except TimeoutError:
         show(f"fault {drawn[1]} (--seed {drawn[0]} --only {drawn[1]}) did not end in {HANG_S} s")
-        return HUNG, Verdict.HANG
+        return Result(HUNG, Verdict.HANG, HANG_S)
 
 
 def _options() -> argparse.Namespace:
@@ -123,8 +132,8 @@ def _one(
     *,
     end: float,
     verbose: bool,
-) -> tuple[str, str] | None:
-    """A fault by its seed and number: its kind and what it came to; None: the time is over."""
+) -> Result | None:
+    """A fault by its seed and number; None: the time is over."""
     seed, number = drawn
     if time.monotonic() > end:
         return None
@@ -141,21 +150,23 @@ def _one(
         verdict, why = Verdict.TRACEBACK, traceback.format_exc()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    seconds = time.monotonic() - began
     if verdict in BAD or verbose:
-        seconds = time.monotonic() - began
         show(f"fault {number} (--seed {seed} --only {number}), {kind}: {verdict} ({seconds:.1f} s)", why, "")
-    return kind, verdict
+    return Result(kind, verdict, seconds)
 
 
-def _show(results: list[tuple[str, str]], seconds: float) -> None:
-    counts = Counter(results)
+def _show(results: list[Result], seconds: float) -> None:
     width = max(map(len, KINDS))
-    print(f"{'':{width}}  faults  {'  '.join(f'{name:>9}' for name in COLUMNS)}")
+    print(f"{'':{width}}  faults  {'  '.join(f'{name:>9}' for name in COLUMNS)}  s a fault")
     for kind in (*KINDS, HUNG, "all"):
-        row = [sum(n for (of, is_), n in counts.items() if is_ == name and kind in (of, "all")) for name in COLUMNS]
-        if not any(row):
+        own = [result for result in results if kind in (result.kind, "all")]
+        if not own:
             continue
-        print(f"{kind:{width}}  {sum(row):6}  {'  '.join(f'{one:9}' for one in row)}")
+        counts = Counter(result.verdict for result in own)
+        columns = "  ".join(f"{counts[name]:9}" for name in COLUMNS)
+        mean = sum(result.seconds for result in own) / len(own)
+        print(f"{kind:{width}}  {len(own):6}  {columns}  {mean:9.1f}")
     print(f"{seconds:.0f} s")
 
 

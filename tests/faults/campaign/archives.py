@@ -16,7 +16,6 @@ import pandas as pd
 from analysis.sources import archive_writing
 from analysis.sources.collect import collect
 from analysis.study import command as study_command
-from scpo.errors import RecordError
 from scpo.records import RunFolder, State
 from scpo.records.archive_index import INDEX, METRICS, RUNS
 from scpo.records.files import file_sum
@@ -29,6 +28,8 @@ FILES = (METRICS, RUNS, INDEX)
 ROWS = ("scpo", "gigpo", "grpo")
 SEEDS, FEWER_SEEDS = (0, 1, 2, 3), (0, 1)
 ENDS = {"scpo": 0.85, "gigpo": 0.8, "grpo": 0.6}
+UNREADABLE = "is no archive of runs that can be read"
+NO_INDEX = f"has {METRICS} or {RUNS}, and no {INDEX}"
 CHILD_LIMIT_S = 120.0
 MOST_WRITES = 6  # files that move into place while runs are added
 
@@ -132,10 +133,10 @@ def _content_or_nothing(folder: Path) -> dict[str, bytes | None]:
 def _read(place: Place, archive: Path) -> Found:
     """What ``collect`` says: equal numbers of each run, or the run is named."""
     truth = _numbers(place.top / "archives" / "whole" / "study")
-    try:
-        data = collect(archive)
-    except RecordError as error:
-        return Verdict.NAMED, str(error)
+    data = collect(archive)
+    if any(UNREADABLE in problem.reason or problem.reason.startswith(NO_INDEX) for problem in data.problems):
+        told = str(data.problems)
+        return (Verdict.SILENT if data.by_metric else Verdict.NAMED), told
     told = " ".join(f"{problem.path} {problem.reason}" for problem in data.problems)
     for run, series in truth.items():
         found = data.by_id.get(run)

@@ -1,6 +1,6 @@
 """Faults of samples and run folders: odd names, swapped files, wrong content under a right checksum.
 
-Judged by ``figures`` and ``report``: a number that differs is named, and everything else is built.
+Judged by ``figures`` and then by ``report``: each names what makes a number differ, and builds everything else.
 """
 
 import gzip
@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from analysis.rendering import style
 from scpo.records import RunFolder
 from scpo.records.files import file_sum, read_json, read_yaml, write_json, write_yaml
+from scpo.records.manifest import EXPERIMENTS
+from scpo.schema import MACHINE_SECTIONS
 from tests.faults.campaign import commands
-from tests.faults.campaign.place import Found, Place, damage_one
+from tests.faults.campaign.place import Found, Place, damage_one, records
 from tests.faults.campaign.readers import Verdict
 from tests.support.run_records import write_ablation, write_groups, write_probe, write_step_texts
 from tests.support.validation_records import write_validations
@@ -27,6 +30,7 @@ STEPS = (20, 40)
 REPORT = "report.html"
 COMPARED = (".csv", ".md", ".tex")  # pictures are drawn from the same numbers
 DATA = 'id="data">'
+_in_every_format = style.figure_files
 SHOWN = ("runs", "curves", "groups", "episodes", "tables")  # of the page's data
 
 
@@ -34,6 +38,7 @@ def make(top: Path) -> None:
     """Finished runs with every kind of sample, and what ``report`` builds from them."""
     style.STYLE |= {"figure.constrained_layout.use": False, "pdf.fonttype": 3}  # drawn plainly: half the time
     style.PNG_DPI = 60
+    style.figure_files = _picture
     runs = top / "samples" / "runs"
     write_ablation(runs, seeds=(0, 1))
     for number, folder in enumerate(sorted(path.parent for path in runs.glob("*/config.yaml"))):
@@ -42,10 +47,21 @@ def make(top: Path) -> None:
             write_groups(folder, step + number)
             write_step_texts(folder, step, f"go to {number}", credited=True)
         write_validations(folder, number, *STEPS)
+        write_json(folder / "code.json", {"files": {"train.py": "0123456789abcdef"}})
+        attempt = {"commit": "0123456789abcdef", "dirty": False, "cpu": "a processor", "torch_capability": "AVX512"}
+        write_json(folder / "provenance.json", {"attempts": {"1": attempt}})
+        config = read_yaml(folder / "config.yaml")
+        write_yaml(folder / "identity.yaml", {name: config[name] for name in config if name not in MACHINE_SECTIONS})
         _note(folder)
-    said = _report(runs, runs.parent / "out")
-    if said.code or "left out" in said.text or "failed" in said.text:
-        raise SystemExit(f"the undisturbed report has problems: {said.text}")
+    for command in (_figures, _report):
+        said = command(runs, runs.parent / "out")
+        if said.code or "left out" in said.text or "failed" in said.text:
+            raise SystemExit(f"the undisturbed runs have problems: {said.text}")
+
+
+def _picture(figure: Figure) -> dict[str, bytes]:
+    """A figure's PNG alone: its PDF is drawn from the same numbers, and takes a third of the time of a fault."""
+    return {"png": _in_every_format(figure)["png"], "pdf": b""}
 
 
 def _note(folder: Path) -> None:
@@ -53,6 +69,10 @@ def _note(folder: Path) -> None:
     names = ["metrics.jsonl", "timing.jsonl", "panels.json"]
     names += [f"diagnostics/{path.name}" for path in (folder / "diagnostics").iterdir()]
     RunFolder(folder).note_sums({name: file_sum(folder / name) for name in names})
+
+
+def _figures(runs: Path, out: Path) -> commands.Said:
+    return commands.analysis("figures", "--runs-dir", runs, "--out", out)
 
 
 def _report(runs: Path, out: Path) -> commands.Said:
@@ -64,10 +84,13 @@ def odd_copy(place: Place) -> Found:
     runs = _copy(place)
     run = place.chance.choice(_runs(runs))
     name = place.chance.choice(NAMES).format(run.name)
+    if place.chance.random() < 0.3:
+        name = run.name.replace("-scpo-", f"-{place.chance.choice(SLUGS)}-", 1)
     shutil.copytree(run, runs / name)
     return _judged(place, runs, f"{run.name} copied to {name!r}", lost=())
 
 
+SLUGS = ("gigpo", "grpo", "scpo-chronological", "scpo-theta0.5", "plain", "x")  # of runs that there might be
 NAMES = (
     *("{} (copy)", "copy of {}", "{}.bak", "{}-2", "{}~", "old {}", "{}\n", " {}", "{}'s", "-{}", "{};ls", "$({})"),
     *("{}ü", "{}\udcff", "[{}]", "#{}", "{}%", "<b>{}</b>", "a", "runs", "con", "{}.json", "{}_{{}}"),
@@ -105,12 +128,19 @@ def swapped_files(place: Place) -> Found:
     return _judged(place, runs, f"{one} and {other} swapped", lost=(first.name, second.name))
 
 
-def damaged_sample(place: Place) -> Found:
-    """One damaged sample."""
+def damaged_file(place: Place) -> Found:
+    """One damaged file: a sample as often as all others, records of runs and of the experiment."""
     runs = _copy(place)
-    run = place.chance.choice(_runs(runs))
-    what = damage_one(place.chance, sorted((run / "diagnostics").iterdir()))
-    return _judged(place, runs, what, lost=(run.name,))
+    samples = sorted(runs.glob("*/diagnostics/*"))
+    path = place.chance.choice(place.chance.choice((samples, [path for path in records(runs) if path not in samples])))
+    what = damage_one(place.chance, [path])
+    return _judged(place, runs, what, lost=(_name(runs, path),))
+
+
+def _name(runs: Path, path: Path) -> str:
+    """What a message about this file has to name: its run, or an experiment's record."""
+    folder = path.relative_to(runs).parts[0]
+    return f"{folder}/{path.name}" if folder == EXPERIMENTS else folder
 
 
 def wrong_content(place: Place) -> Found:
@@ -118,8 +148,7 @@ def wrong_content(place: Place) -> Found:
     runs = _copy(place)
     run = place.chance.choice(_runs(runs))
     samples = sorted((run / "diagnostics").iterdir())
-    records = [run / name for name in RECORDS if (run / name).exists()]  # fabricated runs lack some
-    path = place.chance.choice([*samples, *records])
+    path = place.chance.choice([*samples, *(run / name for name in RECORDS), *(runs / EXPERIMENTS).iterdir()])
     if path.suffix == ".gz":
         record = json.loads(gzip.decompress(path.read_bytes()))
         what = change(place.chance, record)
@@ -134,12 +163,12 @@ def wrong_content(place: Place) -> Found:
         record = read_json(path)
         what = change(place.chance, record)
         _write_or_damage(path, lambda: write_json(path, record))
-    if path.name not in RECORDS or path.name == "panels.json":
+    if path in samples or path.name == "panels.json":
         _note(run)
-    return _judged(place, runs, f"{what} in {path}", lost=(run.name,))
+    return _judged(place, runs, f"{what} in {path}", lost=(_name(runs, path),))
 
 
-RECORDS = ("config.yaml", "status.json", "panels.json", "provenance.json")
+RECORDS = ("config.yaml", "identity.yaml", "status.json", "panels.json", "provenance.json", "code.json")
 
 
 def _write_or_damage(path: Path, write: Callable[[], None]) -> None:
@@ -199,25 +228,29 @@ def _runs(runs: Path) -> list[Path]:
 
 
 def _judged(place: Place, runs: Path, what: str, *, lost: tuple[str, ...]) -> Found:
-    """Build everything again on top of what was built before; ``lost``: the runs that may be left out, named."""
+    """Build everything, every other time on top of what was built before; ``lost``: what may be left out, named.
+
+    The report comes second, so that it takes over the figures that are as they were.
+    """
     truth = place.top / "samples" / "out"
-    out = Path(shutil.copytree(truth, place.folder / "out"))
-    for path in out.iterdir():
-        if path.suffix in COMPARED or path.name == REPORT:
-            path.unlink()
-    said = _report(runs, out)
-    if said.code is None or "its builder failed" in said.text:
-        return Verdict.TRACEBACK, f"{what}: {said.text}"
-    if said.code or not (out / REPORT).exists():
-        return Verdict.LOST, f"{what}: one bad folder takes the page down: {said.text}"
+    out = place.folder / "out"
+    if place.chance.random() < 0.5:
+        shutil.copytree(truth, out)
+        (out / REPORT).unlink()
+    built = _figures(runs, out)
+    files = _files(truth, out)
+    page = _report(runs, out)
+    for name, said in (("figures", built), ("report", page)):
+        if said.code != 0 or "its builder failed" in said.text:
+            down = Verdict.LOST if said.code else Verdict.TRACEBACK
+            return down, f"{what}: one bad file or folder takes {name} down: {said.text}"
     told = json.dumps(_data(out)["problems"], ensure_ascii=False)
-    again = _report(runs, out)
-    if again.code or json.dumps(_data(out)["problems"], ensure_ascii=False) != told:
-        return Verdict.SILENT, f"{what}: built again it says something else than {told}: {again.text}"
-    differing = [*_files(truth, out), *_parts(truth, out)]
-    unnamed = [run for run in lost if run not in told]
-    if differing and (not lost or len(unnamed) == len(lost)):
-        return Verdict.SILENT, f"{what}: {differing} differ, named: {told}"
+    if _files(truth, out) != files:
+        return Verdict.SILENT, f"{what}: report builds other tables than figures, named: {told}"
+    differing = [*files, *_parts(truth, out)]
+    for changed, text in ((files, built.text.partition("left out")[2]), (differing, told)):
+        if changed and not any(name in text for name in lost):
+            return Verdict.SILENT, f"{what}: {changed} differ, named: {text}"
     if others := _others(truth, out, lost):
         return Verdict.SILENT, f"{what}: of other runs {others} differ, named: {told}"
     return (Verdict.NAMED if told != "[]" else Verdict.EQUAL), f"{what}: {differing} {told}"
@@ -272,6 +305,6 @@ KINDS = {
     "folders, odd copies": (3, odd_copy),
     "folders, swapped": (3, swapped_folders),
     "files, swapped": (5, swapped_files),
-    "samples, damaged": (4, damaged_sample),
+    "files, damaged": (4, damaged_file),
     "content, wrong": (10, wrong_content),
 }

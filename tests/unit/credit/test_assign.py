@@ -174,7 +174,8 @@ def test_a_shaper_needs_a_scorer():
 
 def test_a_soft_base_above_theta_is_allowed_with_a_warning():
     with pytest.warns(UserWarning, match=r"soft_base 0.7 exceeds theta 0.6"):
-        resolve(method(settings_of("gigpo"), shaper_config(soft_base=0.7)))
+        resolved = resolve(method(settings_of("gigpo"), shaper_config(soft_base=0.7)))
+    assert resolved is resolve(method(settings_of("gigpo")))
 
 
 # Laws

@@ -17,7 +17,7 @@ def refusal(*overrides):
 
 
 def test_a_run_that_has_all_it_needs_is_let_start():
-    refuse_what_cannot_start([compose_run(["method=scpo"]), compose_run(["method=gigpo", "seed=1"])])
+    assert refuse_what_cannot_start([compose_run(["method=scpo"]), compose_run(["method=gigpo", "seed=1"])]) is None
 
 
 def test_a_trainer_that_is_not_installed_is_named_with_its_command(monkeypatch):

@@ -202,6 +202,34 @@ def test_a_run_of_another_scale_is_left_out_and_named(tmp_path):
     assert [problem.path for problem in data.problems] == [paper["id"]]
 
 
+@pytest.mark.parametrize(("what", "value"), [("seed", 7), ("env", "webshop"), ("model", "choice")])
+def test_a_run_that_is_not_what_the_experiments_record_says_is_left_out_and_named(tmp_path, what, value):
+    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": [runs[0], runs[1] | {what: value}]})
+    data = collect(tmp_path)
+    assert [row.finished for section in data.sections for row in section.rows] == [(runs[0]["id"],)]
+    (problem,) = data.problems
+    assert problem.path == runs[1]["id"]
+    assert f"the record of ablation_monotonicity has it as {value}" in problem.reason
+
+
+@pytest.mark.parametrize("change", [{"cpu": ["x"]}, {"dirty": "no"}, {"torch_capability": {}}])
+def test_a_run_with_an_attempt_of_other_types_is_damaged(tmp_path, change):
+    run = write_run(tmp_path)
+    write_json(tmp_path / run["id"] / "provenance.json", {"attempts": {"1": {"cpu": "a processor"} | change}})
+    data = collect(tmp_path)
+    assert (data.by_id[run["id"]].state, data.by_metric) == ("DAMAGED", {})
+    assert "provenance.json is no record of attempts" in data.problems[0].reason
+
+
+def test_a_sample_that_was_put_into_a_run_which_wrote_none_is_left_out(tmp_path):
+    run = write_run(tmp_path, sums=True)
+    write_probe(tmp_path / run["id"], 20)
+    data = collect(tmp_path)
+    assert data.diagnostics(run["id"], "probe_*") == ()
+    assert "is no file that the run wrote" in data.sample_problems[0].reason
+
+
 def test_runs_of_other_settings_get_their_own_section(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=40)]})
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)]}, name="ablation_order")
