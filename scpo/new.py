@@ -95,7 +95,7 @@ KINDS = {
         },
         (
             "scpo/advantages/{name}.py: the formula, its source, what it requires "
-            '(CONTRIBUTING.md, "A new baseline")',
+            '(CONTRIBUTING.md, "A baseline")',
             "tests/unit/advantages/test_{name}.py: a table worked by hand",
             "python -m pytest tests/unit/advantages/test_{name}.py "
             "tests/contract/test_estimators.py -k {name}   (the laws)",

@@ -41,7 +41,7 @@ invalid_penalty: 0.1 # Table 3
 statistics: rows # ledger 4
 std_floor: 1.0e-5 # ours, see estimator/grpo.yaml
 """
-METHOD_YAML = """# {label}: TODO in one line, with PPO's clipped update as in verl-agent.
+METHOD_YAML = """# {label} (arXiv TODO): TODO one line; with PPO's clipped update as in verl-agent.
 defaults:
   - /estimator@estimator: {name}
   - _self_
@@ -251,7 +251,7 @@ def test_without_a_finished_run_nothing_is_drawn(tmp_path):
         build(collect(tmp_path).at_scale("mini"))
 """
 EXPERIMENT_YAML = """# @package _global_
-# {label}: TODO which question it asks. Rows are methods or settings; each runs on every seed.
+# {label}: TODO the question that it asks (ours, or the paper section). Each row runs on every seed.
 experiment:
   name: {name}
   title: "{label}"
@@ -263,6 +263,6 @@ experiment:
     - {{ name: gigpo, label: GiGPO, overrides: [method=gigpo] }}
     - {{ name: scpo, label: SCPO, overrides: [method=scpo] }}
   primary: # named before the runs; each is the first minus the second, paired by seed
-    measure: validation_area # mean held-out success over training
-    comparisons: [[scpo, gigpo]]
+    measure: validation_area # ours: mean held-out success over training
+    comparisons: [[scpo, gigpo]] # ours
 """

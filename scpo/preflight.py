@@ -8,7 +8,7 @@ written but the caches of the environments.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import itertools
 import json
 import sys
@@ -56,14 +56,15 @@ def panels(config: RunConfig) -> dict[str, Any]:
 
 def data(config: RunConfig) -> dict[str, Any]:
     """Report the environment's data without loading it."""
-    return _told(_data_check(config).check_data(config.env, config.data_folder))
+    check = _data_check(config, "check_data")
+    return _told(check(config.env, config.data_folder) if check else ())
 
 
 def environment(config: RunConfig) -> dict[str, Any]:
     """Report the properties of the loaded environment."""
     from scpo.envs import open_environment
 
-    check = getattr(_data_check(config), "check_loaded", None)
+    check = _data_check(config, "check_loaded")
     return _told(
         check(config.env, config.data_folder, lambda: open_environment(config)) if check else ()
     )
@@ -103,13 +104,17 @@ def _told(findings: Iterable[Finding]) -> dict[str, Any]:
     return {"findings": [finding.as_record() for finding in findings]}
 
 
-def _data_check(config: RunConfig) -> Any:
-    """The environment's own checks: ``data_check.py`` in its folder."""
+def _data_check(config: RunConfig, name: str) -> Callable[..., Iterable[Finding]] | None:
+    """A check in ``data_check.py`` of the environment's folder.
+
+    None without one: an environment that has no files to download needs no such module.
+    """
     from scpo.envs import ENVIRONMENTS
 
-    return importlib.import_module(
-        ".data_check", ENVIRONMENTS[config.env.name].__module__.rpartition(".")[0]
-    )
+    package = ENVIRONMENTS[config.env.name].__module__.rpartition(".")[0]
+    if importlib.util.find_spec(f"{package}.data_check") is None:
+        return None
+    return getattr(importlib.import_module(f"{package}.data_check"), name, None)
 
 
 FACTS: dict[str, Callable[[RunConfig], dict[str, Any]]] = {

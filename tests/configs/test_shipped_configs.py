@@ -23,8 +23,7 @@ CHOICES = [f"{group}={name}" for group in GROUPS for name in options(group)]
 INSTRUCTED = ["model=qwen2_5_1_5b", "env.prompt=verl_agent"]
 NEEDS = {  # what a choice cannot be composed without
     "method=dapo": ["trainer=local"],
-    "method=react": INSTRUCTED,
-    "method=reflexion": INSTRUCTED,
+    **{f"method={name}": INSTRUCTED for name in AGENT_LABELS if name != "plain"},
     "model=choice": ["trainer=local", "env.prompt=memory", "trainer.max_response_tokens=1"],
     "model=gpt_4o": ["method=plain", "env.prompt=verl_agent"],
     "model=gemini_2_5_pro": ["method=plain", "env.prompt=verl_agent"],
@@ -35,10 +34,9 @@ REFUSED_AT_STUDY = {  # what a choice policy cannot do, or nobody has set up for
     "model=qwen2_5_0_5b": "env.prompt=memory is read by model=choice alone",
     "model=qwen2_5_1_5b": "env.prompt=memory is read by model=choice alone",
     "model=qwen2_5_7b": "env.prompt=memory is read by model=choice alone",
-    "trainer=verl": "model=choice trains on trainer=local only",
-    "trainer=verl_1gpu": "model=choice trains on trainer=local only",
-    "trainer=verl_agent": "model=choice trains on trainer=local only",
-    "trainer=verl_cpu": "model=choice trains on trainer=local only",
+    **{
+        f"trainer={name}": "model=choice trains on trainer=local only" for name in options("trainer") if name != "local"
+    },
 }
 DEFAULT = "scale=mini"  # said as the other tests say it: what was composed for them is not composed again
 LEAF = re.compile(r"\s*[a-z_0-9]+: +[^#\s&{]")

@@ -10,12 +10,26 @@ from scpo.errors import ConfigError
 from scpo.new import CHECKOUT, KINDS, main, write_part
 
 COPIED = ("scpo", "sweeps", "analysis", "conf", "slurm", "tests/support", "tests/contract", "tests/unit/advantages")
-COPIED_TOO = ("tests/unit/states", "tests/unit/shaping", "tests/unit/scoring", "tests/unit/analysis/figures", "bench")
+COPIED_TOO = (
+    "paper_figures/published",
+    "tests/configs",
+    "tests/unit/states",
+    "tests/unit/shaping",
+    "tests/unit/scoring",
+    "tests/unit/analysis/figures",
+    "bench",
+)
 FILES = ("tests/__init__.py", "tests/unit/__init__.py", "tests/unit/analysis/__init__.py", "tests/conftest.py")
 LAWS = {  # of each kind: its own test, and what else must hold of it
-    "estimator": ("tests/unit/advantages/test_mine.py", "tests/contract/test_estimators.py", "-k", "mine"),
+    "estimator": (
+        "tests/unit/advantages/test_mine.py",
+        "tests/contract/test_estimators.py",
+        "tests/configs",
+        "-k",
+        "mine",
+    ),
     "identity": ("tests/unit/states/test_mine.py", "tests/unit/states/test_registry.py", "-k", "mine"),
-    "scorer": ("tests/unit/scoring/test_mine.py",),
+    "scorer": ("tests/unit/scoring/test_mine.py", "tests/configs", "-k", "mine"),
     "matcher": (
         "tests/unit/shaping/test_mine_match.py",
         "tests/unit/shaping/test_matcher.py",
@@ -23,6 +37,7 @@ LAWS = {  # of each kind: its own test, and what else must hold of it
         "mine or uses_each",
     ),
     "figure": ("tests/unit/analysis/figures/test_fig_mine.py",),
+    "experiment": ("tests/configs", "-k", "mine"),
 }
 
 

@@ -3,13 +3,12 @@
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.schema import PROVIDES, misfit, required
+from scpo.schema import AGENT_LABELS, PROVIDES, misfit, required
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import options
 
-PROMPTING = ("plain", "react", "reflexion")
-METHODS = [name for name in options("method") if name not in PROMPTING]
+METHODS = [name for name in options("method") if name not in AGENT_LABELS]
 REFUSED = {"verl": {"dapo"}, "verl_agent": {"hcapo"}, "local": set()}
 
 

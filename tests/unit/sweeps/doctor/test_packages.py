@@ -49,6 +49,11 @@ def test_another_version_than_the_tested_one(subject, project):
     assert_finds(found, "warning", "(tested: 1.0)", "constraints.txt")
 
 
+def test_a_trainer_without_packages_of_its_own(subject, project):
+    found = packages.check_packages(subject("trainer=verl_agent", "scale=paper", "scorer=exact"), project())
+    assert "all there for: core, alfworld, track" in [finding.text for finding in found]
+
+
 def test_the_projects_own_root_has_what_the_doctor_reads():
     assert (REPOSITORY / "pyproject.toml").is_file()
     assert (REPOSITORY / "constraints.txt").is_file()
