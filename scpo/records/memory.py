@@ -1,4 +1,4 @@
-"""Memory in use: peak of a run's processes and of its GPUs, and the GPUs that the driver lists.
+"""Memory in use by a run's processes and GPUs, the GPUs that the driver lists, usable cores.
 
 torch's count of allocated memory covers one process. The paper's 33.5 GB without and 35.2 GB with
 the scorer, which runs in a process of its own, compare with the memory of all processes.
@@ -20,6 +20,13 @@ POLL_S = 2.0  # allocators keep what they have taken, so a peak lasts
 HOST, GPU = "perf/node_memory_gib", "perf/node_gpu_gib"
 DRIVER_TIMEOUT_S = 20
 MEMORY_QUERY = "index,uuid,memory.used"
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: those of its job or container's mask, not of the node."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # macOS has no masks
 
 
 class NodeMemory:

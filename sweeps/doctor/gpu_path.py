@@ -8,7 +8,7 @@ from pathlib import Path
 from scpo.findings import Finding, error, ok, warning
 from scpo.installed import installed_version
 from scpo.memory import FULL_SHARE, gpu_table, needed_gib, shortage
-from scpo.records.memory import driver_version, installed_gpus
+from scpo.records.memory import driver_version, installed_gpus, usable_cores
 from scpo.schema import (
     HuggingFaceModel,
     LocalLauncher,
@@ -138,7 +138,7 @@ def check_ray_cores(subject: Subject) -> Iterator[Finding]:
             continue
         needed = cores_needed(config.trainer)
         local = isinstance(config.launcher, LocalLauncher)
-        there = len(os.sched_getaffinity(0)) if local else resources(config).cpus
+        there = usable_cores() if local else resources(config).cpus
         if there < needed:
             fix = (
                 "a machine with more, or trainer=verl_1gpu" if local else f"launcher.cpus={needed}"

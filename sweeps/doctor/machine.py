@@ -12,7 +12,7 @@ from pathlib import Path
 from scpo.findings import Finding, error, ok, warning
 from scpo.memory import GIB
 from scpo.records.files import write_bytes
-from scpo.records.memory import installed_gpus
+from scpo.records.memory import installed_gpus, usable_cores
 from scpo.schema import HuggingFaceModel, LocalLauncher
 from sweeps.doctor.subject import Subject
 from sweeps.estimates import disk_gib, training_gib
@@ -31,7 +31,7 @@ def check_cpus(subject: Subject) -> Iterator[Finding]:
     """Cores that this process may use, and a container's quota of them, against slots x threads."""
     if not isinstance(subject.first.launcher, LocalLauncher):
         return
-    cores, quota = len(os.sched_getaffinity(0)), _cpu_quota()
+    cores, quota = usable_cores(), _cpu_quota()
     usable = min(cores, quota or cores)
     slots, threads = _slots(subject), subject.first.machine.threads
     text = f"at most {slots} at a time with {threads} threads each, on {usable:g} cores"
@@ -48,11 +48,16 @@ def check_memory(subject: Subject) -> Iterator[Finding]:
     """Free memory, within a container's limit, against what the runs at a time need at least."""
     if not isinstance(subject.first.launcher, LocalLauncher):
         return
-    free, slots = _free_memory_gib(), _slots(subject)
+    slots = _slots(subject)
     on_gpu = bool(installed_gpus()) and subject.first.machine.device != "cpu"
     models = [0.0 if on_gpu else training_gib(config) or 0.0 for config in subject.configs]
     needed = slots * (PROCESS_GIB + max(models))
-    text = f"{rounded(free)} free; {slots} at a time need at least {rounded(needed)}"
+    needs = f"{slots} at a time need at least {rounded(needed)}"
+    if not MEMINFO.exists():
+        yield ok("memory", f"{needs}; what is free is read on Linux only")
+        return
+    free = _free_memory_gib()
+    text = f"{rounded(free)} free; {needs}"
     fitting = int(free // (needed / slots))
     if needed > free:
         yield error(

@@ -1,7 +1,6 @@
 """The local launcher: a pool of slots on this machine, one process per run."""
 
 import contextlib
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from rich.console import Console
 from scpo.errors import ConfigError, ScpoError
 from scpo.progress import counted
 from scpo.records import JsonLines, RunFolder, State
-from scpo.records.memory import visible_gpus
+from scpo.records.memory import usable_cores, visible_gpus
 from scpo.schema import LocalLauncher, RunConfig
 from scpo.stop_signals import CountsSignals
 from sweeps.estimates import resources, trains_in_verl
@@ -158,7 +157,7 @@ def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
     _check_gpus(largest, gpus, launcher.gpus_per_run)
     size = launcher.gpus_per_run or max(1, resources(largest).all_gpus)
     shares = [",".join(gpus[at : at + size]) for at in range(0, len(gpus) - size + 1, size)]
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     number = min(len(configs), launcher.slots or len(shares) or max(1, cores // machine.threads))
     return [shares[index % len(shares)] if shares else None for index in range(number)]
 

@@ -11,8 +11,10 @@ VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
 
 
 def file_system(path: Path) -> str:
-    """The type of the file system that a path lies on, as the kernel names it."""
+    """The type of the file system that a path lies on, as Linux names it; else "unknown"."""
     kind, longest = "unknown", -1
+    if not MOUNTS.exists():
+        return kind
     for line in MOUNTS.read_text().splitlines():
         _, point, name, *_ = line.split(" ")
         mounted = point.replace("\\040", " ")

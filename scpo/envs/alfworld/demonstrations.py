@@ -29,6 +29,7 @@ from scpo.envs.alfworld.episode import AlfworldEpisode, task_of
 from scpo.envs.base import Demonstration
 from scpo.envs.projection import respond
 from scpo.progress import progress
+from scpo.records.memory import usable_cores
 from scpo.schema.env import FAMILIES, AlfworldConfig
 from scpo.schema.model import Imitation
 from scpo.stop_signals import stop_signals_blocked
@@ -73,7 +74,7 @@ def demonstrations(
     """
     habits = _habits(engine.source.read(game_id).walkthrough for game_id in games)
     job = _Job(config.model_copy(update={"horizon": _ENDLESS}), warm_start, habits)
-    processes = min(processes or _cores(), len(games))
+    processes = min(processes or usable_cores(), len(games))
     parts = [games[first::_PARTS] for first in range(min(_PARTS, len(games)))]
     if processes == 1:
         made = _joined((_demonstrate(engine, job, part) for part in parts), len(parts))
@@ -155,10 +156,6 @@ def _exit_with(watched: Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _habits(walkthroughs: Iterable[Sequence[str]]) -> Habits:

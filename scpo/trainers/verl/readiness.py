@@ -13,6 +13,7 @@ from scpo.errors import ConfigError
 from scpo.installed import install_command, installed_version
 from scpo.memory import GIB, shortage
 from scpo.policies.model import pick_device
+from scpo.records.memory import usable_cores
 from scpo.schema import RunConfig, VerlTrainer
 from scpo.verl_config import STORAGE_UNITS, Setting, cores_needed, ray_temp_folder, temp_root
 
@@ -85,18 +86,14 @@ def _check_gpus(config: RunConfig) -> None:
         raise ConfigError(reason)
 
 
-def cores() -> int:
-    """Cores that this process may use: those of the job, not of the node."""
-    return len(os.sched_getaffinity(0))
-
-
 def _check_cores(config: RunConfig) -> None:
     trainer = trainer_of(config)
     needed = cores_needed(trainer)
-    if cores() < needed and trainer.verl.nodes == 1:
+    if usable_cores() < needed and trainer.verl.nodes == 1:
         raise ConfigError(
             f"verl needs {needed} CPU cores for {trainer.verl.gpus} GPUs, this process may use "
-            f"{cores()}: with fewer it waits for ever. On Slurm: launcher.cpus={needed} or more"
+            f"{usable_cores()}: with fewer it waits for ever. On Slurm: launcher.cpus={needed} or "
+            "more"
         )
 
 
@@ -122,7 +119,7 @@ def gpu_settings(config: RunConfig, run_folder: Path) -> Iterator[Setting]:
     """Settings that follow this machine: the run's own Ray, with the cores of this process."""
     if trainer_of(config).verl.nodes == 1 and "RAY_ADDRESS" not in os.environ:
         source = "the cores of this process; Ray would count the node's"
-        yield Setting("ray_kwargs.ray_init.num_cpus", cores(), source)
+        yield Setting("ray_kwargs.ray_init.num_cpus", usable_cores(), source)
         yield from own_ray(run_folder)
     yield Setting(
         "transfer_queue.backend.SimpleStorage.num_data_storage_units",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scpo.records.memory import GIB, HOST, NodeMemory, tree_gib, used_gib
+from scpo.records.memory import GIB, HOST, NodeMemory, tree_gib, usable_cores, used_gib
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 ONE_GIB = GIB // PAGE
@@ -57,3 +57,9 @@ def test_a_child_that_is_gone_again_has_left_its_peak():
         peak, after = memory.take()[HOST], memory.take()[HOST]
     assert peak > alone + 0.25
     assert after < peak - 0.25
+
+
+def test_cores_are_counted_where_the_system_has_no_masks_of_them(monkeypatch):
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    assert usable_cores() == 6

@@ -20,7 +20,6 @@ import gzip
 import hashlib
 import json
 import logging
-import os
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +35,7 @@ from scpo.envs.alfworld.planning.pddl import Action, Atom, Literal, Problem, gro
 from scpo.errors import GameError
 from scpo.installed import installed_version
 from scpo.records.files import replace_file
+from scpo.records.memory import usable_cores
 
 logger = logging.getLogger(__name__)
 
@@ -373,7 +373,7 @@ class TranslationStore:
             return
         new = [game for game in games if not self._path(translation_key(*game)).exists()]
         if len(new) > 1:
-            with get_context("fork").Pool(min(len(new), len(os.sched_getaffinity(0)))) as pool:
+            with get_context("fork").Pool(min(len(new), usable_cores())) as pool:
                 pool.map(self._keep, new, chunksize=1)
 
     def _keep(self, game: tuple[str, str]) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 
+from scpo.records.memory import usable_cores
 from sweeps.doctor import machine
 from sweeps.doctor.subject import read_subject
 from sweeps.records import file_systems
@@ -10,7 +11,7 @@ from tests.support.doctor_findings import assert_finds
 
 
 def test_more_runs_at_a_time_than_cores(subject):
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     found = machine.check_cpus(subject("+search=scpo", f"launcher.slots={cores + 1}"))
     assert_finds(found, "warning", f"on {cores} cores: they will wait", f"launcher.slots={cores}")
 
@@ -26,6 +27,18 @@ def test_a_machine_with_too_little_memory(subject, tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "MEMINFO", tmp_path / "meminfo")
     found = machine.check_memory(subject("+search=scpo", "launcher.slots=4"))
     assert_finds(found, "error", "4.0 GiB free; 4 at a time need at least 5.6 GiB", "launcher.slots=2")
+
+
+def test_a_system_without_proc_has_no_count_of_free_memory_and_no_names_of_file_systems(subject, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(file_systems, "MOUNTS", tmp_path / "mounts")
+    (memory,) = machine.check_memory(subject())
+    assert (memory.level, memory.text) == (
+        "ok",
+        "1 at a time need at least 1.4 GiB; what is free is read on Linux only",
+    )
+    (folder,) = machine.check_run_folder(subject())
+    assert folder.text.endswith("(unknown): writable, renames and locks work")
 
 
 def test_a_container_with_too_little_memory(subject, tmp_path, monkeypatch):

@@ -1,4 +1,3 @@
-import os
 import signal
 import time
 
@@ -7,6 +6,7 @@ import pytest
 from scpo.errors import ConfigError
 from scpo.records import State, run_config
 from scpo.records.files import locked
+from scpo.records.memory import usable_cores
 from sweeps.launchers.base import follow
 from sweeps.launchers.local import Pool, slots_for
 from tests.support import fake_runs as fake
@@ -48,7 +48,7 @@ def slots(runs, *words):
 
 def test_without_gpus_slots_are_one_for_each_thread_count_of_cores_at_most_one_a_run(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     assert slots(1000) == [None] * cores
     assert slots(1) == [None]
     assert slots(5, f"machine.threads={cores + 1}") == [None]

@@ -56,7 +56,7 @@ def gpus(monkeypatch):
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
         card = SimpleNamespace(total_memory=int(gib * 2**30))
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
-        monkeypatch.setattr(readiness, "cores", lambda: cores)
+        monkeypatch.setattr(readiness, "usable_cores", lambda: cores)
         find = lambda name: object() if name in packages else None  # noqa: E731
         monkeypatch.setattr(readiness.importlib.util, "find_spec", find)
 
