@@ -92,7 +92,7 @@ def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:
     for problem in data.problems:
         reasons.setdefault(problem.path, problem.reason)
     for run in data.runs[~data.runs["finished"]].itertuples():
-        if run.state != State.DAMAGED:  # its problem says more
+        if run.state != State.DAMAGED:  # its problem has the details
             reasons[run.id] = f"not finished ({run.state})"
     return [f"{path}: {reason}" for path, reason in reasons.items() if path not in runs.index]
 

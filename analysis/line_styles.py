@@ -131,7 +131,7 @@ def line_styles(rows: Iterable[Row]) -> dict[str, LineStyle]:
     """Styles of all rows of a figure, no two alike.
 
     A method keeps its style in every figure. A variant that would share a shade with an earlier
-    row takes the next free shade, so that lines differ in their dashes alone only when the shades
+    row takes the next free shade, so that lines differ only in their dashes when the shades
     have run out.
     """
     chosen: dict[str, LineStyle] = {}

@@ -192,7 +192,7 @@ MOST_NAMED = 6  # rows that a sentence names
 
 
 def is_method(row: Row) -> bool:
-    """Whether a row is a method, registered here or not, and not a variant of one."""
+    """Return True if a row is a method, registered here or not, and not a variant of one."""
     return row.name in METHODS or row.name == row.method
 
 

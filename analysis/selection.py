@@ -101,7 +101,7 @@ def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
 def missing_samples(data: Collected, needed: str, command: str = "") -> MissingRunsError:
     """Make the error of an output that needs samples or times of stages.
 
-    Archives and W&B do not hold these, so the error says where to read them from.
+    Archives and W&B do not hold these, so the error names where to read them from.
 
     Args:
         data: Data of one scale.

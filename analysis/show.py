@@ -231,7 +231,7 @@ def _read(run: Run) -> dict[str, Series]:
 
 
 def _is_shown(metric: str) -> bool:
-    """Whether it is a metric of credit, or of a whole panel: ``val/<panel>/<name>``."""
+    """Return True for a metric of credit, or of a whole panel: ``val/<panel>/<name>``."""
     return metric in CREDIT or (metric.startswith("val/") and metric.count("/") == 2)
 
 

@@ -142,7 +142,7 @@ def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Re
 def show_health(
     console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace
 ) -> bool:
-    """One line for each remark; True if there is none."""
+    """One line for each remark; True without any."""
     if not arguments.rules.is_file():
         raise ConfigError(
             f"--rules {arguments.rules}: there is no such file; {RULES} is one to copy"

@@ -121,7 +121,7 @@ def save_view(console: Console, arguments: argparse.Namespace) -> int:
     view = overview(entity, project, arguments.name)
     try:
         view.save()
-    except Exception as error:  # wandb has a dozen kinds; the first line says which
+    except Exception as error:  # wandb has a dozen kinds; the first line names it
         raise ConfigError(
             f"view {arguments.project}: W&B did not save it: {first_line(error)}"
         ) from error
@@ -136,9 +136,7 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
         ConfigError: The package is not installed.
     """
     try:
-        panels: Any = import_module(
-            "wandb_workspaces.reports.v2"
-        )  # its modules do not say what they export
+        panels: Any = import_module("wandb_workspaces.reports.v2")  # its modules have no __all__
         views: Any = import_module("wandb_workspaces.workspaces")
     except ImportError as error:
         raise ConfigError(f"view: {error}; {install_command('track')} adds what it needs") from None
@@ -178,6 +176,6 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
 
 
 def health_metrics() -> tuple[str, ...]:
-    """What the rules of conf/health.yaml look at, and what the other sections do not show."""
+    """Metrics that conf/health.yaml examines and that the other sections do not show."""
     found = [rule.metric for rule in read_rules().values() if hasattr(rule, "metric")]
     return tuple(dict.fromkeys(name for name in found if "*" not in name and name not in CREDIT))

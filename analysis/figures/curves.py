@@ -16,7 +16,7 @@ from analysis.sources.rows import Row
 from analysis.sources.series import Series
 from scpo.intervals import Summary, summarise
 
-FEW = 6  # lines whose bands can be told apart
+FEW = 6  # lines whose bands can be distinguished
 MARKS = 6  # markers on a line
 FEWEST = 3  # seeds or pairs for an interval: of two it is as wide as the panel
 Styles: TypeAlias = dict[str, dict[str, Any]]
@@ -70,7 +70,7 @@ def moving_average(values: Sequence[float], window: int) -> list[float]:
 
 
 def is_trained(data: Collected, row: Row) -> bool:
-    """Whether its finished runs train anything.
+    """Return True if its finished runs train anything.
 
     A method that only prompts logs the same number at both ends.
     """

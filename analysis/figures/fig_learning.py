@@ -129,7 +129,7 @@ def _strips(data: Collected) -> Iterator[Strip]:
 
 
 def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[Strip]]:
-    """The strips that are drawn, and those that are in the table alone.
+    """The strips that are drawn, and those that are only in the table.
 
     Runs under another setting than the usual one of their benchmark are drawn while the page has
     room for their panels and their keys, or if the user asked for them.
@@ -149,7 +149,7 @@ def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[
 
 
 def _has_curves(data: Collected, row: Row) -> bool:
-    """Whether it has finished runs that were trained; prompting agents have no curve."""
+    """Return True if it has finished, trained runs; prompting agents have no curve."""
     return is_trained(data, row) and any(_has_curve(data, run) for run in row.finished)
 
 

@@ -346,7 +346,7 @@ def _cells(line: Line, notes: Footnotes) -> Cells:
 
 
 def _not_drawn(data: Collected, models: Sequence[Model], others: Sequence[Model]) -> str:
-    """Sentences about what is in the table or in the records alone."""
+    """Sentences about what only the table or the records have."""
     text = ""
     if others:
         settings = [names.model(part.model) + part.apart for part, _ in others]

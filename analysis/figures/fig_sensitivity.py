@@ -58,7 +58,7 @@ Points: TypeAlias = dict[str, list[Point]]  # by knob
 
 
 def build(data: Collected) -> Drawing:
-    """Two panels; MissingRunsError if no run differs from the default in one of the knobs alone."""
+    """Two panels; MissingRunsError if no run differs from the default in exactly one knob."""
     part, points = _choose(data)
     with house_style():
         figure = _draw(part, points)

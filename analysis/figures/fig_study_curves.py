@@ -45,7 +45,7 @@ HEIGHT = 1.2  # an experiment without rows
 LINE = 0.16  # each row
 MARGIN = 0.4  # the figure without experiments
 LABEL = 24  # characters in a line of a row's name
-BANDS = 4  # rows whose bands can be told apart
+BANDS = 4  # rows whose bands can be distinguished
 TINY = 6.0  # points; the smallest text that is readable in a column
 # Measure, fill of its marker, and place next to the row's line.
 LANES = ((AREA, "full", -0.15), (BETTER, "none", 0.2))

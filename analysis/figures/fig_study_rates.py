@@ -60,7 +60,7 @@ class Sweep:
 
     @property
     def at_the_edge(self) -> bool:
-        """Whether the largest mean is at the lowest or the highest rate."""
+        """Return True if the largest mean is at the lowest or the highest rate."""
         rates = sorted(self.areas)
         best = max(rates, key=lambda rate: self.at(rate).mean)
         return best in (rates[0], rates[-1])

@@ -95,7 +95,7 @@ class Claim:
         return f"python sweep.py +experiment={self.experiment}{env} scale={scale}{model}"
 
     def tested_at(self, scale: str) -> bool:
-        """Whether runs of this scale can test it."""
+        """Return True if runs of this scale can test it."""
         if scale == "paper":
             return True
         return self.everywhere and self.null is not None and self.size == SMALL

@@ -11,7 +11,7 @@ from pylatexenc.latexencode import RULE_DICT, UnicodeToLatexConversionRule, Unic
 BREAKABLE = re.compile(
     r"(?<=\w)(\\_|/)(?=\w)"
 )  # a line may end here if there is no space to end it at
-MOST_LINES = 54  # of \footnotesize that stand above a long caption on a page of nine inches
+MOST_LINES = 54  # of \footnotesize that fit above a long caption on a page of nine inches
 TITLE_LINES = 2  # what a title takes with its rule
 LETTERS = 100  # of \footnotesize in the text's width
 LONG_TITLE = 100  # letters

@@ -69,7 +69,7 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "scpo",
     "path.simplify": True,
 }
-# Keys of a style file that say how matplotlib runs rather than how a figure looks.
+# Keys of a style file for how matplotlib runs rather than how a figure looks.
 IGNORED_KEYS = ("backend", "backend_fallback", "interactive", "toolbar", "timezone", "webagg.port")
 METADATA: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None},

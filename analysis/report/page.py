@@ -104,7 +104,7 @@ def page(contents: dict[str, Any]) -> str:
 
 
 def embedded(contents: dict[str, Any]) -> str:
-    """JSON that may stand inside a script element."""
+    """JSON that is safe inside a script element."""
     text = json.dumps(contents, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c")
     # Line ends in JavaScript, but not in JSON.
@@ -132,7 +132,7 @@ def _hash(source: str) -> str:
 
 
 def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, Any]:
-    """Data of the page; the files of ``static/`` say how each part is shown."""
+    """Data of the page; the files of ``static/`` show each part."""
     groups = sample_groups(data, group_bytes)
     episodes = sample_episodes(data)
     points, curves = _curves(data)
@@ -420,7 +420,7 @@ def _joined(values: Mapping[str, str], column: str) -> str:
 
 
 def configurations(data: Collected) -> dict[str, Any]:
-    """What differs between the runs' configurations, commits and processors.
+    """Differences between the runs' configurations, commits and processors.
 
     Returns:
         ``keys`` that differ, the distinct ``values`` of each, and ``runs``: run -> index of its

@@ -57,7 +57,7 @@ class Pairs:
 
     @property
     def crossing(self) -> bool:
-        """Whether the pairs that are used cross types of processor."""
+        """True if the pairs that are used cross types of processor."""
         return bool(set(self.crossed) & set(self.used))
 
 
@@ -76,7 +76,7 @@ class Effect:
 
     @property
     def verdict(self) -> str:
-        """Whether the first row is HIGHER or LOWER by the corrected test, OPEN, or NOT_RUN."""
+        """HIGHER or LOWER for the first row by the corrected test, OPEN, or NOT_RUN."""
         if self.difference.n < 2:
             return NOT_RUN
         if self.difference.n < FEWEST or not self.corrected < 1 - LEVEL:
@@ -85,7 +85,7 @@ class Effect:
 
     @property
     def resolved(self) -> bool:
-        """Whether the corrected test tells the rows apart."""
+        """True if the corrected test separates the rows."""
         return self.verdict in (HIGHER, LOWER)
 
     @property
@@ -97,7 +97,7 @@ class Effect:
 
     @property
     def only_alone(self) -> bool:
-        """Whether the interval excludes 0 and the corrected test does not resolve it."""
+        """True if the interval excludes 0 and the corrected test does not resolve it."""
         low, high = self.difference.interval()
         return self.verdict == OPEN and (low > 0 or high < 0)
 
@@ -135,7 +135,7 @@ class Comparison:
 
     @property
     def finished(self) -> bool:
-        """Whether there are two pairs or more."""
+        """True with two pairs or more."""
         return self.effect.verdict != NOT_RUN
 
 
@@ -150,7 +150,7 @@ class _Named:
     seeds: frozenset[int]
 
     def same(self, other: "_Named") -> bool:
-        """Whether it is the same comparison, in either direction."""
+        """Return True for the same comparison, in either direction."""
         forward = (self.first, self.second) == (other.first, other.second)
         backward = (self.first, self.second) == (other.second, other.first)
         return self.measure == other.measure and (forward or backward)

@@ -101,7 +101,7 @@ def steps_to(level: float) -> Measure:
 
 
 def reaches(data: Collected, run: str, level: float) -> bool:
-    """Whether a run reaches the level at any validation."""
+    """Return True if a run reaches the level at any validation."""
     return judged(data, run).first_at(level) is not None
 
 

@@ -95,7 +95,7 @@ def resolvable(std: float, n: int) -> float:
     def missing_power(effect: float) -> float:
         return power(effect, 1.0, n) - POWER
 
-    # Power depends on effect / std alone, so the root is found in units of std.
+    # Power depends on effect / std only, so the root is found in units of std.
     return std * float(brentq(missing_power, 0.0, 100.0, xtol=1e-6))
 
 

@@ -26,7 +26,7 @@ MEANING = "meaning"
 
 
 def is_of_meaning(experiment: str) -> bool:
-    """Whether an experiment belongs to the study of reworded observations."""
+    """Return True for experiments of the study of reworded observations."""
     return experiment == MEANING or experiment.startswith(f"{MEANING}_")
 
 
@@ -55,7 +55,7 @@ class StudyRow:
         return self.row.label
 
     def called(self, name: str) -> bool:
-        """Whether an experiment has it under this row name."""
+        """Return True if an experiment has it under this row name."""
         return any(own == name for _, own in self.names)
 
 
@@ -108,9 +108,9 @@ def find(rows: Iterable[StudyRow], like: StudyRow) -> StudyRow:
 
 
 def selected(data: Collected, row: StudyRow) -> bool:
-    """Whether the user's choice of rows, experiments and environments holds a row.
+    """Return True if the user's choice of rows, experiments and environments includes a row.
 
-    It decides what is shown only: corrections are over the whole study, whatever is shown.
+    It decides what is shown only: corrections are over the whole study, not over what is shown.
     """
     experiments = {name for part in data.sections for name in part.experiments}
     asked = {name for experiment, name in row.names if experiment in experiments}
@@ -171,7 +171,7 @@ def _title(data: Collected, row: StudyRow) -> str:
 
 
 def comparable(data: Collected, first: StudyRow, second: StudyRow) -> bool:
-    """Whether two rows differ in method, scorer and learning rate only.
+    """Return True if two rows differ in method, scorer and learning rate only.
 
     A learning rate is tuned for each method, so it belongs to the method. Other differences
     (siblings, games) are compared only where an experiment names the comparison.

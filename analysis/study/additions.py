@@ -223,7 +223,7 @@ def members(record: ExperimentRecord) -> set[str]:
 
 
 def _belongs(record: ExperimentRecord, meaning: bool) -> bool:
-    """Whether it is an experiment of this study, at its scale and without other overrides."""
+    """Return True for an experiment of this study, at its scale and without other overrides."""
     if record.experiment in NOT_OF_THE_STUDY or is_of_meaning(record.experiment) != meaning:
         return False
     return record.scale == SCALE and set(record.overrides) <= {f"scale={SCALE}"}

@@ -98,7 +98,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     figures = draw(data, FIGURES, options.archive)
     target = options.page or PAGE
     write_bytes(target, page(data, figures).encode(), readable=True)
-    # The tracked documents belong to the tracked page: another page leaves them alone.
+    # The tracked documents belong to the tracked page: another page does not touch them.
     if document := options.claims or (CLAIMS if target == PAGE else None):
         text = with_claims(document.read_text(), everything)
         write_bytes(document, text.encode(), readable=True)
@@ -172,7 +172,7 @@ def between(text: str, markers: tuple[str, str], content: str) -> str:
 
 
 def _headline(data: Collected) -> Iterator[str]:
-    """Yield two sentences: the page's headline, and the runs behind it."""
+    """Yield two sentences: the page's headline, and the runs that it is made of."""
     comparisons = named_comparisons(data)
     yield f"**[The laptop study](docs/study.md): {headline(comparisons)}**"
     planned: set[str] = set()
@@ -205,7 +205,7 @@ def _claim_line(claim: Claim, data: Collected) -> str:
 
 
 def _conclusion(claim: Claim, data: Collected, scale: str) -> str:
-    """Conclusion at a scale, with the number behind it."""
+    """Conclusion at a scale, with its number."""
     if not claim.tested_at(scale):
         return ELSEWHERE
     measured = claim.summary(data.at_scale(scale))

@@ -51,9 +51,9 @@ def _rows(part: Section) -> tuple[Row, ...]:
 
 
 def _is_ablation(part: Section) -> bool:
-    """Whether an experiment asks for variants, or the section has any.
+    """Return True if an experiment asks for variants, or the section has any.
 
-    Runs that were read from W&B have no experiment that tells.
+    Runs that were read from W&B have no experiment to ask.
     """
     for experiment in part.experiments:
         if experiment.startswith(EXPERIMENT) or experiment == "controls":

@@ -17,7 +17,7 @@ SHAPED, HOST = "scpo", "gigpo"
 # Row that scores all pairs, as the paper did; ours scores those that a walk reads.
 DENSE = "scpo_dense"
 STEP = "timing_s/step"
-# The paper does not say which of these its numbers are.
+# The paper does not name which of these its numbers are.
 PEAKS = {
     "perf/max_memory_allocated_gb": (
         "peak GPU memory of the update's process, as torch allocates it"

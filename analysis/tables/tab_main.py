@@ -1,8 +1,8 @@
 """Main table: every method on both benchmarks, published and measured, with SCPO's differences.
 
 A cell belongs to one method, one benchmark and one setting. Both benchmarks are in one row where
-one experiment asked for both. Runs under another setting get a block of their own, whose title says
-what differs.
+one experiment asked for both. Runs under another setting get a block of their own, whose title
+names what differs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -188,7 +188,7 @@ def _partner(parts: Iterable[Section], experiments: set[str]) -> Section | None:
 
 
 def _is_main(part: Section) -> bool:
-    """Whether a section has rows of the main table.
+    """Return True if a section has rows of the main table.
 
     An ablation by itself, whose default is a row of the main table too, does not.
     """
@@ -408,7 +408,7 @@ def _differing(part: Measured) -> str:
 
 
 def _variants(measured: Iterable[Measured]) -> str:
-    """Sentence about rows of the sections that are no methods."""
+    """Sentence about rows of the sections that are not methods."""
     variants = set()
     for part in measured:
         for section in part.parts:

@@ -45,8 +45,8 @@ def proxmo(
     and a score above 1/2 is a success; with rewards of 0 and 10 it is 1 from one success in ten on.
 
     A_S = q - Σ_j softmax_j(cos(i, j) / T) q_j over the rows of the group, q = R + bonus, with the
-    cosine of TF-IDF vectors of the ``features`` most frequent words of the batch. No row is alone,
-    but its own return has the largest weight in its baseline.
+    cosine of TF-IDF vectors of the ``features`` most frequent words of the batch. All rows
+    are neighbours, but its own return has the largest weight in its baseline.
     """
     outcome_N = episode_advantage(batch, config, "mean_norm") * _modulation(batch, config)
     return as_advantage(outcome_N + step_term(batch, step_return_N, bonus_N, config))

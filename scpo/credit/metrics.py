@@ -1,4 +1,4 @@
-"""Diagnostics of a credit assignment: metrics of a training step, and the arrays behind them."""
+"""Diagnostics of a credit assignment: metrics of a training step, and their arrays."""
 
 import logging
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class CreditDiagnostics:
         timings: Seconds per stage, ``timing_s/scpo/*``; all there, 0 without a shaper.
         step_return_N: Discounted step returns, unshaped.
         bonus_N: What was added to them: alpha * credit - invalid penalty; with ``added_to:
-            advantages`` the credit is in ``advantage_N`` alone.
+            advantages`` the credit is only in ``advantage_N``.
         shaped: The shaper's answer with one record per failed trajectory; None for a method without
             a shaper, and for one whose scorer is unavailable.
         advantage_N: The advantages; None of a token-level estimator.
@@ -124,7 +124,7 @@ def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[
     """Metrics of the batch: groups and anchor groups.
 
     ``group/without_win``: share of groups in which every sibling failed. ``anchor/alone``: share of
-    rows that are alone in their anchor group, whose step term is 0 in most hosts.
+    rows without another row in their anchor group, whose step term is 0 in most hosts.
     ``credit/no_op_anchors``: share of rows whose anchor group may mix unlike states (ledger 13).
     """
     line, shaper = batch.timeline, config.shaper

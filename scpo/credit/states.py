@@ -27,7 +27,7 @@ def identified(
     Also returns True if the scorer was missing and states were compared exactly.
 
     Raises:
-        ConfigError: The identity needs a scorer and there is none.
+        ConfigError: The identity needs a scorer and got None.
         StepBatchError: The batch lacks what the identity reads.
     """
     if not isinstance(host, StateSettings) or host.identity.name == "exact":
@@ -122,7 +122,7 @@ def oracle_cosine(
 
 
 def _by_oracle(batch: StepBatch, host: StateSettings) -> tuple[StepBatch, StateSettings] | None:
-    """Batch and host settings with the simulator's states; None if the batch has none."""
+    """Batch and host settings with the simulator's states; None if the batch does not have them."""
     known = batch.true_anchor_N if host.state_key == "anchor" else batch.true_state_N
     if known is None:
         return None

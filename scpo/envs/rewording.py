@@ -31,7 +31,7 @@ class Rewording:
             in a later training step has the same draws.
 
     Attributes:
-        told: The observations as they were told, step by step.
+        told: The reworded observations, step by step.
     """
 
     def __init__(self, config: WordingsConfig, task: str, sibling: int) -> None:
@@ -47,7 +47,7 @@ class Rewording:
         return Draw(self.config, generator) if reworded else None
 
     def told_history(self, history: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """A transcript's (observation, action) pairs with the observations as they were told."""
+        """A transcript's (observation, action) pairs with the reworded observations."""
         return [(self.told[step], action) for step, (_, action) in enumerate(history)]
 
 
@@ -64,7 +64,7 @@ class Draw:
         self._generator = generator
 
     def has(self, arm: str) -> bool:
-        """Whether an arm is switched on."""
+        """Return True if an arm is switched on."""
         return arm in self._config.arms
 
     def form(self, forms: Sequence[str]) -> str:
@@ -109,9 +109,9 @@ class Draw:
 
         Args:
             text: A text.
-            name: Matches a name with its article; its first group is the name alone.
+            name: Matches a name with its article; its first group is the name without it.
             spoken_of: The thing that the last action named. In half of the texts it is "it" from
-                the start, as in "You open it.": then the text alone does not identify it.
+                the start, as in "You open it.": then the text does not identify it.
         """
         if not self.has("pronouns"):
             return text

@@ -1,1 +1,1 @@
-"""Policies: the models that act and learn, behind the interface of ``scpo.policies.base``."""
+"""Policies: the models that act and learn, with the interface of ``scpo.policies.base``."""

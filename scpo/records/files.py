@@ -1,6 +1,6 @@
 """Atomic, checksummed files and the locks on them.
 
-A file is either its old version or the new one, whatever dies in between. JSON and YAML records
+A file is either its old version or the new one, wherever a process is killed. JSON and YAML records
 carry a checksum of their content, so that damage is detected when they are read.
 """
 

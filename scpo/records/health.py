@@ -165,7 +165,7 @@ def examine(
     """Apply the rules to the lines of a metrics.jsonl.
 
     Returns:
-        For each rule and metric the step at which it first fired, by step. Values that are no
+        For each rule and metric the step at which it first fired, by step. Values that are not
         numbers are skipped.
     """
     remarks = []

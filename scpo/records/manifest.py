@@ -101,7 +101,7 @@ def update(runs_dir: Path, planned: Manifest) -> None:
 
 
 def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:
-    """A row with the runs that an earlier manifest has beside those planned now."""
+    """A row with the runs of an earlier manifest and those planned now."""
     settings = {(run.env, run.model): run.settings for run in row.runs}
     present = {(run.env, run.model, run.seed) for run in row.runs}
     runs = list(row.runs)

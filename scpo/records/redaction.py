@@ -86,7 +86,7 @@ def leaks(
     Args:
         text: Any text.
         environment: The variables.
-        names: Variables that are secret whatever their names, such as ``model.key_variable``.
+        names: Variables that are secret under any name, such as ``model.key_variable``.
     """
     found = []
     for what, match in _matches(text, environment, names):

@@ -99,7 +99,7 @@ class WordingsConfig(Strict):
 
     ``dose``: share of observations that are reworded; 0: none. ``count``: paraphrases of a sentence
     that are drawn from, beginning with the one numbered ``first``. ``told_to``: rules of credit
-    alone, or the policy too.
+    only, or the policy too.
     """
 
     dose: Annotated[float, Field(ge=0, le=1)]

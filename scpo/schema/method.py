@@ -151,7 +151,7 @@ PROVIDES: dict[str, frozenset[Need]] = {
         {"entropy", "hindsight_logprob", "value", "independent_sampling", "reference_buffer"}
     ),
     # The paper's fork: what it has of its own, and the entropies that it measures. Not
-    # reference_buffer: its rows do not say which task they are of, and its checkpoints hold nothing
+    # reference_buffer: its rows do not name their task, and its checkpoints hold nothing
     # of ours.
     "verl_agent": frozenset({"entropy", "value", "independent_sampling", "dynamic_sampling"}),
 }

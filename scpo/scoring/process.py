@@ -171,7 +171,7 @@ def serve(connection: Connection, make: MakeScorer) -> None:
 
 
 def _read(connection: Connection, asked: queue.SimpleQueue[Message]) -> None:
-    """Read ahead, so that the parent's end is noticed during a batch."""
+    """Read early, so that the parent's end is noticed during a batch."""
     while True:
         try:
             asked.put(receive(connection))

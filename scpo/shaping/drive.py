@@ -70,9 +70,9 @@ class Pairs(NamedTuple):
     """Numbers of scored pairs.
 
     ``dense``: cells of all M, and of one M* per group above its diagonal (none for the forward
-    matcher); ``asked``: cells that the walks read; ``scored``: distinct text pairs behind them;
+    matcher); ``asked``: cells that the walks read; ``scored``: distinct text pairs of these;
     ``above_theta``: scored pairs >= θ; ``speculated``: further pairs that were scored in advance
-    and that no walk came to read.
+    and that no walk read.
     """
 
     dense: int

@@ -45,7 +45,7 @@ class ReferenceBuffer:
         return len(self._kept)
 
     def find(self, task: str, step: int) -> Remembered | None:
-        """Reference of a task in training step ``step``; None if there is none or it expired."""
+        """Reference of a task in training step ``step``; None if it is missing or expired."""
         kept = self._kept.get(task)
         return None if kept is None or self._too_old(kept, step) else kept
 

@@ -49,7 +49,7 @@ def candidates(word: str) -> list[str]:
 
 
 def values_of(key: str) -> list[str]:
-    """What may stand behind the =; nothing where anything may."""
+    """Completions after the =; empty where any value is allowed."""
     if key == HOST_KEY:
         return list(HOSTS)
     if (CONF / key).is_dir():
@@ -81,7 +81,7 @@ def _annotations(model: type[BaseModel], parts: list[str]) -> list[Any]:
 
 
 def _allowed(annotations: list[Any]) -> list[str]:
-    """Of the fields of this name in every member of a union."""
+    """Allowed values of the fields of this name, over every member of a union."""
     values: list[str] = []
     for annotation in annotations:
         if annotation is bool:

@@ -37,7 +37,7 @@ def unread_in_space(configs: Iterable[RunConfig], space: Mapping[str, str]) -> l
 
 
 def unread_in_rows(configs: Sequence[RunConfig]) -> list[str]:
-    """One line about the keys in which alone some runs differ, and which they do not read."""
+    """One line about keys that are the only difference of some runs and that these do not read."""
     values: dict[str, dict[str, set[object]]] = {}
     first: RunConfig | None = None
     for config in configs:

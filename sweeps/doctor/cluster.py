@@ -218,4 +218,4 @@ def _call(*command: str) -> tuple[int, str]:
         return 0, done.stdout.strip()
     return done.returncode, "".join(
         done.stderr.strip().splitlines()[-1:]
-    )  # the last line says what was fatal
+    )  # the last line has the fatal error

@@ -136,7 +136,7 @@ def leave(status: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        sys.exit(status)  # Python says what could not be written, and makes it another status
+        sys.exit(status)  # Python reports what could not be written and exits with another status
     os._exit(status)
 
 
@@ -176,7 +176,7 @@ def _attempt(
         except KeyboardInterrupt:
             stop.over = True
             return _end_early(folder, "stopped in the middle of a step")
-        except Exception as error:  # noqa: BLE001 (the boundary of a run: whatever it died of is recorded)
+        except Exception as error:  # noqa: BLE001 (the boundary of a run: any cause of death is recorded)
             stop.over = True
             logger.error("%s", error if isinstance(error, USER_ERRORS) else traceback.format_exc())
             return _end(folder, State.FAILED, _one_line(error))

@@ -56,12 +56,12 @@ _STARTS = {
 def reconcile(
     want: Iterable[str], have: Mapping[str, Observed], max_failures: int
 ) -> dict[str, Decision]:
-    """Decision for each wanted run, by id; other runs on disk are left alone."""
+    """Decision for each wanted run, by id; other runs on disk are not touched."""
     return {run_id: decide(have.get(run_id, Observed(State.NEW)), max_failures) for run_id in want}
 
 
 def decide(run: Observed, max_failures: int) -> Decision:
-    """What to do about one run; one that has failed ``max_failures`` times is left to a person."""
+    """Decide about one run; after ``max_failures`` failures only `retry` starts it again."""
     if run.recorded.settled:
         return _SETTLED[run.recorded]
     if run.alive:

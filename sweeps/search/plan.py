@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def trials(self) -> int:
-        """How many settings are tried."""
+        """Number of settings to try."""
         return at_scale(self.search.trials, self.scale)
 
     @property
@@ -65,7 +65,7 @@ class Plan:
 
     @functools.cached_property
     def _panels(self) -> dict[str, Any]:
-        """What is set in every run: its one validation panel. A shop's tasks are goals.
+        """Settings of every run's one validation panel. A shop's tasks are goals.
 
         Overrides of other validation panels take effect in the winner's experiment, which has them.
         """
@@ -120,7 +120,7 @@ class Plan:
         return unread_in_space(configs, space)
 
     def runs(self, params: Params) -> dict[str, RunConfig]:
-        """Runs of a trial by id, one for each seed: a function of its values alone."""
+        """Runs of a trial by id, one for each seed: a function of its values only."""
         key = key_of_params(params)
         if key not in self._composed:
             values = {dimension.key: params[name] for name, dimension in self.search.space.items()}
@@ -151,7 +151,7 @@ class Plan:
 
 
 def at_scale(value: T | dict[Scale, T], scale: Scale) -> T:
-    """The value for a scale, where it depends on that; ConfigError if there is none."""
+    """The value for a scale, where it depends on that; ConfigError without one."""
     if not isinstance(value, dict):
         return value
     if scale not in value:

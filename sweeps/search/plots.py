@@ -42,7 +42,7 @@ def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
             axes = draw(plan, study)
             if axes is not None:
                 figure, buffer = np.ravel(axes)[0].figure, io.BytesIO()
-                metadata = {"Software": None}  # equal bytes whatever matplotlib's version
+                metadata = {"Software": None}  # equal bytes with any version of matplotlib
                 figure.savefig(
                     buffer, format="png", dpi=DPI, bbox_inches="tight", metadata=metadata
                 )

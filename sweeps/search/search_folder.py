@@ -31,14 +31,14 @@ SHOWN = 10  # of the complete trials, in the summary
 
 
 def write_plan(plan: Plan) -> None:
-    """Keep what the search is, so that a summary can be made from the folder alone."""
+    """Keep what the search is, so that a summary can be made from the folder."""
     words = [override.text for override in plan.overrides]
     record = {"scale": plan.scale, "words": words, "search": plan.search.model_dump(mode="json")}
     write_json(plan.folder / PLAN, record)
 
 
 def read_plan(folder: Path) -> Plan:
-    """The plan of a search's folder; RecordError if there is none."""
+    """The plan of a search's folder; RecordError without one."""
     record = read_json(folder / PLAN, "Start the search again: it writes the file anew")
     try:
         return Plan(

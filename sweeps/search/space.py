@@ -27,7 +27,7 @@ LARGEST_GRID = 100_000
 
 
 def distributions(space: Space) -> dict[str, "BaseDistribution"]:
-    """What Optuna draws from."""
+    """Optuna's distributions of the space."""
     return {name: _distribution(dimension) for name, dimension in space.items()}
 
 

@@ -156,7 +156,7 @@ class Study:
         )
 
     def _attempts(self, proposal: Proposal) -> dict[str, int]:
-        """Attempts so far of each run: earlier failures are no failures of this trial."""
+        """Attempts so far of each run: earlier failures do not count for this trial."""
         runs_dir = Path(self.plan.base.machine.runs_dir)
         attempts = {}
         for run_id in self.plan.runs(proposal.params):

@@ -1,7 +1,7 @@
 """Paraphrases of ALFWorld's sentences: data, of which ``wordings.py`` makes texts.
 
 The first form of each is the game's own, the others are its paraphrases. Names of things
-stand in braces: ``{r}`` a receptacle, ``{o}`` an object, ``{list}`` listed things, ``{adj}`` what
+are in braces: ``{r}`` a receptacle, ``{o}`` an object, ``{list}`` listed things, ``{adj}`` what
 was done to a thing.
 """
 

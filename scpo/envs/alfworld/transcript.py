@@ -91,7 +91,7 @@ class Transcript:
 
     @property
     def held_text(self) -> str:
-        """Object in hand with its treatments; empty if there is none."""
+        """Object in hand with its treatments; empty if nothing is held."""
         return self._treated(self.held)
 
     @property
@@ -120,7 +120,7 @@ class Transcript:
         """Add a step; ``executed`` is True if the game admitted the action."""
         self.history.append((self.observation, action))
         self.observation, self.admissible = observation, admissible
-        # An action that the game refused changed nothing, whatever it names.
+        # An action that the game refused changed nothing, even if it names an object.
         if executed:
             self._track(action.strip())
             self._see(len(self.history) - 1, action.strip(), observation)

@@ -123,7 +123,7 @@ class WebshopEpisode:
         )
 
     def _no_op(self, before: str) -> bool | None:
-        """Whether the page stayed as it was before it was reworded; None where nothing is."""
+        """Return True if the page, before rewording, did not change; None: nothing is reworded."""
         if self.rewording is None:
             return None
         page = self.transcript.observation

@@ -101,7 +101,7 @@ class Overlap:
     """Shares of the test goals that also occur in training.
 
     Attributes:
-        goals: The same product with the same options, whatever the price bound.
+        goals: The same product with the same options, at any price bound.
         products: The same product.
     """
 
@@ -110,7 +110,7 @@ class Overlap:
 
 
 def overlap(panels: GoalPanels) -> Overlap:
-    """Share of the test split that the training split contains; to be reported beside results."""
+    """Share of the test split that the training split contains; to be reported with results."""
     goals = {}
     for split in ("train", "test"):
         ids = itertools.chain.from_iterable(panels.candidates(split).values())

@@ -82,7 +82,7 @@ class Transcript:
 
     @property
     def commands(self) -> str:
-        """Whether the search bar is there, and the sorted clickables."""
+        """Presence of the search bar, and the sorted clickables."""
         search = ["search"] if self.actions["has_search_bar"] else []
         return ", ".join([*search, *sorted(self.actions["clickables"])])
 

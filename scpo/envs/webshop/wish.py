@@ -36,7 +36,7 @@ class Wish:
         words: Content words without options and price, each once.
         options: Values by name; none of a human instruction.
         bound: Highest price in US dollars; None: no bound.
-        phrases: Its clauses without options and price, of ``words`` alone.
+        phrases: Its clauses without options and price, made of ``words`` only.
     """
 
     words: tuple[str, ...]

@@ -137,7 +137,7 @@ _ASIN = re.compile(r"'[A-Z0-9]{10}'")
 
 
 def reworded(page: str, draw: Draw) -> str:
-    """A page, as ``transcript.page_text`` quotes it, in other words. What products say is kept."""
+    """A page, as ``transcript.page_text`` quotes it, in other words. Texts of products are kept."""
     pieces = _in_order(page.split(SEPARATOR), draw)
     return draw.with_suffix(SEPARATOR.join(_relabelled(piece, draw) for piece in pieces))
 

@@ -57,7 +57,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
                 ask,
                 retries=place.config.env.failure_retries,
             )
-        except Exception as error:  # whatever it is, verl would go on without this episode's rows
+        except Exception as error:  # after any error, verl would go on without this episode's rows
             cause = (
                 error.cause if isinstance(error, RayTaskError) else error
             )  # its own text holds every stack

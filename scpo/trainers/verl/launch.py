@@ -81,7 +81,7 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     on_cpu = check_machine(config)
     place = Workplace(
         config, RunFolder(folder.path.resolve())
-    )  # Ray's processes may stand elsewhere
+    )  # Ray's processes may have another working directory
     place.folder.pin_panels(panel_records(place.environment, config))
     files = _files(place, should_stop)
     verl = trainer_of(config).verl

@@ -40,7 +40,7 @@ class StepRow:
             every row.
         valid: The response had the required format.
         won: Success as the benchmark defines it, at this step.
-        score: The benchmark's graded result of this step; None where it has none.
+        score: The benchmark's graded result of this step; None for benchmarks without one.
         truncated: The prompt was longer than allowed and lost its beginning.
         state: The state before the action, as one text; None where the environment gives none.
         next_state: The state after it.

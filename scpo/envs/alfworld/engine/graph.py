@@ -53,7 +53,7 @@ class State:
 
     Attributes:
         code: Its key in few bytes.
-        operators: The operator behind each admissible command; one mapping for all states of the
+        operators: The operator of each admissible command; one mapping for all states of the
             same offer.
         admissible: Admissible commands, sorted.
         won: Whether the goal holds.
