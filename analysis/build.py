@@ -361,7 +361,8 @@ class Sources:
         hashes: dict[str, str] = {}
         for run, name in sorted(places):
             known = self._hash(data.by_id[run].folder / name)
-            if known:  # an archived run has no config.yaml of its own
+            # An archived run has no config.yaml of its own.
+            if known:
                 hashes[f"{run}/{name}"] = known
         return hashes
 
@@ -399,7 +400,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_bytes())["outputs"])
     except (OSError, ValueError, KeyError, TypeError):
-        return {}  # absent, damaged or of another version: everything is built again
+        # Absent, damaged or of another version: everything is built again.
+        return {}
 
 
 def _commit() -> str | None:

@@ -132,7 +132,8 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
     # The tables decide what may be compared: a row may be run with its own learning rate, for one.
     settings = dict(runs["setting"])
     differs = dict.fromkeys(runs.index, "")
-    for part in reversed(data.sections):  # of several sections the first counts, as for the row
+    # Of several sections the first counts, as for the row.
+    for part in reversed(data.sections):
         for row in part.rows:
             for run in row.runs:
                 settings[run.id] = part.setting

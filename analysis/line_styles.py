@@ -122,7 +122,8 @@ def line_style(name: str, method: str = "") -> LineStyle:
     new_methods = [known for known in METHODS if known not in STYLES]
     if name in new_methods:
         return RESERVE[new_methods.index(name) % len(RESERVE)]
-    if name == method:  # of a run whose method is not registered here
+    # Of a run whose method is not registered here.
+    if name == method:
         return RESERVE[_hash(name) % len(RESERVE)]
     return _variant(_host_style(method), _variant_number(name))
 

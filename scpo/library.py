@@ -119,7 +119,8 @@ def _section(group: str, name: str, what: str, form: Any, settings: Mapping[str,
 
 
 def _composed(*overrides: str) -> dict[str, Any]:
-    return dict(json.loads(_composed_text(*overrides)))  # a copy of its own for every caller
+    # A copy of its own for every caller.
+    return dict(json.loads(_composed_text(*overrides)))
 
 
 @functools.lru_cache

@@ -202,10 +202,11 @@ def micro_batch(config: RunConfig, trainer: VerlTrainer) -> tuple[int, str]:
     while fitting % 2 == 0 and _update_gib(config, trainer, size, fitting) > _limit_gib():
         fitting //= 2
     if _update_gib(config, trainer, size, fitting) > _limit_gib():
+        # Fewer rows would not help: shortage() refuses.
         return (
             rows,
             f"{source}, dividing a rank's share",
-        )  # fewer rows would not help: shortage() refuses
+        )
     halved = "" if fitting == rows else f", halved from {rows} so that the longest rows fit"
     return fitting, f"{source}, dividing a rank's share{halved}"
 

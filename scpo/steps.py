@@ -226,7 +226,8 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
             f"StepBatch.{name} is a masked array, whose masked rows would count as values: pass an "
             "array without these rows, or .filled(...)"
         )
-    if not isinstance(value, str | bytes):  # a text is a sequence too, of its letters
+    # A text is a sequence too, of its letters.
+    if not isinstance(value, str | bytes):
         try:
             rows = np.empty(len(value), dtype=object)
             rows[:] = list(value)

@@ -76,7 +76,8 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
         for run_id, config in matrix.runs.items()
         if plan[run_id].action is Action.START
     }
-    if launcher.detached:  # hours of jobs that would be refused would mislead
+    # Hours of jobs that would be refused would mislead.
+    if launcher.detached:
         launcher.check(configs)
     show.show_notes(console, _elsewhere(runs_dir(matrix)))
     show.show_matrix(console, matrix, seen, plan, _slots(launcher, list(starts.values())))
@@ -130,7 +131,8 @@ def run(
     launcher = launcher_for(configs)
     launcher.check(configs)  # before a folder is made
     archived = _archived(matrix)
-    if not launcher.detached:  # the nodes of a cluster may have what this machine lacks
+    # The nodes of a cluster may have what this machine lacks.
+    if not launcher.detached:
         refuse_what_cannot_start(
             config for run_id, config in matrix.runs.items() if run_id not in archived
         )
@@ -192,7 +194,8 @@ def exit_status(outcomes: Iterable[Outcome]) -> int:
 def has_results(matrix: Matrix) -> bool:
     """True if any run of the matrix is done, so that there is a table to show."""
     for run_id in matrix.runs:
-        with contextlib.suppress(RecordError):  # not there, or damaged: no result either way
+        # Not there, or damaged: no result either way.
+        with contextlib.suppress(RecordError):
             if RunFolder(runs_dir(matrix) / run_id).read_status().state is State.DONE:
                 return True
     return False

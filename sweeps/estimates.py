@@ -188,9 +188,8 @@ def _local_hours(config: RunConfig) -> float:
         * config.env.horizon
         * (trainer.max_prompt_tokens / 4 + trainer.max_response_tokens / 4)
     )
-    update_h = (
-        tokens * count * 12 / 1e14 / 3600
-    )  # 12 operations a parameter and token, at a third of an A800's peak
+    # 12 operations a parameter and token, at a third of an A800's peak.
+    update_h = tokens * count * 12 / 1e14 / 3600
     played = trainer.steps * (_played_hours(config, per_step) - LOAD_H)
     validated = _validations(config) * (_played_hours(config, _episodes(config)) - LOAD_H)
     return LOAD_H + played + validated + trainer.steps * update_h

@@ -54,7 +54,8 @@ def _errors(config: RunConfig) -> Iterator[Finding]:
 def _missing_packages(config: RunConfig) -> Iterator[Finding]:
     """Packages of the environment's and the trainer's extras that are not installed."""
     described = REPOSITORY / "pyproject.toml"
-    if not described.exists():  # the code alone, without the project around it
+    # The code alone, without the project around it.
+    if not described.exists():
         return
     project = tomllib.loads(described.read_text(encoding="utf-8"))["project"]
     for extra in (config.env.name, of_trainer(config)):

@@ -52,7 +52,8 @@ Push = Callable[[Path], tuple[bool, str]]
 def push(offline: Path) -> tuple[bool, str]:
     """Push one offline folder with ``wandb sync``; returns success and its last output line."""
     command = [sys.executable, "-m", "wandb", "sync", str(offline.resolve())]
-    of_run = offline.parents[1]  # wandb writes its own logs into the working directory
+    # Wandb writes its own logs into the working directory.
+    of_run = offline.parents[1]
     done = subprocess.run(
         command, cwd=of_run, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )

@@ -112,7 +112,8 @@ def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
 
 
 def _rows(place: str, table: pd.DataFrame) -> Iterator[Cells]:
-    euclidean = np.sqrt(2 * table["distance"])  # of unit vectors, |a - b|² = 2·(1 - cos)
+    # Of unit vectors, |a - b|² = 2·(1 - cos).
+    euclidean = np.sqrt(2 * table["distance"])
     for metric, distance in (("cosine", table["distance"]), ("Euclidean", euclidean)):
         medians = {}
         for kind, credited in KINDS:

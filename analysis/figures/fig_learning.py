@@ -222,7 +222,8 @@ def _draw_strip(
     for panel, axis in zip(strip.panels, axes.flat, strict=False):
         for row in strip.rows:
             style = styles[row.name]
-            if panel.metric == TRAINING:  # logged at every step: markers would hide the line
+            # Logged at every step: markers would hide the line.
+            if panel.metric == TRAINING:
                 style = style | {"marker": ""}
             points = curve(data, row, panel.metric)
             if points.steps:

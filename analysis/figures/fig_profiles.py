@@ -230,7 +230,8 @@ def _draw_means(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
 
 
 def _draw_profiles(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
-    first_fall = len(TAUS)  # place of the first τ above which a family of any row is missing
+    # Place of the first τ above which a family of any row is missing.
+    first_fall = len(TAUS)
     for line in lines:
         style = dict(styles[line.row.name])
         style["marker"] = ""

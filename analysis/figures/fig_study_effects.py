@@ -174,7 +174,8 @@ def _lines(
     lines = []
     for row in rows:
         if not selected(data, row):
-            continue  # a reference that is not shown is compared with all the same
+            # A reference that is not shown is compared with all the same.
+            continue
         differences: dict[str, Shown] = {}
         for name, reference in references.items():
             shown = None

@@ -49,7 +49,8 @@ def trace_walk(axis: Axes, points: Sequence[tuple[float, float]]) -> None:
     failed step it is a dashed arc with an arrow: a straight line would run over the solid ones
     wherever the reference step is the same.
     """
-    axis.autoscale(enable=False)  # the matrix gives the limits, not the arcs
+    # The matrix gives the limits, not the arcs.
+    axis.autoscale(enable=False)
     for (left, low), (right, high) in pairwise(points):
         if right > left:
             axis.plot(
@@ -91,7 +92,8 @@ def mark_threshold(bar: Colorbar, theta: float) -> None:
     line(theta, color=ACCENT, linewidth=1.4)
     text = f"threshold θ = {theta:g}"
     if across:
-        text = f"θ = {theta:g}"  # a bar is not always as high as the longer text
+        # A bar is not always as high as the longer text.
+        text = f"θ = {theta:g}"
         place = bar.ax.get_yaxis_transform()
         options = {"rotation": 90, "ha": "right", "va": "center", "transform": place}
         bar.ax.text(-0.25, theta, text, fontsize=SMALL, color=ACCENT, **options)

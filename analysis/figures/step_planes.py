@@ -145,7 +145,8 @@ def _project(vectors: bytes, n: int) -> np.ndarray:
     from threadpoolctl import threadpool_limits
 
     vector_nd = np.frombuffer(vectors).reshape(n, -1)
-    with threadpool_limits(limits=1):  # the same bits on any machine, as for THREADS
+    # The same bits on any machine, as for THREADS.
+    with threadpool_limits(limits=1):
         perplexity = min(PERPLEXITY, (n - 1) / 3)
         return np.asarray(
             TSNE(init="pca", random_state=SEED, perplexity=perplexity).fit_transform(vector_nd)

@@ -75,7 +75,8 @@ def _pooled(rates: list[Series], games: list[Series], step: int) -> float:
     weights: list[Any] = [played.at(step) for played in games]
     values = [rate.values[rate.steps.index(step)] for rate in rates]
     pooled = float(np.average(values, weights=None if None in weights else weights))
-    return round(pooled, 12)  # half of the games is 0.5, not a rounding error less
+    # Half of the games is 0.5, not a rounding error less.
+    return round(pooled, 12)
 
 
 def success_at(step: int) -> Measure:

@@ -105,7 +105,8 @@ def effect_text(effect: Effect) -> str:
 
 def p_text(effect: Effect) -> str:
     """The corrected p-value, with the correction where interval and verdict differ."""
-    if effect.corrected != effect.corrected:  # NaN: all pairs differ by the same, or one pair
+    # NaN: all pairs differ by the same, or one pair.
+    if effect.corrected != effect.corrected:
         return "not tested"
     digits = 2 if effect.corrected >= 0.1 else 3  # 0.052 must not read as 0.05
     value = "p < 0.001" if effect.corrected < 0.001 else f"p = {effect.corrected:.{digits}f}"

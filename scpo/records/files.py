@@ -160,7 +160,8 @@ def is_locked(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # no permission to look: rather assume this than start a second process
+        # No permission to look: rather assume this than start a second process.
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -190,7 +190,8 @@ def stalled(
 ) -> list[Remark]:
     """Remarks on a live run that has logged nothing for too long, from its timing.jsonl."""
     logged = [datetime.fromisoformat(line["at"]) for line in times if "at" in line]
-    if len(logged) < 3:  # two intervals: the first step compiles and fills caches
+    # Two intervals: the first step compiles and fills caches.
+    if len(logged) < 3:
         return []
     silent = (now - logged[-1]).total_seconds()
     usual = (logged[-1] - logged[0]).total_seconds() / (len(logged) - 1)

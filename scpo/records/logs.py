@@ -256,7 +256,8 @@ def panels(record: Mapping[str, Any]) -> dict[str, float]:
     """Validation panel -> success rate in a line of metrics.jsonl; empty without validation."""
     rates = {}
     for key, value in record.items():
-        parts = key.split("/")  # val/<panel>/success_rate; four parts are a panel's task family
+        # val/<panel>/success_rate; four parts are a panel's task family.
+        parts = key.split("/")
         is_panel = len(parts) == 3 and parts[0] == "val" and parts[2] == SUCCESS
         if is_panel and value is not None:
             rates[parts[1]] = value

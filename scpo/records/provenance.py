@@ -136,7 +136,8 @@ def _torch_capability() -> str | None:
     """
     if importlib.util.find_spec("torch") is None:
         return None
-    import torch  # slow, and a run that trains loads it anyway
+    # Slow, and a run that trains loads it anyway.
+    import torch
 
     return str(torch.backends.cpu.get_cpu_capability())
 
@@ -205,7 +206,8 @@ def check_resume(
         else:
             names = sorted(earlier.files.keys() | present.keys())
             changed = [name for name in names if earlier.files.get(name) != present.get(name)]
-            if changed:  # reading what imports what takes half a second
+            # Reading what imports what takes half a second.
+            if changed:
                 changed = sorted(used_files(config, REPOSITORY).intersection(changed))
         if changed:
             raise ConfigError(

@@ -66,7 +66,8 @@ def _imported(text: str) -> Iterator[str]:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         for name in names:
             parts = name.split(".")
-            if parts[0] != "scpo":  # scpo/__init__.py names two functions of analysis for notebooks
+            # scpo/__init__.py names two functions of analysis for notebooks.
+            if parts[0] != "scpo":
                 continue
             for length in range(1, len(parts) + 1):
                 path = "/".join(parts[:length])

@@ -76,16 +76,19 @@ class RunFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.config = self.path / "config.yaml"  # the full configuration
-        self.identity = self.path / "identity.yaml"  # the part of it that the run id hashes
+        # The part of it that the run id hashes.
+        self.identity = self.path / "identity.yaml"
         self.provenance = self.path / "provenance.json"
         self.status = self.path / "status.json"
-        self.stop = self.path / "stop.json"  # present while the run is asked to stop
+        # Present while the run is asked to stop.
+        self.stop = self.path / "stop.json"
         self.panels = self.path / "panels.json"
         self.metrics = self.path / "metrics.jsonl"  # deterministic values only
         self.timing = self.path / "timing.jsonl"  # wall times and hosts
         self.diagnostics = self.path / "diagnostics"
         self.checkpoints = self.path / "checkpoints"
-        self.lock = self.path / "lock"  # held by the run's process for its lifetime
+        # Held by the run's process for its lifetime.
+        self.lock = self.path / "lock"
         self.latest = self.path / "latest"  # symlink to the newest attempt
 
     @property
@@ -109,7 +112,8 @@ class RunFolder:
 
     def note_sums(self, sums: Mapping[str, FileSum], **changes: Any) -> None:
         """Add checksums of the run's files to its status. The caller must hold the run's lock."""
-        if self.status.exists():  # a trainer may be used without the launcher that creates a status
+        # A trainer may be used without the launcher that creates a status.
+        if self.status.exists():
             before = self.read_status()
             merged = {**before.sums, **sums}
             self.write_status(before.model_copy(update={**changes, "sums": merged}))

@@ -46,13 +46,11 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
             TRAINERS[config.trainer.name] if config.method.kind == "trained" else EVALUATION
         )
         if hasattr(module, "check_before_network"):
-            module.check_before_network(
-                config
-            )  # a hub that is out of reach is asked for half a minute
+            # A hub that is out of reach is asked for half a minute.
+            module.check_before_network(config)
         if config.method.kind == "trained" and config.method.shaper:
-            find_scorer(
-                config.scorer
-            )  # else it is missed at its first use only, after the warm start and a rollout
+            # Else it is missed at its first use only, after the warm start and a rollout.
+            find_scorer(config.scorer)
         module.train(config, folder, should_stop)
 
 

@@ -75,7 +75,8 @@ def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) 
     labels = [] if only else [row.label]
     for override in point:
         value = override.text.partition("=")[2]
-        if override.is_choice and not override.is_host:  # the name of a method, a scorer, ...
+        # The name of a method, a scorer, ...
+        if override.is_choice and not override.is_host:
             names.append(_slug(value))
             labels.append(METHOD_LABELS.get(value, value) if override.key == "method" else value)
         else:

@@ -40,7 +40,8 @@ def candidates(word: str) -> list[str]:
     known = [
         f"{name}=" for name in (*_groups(), HOST_KEY, "seeds", "dry_run", *schema_keys(RunConfig))
     ]
-    depth = word.count(".") + 1  # one level at a time, as with folders
+    # One level at a time, as with folders.
+    depth = word.count(".") + 1
     shown = {
         ".".join(name.split(".")[:depth]) + ("." if name.count(".") >= depth else "")
         for name in known

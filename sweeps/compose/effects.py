@@ -15,7 +15,8 @@ def unread_keys(config: RunConfig) -> tuple[str, ...]:
     """Keys whose value changes nothing in this run, although the configuration takes any."""
     method = config.method
     if method.kind != "trained" or method.shaper is None:
-        return ()  # a key of a missing shaper is refused when the run is composed
+        # A key of a missing shaper is refused when the run is composed.
+        return ()
     return tuple(PREFIX + name for name in UNREAD.get(config.scorer.kind, ()))
 
 

@@ -280,7 +280,8 @@ def _explain_absent(
     """Message for a key of the schema that this configuration has no value of."""
     present = dotted_keys(default)
     parent, _, name = key.rpartition(".")
-    while parent and parent not in present:  # another choice of the group has this section
+    # Another choice of the group has this section.
+    while parent and parent not in present:
         parent, _, name = parent.rpartition(".")
     fields = _fields_at(_with_tags(parent, default), model)
     if name not in fields:
@@ -412,7 +413,8 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
         prefix = f"{section}." if section else ""
         here = [f"{prefix}{name}" for name in _fields_at(detail["loc"][:-1], model)]
         return _unknown(key, f" (got {_shorten(got)})", [*here, *schema_keys(model)], here)
-    if detail["type"] == "value_error":  # raised by a validator of ours, with a full message
+    # Raised by a validator of ours, with a full message.
+    if detail["type"] == "value_error":
         return ": ".join(filter(None, [key, str(detail["ctx"]["error"])]))
     if detail["type"] in ("model_type", "model_attributes_type"):
         return (

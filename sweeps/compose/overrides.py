@@ -172,9 +172,8 @@ def read_request(words: Iterable[str]) -> Request:
         raise ConfigError(explain_flag(flags[0], words, "sweep.py"))
     overrides = parse_all(words)
     _refuse_two_askings(overrides)
-    last = {
-        override.target: override for override in overrides
-    }  # a key that is given twice: the last one holds
+    # A key that is given twice: the last one holds.
+    last = {override.target: override for override in overrides}
     group = "search" if "search" in last else "experiment"
     chosen, dry_run = last.pop(group, None), last.pop("dry_run", None)
     if chosen is None:

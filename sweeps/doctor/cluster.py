@@ -216,6 +216,5 @@ def _call(*command: str) -> tuple[int, str]:
         return 1, f"no answer within {TIMEOUT_S} s"
     if done.returncode == 0:
         return 0, done.stdout.strip()
-    return done.returncode, "".join(
-        done.stderr.strip().splitlines()[-1:]
-    )  # the last line has the fatal error
+    # The last line has the fatal error.
+    return done.returncode, "".join(done.stderr.strip().splitlines()[-1:])

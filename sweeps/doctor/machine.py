@@ -197,9 +197,8 @@ def _cpu_quota() -> float | None:
 def _free_memory_gib() -> float:
     lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
     free = int(lines["MemAvailable"].split()[0]) * 1024
-    with contextlib.suppress(
-        OSError, ValueError
-    ):  # no container, or one whose limit is the word "max"
+    # No container, or one whose limit is the word "max".
+    with contextlib.suppress(OSError, ValueError):
         limit = int((CGROUP / "memory.max").read_text())
         free = min(free, limit - int((CGROUP / "memory.current").read_text()))
     return free / GIB

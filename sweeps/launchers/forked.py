@@ -187,7 +187,8 @@ class Server:
             "log": str(start.log),
             "variables": dict(start.variables),
         }
-        with contextlib.suppress(OSError):  # a dead server: the process is started anew
+        # A dead server: the process is started anew.
+        with contextlib.suppress(OSError):
             self._channel.send(request)
         return Forked(self, start, number)
 
@@ -214,16 +215,19 @@ class Server:
 
     def kill(self) -> None:
         """End the server and its translation workers now; the runs that it forked go on."""
-        if not self.has_ended:  # else its number may be that of another process group by now
+        # Else its number may be that of another process group by now.
+        if not self.has_ended:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._receive()
 
     def close(self) -> None:
         """End the server; its runs go on."""
-        if not self.has_answered:  # it may be in the middle of opening thousands of games
+        # It may be in the middle of opening thousands of games.
+        if not self.has_answered:
             self.kill()
-        self._channel.close()  # which the server takes as the request to end
+        # Which the server takes as the request to end.
+        self._channel.close()
         try:
             self._process.wait(timeout=FORKING_S)
         except subprocess.TimeoutExpired:
@@ -349,7 +353,8 @@ def _serve(channel: Connection) -> dict[str, Any] | None:
             if pid == 0:
                 os.close(start)
                 channel.close()
-                if not os.read(started, 1):  # the server died before it could send the pid
+                # The server died before it could send the pid.
+                if not os.read(started, 1):
                     os._exit(1)
                 os.close(started)
                 return request

@@ -105,7 +105,8 @@ class Pool(CountsSignals):
 
     def _look(self) -> None:
         for slot, run in list(self._running.items()):
-            with contextlib.suppress(ScpoError):  # a damaged log is the run's own to report
+            # A damaged log is the run's own to report.
+            with contextlib.suppress(ScpoError):
                 last = JsonLines(run.folder.metrics).last()
                 if last is not None:
                     self.board.progress(run.folder, last["step"], last.get("train/success_rate"))

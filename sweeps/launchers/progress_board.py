@@ -83,7 +83,8 @@ class ProgressBoard:
     def started(self, folder: RunFolder, config: RunConfig) -> None:
         """A run's process was started."""
         before = None
-        with contextlib.suppress(ScpoError):  # a damaged log is the run's own to report
+        # A damaged log is the run's own to report.
+        with contextlib.suppress(ScpoError):
             before = JsonLines(folder.metrics).last()
         run = _Run(config.trainer.steps, -1 if before is None else before["step"], self._clock())
         run.task = self._progress.add_task(

@@ -114,7 +114,8 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
             logger.info("%s is %s already", folder.run_id, before.state)
             _say_result(folder)
             return EXIT_DONE
-        folder.drop_half_checkpoints()  # first, because it makes room on a full disk
+        # First, because it makes room on a full disk.
+        folder.drop_half_checkpoints()
         if _cancelled_before_start(folder):
             return EXIT_INTERRUPTED
         number = folder.new_attempt() if attempt is None else attempt
@@ -136,7 +137,8 @@ def leave(status: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        sys.exit(status)  # Python reports what could not be written and exits with another status
+        # Python reports what could not be written and exits with another status.
+        sys.exit(status)
     os._exit(status)
 
 
@@ -199,9 +201,8 @@ def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) ->
     across = config.machine.resume_across_versions
     provenance.check_resume(folder, config, across=across, commits=(before.commit, commit))
     os.environ.update(thread_environment(config.machine.threads))
-    os.environ.setdefault(
-        "HF_HUB_DISABLE_PROGRESS_BARS", "1"
-    )  # transformers draws one for every file it reads
+    # Transformers draws one for every file it reads.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     folder.write_status(
         before.model_copy(
             update={
@@ -225,9 +226,8 @@ def _end(folder: RunFolder, state: State, reason: str | None) -> int:
     try:
         before = folder.read_status()
         failures = before.failures + (state is State.FAILED)
-        with contextlib.suppress(
-            RecordError
-        ):  # damaged logs are why it failed: its step stays what it was
+        # Damaged logs are why it failed: its step stays what it was.
+        with contextlib.suppress(RecordError):
             before = before.model_copy(update={"step": _last_step(folder)})
         folder.write_status(
             before.model_copy(
@@ -277,7 +277,8 @@ def _copy_of_log(folder: RunFolder, attempt: int) -> Iterator[None]:
         yield
     finally:
         logging.getLogger().removeHandler(handler)
-        with contextlib.suppress(OSError):  # it writes what is left in its buffer
+        # It writes what is left in its buffer.
+        with contextlib.suppress(OSError):
             handler.close()
 
 

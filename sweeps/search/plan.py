@@ -91,9 +91,8 @@ class Plan:
         whole = digest(
             {"search": spec, "seeds": self.seeds, "metric": self.metric, "config": fixed}
         )
-        model = re.sub(
-            r"[^a-z0-9._-]+", "_", self.base.model.name.lower()
-        )  # a model may be called Qwen/X
+        # A model may be called Qwen/X.
+        model = re.sub(r"[^a-z0-9._-]+", "_", self.base.model.name.lower())
         return f"{self.search.name}-{self.base.env.benchmark}-{model}-{whole[:HASH_LENGTH]}"
 
     @property
@@ -110,7 +109,8 @@ class Plan:
         space = {name: dimension.key for name, dimension in self.search.space.items()}
         scorers: list[Any] = []
         for dimension in self.search.space.values():
-            if dimension.key == "scorer":  # one of the choices may read what the others do not
+            # One of the choices may read what the others do not.
+            if dimension.key == "scorer":
                 scorers = values(dimension)
         configs = [self.base]
         if scorers:

@@ -150,4 +150,5 @@ def _look_up(config: RunConfig, key: str) -> Any:
                 "allowed: what `python train.py` takes, such as method.shaper.theta"
             )
         value = value[part] if isinstance(value, dict) else getattr(value, part)
-    return getattr(value, "name", value)  # of a config group: which of its files
+    # Of a config group: which of its files.
+    return getattr(value, "name", value)

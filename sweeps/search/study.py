@@ -175,7 +175,8 @@ def _attempts_of(folder: RunFolder) -> int:
     try:
         return folder.read_status().attempt if folder.path.exists() else 0
     except RecordError:
-        return 0  # the driver reads the run next and fails the trial with the reason
+        # The driver reads the run next and fails the trial with the reason.
+        return 0
 
 
 @contextlib.contextmanager

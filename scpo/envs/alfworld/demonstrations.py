@@ -132,7 +132,8 @@ def _workers(processes: int) -> Iterator[ProcessPoolExecutor]:
     A pool that is closed waits for its tasks, which takes minutes, and a killed process closes
     nothing. So each worker watches a pipe whose other end only this process has.
     """
-    context = get_context("forkserver")  # not fork, which is unsafe once a library has threads
+    # Not fork, which is unsafe once a library has threads.
+    context = get_context("forkserver")
     watched, held = context.Pipe(duplex=False)
     # Starting the tracker unblocks signals, so it must run before ours are blocked.
     resource_tracker.ensure_running()

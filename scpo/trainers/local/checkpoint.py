@@ -87,7 +87,8 @@ def save_checkpoint(
         scratch.rename(target)
         sync(folder)
     for old in complete_checkpoints(folder)[:-keep]:
-        (old.folder / CHECKPOINT_MARKER).unlink()  # first: what dies here must not look whole
+        # First: what dies here must not look whole.
+        (old.folder / CHECKPOINT_MARKER).unlink()
         shutil.rmtree(old.folder)
     return Checkpoint(step, target, marker.files, marker.logs)
 

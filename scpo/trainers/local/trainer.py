@@ -372,7 +372,8 @@ def open_ahead(config: RunConfig) -> None:
 
     An environment's caches do not affect results, so workers may inherit them.
     """
-    torch.optim.AdamW([torch.zeros(1)])  # the first optimizer of a process imports for a second
+    # The first optimizer of a process imports for a second.
+    torch.optim.AdamW([torch.zeros(1)])
     environment = open_environment(config)
     if isinstance(environment, OpenableEnvironment):
         environment.open_panels()

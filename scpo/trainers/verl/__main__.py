@@ -26,7 +26,8 @@ def main(config: DictConfig) -> None:
     from scpo.trainers.verl.runner import run
     from scpo.trainers.verl.workplace import workplace_of
 
-    workplace_of(config)  # refuse a missing or damaged run folder before Ray starts
+    # Refuse a missing or damaged run folder before Ray starts.
+    workplace_of(config)
     run(config)
 
 

@@ -41,7 +41,8 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         place, entry = workplace_of(self.config), kwargs["extra_info"]
         task = Task(entry["task"], entry["family"], entry["sha256"])
         slot = Slot(entry["group"], entry["repeat"] + kwargs["session_id"], task)
-        if entry["panel"] == PROBE:  # played among the validation's episodes, but as in training
+        # Played among the validation's episodes, but as in training.
+        if entry["panel"] == PROBE:
             sampling_params = {**sampling_params, "temperature": place.config.trainer.temperature}
         request = uuid4().hex
 
@@ -58,9 +59,8 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
                 retries=place.config.env.failure_retries,
             )
         except Exception as error:  # after any error, verl would go on without this episode's rows
-            cause = (
-                error.cause if isinstance(error, RayTaskError) else error
-            )  # its own text holds every stack
+            # Its own text holds every stack.
+            cause = error.cause if isinstance(error, RayTaskError) else error
             reason = f"{type(cause).__name__}: {cause}"
             place.failures.append(
                 {"step": int(kwargs["global_steps"]), "task": slot.task.id, "reason": reason}

@@ -59,7 +59,8 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     """See :func:`scpo.trainers.train`."""
     check_version()
     words = prepare(config, folder, should_stop)
-    check_signatures()  # the first import of verl: by now its environment variables are set
+    # The first import of verl: by now its environment variables are set.
+    check_signatures()
     from scpo.trainers.verl.nodes import wait_for_nodes  # Ray
 
     verl_config = compose_verl(words)
@@ -79,9 +80,8 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
         ConfigError: The configuration does not fit the machine.
     """
     on_cpu = check_machine(config)
-    place = Workplace(
-        config, RunFolder(folder.path.resolve())
-    )  # Ray's processes may have another working directory
+    # Ray's processes may have another working directory.
+    place = Workplace(config, RunFolder(folder.path.resolve()))
     place.folder.pin_panels(panel_records(place.environment, config))
     files = _files(place, should_stop)
     verl = trainer_of(config).verl
@@ -97,7 +97,8 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     )
     variables |= update_guard.environment(config.trainer.skip_updates_without_advantage)
     os.environ.update(variables)
-    if not on_cpu or verl.nodes > 1:  # on the CPU a Ray of our own inherits them
+    # On the CPU a Ray of our own inherits them.
+    if not on_cpu or verl.nodes > 1:
         chosen += ray_settings(config, variables)
     extra = list(verl.overrides)
     _write_down(folder, chosen, extra)

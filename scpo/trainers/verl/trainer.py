@@ -197,9 +197,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     def _save_checkpoint(self) -> None:
         self._checksums_wait = self.sealing.wait()
-        with open_dict(
-            self.config
-        ):  # each checkpoint in a folder of its own, so that it can be whole or absent
+        # Each checkpoint in a folder of its own, so that it can be whole or absent.
+        with open_dict(self.config):
             self.config.trainer.default_local_dir = str(
                 self.place.folder.checkpoint(self.global_steps)
             )
@@ -267,7 +266,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
 
     def _update_counts(self, share_blind: float | None) -> dict[str, float]:
-        if share_blind is None:  # the critic is warming up: no update of the policy
+        # The critic is warming up: no update of the policy.
+        if share_blind is None:
             return {}
         skip = self.place.config.trainer.skip_updates_without_advantage
         return update_guard.update_counts(share_blind, self._mini_batches, skip=skip)

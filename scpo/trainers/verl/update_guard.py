@@ -66,7 +66,8 @@ def train_batch(engine: Any, data: Any, loss_function: Callable[..., Any], *, sk
         grad_norm = engine.optimizer_step()
     if engine.is_mp_src_rank_with_outputs():
         outputs["metrics"]["grad_norm"] = grad_norm
-        outputs["metrics"][BLIND] = [float(blind)]  # a list, as verl's own metrics of micro-batches
+        # A list, as verl's own metrics of micro-batches.
+        outputs["metrics"][BLIND] = [float(blind)]
     return outputs
 
 

@@ -104,7 +104,8 @@ def _data(config: RunConfig, files: Files) -> Iterator[Setting]:
 def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
     model, actor, ref = (f"actor_rollout_ref.{part}" for part in ("model", "actor", "ref"))
     yield Setting(f"{model}.path", files.model, "model")
-    if trainer.verl.engine != "hf":  # whose own module verl imports there; it brings the guard
+    # Whose own module verl imports there; it brings the guard.
+    if trainer.verl.engine != "hf":
         yield Setting(
             f"{model}.external_lib", update_guard.MODULE, "trainer.skip_updates_without_advantage"
         )
