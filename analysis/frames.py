@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
@@ -188,27 +188,7 @@ def compare(
         warnings.warn(message, UserWarning, stacklevel=2)
     lines = []
     for name in _metrics(first, second, metric):
-        values, others = _by_seed(first, name, at), _by_seed(second, name, at)
-        seeds = [
-            seed
-            for seed in sorted(values)
-            if values[seed] is not None and others.get(seed) is not None
-        ]
-        summary = difference(values, others)
-        low, high = summary.interval()
-        lines.append(
-            {
-                "metric": name,
-                "first": _mean(values, seeds),
-                "second": _mean(others, seeds),
-                "difference": summary.mean,
-                "low": low,
-                "high": high,
-                "p": p_value(summary),
-                "pairs": summary.n,
-                "seeds": seeds,
-            }
-        )
+        lines.append(_paired(name, _by_seed(first, name, at), _by_seed(second, name, at)))
     if not any(line["pairs"] for line in lines):
         raise ConfigError(
             f"no seed has both: the first has seeds {_seeds(first)}, the second {_seeds(second)}, "
@@ -217,6 +197,29 @@ def compare(
     table = pd.DataFrame(lines).set_index("metric")
     table.insert(list(table.columns).index("p") + 1, "p_holm", holm(table["p"].tolist()))
     return table
+
+
+def _paired(
+    metric: str, values: dict[int, float | None], others: dict[int, float | None]
+) -> dict[str, Any]:
+    """One line of the comparison, over the seeds that have both values."""
+    seeds = []
+    for seed in sorted(values):
+        if values[seed] is not None and others.get(seed) is not None:
+            seeds.append(seed)
+    summary = difference(values, others)
+    low, high = summary.interval()
+    return {
+        "metric": metric,
+        "first": _mean(values, seeds),
+        "second": _mean(others, seeds),
+        "difference": summary.mean,
+        "low": low,
+        "high": high,
+        "p": p_value(summary),
+        "pairs": summary.n,
+        "seeds": seeds,
+    }
 
 
 def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:

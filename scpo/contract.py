@@ -117,15 +117,25 @@ def check_estimator(
     original_N = batch.timeline.neighbours(0)
     _same(place, np.arange(len(batch)), answer_N, answer_N[original_N], "a copy's original")
     if not across_groups:
-        for group in np.unique(batch.group_N):
-            rows = np.flatnonzero(batch.group_N == group)
-            alone = estimate(_take(batch, rows), bonus_N[rows])
-            _same(place, rows, alone, answer_N[rows], "leaving out the other groups")
+        _check_each_group(place, batch, bonus_N, answer_N, estimate)
     reads = not np.array_equal(estimate(batch, np.zeros_like(bonus_N)), answer_N)
     if reads and "step_bonus" not in entry.requires:
         raise ContractError(
             f"estimator {entry.name!r} reads the bonus: add 'step_bonus' to requires"
         )
+
+
+def _check_each_group(
+    place: Callable[[int], str],
+    batch: StepBatch,
+    bonus_N: FloatArray,
+    answer_N: FloatArray,
+    estimate: Callable[[StepBatch, FloatArray], FloatArray],
+) -> None:
+    for group in np.unique(batch.group_N):
+        rows = np.flatnonzero(batch.group_N == group)
+        alone_N = estimate(_take(batch, rows), bonus_N[rows])
+        _same(place, rows, alone_N, answer_N[rows], "leaving out the other groups")
 
 
 def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDArray[Any]) -> None:

@@ -79,20 +79,17 @@ def assign(
     advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, host) + after_N
     _check_finite(batch, advantage_N, config)
     started = time.perf_counter()
-    step_N = (
-        estimator.step_term(batch, return_N, bonus_N, host) + after_N
-        if estimator.step_term
-        else None
-    )
-    metrics = credit_metrics(batch, config, shaped, seed) | term_metrics(batch, advantage_N, step_N)
+    metrics = credit_metrics(batch, config, shaped, seed)
+    metrics |= _metrics_of_terms(batch, config, (return_N, bonus_N), advantage_N, after_N)
     metrics |= state_metrics(batch, host, fell_back=fell_back)
-    if step_N is not None:
-        metrics |= oracle_cosine(batch, estimator, host, (return_N, bonus_N), step_N)
     if buffer is not None and config.shaper is not None:
+        # Only now: what this step matched with must be successes of earlier steps, and the metrics
+        # describe the buffer as it was read.
         metrics |= buffer_metrics(batch, shaped, len(buffer))
         remember(buffer, batch, config.shaper, seed)
     unshaped_N = advantage_N if shaped else None
     if shaped and shaped.credit_N.any():
+        # A second call of the estimator, so only if there was credit.
         unshaped_N = estimator.function(batch, return_N, -penalty_N, host)
         metrics |= effect_metrics(batch, shaped.credit_N, unshaped_N, advantage_N, host)
     seconds = (shaped.seconds if shaped else {}) | {"metrics": time.perf_counter() - started}
@@ -110,6 +107,22 @@ def assign(
         host_anchor_groups(batch, host),
     )
     return advantage_N, diagnostics
+
+
+def _metrics_of_terms(
+    batch: StepBatch,
+    config: TrainedMethod,
+    values: tuple[FloatArray, FloatArray],
+    advantage_N: FloatArray,
+    after_N: FloatArray,
+) -> dict[str, float]:
+    """Metrics of the advantage's terms; ``values``: step returns and bonus."""
+    estimator, host = ESTIMATORS[config.estimator.name], config.estimator
+    if estimator.step_term is None:
+        return term_metrics(batch, advantage_N, None)
+    step_N = estimator.step_term(batch, *values, host) + after_N
+    oracle = oracle_cosine(batch, estimator, host, values, step_N)
+    return term_metrics(batch, advantage_N, step_N) | oracle
 
 
 def _check_finite(batch: StepBatch, advantage_N: FloatArray, config: TrainedMethod) -> None:
