@@ -13,7 +13,7 @@ from rich.markup import escape
 from analysis.sources.archive import EMPTY, Archive, read_archive
 from analysis.sources.archive_writing import locked, merged, write_archive
 from analysis.sources.collect import Collected, collect
-from analysis.sources.run_records import ExperimentRecord, Run
+from analysis.sources.run_records import ExperimentRecord, Run, is_implied
 from analysis.stats.study_rows import is_of_meaning
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
@@ -182,7 +182,7 @@ def _matching(
     """Find the finished runs of these experiments whose id or experiment matches a pattern."""
     # Run id -> the names that a pattern may match.
     names: dict[str, set[str]] = {}
-    for record in records:
+    for record in (*records, *archive.experiments):
         for run_id in members(record):
             names.setdefault(run_id, {run_id}).add(record.experiment)
     candidates = []
@@ -223,7 +223,12 @@ def members(record: ExperimentRecord) -> set[str]:
 
 
 def _belongs(record: ExperimentRecord, meaning: bool) -> bool:
-    """Return True for an experiment of this study, at its scale and without other overrides."""
+    """Return True for an experiment of this study, at its scale and without other overrides.
+
+    Runs whose record is lost make none: in an archive that has them they would be a second one.
+    """
+    if is_implied(record.experiment):
+        return False
     if record.experiment in NOT_OF_THE_STUDY or is_of_meaning(record.experiment) != meaning:
         return False
     return record.scale == SCALE and set(record.overrides) <= {f"scale={SCALE}"}

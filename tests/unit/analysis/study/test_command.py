@@ -230,6 +230,15 @@ def test_another_run_of_the_same_row_and_seed_is_refused(runs, tmp_path, capsys,
     assert files_of(tmp_path / "study") == before
 
 
+def test_a_lost_record_of_an_experiment_changes_no_archive(runs, tmp_path, capsys):
+    command(tmp_path, runs)
+    before = files_of(tmp_path / "study"), page_of(tmp_path)
+    (runs / "experiments" / "main_table-study.json").write_bytes(b"{")
+    assert command(tmp_path, runs) == 0
+    assert "not an experiment record" in capsys.readouterr().out
+    assert (files_of(tmp_path / "study"), page_of(tmp_path)) == before
+
+
 def test_an_archive_that_lost_its_index_is_not_written_anew(runs, tmp_path, capsys):
     command(tmp_path, runs)
     (tmp_path / "study" / INDEX).unlink()
