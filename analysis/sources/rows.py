@@ -15,6 +15,7 @@ from analysis.sources.run_records import (
     ExperimentRecord,
     Problem,
     Run,
+    contradiction,
     is_implied,
     same_games,
     setting_differences,
@@ -190,8 +191,8 @@ def sections(
         settings = _settings(record, runs)
         for row in record.rows:
             for run in row.runs:
-                if problem := _misplaced(run, record, runs):
-                    problems.append(problem)
+                if run.id in runs and (reason := contradiction(runs[run.id], run, record)):
+                    problems.append(Problem(run.id, reason))
                     continue
                 key: _Key = (record.scale, run.env, run.model, settings[run.id])
                 drafts.setdefault(key, _Draft()).add(record, row.name, row.label, run)
@@ -476,23 +477,6 @@ def _on_purpose(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Run]]
     if usual.setting in own or run.setting != own.most_common(1)[0][0]:
         return False
     return run.foreign == usual.foreign and same_games(run.panels, usual.panels)
-
-
-def _misplaced(planned: PlannedRun, record: ExperimentRecord, runs: Runs) -> Problem | None:
-    """A run whose configuration is not what the record says of it."""
-    if planned.id not in runs:
-        return None
-    head = runs[planned.id].head
-    for what, own, asked in (
-        ("scale", head.scale, record.scale),
-        ("environment", head.env.name, planned.env),
-        ("model", head.model.name, planned.model),
-        ("seed", head.seed, planned.seed),
-    ):
-        if own != asked:
-            reason = f"its {what} is {own}, and the record of {record.experiment} has it as {asked}"
-            return Problem(planned.id, f"{reason}; left out")
-    return None
 
 
 # Missing runs

@@ -33,7 +33,7 @@ from scpo.records.files import (
 )
 from scpo.records.identity import is_id_of
 from scpo.records.logs import read_whole
-from scpo.records.manifest import EXPERIMENTS, Manifest
+from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
 from scpo.records.run_folders import TRAINING_PANELS, RunFolder
 from scpo.records.status import State, Status
 from scpo.schema import MACHINE_SECTIONS, Scale
@@ -340,6 +340,20 @@ def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tupl
             problems.append(Problem(f"{EXPERIMENTS}/{path.name}", reason))
     ordered = sorted(records, key=lambda record: (record.experiment, record.scale))
     return tuple(ordered), tuple(problems)
+
+
+def contradiction(run: Run, planned: PlannedRun, record: ExperimentRecord) -> str | None:
+    """Describe how a run differs from what a record says of it; None if it does not."""
+    for what, own, asked in (
+        ("scale", run.head.scale, record.scale),
+        ("environment", run.head.env.name, planned.env),
+        ("model", run.head.model.name, planned.model),
+        ("seed", run.head.seed, planned.seed),
+    ):
+        if own != asked:
+            reason = f"its {what} is {own}, and the record of {record.experiment} has it as {asked}"
+            return f"{reason}; left out"
+    return None
 
 
 def _read_config(records: RunFolder) -> Any:
