@@ -10,7 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordError, RecordWriteError
-from scpo.records import RunFolder, State, manifest, run_config, run_folders
+from scpo.progress import counted
+from scpo.records import RunFolder, State, manifest, provenance, run_config, run_folders
 from scpo.records.status import Observed
 from scpo.schema import Experiment, LauncherConfig, RunConfig
 from sweeps import console as show
@@ -80,6 +81,7 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     if launcher.detached:
         launcher.check(configs)
     show.show_notes(console, _elsewhere(runs_dir(matrix)))
+    show.show_notes(console, _of_other_code(matrix, seen.keys() - archived.keys()))
     show.show_matrix(console, matrix, seen, plan, _slots(launcher, list(starts.values())))
     if starts:
         show.show_notes(console, _before_starting(request, matrix, list(starts.values())))
@@ -148,6 +150,7 @@ def run(
         }
         if launcher.detached:
             ids = launcher.start(starts, matrix.experiment.name) if starts else []
+    show.show_notes(console, _of_other_code(matrix, found.folders))
     if launcher.detached:
         show.show_submitted(console, ids, matrix.experiment.name)
         if found.damaged:
@@ -220,6 +223,28 @@ def _elsewhere(folder: Path) -> list[str]:
         f"there is no {folder}/ here ({Path.cwd()}), so every run is new; those of {usual} are "
         f"found from {CONF.parent}, or with machine.runs_dir={usual}"
     ]
+
+
+def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
+    """Note of finished runs whose code has changed since: an edited estimator runs nothing anew."""
+    present = provenance.code_files()
+    stale, files = [], set()
+    for run_id in sorted(run_ids):
+        folder = RunFolder(runs_dir(matrix) / run_id)
+        with contextlib.suppress(RecordError):  # not there, or damaged, which is told elsewhere
+            if folder.read_status().state is not State.DONE:
+                continue
+            changed = provenance.changed_files(folder, matrix.runs[run_id], present)
+            if changed:
+                stale.append(run_id)
+                files.update(changed)
+    if stale:
+        shown = " ".join(stale[:4]) + (" ..." if len(stale) > 4 else "")
+        yield (
+            f"{counted(len(stale), 'finished run')} of other code, changed since: "
+            f"{provenance.shown_files(sorted(files))}. To run them again, first: "
+            f"python -m sweeps rm --finished {shown}"
+        )
 
 
 def _open(

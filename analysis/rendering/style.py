@@ -16,6 +16,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib import style as mpl_style  # a module of its own: `mpl.style` need not be loaded
 from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
@@ -157,8 +158,8 @@ def read_style(name: str) -> tuple[tuple[str, Any], ...]:
     Raises:
         ConfigError: There is no such file or style, or a line of it is not a setting.
     """
-    if name in mpl.style.library:
-        settings = mpl.style.library[name]
+    if name in mpl_style.library:
+        settings = mpl_style.library[name]
     elif Path(name).is_file():
         try:
             settings = mpl.rc_params_from_file(name, fail_on_error=True, use_default_template=False)

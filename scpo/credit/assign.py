@@ -76,7 +76,8 @@ def assign(
     shaped = _shape(batch, scorer, config, seed, speculate=speculate, buffer=buffer)
     before_N, after_N = _placed(config.shaper, shaped, batch)
     bonus_N = before_N - penalty_N
-    advantage_N: FloatArray = estimator.function(batch, return_N, bonus_N, host) + after_N
+    given = estimator.function(batch, return_N, bonus_N, host)
+    advantage_N: FloatArray = _one_each(given, batch, host.name) + after_N
     _check_finite(batch, advantage_N, config)
     started = time.perf_counter()
     metrics = credit_metrics(batch, config, shaped, seed)
@@ -90,7 +91,8 @@ def assign(
     unshaped_N = advantage_N if shaped else None
     if shaped and shaped.credit_N.any():
         # A second call of the estimator, so only if there was credit.
-        unshaped_N = estimator.function(batch, return_N, -penalty_N, host)
+        given = estimator.function(batch, return_N, -penalty_N, host)
+        unshaped_N = _one_each(given, batch, host.name)
         metrics |= effect_metrics(batch, shaped.credit_N, unshaped_N, advantage_N, host)
     seconds = (shaped.seconds if shaped else {}) | {"metrics": time.perf_counter() - started}
     timings = stage_timings(seconds)
@@ -125,15 +127,27 @@ def _metrics_of_terms(
     return term_metrics(batch, advantage_N, step_N) | oracle
 
 
+def _one_each(given: object, batch: StepBatch, name: str) -> FloatArray:
+    """An estimator's answer as float32; another shape would be broadcast without a word."""
+    array = np.asarray(given)
+    if array.shape != (len(batch),) or array.dtype.kind not in "fiu":
+        shape = f"an array of {array.dtype} with shape {array.shape}"
+        raise StepBatchError(
+            f"estimator {name!r} returned {'None' if given is None else shape}, expected one "
+            f"advantage for each row: numbers of shape ({len(batch)},)"
+        )
+    return array.astype(np.float32, copy=False)
+
+
 def _check_finite(batch: StepBatch, advantage_N: FloatArray, config: TrainedMethod) -> None:
-    """Refuse an overflow of float32: one infinite advantage would make every weight NaN."""
+    """Refuse NaN and an overflow of float32: one of them would make every weight NaN."""
     bad = np.flatnonzero(~np.isfinite(advantage_N))
     if len(bad):
         alpha = f", method.shaper.alpha={config.shaper.alpha:g}" if config.shaper else ""
         raise StepBatchError(
-            f"{place_of(batch, bad[0])}: its advantage is {advantage_N[bad[0]]}. The rewards "
-            f"(up to {np.abs(batch.reward_N).max():g}) or the settings "
-            f"(method={config.name}{alpha}) "
+            f"{place_of(batch, bad[0])}: its advantage is {advantage_N[bad[0]]}. Either estimator "
+            f"{config.estimator.name!r} divides by 0 there, or the rewards (up to "
+            f"{np.abs(batch.reward_N).max():g}) or the settings (method={config.name}{alpha}) "
             "are too large for float32: scale them down"
         )
 

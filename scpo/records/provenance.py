@@ -12,7 +12,7 @@ import importlib.util
 import platform
 import socket
 import subprocess
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -204,21 +204,43 @@ def check_resume(
             same = commits[0] == commits[1]
             changed = [] if same else [f"commit {commits[0]}, now {commits[1]}"]
         else:
-            names = sorted(earlier.files.keys() | present.keys())
-            changed = [name for name in names if earlier.files.get(name) != present.get(name)]
-            # Reading what imports what takes half a second.
-            if changed:
-                changed = sorted(used_files(config, REPOSITORY).intersection(changed))
+            changed = _changed(earlier, present, config)
         if changed:
             raise ConfigError(
                 f"{folder.run_id} stopped at step {checkpoints[-1]} under other code. Changed "
-                f"since: {_shown(changed)}. Restore {'it' if len(changed) == 1 else 'them'} (the "
+                f"since: {shown_files(changed)}. Restore "
+                f"{'it' if len(changed) == 1 else 'them'} (the "
                 f"run began under commit {commits[0]}), or add "
                 f"machine.resume_across_versions=true, or delete {folder.path} to start again"
             )
     write_json(folder.path / CODE_RECORD, CodeRecord(files=present).model_dump())
 
 
-def _shown(names: list[str]) -> str:
+def changed_files(
+    folder: RunFolder, config: RunConfig, present: Mapping[str, str] | None = None
+) -> list[str]:
+    """Files that a run uses and that have changed since it wrote its last step.
+
+    Args:
+        folder: The run.
+        config: Its configuration, which decides what it uses.
+        present: ``code_files()``; None: read here.
+    """
+    earlier = read_code(folder)
+    if earlier is None:  # no attempt, or an old run
+        return []
+    return _changed(earlier, code_files() if present is None else present, config)
+
+
+def _changed(earlier: CodeRecord, present: Mapping[str, str], config: RunConfig) -> list[str]:
+    names = earlier.files.keys() | present.keys()
+    changed = {name for name in names if earlier.files.get(name) != present.get(name)}
+    if not changed:  # reading what imports what takes half a second
+        return []
+    return sorted(changed & used_files(config, REPOSITORY))
+
+
+def shown_files(names: Sequence[str]) -> str:
+    """The first few of these files and the number of the others, for a message."""
     more = len(names) - SHOWN_FILES
     return ", ".join(names[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")

@@ -7,6 +7,7 @@ resumed.
 """
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,8 +57,10 @@ def _parts(config: RunConfig) -> Iterator[str]:
         yield function.__module__.replace(".", "/") + ".py"
 
 
-def _imported(text: str) -> Iterator[str]:
+@functools.lru_cache(maxsize=2048)  # a sweep asks for each of its runs
+def _imported(text: str) -> tuple[str, ...]:
     """Files that may hold what a module imports: modules, packages, and the packages above them."""
+    found: list[str] = []
     for node in ast.walk(ast.parse(text)):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -71,5 +74,5 @@ def _imported(text: str) -> Iterator[str]:
                 continue
             for length in range(1, len(parts) + 1):
                 path = "/".join(parts[:length])
-                yield f"{path}.py"
-                yield f"{path}/__init__.py"
+                found += (f"{path}.py", f"{path}/__init__.py")
+    return tuple(found)

@@ -112,6 +112,7 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
         before = folder.read_status()
         if before.state in (State.DONE, State.PRUNED):
             logger.info("%s is %s already", folder.run_id, before.state)
+            _warn_of_other_code(folder, config)
             _say_result(folder)
             return EXIT_DONE
         # First, because it makes room on a full disk.
@@ -252,6 +253,18 @@ def _say_result(folder: RunFolder) -> None:
     for line in before_after(read_whole(folder, folder.metrics)):
         logger.info("%s", line)
     logger.info("records: %s; curves and credit: make report", folder.path)
+
+
+def _warn_of_other_code(folder: RunFolder, config: RunConfig) -> None:
+    """Whoever edits an estimator and gives the same command again gets the old numbers."""
+    changed = provenance.changed_files(folder, config)
+    if changed:
+        logger.warning(
+            "its numbers are of other code. Changed since: %s. To run it again: "
+            "`python -m sweeps rm --finished %s` first",
+            provenance.shown_files(changed),
+            folder.run_id,
+        )
 
 
 def _last_step(folder: RunFolder) -> int:

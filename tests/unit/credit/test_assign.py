@@ -231,6 +231,43 @@ def test_settings_that_overflow_are_refused_with_the_row_and_their_names():
         assign(BATCH, EqualityScorer(), scaled)
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (lambda n: None, "returned None"),
+        (lambda n: np.zeros(n - 1), r"float64 with shape \(7,\)"),
+        (lambda n: np.float32(1), r"shape \(\)"),  # these two would be broadcast
+        (lambda n: np.zeros((n, 1), dtype=np.float32), r"shape \(8, 1\)"),
+        (lambda n: ["0"] * n, "with shape"),
+    ],
+)
+def test_what_an_estimator_returns_is_refused_unless_it_is_a_number_for_each_row(monkeypatch, given, told):
+    wrong = replace(ESTIMATORS["gigpo"], function=lambda batch, *rest: given(len(batch)))
+    monkeypatch.setitem(ESTIMATORS, "gigpo", wrong)
+    with pytest.raises(StepBatchError, match=f"estimator 'gigpo' .*{told}.*one advantage for each row"):
+        assign(BATCH, EqualityScorer(), GIGPO)
+
+
+def test_float64_and_lists_of_an_estimator_become_float32(monkeypatch):
+    wanted_N, _ = assign(BATCH, EqualityScorer(), SCPO)
+    function = ESTIMATORS["gigpo"].function
+    for change in (lambda array: array.astype(np.float64), list):
+        changed = replace(ESTIMATORS["gigpo"], function=lambda *given, change=change: change(function(*given)))
+        monkeypatch.setitem(ESTIMATORS, "gigpo", changed)
+        advantage_N, _ = assign(BATCH, EqualityScorer(), SCPO)
+        assert advantage_N.dtype == np.float32
+        assert (advantage_N == wanted_N).all()
+
+
+def test_nan_of_an_estimator_is_told_with_its_row_and_name(monkeypatch):
+    def divides_by_0(batch, *rest):
+        return np.where(np.arange(len(batch)) == 3, np.nan, 0)
+
+    monkeypatch.setitem(ESTIMATORS, "gigpo", replace(ESTIMATORS["gigpo"], function=divides_by_0))
+    with pytest.raises(StepBatchError, match=r"row 3 .*is nan\. Either estimator 'gigpo' divides by 0"):
+        assign(BATCH, EqualityScorer(), GIGPO)
+
+
 class ConsumingScorer(EqualityScorer):
     """Empties the list that it is asked with."""
 

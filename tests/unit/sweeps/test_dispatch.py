@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.records import State
+from scpo.records import State, provenance
 from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
 from scpo.records.files import file_sum, write_bytes, write_json
 from scpo.records.run_folders import finished_in
@@ -60,6 +60,22 @@ def test_a_dry_run_tells_what_is_finished(tmp_path):
     done = call("sweep.py", *words, *fake.QUICK, cwd=tmp_path)
     assert "skip (finished before)" in done.stdout
     assert "start (first start)" in done.stdout
+
+
+def test_finished_runs_of_an_edited_estimator_are_named_with_the_way_to_run_them_again(tmp_path):
+    folder = fake.make_run(tmp_path)
+    folder.update_status(state=State.DONE)
+    files = provenance.code_files()
+    words = ("+experiment=ablation_monotonicity", "dry_run=true", "seeds=[0]", f"machine.runs_dir={tmp_path}")
+
+    def dry_run(changed):
+        write_json(folder.path / provenance.CODE_RECORD, {"files": files | dict.fromkeys(changed, "another")})
+        return " ".join(call("sweep.py", *words, *fake.QUICK, cwd=tmp_path).stdout.split())
+
+    told = dry_run(["scpo/advantages/gigpo.py"])
+    assert "1 finished run of other code, changed since: scpo/advantages/gigpo.py." in told
+    assert f"first: python -m sweeps rm --finished {folder.run_id}" in told
+    assert "of other code" not in dry_run(["scpo/advantages/crbc.py", "sweeps/dispatch.py"])
 
 
 def write_index(folder, ids):

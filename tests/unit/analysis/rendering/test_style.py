@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import matplotlib as mpl
 import pytest
 from matplotlib.colors import to_hex
@@ -58,6 +61,13 @@ def test_a_style_file_changes_settings_and_the_palette(tmp_path):
         assert mpl.rcParams["lines.linewidth"] == STYLE["lines.linewidth"]  # not named in the file
         assert [to_hex(color) for color in palette()] == ["#112233", "#abcdef"]
     assert palette() == ()
+
+
+def test_a_style_is_read_in_a_process_that_has_not_loaded_pyplot():
+    code = "from analysis.rendering.style import read_style; print(len(read_style('ggplot')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 5
 
 
 @pytest.mark.parametrize(("size", "wanted"), [("column", (3.25, None)), ("page", (6.75, None)), ("5x2.5", (5, 2.5))])

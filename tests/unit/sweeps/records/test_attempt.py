@@ -218,6 +218,17 @@ def test_a_resume_by_other_code_is_refused_with_its_files_unless_allowed(folder,
     assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
 
 
+def test_a_finished_run_of_other_code_says_so_and_how_to_run_it_again(folder, code, caplog):
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+    code("scpo/advantages/mine.py", "MINE = 1")  # which it does not use
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+    assert "of other code" not in caplog.text
+    code("scpo/loss.py", "loss = 2")
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+    assert "of other code. Changed since: scpo/loss.py. To run it again" in caplog.text
+    assert f"rm --finished {folder.run_id}" in caplog.text
+
+
 def test_a_new_baseline_keeps_no_run_from_being_resumed(folder, code):
     stopped_at_step_2(folder)
     code("scpo/advantages/mine.py", "MINE = 1")
