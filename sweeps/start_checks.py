@@ -46,6 +46,7 @@ def _errors(config: RunConfig) -> Iterator[Finding]:
         findings += model_files.check_scorers(subject)
     if config.method.kind == "prompted":
         findings += services.check_keys(subject)
+    # Generated games need no files, and the check takes a process of its own.
     if not (isinstance(config.env, AlfworldConfig) and config.env.games == "generated"):
         findings += deep.check_data(subject)
     yield from (finding for finding in findings if finding.level is Level.ERROR)

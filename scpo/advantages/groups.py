@@ -22,6 +22,7 @@ def group_ids(*keys_N: NDArray[Any]) -> IntArray:
     id_N = np.zeros(len(keys_N[0]), dtype=np.int64)
     for key_N in keys_N:
         value_K, code_N = np.unique(key_N, return_inverse=True)
+        # Dense again after each key, so that the next product cannot overflow.
         id_N = np.unique(id_N * len(value_K) + code_N, return_inverse=True)[1]
     return id_N
 

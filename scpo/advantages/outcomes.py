@@ -19,6 +19,7 @@ def step_returns(batch: StepBatch, gamma: float) -> FloatArray:
         batch: The steps; rewards of copies are not read.
         gamma: Discount factor in [0, 1].
     """
+    # One vectorised sweep over time instead of a loop over trajectories.
     reward_KT = batch.timeline.table(batch.reward_N.astype(np.float64))
     for t in range(reward_KT.shape[1] - 2, -1, -1):
         reward_KT[:, t] += gamma * reward_KT[:, t + 1]

@@ -69,6 +69,7 @@ def assign(
     _check_level(config, estimator, "row")
     _check_fields(batch, estimator)
     started = time.perf_counter()
+    # Numbered here, once, because estimators and metrics share the states and have no scorer.
     batch, fell_back = identified(batch, host, scorer)
     states_s = time.perf_counter() - started
     return_N = step_returns(batch, host.gamma)

@@ -118,6 +118,7 @@ def credit_batch(
     """
     started = time.perf_counter()
     book = _ScoreBook(scorer)
+    # The forward match never compares the reference with itself.
     kinds = ("failed", "self") if rule.matcher == "kmp" else ("failed",)
     if dense:
         book.learn(
@@ -131,6 +132,7 @@ def credit_batch(
     traces, asked = _run_in_lockstep(
         tasks, rule, book, speculate=speculate and rule.matcher == "kmp"
     )
+    # Speculated pairs that no walk read are counted apart: the matching did not ask for them.
     scores = np.array(
         [score for pair, score in book.known.items() if pair not in book.unread], dtype=np.float32
     )

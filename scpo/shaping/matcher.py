@@ -148,6 +148,7 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
         while j >= 0 and score < rule.theta:
             j = yield from _fall_back(table, j, rule)
             score = yield Cell("failed", j + 1, v)
+        # ≥ as in algorithm 2; section 3.3 says that it must exceed θ (ledger 31).
         if score >= rule.theta:
             j += 1
             if j > frontier or not rule.monotonic:
@@ -169,6 +170,8 @@ def _fall_back(table: list[int], j: int, rule: MatchRule) -> Generator[Cell, np.
     M*[k+1, i] >= θ, else -1.
     """
     while len(table) <= j:
+        # The earlier step first, for a reranker reads two texts in order; the paper is silent
+        # (ledger 32).
         i, k = len(table), table[-1]
         score = yield Cell("self", k + 1, i)
         while k >= 0 and score < rule.theta:
@@ -188,6 +191,7 @@ def forward_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     frontier = -1
     walk, credited = [], []
     for v in order:
+        # Asks from left to right and stops at the first match: later positions are never scored.
         for u in range(frontier + 1 if rule.monotonic else 0, m):
             score = yield Cell("failed", u, v)
             if score >= rule.theta:

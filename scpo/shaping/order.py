@@ -46,6 +46,7 @@ def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) 
         raise ConfigError(f"ranks = {ranks}: the batch is balanced over at least one rank")
     rows = np.arange(len(lengths))
     if order == "balanced" and ranks > 1:
+        # Within a rank the rows keep their order of the batch, as in verl.
         rows = np.concatenate(
             [np.sort(part) for part in balanced_partition(lengths.tolist(), ranks)]
         )

@@ -51,6 +51,7 @@ class ReferenceBuffer:
 
     def keep(self, task: str, step: int, texts: Sequence[str]) -> None:
         """Store a success in place of the task's earlier one; drop expired and excess entries."""
+        # Removed first, so that the task moves to the end: the dict is ordered by age.
         self._kept.pop(task, None)
         self._kept[task] = Remembered(step, tuple(texts))
         while len(self._kept) > self._tasks or self._too_old(self._oldest, step):

@@ -191,6 +191,7 @@ def shape(
     rule = MatchRule(
         config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match
     )
+    # All groups at once: each round of the walks then fills one call of the scorer.
     matched = credit_batch(
         [plan.task for plan in plans], scorer, rule, dense=config.dense, speculate=speculate
     )
@@ -297,6 +298,7 @@ def _reference_rows(
     batch: StepBatch, successful: IntArray, surviving_N: BoolArray, config: ShaperConfig, seed: Seed
 ) -> IntArray:
     line = batch.timeline
+    # Filtered after the choice: the longest success is the one with most environment steps.
     row_m = _filtered(line.rows_of(select(line, successful, config.reference, seed)), surviving_N)
     return (
         row_m[np.argsort(line.position_N[row_m], kind="stable")]
@@ -337,6 +339,7 @@ def _credit(
 def _accumulate(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> FloatArray:
     """Write credit back to the steps that earned it; a copy gets its original's."""
     credit_N = np.zeros(len(batch), dtype=np.float32)
+    # Trajectories do not overlap, so each row is written at most once.
     for match in matches:
         credit_N[match.failed_row_l] = match.credit_l
     return credit_N[batch.timeline.neighbours(0)]

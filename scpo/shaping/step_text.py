@@ -58,6 +58,7 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     rewords its answers reports no-ops itself (``no_op_N``). The filter reads the resulting
     observation, whichever text is compared.
     """
+    # An invalid action is filtered out as well, and matches nothing (ledger 51).
     observation_N = _stripped(batch.next_observation_N)
     if batch.no_op_N is not None:
         return np.asarray(batch.valid_N & ~batch.no_op_N & (observation_N != ""), dtype=bool)
@@ -69,6 +70,7 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
 
 def after_no_op(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     """Rows whose anchor state is a no-op observation, which different states share."""
+    # Reworded texts cannot be compared with the configured sentences.
     if batch.no_op_N is not None and not step_filter.no_op_if_unchanged:
         before_N = batch.timeline.neighbours(-1)
         reported_N: BoolArray = (before_N >= 0) & batch.no_op_N[before_N]

@@ -115,6 +115,7 @@ def follow(launcher: Launcher, runs: Runs, title: str) -> tuple[dict[str, Outcom
                 launcher.start({run_id: runs[run_id]}, title)
                 running += 1
             time.sleep(launcher.poll_s)
+            # Waits for the checkpoints, so that the poll below has the ends of all runs.
             if launcher.signals:
                 launcher.stop()
             ended = launcher.poll()

@@ -351,6 +351,7 @@ def _serve(channel: Connection) -> dict[str, Any] | None:
             started, start = os.pipe()
             pid = os.fork()
             if pid == 0:
+                # With this end open, the read below would never notice that the server died.
                 os.close(start)
                 channel.close()
                 # The server died before it could send the pid.
@@ -379,6 +380,7 @@ def _ended() -> tuple[int, int] | None:
 
 def _become(request: dict[str, Any], code: dict[str, str]) -> None:
     """Become the process that the launcher asked for, as if it had been started anew."""
+    # As in begin_anew: a session of its own, so that the launcher can kill it with its workers.
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ignore_warning()

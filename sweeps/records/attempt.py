@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
 
+# As shells and sysexits.h have them: 2 a wrong command, 75 try again later, 130 Ctrl-C.
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 75, 130
 EXIT_ELSEWHERE = (
     3  # of a sweep: nothing failed, but some runs are another process' or were cancelled

@@ -83,6 +83,7 @@ def save_checkpoint(
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         marker = _write(scratch, step, learned, logs or {})
+        # A damaged checkpoint of this step, passed over at the resume, would block the rename.
         shutil.rmtree(target, ignore_errors=True)
         scratch.rename(target)
         sync(folder)
@@ -130,6 +131,7 @@ def _write(
     marker = CheckpointMarker(step=step, files=folder_sums(scratch), logs=dict(logs))
     for name in marker.files:
         sync(scratch / name)
+    # The marker comes last: a folder without it is not a checkpoint.
     write_json(scratch / CHECKPOINT_MARKER, marker.model_dump(mode="json"))
     return marker
 
@@ -236,6 +238,7 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torc
     for key, value in tensors.items():
         index, name = key.split(".")
         state.setdefault(int(index), {})[name] = value
+    # Only the moments are restored; learning rate and decay are those of the configuration.
     optimizer.load_state_dict(
         {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
     )

@@ -102,6 +102,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     """See :func:`scpo.trainers.train`."""
     torch.set_num_threads(config.machine.threads)
     session = _open(config, folder, should_stop)
+    # Before the first line is logged: no run continues on other games than it began with.
     folder.pin_panels(panel_records(session.environment, config))
     gpus = (
         (os.environ.get("CUDA_VISIBLE_DEVICES") or "0")
@@ -137,6 +138,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> Session:
     environment = _environment_of(config)
     policy = make_policy(config, environment, should_stop)
+    # fused: one kernel for all parameters; on a CPU a step of 65 ms takes less than one.
     optimizer = torch.optim.AdamW(
         policy.model.parameters(),
         lr=config.trainer.optimizer.learning_rate,
@@ -145,6 +147,7 @@ def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     )
     reference = None
     if config.trainer.loss.kl_coefficient > 0:
+        # A shallow copy with weights of its own: tokenizer and settings are shared.
         reference = copy.copy(policy)
         reference.model = copy.deepcopy(policy.model).requires_grad_(False)
     critic = None
@@ -226,6 +229,7 @@ def _training_step(
         with clock("rollout"):
             sampled = _roll_out(session, step)
         generations = _generations(sampled.kept)
+        # Before the update: entropies and hindsight are those of the policy that sampled.
         with clock("measure"):
             measured = measure(session.policy, sampled.kept, config)
         with clock("credit"):
@@ -235,6 +239,7 @@ def _training_step(
                 position_N=_positions(config, sampled.kept),
                 measured=measured,
             )
+            # Forgets the pairs of earlier steps, which a resumed run would not have either.
             session.scorer.begin_step()
             advantage, credit, targets = _estimate(session, step, tracker, batch, generations)
             scored = session.scorer.report()

@@ -65,6 +65,7 @@ def update(
     sums: dict[str, float] = defaultdict(float)
     tokens = steps = blind = skipped = 0.0
     for _ in range(config.epochs):
+        # Shuffled, where verl takes the rows as they were balanced (ledger 48).
         for rows in mini_batches(len(batch.generations), config.mini_batch_rows, rng):
             if not has_advantage(batch.advantage[rows]):
                 if config.skip_updates_without_advantage:
@@ -72,6 +73,8 @@ def update(
                     continue
                 blind += 1
             optimizer.zero_grad()
+            # The loss is a mean over the mini-batch's response tokens, however it is cut (ledger
+            # 47).
             count = sum(len(batch.generations[row].response_ids) for row in rows)
             for name, value in _accumulate(
                 policy, batch, rows, config, tokens=count, reference=reference
@@ -108,6 +111,8 @@ def _accumulate(
                 reference_logprob = reference.statistics(
                     part.prompts, part.responses, config.temperature
                 )[0].logprob_NL
+        # Equal pairs of prompt and response were scored once; each row now takes its pair's
+        # numbers.
         index = torch.tensor(part.pair_of, device=mask.device)
         loss = policy_loss(
             type(statistics)(statistics.logprob_NL[index], statistics.entropy_NL[index]),
