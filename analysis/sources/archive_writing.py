@@ -5,7 +5,7 @@ import fcntl
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,9 @@ def write_archive(
         format=FORMAT,
         files={name: RunningSum.of(content).now() for name, content in contents.items()},
         runs={line["id"]: RunSums(line=line_sum(line), metrics=sums[line["id"]]) for line in lines},
-        experiments=[sealed(record.model_dump(mode="json")) for record in merged(experiments)],
+        experiments=[
+            sealed(record.model_dump(mode="json")) for record in merged(experiments, finished)
+        ],
     )
     _replace(folder, contents, _index_file(index))
     return tuple(folder / name for name in (METRICS, RUNS, INDEX))
@@ -221,22 +223,36 @@ def _line(run: Run) -> dict[str, Any]:
     }
 
 
-def merged(experiments: Iterable[ExperimentRecord]) -> list[ExperimentRecord]:
-    """Merge records of one experiment, scale and overrides, which were planned in parts."""
+def merged(
+    experiments: Iterable[ExperimentRecord], finished: Collection[str] = ()
+) -> list[ExperimentRecord]:
+    """Merge records of one experiment, scale and overrides, which were planned in parts.
+
+    Two records may name different runs of one row and seed, since a setting changed between them.
+    A run in ``finished`` is kept; one that never finished gives way to that of the later record.
+    """
     records: dict[tuple[str, str, tuple[str, ...]], ExperimentRecord] = {}
     for record in experiments:
         key = (record.experiment, record.scale, record.overrides)
-        records[key] = _joined(records[key], record) if key in records else record
+        if key in records:
+            records[key] = _joined(records[key], record, finished)
+        else:
+            records[key] = record
     return [records[key] for key in sorted(records)]
 
 
-def _joined(first: ExperimentRecord, second: ExperimentRecord) -> ExperimentRecord:
+def _joined(
+    first: ExperimentRecord, second: ExperimentRecord, finished: Collection[str]
+) -> ExperimentRecord:
     rows = {row.name: row for row in first.rows}
     for row in second.rows:
         known = rows.setdefault(row.name, row)
-        # The first record's run of a seed comes last here, so it wins.
-        planned = {(run.env, run.model, run.seed): run for run in (*row.runs, *known.runs)}
+        planned = {(run.env, run.model, run.seed): run for run in known.runs}
+        for run in row.runs:
+            key = (run.env, run.model, run.seed)
+            if key not in planned or planned[key].id not in finished:
+                planned[key] = run
         runs = tuple(planned[key] for key in sorted(planned))
         rows[row.name] = known.model_copy(update={"runs": runs})
-    primary = first.primary or second.primary
+    primary = second.primary or first.primary
     return first.model_copy(update={"rows": tuple(rows.values()), "primary": primary})

@@ -243,7 +243,7 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
             "or add --allow-uncommitted"
         )
     planned: set[str] = set()
-    for record in merged((*archive.experiments, *addition.records)):
+    for record in merged((*archive.experiments, *addition.records), archive.runs):
         planned |= members(record)
     replacing = [run.id for run in addition.written if run.id not in planned]
     if replacing:

@@ -219,6 +219,22 @@ def test_runs_of_uncommitted_code_are_refused_unless_told_otherwise(runs, tmp_pa
     assert command(tmp_path, runs) == 0
 
 
+def test_a_planned_run_that_never_finished_gives_way_to_one_of_other_settings(runs, tmp_path, monkeypatch):
+    """A rate that is chosen later changes the runs of a row that had none yet."""
+    for folder in runs.glob("*-scpo-s*"):
+        write_json(folder / "status.json", {"state": "PENDING", "step": 0, "steps": 40, "commit": None})
+    assert command(tmp_path, runs) == 0
+    changed = {**OVERRIDES, "scpo": ("method=scpo", "trainer.optimizer.learning_rate=3.0e-3")}
+    monkeypatch.setattr("tests.support.study_runs.OVERRIDES", changed)
+    write_study(tmp_path / "other", EXPERIMENTS, CURVES)
+    assert command(tmp_path, tmp_path / "other") == 0
+    found = collect(tmp_path / "study")
+    rates = {run.config["trainer"]["optimizer"]["learning_rate"] for run in found.by_id.values() if "-scpo-" in run.id}
+    assert rates == {3.0e-3}
+    planned = {run.id for record in found.experiments for row in record.rows for run in row.runs}
+    assert planned == set(found.by_id)
+
+
 def test_another_run_of_the_same_row_and_seed_is_refused(runs, tmp_path, capsys, monkeypatch):
     command(tmp_path, runs)
     before = files_of(tmp_path / "study")
