@@ -328,6 +328,8 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
         RecordError: A folder does not exist, a W&B project cannot be read at all, or there is no
             run anywhere.
     """
+    if getattr(options, "out", RUNS).is_file():
+        raise ConfigError(f"--out {options.out} is a file; name a folder")
     folders = options.runs_dir or ([] if options.wandb else [RUNS])
     if options.wandb and not options.runs_dir and RUNS.is_dir():
         console.print(f"only W&B is read; {RUNS}/ is here too: --runs-dir {RUNS} adds it")

@@ -4,6 +4,7 @@ Both read through the same code as every table and figure, so a run that is dama
 here either, and a run that belongs to a row of an experiment has the name of that row.
 """
 
+import difflib
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,7 +79,15 @@ def load_runs(
     if metrics is not None:
         names = [metrics] if isinstance(metrics, str) else list(metrics)
         wanted = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names))
+        logged_names = sorted(set(logged["metric"]))
         logged = logged[logged["metric"].map(lambda name: wanted.fullmatch(name) is not None)]
+        if logged.empty:
+            close = difflib.get_close_matches(names[0], logged_names, n=5, cutoff=0.3)
+            message = (
+                f"no run has a metric {', '.join(names)}; among the {len(logged_names)} that they "
+                f"have: {', '.join(close or logged_names[:5])}"
+            )
+            warnings.warn(message, UserWarning, stacklevel=2)
     table = logged.join(runs.drop(columns="finished"), on="run")[list(COLUMNS)].reset_index(
         drop=True
     )
@@ -105,7 +114,11 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
         if project:
             projects.append(project[1])
             continue
+        if str(source).startswith("wandb:"):
+            raise RecordError(f'{source} names no W&B project; write "wandb:<entity>/<project>"')
         folder = Path(source)
+        if folder.is_file():
+            raise RecordError(f"{source} is a file; name a folder of run folders or an archive")
         if not folder.is_dir():
             hint = (
                 f'; a W&B project is "wandb:{source}"'
@@ -190,6 +203,10 @@ def compare(
     for name in _metrics(first, second, metric):
         lines.append(_paired(name, _by_seed(first, name, at), _by_seed(second, name, at)))
     if not any(line["pairs"] for line in lines):
+        if isinstance(at, int) and set(first["seed"]) & set(second["seed"]):
+            logged = first[first["metric"] == lines[0]["metric"]]["step"]
+            steps = ", ".join(str(int(step)) for step in sorted(set(logged)))
+            raise ConfigError(f"{lines[0]['metric']} was not logged at step {at}; steps: {steps}")
         raise ConfigError(
             f"no seed has both: the first has seeds {_seeds(first)}, the second {_seeds(second)}, "
             f"and the metrics are {', '.join(str(line['metric']) for line in lines)}"
@@ -236,6 +253,11 @@ def _check_side(name: str, table: pd.DataFrame) -> None:
     if missing:
         raise ConfigError(
             f"{name} has no column {', '.join(missing)}; it must be lines of load_runs"
+        )
+    if table.empty:
+        raise ConfigError(
+            f"{name} has no lines, so its selection matched no run; `runs.row.unique()` lists the "
+            "rows that there are"
         )
     runs = table[["run", "seed", "row"]].drop_duplicates("run")
     twice = runs[runs["seed"].duplicated(keep=False)]

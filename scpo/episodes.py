@@ -161,6 +161,11 @@ def _unmeasured(name: str, values: list[Any]) -> bool:
 
 
 def _check_kinds(episodes: Sequence[Episode]) -> None:
+    if not hasattr(episodes, "__len__"):
+        raise StepBatchError(
+            f"episodes is a {type(episodes).__name__}; pass a list of scpo.Episode: "
+            "from_episodes([...])"
+        )
     if not len(episodes):
         raise StepBatchError("there are no episodes; pass at least one scpo.Episode")
     for index, episode in enumerate(episodes):
@@ -170,12 +175,16 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
                 "steps=[scpo.Step(...)])"
             )
         named = f"episode {index} (group {episode.group!r})"
-        if not isinstance(episode.group, Hashable):
+        if episode.group is None or not isinstance(episode.group, Hashable):
             raise StepBatchError(
                 f"{named}: a group is compared, so pass a text, a number or a tuple"
             )
         if not (episode.won is None or isinstance(episode.won, bool | np.bool_)):
             raise StepBatchError(f"{named}: won is {episode.won!r}, expected True, False or None")
+        if not hasattr(episode.steps, "__len__"):
+            raise StepBatchError(
+                f"{named}: steps is a {type(episode.steps).__name__}; pass a list of scpo.Step"
+            )
         if not len(episode.steps):
             raise StepBatchError(
                 f"episode {index} (group {episode.group!r}) has no steps; leave it out"

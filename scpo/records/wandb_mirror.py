@@ -126,8 +126,8 @@ class WandbMirror:
         for metric in ("train/*", "val/*", "credit/*", "actor/*"):
             self._run.define_metric(metric, summary="max,last")
         keep_address(self._folder, self._run, config.wandb.mode)
-        if self._run.url:
-            logger.info("W&B: %s", self._run.url)
+        if url := _url(self._run):
+            logger.info("W&B: %s", url)
 
 
 def init_settings(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
@@ -168,8 +168,13 @@ def group_of(run_id: str, config: RunConfig) -> str:
 
 def keep_address(folder: RunFolder, run: Any, mode: str) -> None:
     """Record the address of a ``wandb.Run`` (offline runs have none yet) and its sweep."""
-    address = {name: getattr(run, name) for name in ("url", "entity", "project", "id", "sweep_id")}
-    write_json(folder.path / WANDB_RECORD, {**address, "mode": mode})
+    address = {name: getattr(run, name) for name in ("entity", "project", "id", "sweep_id")}
+    write_json(folder.path / WANDB_RECORD, {"url": _url(run), **address, "mode": mode})
+
+
+def _url(run: Any) -> str | None:
+    """The URL of a ``wandb.Run``; asked for that of an offline run, wandb prints a warning."""
+    return None if run.offline else run.url
 
 
 def url_of(folder: RunFolder) -> str | None:

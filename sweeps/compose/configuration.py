@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from pydantic import ValidationError
-from yaml import YAMLError
+from yaml import MarkedYAMLError, YAMLError
 
 from scpo.errors import ConfigError, first_line
 from scpo.schema import Experiment, RunConfig
@@ -115,10 +115,22 @@ def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             return hydra.compose("config", overrides=asked)
+    except MarkedYAMLError as error:
+        raise ConfigError(_no_yaml(error)) from None
     except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
         raise ConfigError(
             explain_hydra(error, overrides, lambda: _keys_with(overrides), RunConfig)
         ) from None
+
+
+def _no_yaml(error: MarkedYAMLError) -> str:
+    """Message with the file and line of a YAML file that cannot be parsed."""
+    mark, problem = error.problem_mark or error.context_mark, error.problem or error.context
+    if mark is None:
+        return f"a file in {CONF} is no YAML: {problem}"
+    path = Path(mark.name)
+    name = path.relative_to(CONF.parent) if path.is_relative_to(CONF.parent) else path
+    return f"{name}, line {mark.line + 1}, column {mark.column + 1}: no YAML: {problem}"
 
 
 def _choices(overrides: Sequence[Override]) -> tuple[Override, ...]:

@@ -56,6 +56,10 @@ def test_measured_columns_are_taken_where_they_are_given():
         ([scpo.Episode("a", [scpo.Step("x", 3, "z")])], "step 0: action is '3' of type int, expected a str"),
         ([scpo.Episode("a", [scpo.Step("x", "y", {})])], "step 0: next_observation is '{}' of type dict"),
         ([scpo.Episode(["a"], [scpo.Step("x", "y", "z")])], "a group is compared, so pass a text"),
+        ([scpo.Episode(None, [scpo.Step("x", "y", "z")])], "group None.*a group is compared, so pass a text"),
+        (episode("x"), "episodes is a Episode; pass a list of scpo.Episode"),
+        ((episode(action) for action in "xy"), "episodes is a generator; pass a list"),
+        ([scpo.Episode("a", scpo.Step("x", "y", "z"))], "steps is a Step; pass a list of scpo.Step"),
     ],
 )
 def test_a_wrong_episode_is_named_with_what_to_pass(episodes, message):

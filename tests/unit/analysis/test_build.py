@@ -111,6 +111,14 @@ def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
     assert "(mini scale): not started: seeds 2, 3\n" in said
 
 
+def test_an_output_folder_that_is_a_file_is_refused(tmp_path, capsys):
+    (tmp_path / "out").write_text("mine")
+    assert main(["figures", "--runs-dir", str(tmp_path), "--out", str(tmp_path / "out")]) != 0
+    told = capsys.readouterr()
+    assert "is a file; name a folder" in " ".join((told.out + told.err).split())
+    assert (tmp_path / "out").read_text() == "mine"
+
+
 @pytest.mark.parametrize(("folder", "said"), [("none", "there is no folder"), ("empty", "no runs were found in")])
 def test_no_runs_at_all_is_said_once_with_what_makes_some(tmp_path, capsys, folder, said):
     (tmp_path / "empty").mkdir()

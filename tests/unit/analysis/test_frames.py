@@ -121,12 +121,35 @@ def test_a_comparison_that_cannot_be_made_says_why(folder, call, said):
         call(scpo.load_runs(folder))
 
 
+@pytest.mark.filterwarnings("ignore:the two differ")
+def test_a_comparison_of_nothing_or_at_a_step_without_validation_says_why(folder):
+    runs = scpo.load_runs(folder)
+    scpo_lines, others = runs[runs.row == "scpo"], runs[runs.row == "gigpo"]
+    with pytest.raises(ConfigError, match="first has no lines, so its selection matched no run"):
+        scpo.compare(runs[runs.row == "scop"], others)
+    with pytest.raises(ConfigError, match="was not logged at step 7; steps: 0, 10, 20, 30, 40"):
+        scpo.compare(scpo_lines, others, at=7)
+
+
 def test_a_source_that_is_none_is_refused(tmp_path):
     with pytest.raises(RecordError, match='a W&B project is "wandb:team/project"'):
         scpo.load_runs("team/project")
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordError, match="no runs were found in"):
         scpo.load_runs(tmp_path / "empty")
+
+
+def test_a_file_and_half_an_address_of_a_project_are_told_apart_from_missing_folders(tmp_path):
+    (tmp_path / "runs.csv").write_text("")
+    with pytest.raises(RecordError, match="is a file; name a folder of run folders or an archive"):
+        scpo.load_runs(tmp_path / "runs.csv")
+    with pytest.raises(RecordError, match="wandb:team names no W&B project"):
+        scpo.load_runs("wandb:team")
+
+
+def test_a_metric_that_no_run_has_gives_a_warning_with_the_nearest_names(folder):
+    with pytest.warns(UserWarning, match=r"no run has a metric val/success.*val/valid_seen/success_rate"):
+        assert scpo.load_runs(folder, metrics="val/success").empty
 
 
 def test_the_numbers_are_floats_and_the_seeds_whole(folder):

@@ -42,7 +42,14 @@ def test_a_group_holds_the_seeds_of_one_setting_and_no_other_setting():
 
 def written(**known):
     """What is kept of a ``wandb.Run``."""
-    usual = {"url": "https://wandb.example/x", "entity": "me", "project": "scpo", "id": "x", "sweep_id": None}
+    usual = {
+        "offline": False,
+        "url": "https://wandb.example/x",
+        "entity": "me",
+        "project": "scpo",
+        "id": "x",
+        "sweep_id": None,
+    }
     return SimpleNamespace(**(usual | known))
 
 
@@ -103,6 +110,18 @@ def test_the_url_is_kept(tmp_path):
     assert url_of(folder) == "https://wandb.example/x"
 
 
+def test_an_offline_run_is_not_asked_for_its_url_which_would_print_a_warning(tmp_path):
+    class OfflineRun:
+        offline, entity, project, id, sweep_id = True, "me", "scpo", "x", None
+
+        @property
+        def url(self):
+            raise AssertionError("asked")
+
+    keep_address(RunFolder(tmp_path), OfflineRun(), "offline")
+    assert url_of(RunFolder(tmp_path)) is None
+
+
 def test_a_remark_of_health_is_logged_once_and_stops_where_the_rules_say_so(tmp_path, monkeypatch, caplog):
     rule = read_rules()["no_active_groups"].model_copy(update={"steps": 2, "level": "stop"})
     monkeypatch.setattr("scpo.records.health.read_rules", lambda: {"no_active_groups": rule})
@@ -133,7 +152,7 @@ class FakeRun:
 
     def __init__(self, fail_on=None):
         self.fail_on, self.logged, self.finished = fail_on, [], None
-        self.url, self.summaries, self.alerts = "https://wandb.example/run", {}, []
+        self.offline, self.url, self.summaries, self.alerts = False, "https://wandb.example/run", {}, []
         self.entity, self.project, self.id, self.sweep_id = "me", "scpo", "run", None
 
     def define_metric(self, name, summary):

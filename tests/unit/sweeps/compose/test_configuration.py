@@ -1,4 +1,5 @@
 import re
+import shutil
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -7,6 +8,7 @@ from omegaconf import OmegaConf
 
 from scpo.errors import ConfigError
 from scpo.schema import RunConfig
+from sweeps.compose import configuration
 from sweeps.compose.configuration import compose_experiment, compose_raw, compose_run
 from sweeps.compose.hints import explain_hydra
 from sweeps.compose.overrides import CONF, options, parse_all
@@ -20,6 +22,18 @@ def test_the_default_is_the_mini_scale():
 def test_the_command_line_wins_over_the_scale():
     config = compose_run(["scale=paper", "model=tiny", "trainer.steps=7"])
     assert (config.model.name, config.trainer.steps, config.env.games) == ("tiny", 7, "official")
+
+
+def test_a_configuration_file_that_is_no_yaml_is_named_with_its_line(tmp_path, monkeypatch):
+    shutil.copytree(CONF, tmp_path / "conf")
+    monkeypatch.setattr(configuration, "CONF", tmp_path / "conf")
+    with (tmp_path / "conf/estimator/rloo.yaml").open("a") as file:
+        file.write("gamma: [0.3\n")
+    lines = len((tmp_path / "conf/estimator/rloo.yaml").read_text().splitlines())
+    configuration.compose_files.cache_clear()
+    with pytest.raises(ConfigError, match=rf"^conf/estimator/rloo.yaml, line {lines + 1}, column 1: no YAML: expected"):
+        compose_run(["method=rloo"])
+    configuration.compose_files.cache_clear()
 
 
 def composed_by_hydra(words):
