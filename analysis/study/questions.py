@@ -148,7 +148,11 @@ def _number(effect: Effect, value: float, sign: str = "") -> str:
 
 
 def headlined(found: Sequence[Comparison]) -> list[Comparison]:
-    """The first comparison of SCPO with GiGPO, and the resolved one with the largest difference."""
+    """The first comparison of SCPO with GiGPO, and the largest resolved one with another method.
+
+    SCPO is in both: the study asks about it, and a larger difference between two other methods
+    would hide the answer.
+    """
     chosen: list[Comparison] = []
     resolved: list[Comparison] = []
     for comparison in found:
@@ -157,10 +161,14 @@ def headlined(found: Sequence[Comparison]) -> list[Comparison]:
         is_main = comparison.first.called("scpo") and comparison.second.called("gigpo")
         if is_main and not chosen:
             chosen.append(comparison)
-        elif comparison.effect.resolved:
+        elif comparison.effect.resolved and _is_of_scpo(comparison):
             resolved.append(comparison)
     resolved.sort(key=lambda comparison: -abs(comparison.effect.difference.mean))
     return [*chosen, *resolved[:1]]
+
+
+def _is_of_scpo(comparison: Comparison) -> bool:
+    return comparison.first.called("scpo") or comparison.second.called("scpo")
 
 
 def headline(found: Sequence[Comparison]) -> str:
