@@ -16,8 +16,11 @@ EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
 TORCH_INDEX ?=
 VERL_VENV ?= .venv-verl
 VLLM_VENV ?= .venv-verl-vllm
-# How many faults `make test-faults` injects.
+# How many faults `make test-faults` injects, from which seeds (fresh: one that nobody has seen), and after how many
+# minutes it begins no further one.
 FAULTS ?= 150
+FAULT_SEEDS ?= 1
+FAULT_MINUTES ?= 6
 # Processes that share the tests; each needs a core and 2 GB.
 TEST_WORKERS ?= 2
 VERL_EXTRAS := alfworld,local,verl-cpu
@@ -58,7 +61,7 @@ test-slow: setup ## the long tests too
 	$(BIN)/python -m pytest
 
 test-faults: setup ## random faults against a real sweep: no number lost, none silently another (2 minutes)
-	$(BIN)/python -m tests.faults.campaign --seed 1 fresh --faults $(FAULTS)
+	$(BIN)/python -m tests.faults.campaign --seed $(FAULT_SEEDS) --faults $(FAULTS) --minutes $(FAULT_MINUTES)
 
 test-slurm: setup ## the tests on a real one-node Slurm, brought up and taken down again (root, Debian; under 8 minutes)
 	bash -c 'trap "slurm/one_node.sh down" EXIT; set -e; slurm/one_node.sh up; eval "$$(slurm/one_node.sh env)"; \
