@@ -251,7 +251,8 @@ def test_without_a_finished_run_nothing_is_drawn(tmp_path):
         build(collect(tmp_path).at_scale("mini"))
 """
 EXPERIMENT_YAML = """# @package _global_
-# {label}: TODO the question that it asks (ours, or the paper section). Each row runs on every seed.
+# {label}: TODO the question that it asks (ours, or the paper's section).
+# Each row runs on every seed.
 experiment:
   name: {name}
   title: "{label}"

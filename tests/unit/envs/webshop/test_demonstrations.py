@@ -77,8 +77,9 @@ def test_demonstrations_for_a_choosing_policy_do_what_is_listed_and_win(choosing
     shown = choosing.demonstrations(imitation())
     assert len(shown) == 40
     assert shown == choosing.demonstrations(imitation())
+    endless = choosing.config.model_copy(update={"horizon": 1000})
     for demonstration in shown:
-        episode = choosing.start(choosing.panels.task(demonstration.task_id), 0)
+        episode = choosing.start(choosing.panels.task(demonstration.task_id), 0, endless)
         for prompt, response in zip(demonstration.prompts, demonstration.responses, strict=True):
             assert episode.prompt() == prompt
             assert f"> {response.removesuffix(' </action>')}" in prompt.split("\n")
@@ -87,9 +88,11 @@ def test_demonstrations_for_a_choosing_policy_do_what_is_listed_and_win(choosing
         assert result.won
 
 
-def test_goals_that_no_listed_search_finds_are_left_out_and_none_left_is_an_error(choosing, monkeypatch, caplog):
+def test_goals_that_no_listed_search_finds_are_left_out_and_none_left_is_an_error(monkeypatch, caplog):
     from scpo.envs.webshop import demonstrations
 
+    words = ["scale=study", "env=webshop", "env.nouns=stop_list", "env.generated.products=1000"]
+    choosing = make_environment(compose_run(words).env, cache_dir=None)
     monkeypatch.setattr(demonstrations, "PAGE_SIZE", 1)  # what is not found at the first place is not found
     shown = choosing.demonstrations(imitation())
     assert 0 < len(shown) < 40
