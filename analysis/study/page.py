@@ -308,10 +308,11 @@ def run_lines(data: Collected, *, meaning: bool = False) -> Iterator[str]:
     planned = {run.id for record in records for row in record.rows for run in row.runs}
     runs = [run for run in data.by_id.values() if run.state == State.DONE and run.id in planned]
     left = len(planned) - len(runs)
+    target = "meaning" if meaning else "study"
     if left:
         yield (
             f"**Not finished: {left} of {len(planned)} planned runs are missing**, of the rows "
-            "named below; each comparison names its finished pairs. `make study` runs what is "
+            f"named below; each comparison names its finished pairs. `make {target}` runs what is "
             "missing.\n"
         )
     seconds = sum(sum(data.series(run.id, "timing_s/step").values) for run in runs)

@@ -1,5 +1,7 @@
 """The study of reworded observations: its figure, its own family of comparisons, the block in its page."""
 
+from pathlib import Path
+
 import pytest
 
 from analysis import __main__ as analysis
@@ -120,6 +122,14 @@ def test_the_command_adds_runs_and_writes_between_the_markers(runs, tmp_path, mo
     assert (page.parent / "meaning" / "fig_meaning.png").is_file()
     assert "- 18 finished runs" in text
     assert "CRBC, history − CRBC, equal texts +13.5 points" in capsys.readouterr().out
+
+
+def test_the_committed_page_has_what_the_committed_archive_gives():
+    root = Path(__file__).resolve().parents[4]
+    data = collect(root / meaning.ARCHIVE).at_scale("study")
+    page = (root / meaning.PAGE).read_text()
+    same = meaning.with_results(page, data, [meaning.FIGURE]) == page
+    assert same, "what the page is made by has changed: give `python -m analysis meaning` and commit docs/meaning.md"
 
 
 def test_the_studys_archive_takes_no_run_of_reworded_observations(runs, tmp_path, monkeypatch, capsys):
