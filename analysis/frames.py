@@ -78,21 +78,28 @@ def load_runs(
     logged = logged.astype({"run": str, "metric": str})
     if metrics is not None:
         names = [metrics] if isinstance(metrics, str) else list(metrics)
-        wanted = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names))
-        logged_names = sorted(set(logged["metric"]))
-        logged = logged[logged["metric"].map(lambda name: wanted.fullmatch(name) is not None)]
-        if logged.empty:
-            close = difflib.get_close_matches(names[0], logged_names, n=5, cutoff=0.3)
-            message = (
-                f"no run has a metric {', '.join(names)}; among the {len(logged_names)} that they "
-                f"have: {', '.join(close or logged_names[:5])}"
-            )
-            warnings.warn(message, UserWarning, stacklevel=2)
+        logged = _of_metrics(logged, names)
     table = logged.join(runs.drop(columns="finished"), on="run")[list(COLUMNS)].reset_index(
         drop=True
     )
     table.attrs["left_out"] = left_out
     return table
+
+
+def _of_metrics(logged: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Rows of these metrics (``*`` for any text); warns if there are none."""
+    wanted = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names))
+    chosen = logged[logged["metric"].map(lambda name: wanted.fullmatch(name) is not None)]
+    if chosen.empty:
+        known = sorted(set(logged["metric"]))
+        close = difflib.get_close_matches(names[0], known, n=5, cutoff=0.3)
+        message = (
+            f"no run has a metric {', '.join(names)}; among the {len(known)} that they have: "
+            f"{', '.join(close or known[:5])}"
+        )
+        # The caller of load_runs.
+        warnings.warn(message, UserWarning, stacklevel=3)
+    return chosen
 
 
 def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:

@@ -25,8 +25,25 @@ RUNS = Path("runs")
 NOT_OF_THE_STUDY = ("demo",)  # its panels and steps are smaller
 
 
-def add_archive_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name runs to add."""
+def add_archive_options(parser: argparse.ArgumentParser, archive: Path, page: Path) -> None:
+    """Add the options that name an archive, its page and runs to add.
+
+    Args:
+        parser: Parser of the command.
+        archive: The command's own archive, the default.
+        page: The page that is written from it.
+    """
+    parser.add_argument(
+        "--archive",
+        type=Path,
+        default=archive,
+        help=f"its files and pictures (default: {archive})",
+    )
+    parser.add_argument(
+        "--page",
+        type=Path,
+        help=f"the page; needed with --archive (default: {page})",
+    )
     parser.add_argument(
         "--add",
         metavar="PATTERN",
@@ -54,17 +71,28 @@ def add_archive_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--create",
         action="store_true",
-        help="make the archive if there is none",
+        help="create the archive if it does not exist",
     )
 
 
-def check_options(options: argparse.Namespace) -> None:
+def check_options(options: argparse.Namespace, archive: Path, page: Path) -> None:
     """Refuse options that contradict each other or the archive.
 
+    Args:
+        options: Options of the command line.
+        archive: The command's own archive.
+        page: The tracked page, which is written from that archive only.
+
     Raises:
-        ConfigError: An option that belongs to ``--add`` is given without it.
+        ConfigError: Another archive is named without a page, or an option that belongs to ``--add``
+            is given without it.
         RecordError: There is no archive, and none is to be made.
     """
+    if options.archive != archive and options.page is None and not options.dry_run:
+        raise ConfigError(
+            f"--archive {options.archive} without --page: {page} is written from {archive} only. "
+            "Name another page"
+        )
     needs_add = ("runs", "dry_run", "allow_uncommitted", "create")
     unused = [name for name in needs_add if getattr(options, name)]
     if unused and not options.add:

@@ -29,7 +29,6 @@ from analysis.study.additions import (
 )
 from analysis.study.page import FIGURES, page, summary
 from analysis.study.questions import headline, headlined
-from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.files import write_bytes
 from scpo.records.status import State
@@ -56,17 +55,6 @@ CLAIMS_HEAD = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument(
-        "--archive",
-        type=Path,
-        default=ARCHIVE,
-        help=f"its files and pictures (default: {ARCHIVE})",
-    )
-    parser.add_argument(
-        "--page",
-        type=Path,
-        help=f"the page; needed with --archive (default: {PAGE})",
-    )
-    parser.add_argument(
         "--readme",
         type=Path,
         help=f"document with the headline (with {PAGE}: {README})",
@@ -76,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help=f"document with the table of claims (with {PAGE}: {CLAIMS})",
     )
-    add_archive_options(parser)
+    add_archive_options(parser, ARCHIVE, PAGE)
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
@@ -89,7 +77,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         ConfigError: Options contradict each other, or a pattern matches no run.
         RecordError: There is no archive, some of its runs are damaged, or a source cannot be read.
     """
-    _check_options(options)
+    check_options(options, ARCHIVE, PAGE)
     if not add_runs(options, console):
         return 0
     refuse_damaged(options.archive)
@@ -109,15 +97,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
     console.print(f"{runs} in {escape(str(options.archive))}; page: {escape(str(target))}")
     console.print(summary(data), markup=False)
     return 0
-
-
-def _check_options(options: argparse.Namespace) -> None:
-    if options.archive != ARCHIVE and options.page is None and not options.dry_run:
-        raise ConfigError(
-            f"--archive {options.archive} without --page: {PAGE} is written from {ARCHIVE} only. "
-            "Name another page"
-        )
-    check_options(options)
 
 
 def draw(data: Collected, names: Iterable[str], folder: Path) -> list[str]:

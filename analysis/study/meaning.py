@@ -25,7 +25,6 @@ from analysis.study.additions import (
 from analysis.study.command import between, draw
 from analysis.study.page import run_lines
 from analysis.study.questions import effect_text, p_text, sentence
-from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.files import write_bytes
 
@@ -46,18 +45,7 @@ READING = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument(
-        "--archive",
-        type=Path,
-        default=ARCHIVE,
-        help=f"its files and pictures (default: {ARCHIVE})",
-    )
-    parser.add_argument(
-        "--page",
-        type=Path,
-        help=f"document with markers for the results; needed with --archive (default: {PAGE})",
-    )
-    add_archive_options(parser)
+    add_archive_options(parser, ARCHIVE, PAGE)
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
@@ -70,12 +58,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         ConfigError: Options contradict each other, or a pattern matches no run.
         RecordError: There is no archive, some of its runs are damaged, or a source cannot be read.
     """
-    if options.archive != ARCHIVE and options.page is None and not options.dry_run:
-        raise ConfigError(
-            f"--archive {options.archive} without --page: {PAGE} is written from {ARCHIVE} only. "
-            "Name another page"
-        )
-    check_options(options)
+    check_options(options, ARCHIVE, PAGE)
     if not add_runs(options, console, meaning=True):
         return 0
     refuse_damaged(options.archive)
