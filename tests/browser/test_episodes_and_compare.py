@@ -47,7 +47,7 @@ def test_a_number_opens_the_rows_runs_and_a_mark_the_transcript_and_the_address_
     again = open_page(address)
     assert again.locator(".played").inner_text() == episodes.locator(".played").inner_text()
     again.get_by_role("button", name="all rows").click()
-    again.wait_for_function("document.querySelectorAll('.marks tbody tr').length === 3")
+    again.wait_for_function("() => document.querySelectorAll('.marks tbody tr').length === 3")
 
 
 def test_a_run_without_a_validation_at_a_step_has_no_mark_there(episodes):
@@ -59,16 +59,16 @@ def test_a_run_without_a_validation_at_a_step_has_no_mark_there(episodes):
 def test_games_are_ordered_by_how_hard_they_are_and_by_where_rows_differ(episodes):
     select = episodes.locator("[name=order]")
     select.select_option("hard")
-    episodes.wait_for_function("document.querySelector('.games tbody th').textContent.includes('000011')")
+    episodes.wait_for_function("() => document.querySelector('.games tbody th').textContent.includes('000011')")
     hardest = episodes.locator(".games tbody th").first.inner_text()
     select.select_option("apart")
-    episodes.wait_for_function("!document.querySelector('.games tbody th').textContent.includes('000011')")
+    episodes.wait_for_function("() => !document.querySelector('.games tbody th').textContent.includes('000011')")
     assert episodes.locator(".games tbody th").first.inner_text() != hardest
 
 
 def test_filters_narrow_the_rows_of_the_games(episodes):
     episodes.locator("[name=label]:visible").select_option("SCPO (default)")
-    episodes.wait_for_function("document.querySelectorAll('.games thead th').length === 3")
+    episodes.wait_for_function("() => document.querySelectorAll('.games thead th').length === 3")
     assert "SCPO (default)" in episodes.locator(".games thead").inner_text()
 
 

@@ -50,12 +50,12 @@ def test_filters_narrow_the_runs_and_the_curves_and_clear_widens_them(open_page)
     page = open_page("view=runs")
     assert page.locator(".runs tbody tr").count() == 4
     page.locator("[name=find]:visible").fill("NO_mono s1")
-    page.wait_for_function("document.querySelectorAll('.runs tbody tr').length === 1")
+    page.wait_for_function("() => document.querySelectorAll('.runs tbody tr').length === 1")
     assert page.locator("output.count:visible").inner_text() == "1 of 4 runs"
     page.get_by_role("button", name="Clear").locator("visible=true").click()
-    page.wait_for_function("document.querySelectorAll('.runs tbody tr').length === 4")
+    page.wait_for_function("() => document.querySelectorAll('.runs tbody tr').length === 4")
     page.locator("[name=label]:visible").select_option("SCPO (default)")
-    page.wait_for_function("document.querySelectorAll('.runs tbody tr').length === 2")
+    page.wait_for_function("() => document.querySelectorAll('.runs tbody tr').length === 2")
     page.goto(page.url.replace("view=runs", "view=curves"))
     page.wait_for_selector(".chart svg")
     assert page.locator(".legend label").all_inner_texts() == ["SCPO (default) (2)"]

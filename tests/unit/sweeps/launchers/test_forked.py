@@ -21,6 +21,8 @@ SAYS_WHO = (
 )
 
 
+SLEEPS = "import time\nif __name__ == '__main__': print('here', flush=True), time.sleep(60)"
+
 NOTES = []
 
 
@@ -110,12 +112,14 @@ def test_code_that_has_changed_since_it_was_imported_is_imported_anew(start, tmp
 
 
 def test_a_server_that_dies_takes_no_run_with_it_and_another_takes_over(start):
-    first, second = start("import time\nif __name__ == '__main__': time.sleep(1)"), start(seed=1)
+    first, second = start(SLEEPS), start(seed=1)
     with three_runs(first) as begin:
         process = begin(first)
-        fake.wait_until(lambda: process.server.has_answered or process.poll())
+        # The pid arrives before the forked process may go on: it exits if its server dies in between.
+        fake.wait_until(first.log.read_text)
         os.kill(process.server._process.pid, signal.SIGKILL)
         assert process.poll() is None
+        os.kill(process.pid, signal.SIGKILL)
         assert ended(process) == 1  # nobody knows; the run's own record says
         again = begin(second)
         assert again.server is not process.server
@@ -127,7 +131,7 @@ def test_a_server_that_is_used_up_ends_with_its_last_run(start, monkeypatch):
     with three_runs(one := start()) as begin:
         first = begin(one)
         assert ended(first) == 0
-        two = start("import time\nif __name__ == '__main__': print('here', flush=True), time.sleep(60)", seed=1)
+        two = start(SLEEPS, seed=1)
         busy = begin(two)
         fake.wait_until(two.log.read_text)
         last = begin(start(seed=2))
