@@ -117,7 +117,7 @@ KINDS = {
             "tests/unit/states/test_{name}.py": texts.IDENTITY_TEST,
         },
         (
-            "scpo/states/{name}.py: what makes two visits one state (scpo/states/visits.py has "
+            "scpo/states/{name}.py: what makes two visits one state (scpo/states/identity.py has "
             "what can be read)",
             "tests/unit/states/test_{name}.py: texts whose states are known",
             "python -m pytest tests/unit/states/test_{name}.py tests/unit/states/test_registry.py "

@@ -69,8 +69,7 @@ def test_hand_worked_group():
 """
 IDENTITY = '''"""States are equal if TODO one line and the source."""
 
-from scpo.states.identity import Comparison, Identity
-from scpo.states.visits import Visits, key_ids
+from scpo.states.identity import Comparison, Identity, Visits, key_ids
 from scpo.steps import IntArray
 
 

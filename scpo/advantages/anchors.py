@@ -1,10 +1,50 @@
 """Anchor groups: steps of a rollout group from the same state (GiGPO, arXiv 2505.10978, eq. 6)."""
 
-from scpo.advantages.estimator import StateSettings
-from scpo.advantages.groups import group_ids
+from typing import Annotated, Any, Self
+
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from scpo.advantages.estimator import GroupSettings
+from scpo.advantages.groups import Float64Array, Normalisation, group_ids, moments, normalise
+from scpo.errors import ConfigError
+from scpo.states.identity import Identity, StateIds, StateKey, key_ids, state_texts
 from scpo.states.registry import find_identity, identify
-from scpo.states.visits import StateIds, StateKey, key_ids, state_texts
 from scpo.steps import IntArray, StepBatch
+
+
+class StateSettings(GroupSettings):
+    """Settings of estimators that compare steps from the same state.
+
+    ``state_key``: the text of a state; ``anchor``, the raw observation, is what GiGPO groups by.
+    ``states``: the identity, of ``scpo.states``, by which two texts are one state;
+    ``states_threshold`` None: the identity's own. Settings at their defaults are left out of a
+    run's identity.
+    """
+
+    state_key: StateKey = Field(default="anchor", exclude_if=lambda key: key == "anchor")
+    states: str = Field(default="exact", exclude_if=lambda name: name == "exact")
+    states_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, exclude_if=lambda threshold: threshold is None
+    )
+    normalisation: Normalisation
+
+    @model_validator(mode="after")
+    def _states_are_known(self) -> Self:
+        try:
+            find_identity(self.states, self.states_threshold)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def identity(self) -> Identity:
+        """The identity of states."""
+        return find_identity(self.states, self.states_threshold)
+
+    def normalised(self, value_N: NDArray[Any], id_N: IntArray) -> Float64Array:
+        """Normalise each value within its group; see ``scpo.advantages.groups.normalise``."""
+        return normalise(value_N, id_N, moments(value_N, id_N), self.normalisation, self.std_floor)
 
 
 def anchor_groups(

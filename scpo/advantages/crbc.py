@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
-from scpo.advantages.anchors import state_ids
-from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.anchors import StateSettings, state_ids
+from scpo.advantages.estimator import Estimator
 from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.state_graph import StateGraph, state_graph
-from scpo.states.visits import key_ids
+from scpo.states.identity import key_ids
 from scpo.steps import FloatArray, IntArray, StepBatch
 
 

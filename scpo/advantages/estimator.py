@@ -2,18 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import Field, NonNegativeFloat
 
-from scpo.advantages.groups import Float64Array, Normalisation, moments, normalise
-from scpo.errors import ConfigError, StepBatchError
-from scpo.states.identity import Identity
-from scpo.states.registry import find_identity
-from scpo.states.visits import StateKey
-from scpo.steps import BoolArray, IntArray, StepBatch, refuse
+from scpo.errors import StepBatchError
+from scpo.steps import BoolArray, StepBatch, refuse
 from scpo.strict import Strict
 
 Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value"]
@@ -38,40 +34,6 @@ class GroupSettings(EstimatorSettings):
 
     statistics: Literal["rows", "trajectories"]
     std_floor: NonNegativeFloat
-
-
-class StateSettings(GroupSettings):
-    """Settings of estimators that compare steps from the same state.
-
-    ``state_key``: the text of a state; ``anchor``, the raw observation, is what GiGPO groups by.
-    ``states``: the identity, of ``scpo.states``, by which two texts are one state;
-    ``states_threshold`` None: the identity's own. Settings at their defaults are left out of a
-    run's identity.
-    """
-
-    state_key: StateKey = Field(default="anchor", exclude_if=lambda key: key == "anchor")
-    states: str = Field(default="exact", exclude_if=lambda name: name == "exact")
-    states_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None, exclude_if=lambda threshold: threshold is None
-    )
-    normalisation: Normalisation
-
-    @model_validator(mode="after")
-    def _states_are_known(self) -> Self:
-        try:
-            find_identity(self.states, self.states_threshold)
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
-        return self
-
-    @property
-    def identity(self) -> Identity:
-        """The identity of states."""
-        return find_identity(self.states, self.states_threshold)
-
-    def normalised(self, value_N: NDArray[Any], id_N: IntArray) -> Float64Array:
-        """Normalise each value within its group; see ``scpo.advantages.groups.normalise``."""
-        return normalise(value_N, id_N, moments(value_N, id_N), self.normalisation, self.std_floor)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat
 
-from scpo.advantages.anchors import state_groups
-from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.anchors import StateSettings, state_groups
+from scpo.advantages.estimator import Estimator
 from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
 from scpo.advantages.grpo import episode_advantage
 from scpo.steps import FloatArray, IntArray, StepBatch

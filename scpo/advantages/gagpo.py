@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from scpo.advantages.anchors import state_groups
-from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.anchors import StateSettings, state_groups
+from scpo.advantages.estimator import Estimator
 from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
 from scpo.steps import FloatArray, StepBatch
 

@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from scpo.advantages.anchors import state_groups
-from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.anchors import StateSettings, state_groups
+from scpo.advantages.estimator import Estimator
 from scpo.advantages.groups import Float64Array, as_advantage, group_ids
 from scpo.advantages.grpo import episode_advantage
 from scpo.states.identity import Identity

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from scpo.advantages.anchors import state_ids
-from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.anchors import StateSettings, state_ids
+from scpo.advantages.estimator import Estimator
 from scpo.advantages.groups import Float64Array, as_advantage
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.state_graph import StateGraph, distances, state_graph

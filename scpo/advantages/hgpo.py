@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from scpo.advantages.anchors import state_groups
-from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.anchors import StateSettings, state_groups
+from scpo.advantages.estimator import Estimator
 from scpo.advantages.groups import (
     EPSILON,
     Float64Array,

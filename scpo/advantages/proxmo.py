@@ -15,7 +15,7 @@ from scpo.advantages.estimator import Estimator, GroupSettings
 from scpo.advantages.groups import Float64Array, as_advantage, group_ids, moments
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.outcomes import row_scores
-from scpo.states.visits import StateKey, state_texts
+from scpo.states.identity import StateKey, state_texts
 from scpo.steps import FloatArray, StepBatch, StrArray
 
 _WORD = re.compile(r"\b\w\w+\b")  # scikit-learn's default: words of two characters and more

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat
 
-from scpo.advantages.anchors import state_ids
-from scpo.advantages.estimator import Estimator, StateSettings
+from scpo.advantages.anchors import StateSettings, state_ids
+from scpo.advantages.estimator import Estimator
 from scpo.advantages.groups import Float64Array, as_advantage
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.state_graph import StateGraph, state_graph
-from scpo.states.visits import state_texts
+from scpo.states.identity import state_texts
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
 
 LOOKING_ACTIONS, LOOKING_VERB, NO_OP = ("inventory", "look"), "examine", "Nothing happens"

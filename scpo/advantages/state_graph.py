@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scpo.advantages.groups import Float64Array, group_ids
-from scpo.states.visits import StateIds, StateKey, key_ids, next_state_texts, state_texts
+from scpo.states.identity import StateIds, StateKey, key_ids, next_state_texts, state_texts
 from scpo.steps import BoolArray, IntArray, StepBatch
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scpo.advantages.anchors import anchor_groups, state_groups
-from scpo.advantages.estimator import EstimatorSettings, StateSettings
+from scpo.advantages.anchors import StateSettings, anchor_groups, state_groups
+from scpo.advantages.estimator import EstimatorSettings
 from scpo.advantages.groups import Float64Array
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Pairs

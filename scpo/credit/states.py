@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from scpo.advantages.anchors import state_groups
-from scpo.advantages.estimator import Estimator, EstimatorSettings, StateSettings
+from scpo.advantages.anchors import StateSettings, state_groups
+from scpo.advantages.estimator import Estimator, EstimatorSettings
 from scpo.advantages.groups import Float64Array, group_ids
 from scpo.errors import ScorerUnavailable
 from scpo.shaping.shaper import ShaperConfig
-from scpo.states.identity import Similarity
+from scpo.states.identity import Similarity, StateKey
 from scpo.states.registry import find_identity, identify
-from scpo.states.visits import StateKey
 from scpo.steps import FloatArray, IntArray, StepBatch, StrArray
 
 _log = logging.getLogger(__name__)

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, Union
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from scpo.advantages.estimator import EstimatorSettings, Requirement, StateSettings
+from scpo.advantages.anchors import StateSettings
+from scpo.advantages.estimator import EstimatorSettings, Requirement
 from scpo.advantages.registry import ESTIMATORS, HOSTS
 from scpo.schema.agent import AGENT_LABELS, AgentConfig
 from scpo.shaping.shaper import LABEL as SHAPER_LABEL

@@ -6,8 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from scpo.states.identity import Comparison, Identity
-from scpo.states.visits import Visits, key_ids
+from scpo.states.identity import Comparison, Identity, Visits, key_ids
 from scpo.steps import IntArray
 
 MOST_ROUNDS = 50

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from scpo.states.identity import Comparison, Identity
+from scpo.states.identity import Comparison, Identity, Visits
 from scpo.states.leaders import leader_labels
-from scpo.states.visits import Visits
 from scpo.steps import IntArray
 
 

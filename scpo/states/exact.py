@@ -1,7 +1,6 @@
 """States are equal if their texts are equal (GiGPO and the graph estimators)."""
 
-from scpo.states.identity import Comparison, Identity
-from scpo.states.visits import Visits, key_ids
+from scpo.states.identity import Comparison, Identity, Visits, key_ids
 from scpo.steps import IntArray
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.states.visits import Visits, key_ids
+from scpo.states.identity import Visits, key_ids
 from scpo.steps import IntArray
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.states.closure import closed
-from scpo.states.history import acted_names, lasting_verbs, verbs_used, word_counts
-from scpo.states.identity import Comparison, Identity
-from scpo.states.visits import Visits, key_ids
+from scpo.states.identity import Comparison, Identity, Visits, key_ids
+from scpo.states.words import acted_names, lasting_verbs, verbs_used, word_counts
 from scpo.steps import BoolArray, IntArray
 
 MOST_DIFFERENT = 0.05  # maximum rate of differences among equal states, relative to others

@@ -1,7 +1,6 @@
 """Identity by the simulator's canonical texts: an upper bound, only for studies."""
 
-from scpo.states.identity import Comparison, Identity
-from scpo.states.visits import Visits, key_ids
+from scpo.states.identity import Comparison, Identity, Visits, key_ids
 from scpo.steps import IntArray
 
 

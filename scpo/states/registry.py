@@ -12,12 +12,11 @@ from scpo.states.entities import ENTITIES
 from scpo.states.exact import EXACT
 from scpo.states.facts import FACTS
 from scpo.states.history import HISTORY
-from scpo.states.identity import Comparison, Identity, Similarity
+from scpo.states.identity import Comparison, Identity, Similarity, StateIds, StateKey, Visits
 from scpo.states.learned import LEARNED
 from scpo.states.oracle import ORACLE
 from scpo.states.scored import SCORER
 from scpo.states.tfidf import TFIDF
-from scpo.states.visits import StateIds, StateKey, Visits
 from scpo.steps import StepBatch
 
 OURS = (

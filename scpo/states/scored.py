@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from scpo.states.identity import Comparison, Identity, Similarity
+from scpo.states.identity import Comparison, Identity, Similarity, Visits
 from scpo.states.leaders import leader_labels, leaders_in
-from scpo.states.visits import Visits
 from scpo.steps import IntArray
 
 

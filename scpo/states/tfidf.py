@@ -5,9 +5,8 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.states.identity import Comparison, Identity
+from scpo.states.identity import Comparison, Identity, Visits, key_ids
 from scpo.states.leaders import leader_labels, leaders_in
-from scpo.states.visits import Visits, key_ids
 from scpo.steps import IntArray
 
 _WORD = re.compile(r"\w+")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from scpo.advantages.estimator import StateSettings
+from scpo.advantages.anchors import StateSettings
 from scpo.credit.assign import assign
 from scpo.credit.metrics import CreditDiagnostics
 from scpo.diagnostics.record import Diagnostics

@@ -7,7 +7,7 @@ from scpo.advantages.crbc import action_values, crbc, state_values
 from scpo.advantages.groups import group_ids
 from scpo.advantages.grpo import episode_advantage
 from scpo.advantages.state_graph import state_graph
-from scpo.states.visits import key_ids
+from scpo.states.identity import key_ids
 from tests.support.step_batches import make_batch, random_batch, settings_of, take
 
 # start: a twice, b once; a: c wins, x does not. Rows: start-a, a-c | start-a, a-x | start-b

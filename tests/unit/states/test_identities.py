@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from scpo.states.closure import closed
-from scpo.states.entities import names_in
-from scpo.states.history import acted_names, lasting_verbs, verbs_used
+from scpo.states.identity import Visits, key_ids
 from scpo.states.learned import kept_by_equals
 from scpo.states.registry import IDENTITIES, find_identity, identify
-from scpo.states.visits import Visits, key_ids
+from scpo.states.words import acted_names, lasting_verbs, names_in, verbs_used
 from tests.support.step_batches import TableScorer, make_batch, take
 
 
