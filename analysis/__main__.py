@@ -49,7 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     console = Console(soft_wrap=True, highlight=False)
     logging.basicConfig(format="%(message)s")
-    logging.getLogger("analysis").setLevel(logging.INFO)  # where a W&B project was read from
+    # Shows where a W&B project was read from.
+    logging.getLogger("analysis").setLevel(logging.INFO)
     logging.getLogger("fontTools").setLevel(logging.WARNING)
     try:
         code: int = options.run(options, console)

@@ -36,7 +36,8 @@ TOTAL_S = TRAINING_S + TABLE_S
 TRAINING = 100 * TRAINING_S / TOTAL_S  # percent
 WIDTH, LINE, LEFT, TOP = 900, 20, 20, 26  # pixels
 BAR_LEFT, BAR_WIDTH, STATE_LEFT = 190, 220, 425
-CLOCKS = 60  # times that the clock shows
+# Number of times that the clock shows.
+CLOCKS = 60
 STYLE = """
 text{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;\
 fill:#e8ebee;white-space:pre}
@@ -103,7 +104,8 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
         RecordError: There is no such experiment, or not all of its runs are finished.
     """
     known, _ = read_experiments(runs_dir)
-    records = {record.experiment: record for record in reversed(known)}  # the first scale counts
+    # An experiment may exist at several scales: in reversed order, the first one is kept.
+    records = {record.experiment: record for record in reversed(known)}
     record = records.get(experiment)
     if record is None:
         names = ", ".join(sorted(records)) or "none"

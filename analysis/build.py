@@ -317,7 +317,8 @@ class Sources:
         entry = self._before.get(name)
         if not entry or entry.get("state") != self._state(data):
             return None
-        if entry.get("left_out"):  # damaged samples: every build reports them
+        if entry.get("left_out"):
+            # The samples are damaged: every build reports them.
             return None
         for path, recorded in (entry["inputs"] | entry["seen"]).items():
             run, _, file = path.partition("/")

@@ -26,7 +26,8 @@ COLUMNS = (
     *("env", "model", "scale", "setting", "differs"),
 )
 WANDB = re.compile(r"(?:wandb:|https?://(?:www\.)?wandb\.ai/)([^/\s]+/[^/\s]+)/?")
-OVERALL = re.compile(r"val/[^/]+/success_rate")  # success on a whole panel, without its families
+# Success on a whole panel, without its task families.
+OVERALL = re.compile(r"val/[^/]+/success_rate")
 At: TypeAlias = int | Literal["last", "best", "mean", "area"]
 READINGS = ("last", "best", "mean", "area")
 
@@ -108,7 +109,8 @@ def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:
     for problem in data.problems:
         reasons.setdefault(problem.path, problem.reason)
     for run in data.runs[~data.runs["finished"]].itertuples():
-        if run.state != State.DAMAGED:  # its problem has the details
+        if run.state != State.DAMAGED:
+            # The run's problem has the details.
             reasons[run.id] = f"not finished ({run.state})"
     return [f"{path}: {reason}" for path, reason in reasons.items() if path not in runs.index]
 

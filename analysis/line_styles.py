@@ -25,7 +25,8 @@ SHADES = ("#933F00", "#F2A65A", "#4A1D00", "#AE8163", "#EBC8A0")
 
 # Widths of SCPO's line and of the others', in line widths of the style.
 BOLD, PLAIN = 1.5, 1.0
-SCREEN = 2.0  # pixels on the report page per unit of a dash
+# Pixels on the report page per unit of a dash.
+SCREEN = 2.0
 # On dark paper, a colour without a channel above DARK is mixed with this share of white.
 DARK, PALER = 190, 0.55
 

@@ -16,7 +16,8 @@ MODELS = {
 TASKS = {
     family.id: family.label for known in BENCHMARKS.values() for family in known.families.values()
 }
-MARKS = tuple(times * mark for times in (1, 2, 3) for mark in "†‡§¶")  # of footnotes
+# Marks of footnotes.
+MARKS = tuple(times * mark for times in (1, 2, 3) for mark in "†‡§¶")
 
 ALL = "All"
 COLUMNS = (*FAMILIES, ALL)
@@ -188,7 +189,8 @@ CONTROLS = (
     "forward_matcher",
     "gigpo",
 )
-MOST_NAMED = 6  # rows that a sentence names
+# Most rows that a sentence names.
+MOST_NAMED = 6
 
 
 def is_method(row: Row) -> bool:

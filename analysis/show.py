@@ -47,7 +47,8 @@ CREDIT = {
     "credit/shift_rms": "rms change of\nadvantages",
     "credit/turned_positive": "turned\npositive, %",
 }
-Metrics: TypeAlias = dict[str, dict[str, Series]]  # run -> metric -> series
+# Run -> metric -> series.
+Metrics: TypeAlias = dict[str, dict[str, Series]]
 Runs: TypeAlias = Mapping[str, Run]
 
 

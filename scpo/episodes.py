@@ -148,7 +148,8 @@ def _warn_of_partial_success(episodes: Sequence[Episode]) -> None:
             "episode returns differ, and every one above 0 counts as success, partial scores such "
             "as 0.2 too: pass success_above=<the return that a success exceeds> (tau_succ), or "
             "success_above=0.0 if this is meant",
-            stacklevel=4,  # the caller of StepBatch.from_episodes
+            # The caller of StepBatch.from_episodes, not this file, is what the warning should name.
+            stacklevel=4,
         )
 
 

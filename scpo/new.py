@@ -25,7 +25,8 @@ from scpo.shaping.matcher import MATCHERS
 from scpo.states.registry import IDENTITIES
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")  # run folders and lines of code hold it
+# Run folders and lines of code hold the name.
+NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 
 Edit = Callable[[str, dict[str, str]], str]
 """(content of a file of the checkout, words of the new part) -> the new content."""

@@ -67,7 +67,8 @@ class Trajectory:
     states: list[str | None] = field(default_factory=list)
     given: list[GivenState | None] = field(default_factory=list)
 
-    restarts: int = 0  # times that the environment broke and the episode began again
+    # Number of times that the environment broke and the episode began again.
+    restarts: int = 0
 
     def __len__(self) -> int:
         return len(self.results)

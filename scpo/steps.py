@@ -231,7 +231,8 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
         try:
             rows = np.empty(len(value), dtype=object)
             rows[:] = list(value)
-        except (TypeError, ValueError):  # a scalar, or rows of different lengths
+        except (TypeError, ValueError):
+            # A scalar, or rows of different lengths.
             pass
         else:
             numbers = (

@@ -13,8 +13,10 @@ from typing import Any
 from scpo.schema.run import RunConfig
 from scpo.schema.trainer import VerlTrainer
 
-CPUS_A_GPU = 3  # verl's placement groups reserve three of Ray's CPUs with each GPU
-STORAGE_UNITS = 2  # of TransferQueue, each with a CPU of its own; verl's default is 8
+# verl's placement groups reserve three of Ray's CPUs with each GPU.
+CPUS_A_GPU = 3
+# Storage units of TransferQueue, each with a CPU of its own; verl's default is 8.
+STORAGE_UNITS = 2
 CONTROLLER_CPUS = 1
 
 

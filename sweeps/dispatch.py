@@ -108,7 +108,8 @@ def _slots(launcher: Launcher, configs: list[RunConfig]) -> int | None:
     """Number of these that would run at a time; None without runs or if one cannot be run."""
     try:
         return launcher.check(configs) if configs else None
-    except ConfigError:  # which the launcher's preview shows
+    except ConfigError:
+        # The launcher's preview shows the error.
         return None
 
 
@@ -131,7 +132,8 @@ def run(
     show.show_notes(console, [*matrix.notes, *_elsewhere(runs_dir(matrix))])
     configs = list(matrix.runs.values())
     launcher = launcher_for(configs)
-    launcher.check(configs)  # before a folder is made
+    # Checked before any folder is made.
+    launcher.check(configs)
     archived = _archived(matrix)
     # The nodes of a cluster may have what this machine lacks.
     if not launcher.detached:
@@ -231,7 +233,8 @@ def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
     stale, files = [], set()
     for run_id in sorted(run_ids):
         folder = RunFolder(runs_dir(matrix) / run_id)
-        with contextlib.suppress(RecordError):  # not there, or damaged, which is told elsewhere
+        # A missing folder has no code to compare, and a damaged one is reported elsewhere.
+        with contextlib.suppress(RecordError):
             if folder.read_status().state is not State.DONE:
                 continue
             changed = provenance.changed_files(folder, matrix.runs[run_id], present)

@@ -36,20 +36,26 @@ from scpo.schema import (
 )
 from scpo.verl_config import cores_needed
 
-PAPER_GPUS = 4  # appendix A.2: one node of 4 x A800 80 GB
-PAPER_STEPS = 150  # Table 3
-PAPER_EPISODES = 128  # appendix A.6, of one validation
-PAPER_EVERY = 5  # Table 3, steps between validations
+# Appendix A.2: one node of 4 x A800 80 GB.
+PAPER_GPUS = 4
+# Table 3.
+PAPER_STEPS = 150
+# Episodes of one validation, appendix A.6.
+PAPER_EPISODES = 128
+# Steps between validations, Table 3.
+PAPER_EVERY = 5
 PAPER_BILLIONS = (1.5, 7.0)
+# Share of a step at 1.5B and 7B: 65 of 240 s and 120 of 850 s, estimated from verl's sources.
 ROLLOUT_SHARE = (
     0.27,
     0.14,
-)  # of a step, at 1.5B and 7B: 65 of 240 s and 120 of 850 s, estimated from verl's sources
+)
 # Hugging Face generate on an A800, seconds a token of a batch; 4 ms more for each billion of
 # parameters
 TOKEN_S = 0.03
 TOKEN_S_PER_BILLION = 0.004
-LOAD_H = 0.25  # to load and to warm up model, games and scorer
+# Hours to load and to warm up model, games and scorer.
+LOAD_H = 0.25
 
 Basis = Literal["paper", "scaled", "estimate"]
 
@@ -230,15 +236,21 @@ def api_lines(todo: Iterable[RunConfig]) -> list[str]:
     ]
 
 
-CPUS_A_GPU = 8  # appendix A.2: 32 cores for 4 GPUs
-LEAST_CPUS_OF_VERL = 16  # TransferQueue, the agent loops, the scorer and the engine each hold some
+# Appendix A.2: 32 cores for 4 GPUs.
+CPUS_A_GPU = 8
+# TransferQueue, the agent loops, the scorer and the engine each hold some.
+LEAST_CPUS_OF_VERL = 16
+# Our estimates: Ray, environments and engine; reference, loading and checkpoints.
 VERL_GB, VERL_GB_PER_BILLION = (
     80,
     32,
-)  # estimates: Ray, environments and engine; reference, loading and checkpoints
-LOCAL_GB, LOCAL_GB_PER_BILLION = 16, 8  # estimates: one process with a Hugging Face model
-SMALL_GB = 4  # a process with a small policy takes 1.3 GiB at its peak, measured at scale=mini
-RERANKER_GB = 4  # a large reranker in float32 in a process of its own
+)
+# Our estimates for one process with a Hugging Face model.
+LOCAL_GB, LOCAL_GB_PER_BILLION = 16, 8
+# A process with a small policy takes 1.3 GiB at its peak, measured at scale=mini.
+SMALL_GB = 4
+# A large reranker in float32 in a process of its own.
+RERANKER_GB = 4
 
 
 @dataclass(frozen=True)
@@ -339,7 +351,8 @@ def _rounded(gb: float) -> int:
     return 8 * math.ceil(gb / 8)
 
 
-LOGS_GIB = 0.05  # logs and diagnostics of a mini run: 16 MB with its checkpoints
+# Logs and diagnostics of a mini run take 16 MB with its checkpoints.
+LOGS_GIB = 0.05
 BYTES = {"float32": 4, "bfloat16": 2}
 
 
@@ -364,7 +377,8 @@ def disk_gib(config: RunConfig) -> float | None:
     count = parameters(config.model)
     if count is None:
         return None
-    checkpoint_gib = count * 3 * _width(config) / GIB  # weights and Adam's moments
+    # Weights and Adam's two moments.
+    checkpoint_gib = count * 3 * _width(config) / GIB
     return LOGS_GIB + checkpoint_gib * (config.trainer.keep_checkpoints + 1)
 
 
@@ -376,7 +390,8 @@ def _width(config: RunConfig) -> int:
     return BYTES[config.model.dtype]
 
 
-NEWEST = 5  # of each kind are read
+# Number of past runs of each kind that are read.
+NEWEST = 5
 
 
 @dataclass
@@ -424,7 +439,8 @@ class PastTimes:
         for folder in list_runs(self.runs_dir):
             try:
                 status = folder.read_status()
-            except ScpoError:  # a damaged record is `verify`'s to report
+            except ScpoError:
+                # `verify` reports damaged records.
                 continue
             wall = self._wall(status)
             if wall is not None:
@@ -472,7 +488,8 @@ def _size(config: RunConfig) -> tuple[object, ...]:
 def _read(folder: RunFolder) -> RunConfig | None:
     try:
         return run_config.read_config(folder)
-    except ScpoError:  # of another version of the code
+    except ScpoError:
+        # Another version of the code wrote it.
         return None
 
 

@@ -14,7 +14,8 @@ from scpo.schema import RunConfig
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.overrides import options
 
-GROUPS = ("env", "method", "model", "trainer", "scorer")  # those that a run's id depends on
+# The groups that a run's id depends on.
+GROUPS = ("env", "method", "model", "trainer", "scorer")
 OWN_AXES = ("env", "model")
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 
@@ -80,7 +81,8 @@ def _nearest(config: RunConfig, group: str, words: list[str]) -> str:
         try:
             composed = identity(compose_run([*words, f"{group}={choice}"]))
         except ConfigError:
-            continue  # not with this environment or scale
+            # The choice does not exist with this environment or scale.
+            continue
         if composed[group] == wanted[group]:
             return choice
         count = sum(1 for _ in _differences(composed, wanted))

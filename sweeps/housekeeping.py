@@ -21,7 +21,8 @@ from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED
 from sweeps.terminal import coloured, say, say_error, say_markup
 
 FAILED = (State.FAILED, State.LOST)
-REMOVED = ".removed-"  # prefix of a folder that is being deleted: no reader takes it for a run
+# Prefix of a folder that is being deleted, so that no reader takes it for a run.
+REMOVED = ".removed-"
 
 Choose = Callable[[argparse.Namespace], list[RunFolder]]
 

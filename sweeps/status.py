@@ -26,7 +26,8 @@ from sweeps.launchers.slurm.observer import Observer
 from sweeps.terminal import coloured, say, say_error, wide
 
 LOG_POLL_S = 0.5
-PARTS = ("step", "validation", "diagnostics")  # of a step's time, as trainers log them
+# Parts of a step's time, as trainers log them.
+PARTS = ("step", "validation", "diagnostics")
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def _progress_of(folder: RunFolder) -> tuple[float | None, float | None]:
         next(iter(panels(record).values()), record.get(f"train/{SUCCESS}")) for record in records
     ]
     known = [rate for rate in rates if rate is not None]
-    times = read_whole(folder, folder.timing)[1:]  # without step 0, which only validates
+    # Without step 0, which only validates.
+    times = read_whole(folder, folder.timing)[1:]
     spent = [sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS) for line in times]
     return (known[-1] if known else None), (statistics.fmean(spent) if spent else None)
 

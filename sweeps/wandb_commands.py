@@ -45,7 +45,8 @@ PINNED = (
     "train/success_rate",
     "credit/steps",
 )
-MOST_GROUPS = 50  # of a plot; a study has more rows than W&B's ten
+# Groups of a plot: a study has more rows than W&B's default of ten.
+MOST_GROUPS = 50
 Push = Callable[[Path], tuple[bool, str]]
 
 
@@ -122,7 +123,8 @@ def save_view(console: Console, arguments: argparse.Namespace) -> int:
     view = overview(entity, project, arguments.name)
     try:
         view.save()
-    except Exception as error:  # wandb has a dozen kinds; the first line names it
+    except Exception as error:
+        # wandb has a dozen kinds of errors without a common class; the first line names the cause.
         raise ConfigError(
             f"view {arguments.project}: W&B did not save it: {first_line(error)}"
         ) from error
@@ -137,7 +139,8 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
         ConfigError: The package is not installed.
     """
     try:
-        panels: Any = import_module("wandb_workspaces.reports.v2")  # its modules have no __all__
+        # The package's modules have no __all__, so that mypy rejects a plain import.
+        panels: Any = import_module("wandb_workspaces.reports.v2")
         views: Any = import_module("wandb_workspaces.workspaces")
     except ImportError as error:
         raise ConfigError(f"view: {error}; {install_command('track')} adds what it needs") from None

@@ -16,9 +16,12 @@ from analysis.sources.rows import Row
 from analysis.sources.series import Series
 from scpo.intervals import Summary, summarise
 
-FEW = 6  # lines whose bands can be distinguished
-MARKS = 6  # markers on a line
-FEWEST = 3  # seeds or pairs for an interval: of two it is as wide as the panel
+# Number of lines whose bands can be distinguished.
+FEW = 6
+# Number of markers on a line.
+MARKS = 6
+# Seeds or pairs for an interval: that of two is as wide as the panel.
+FEWEST = 3
 Styles: TypeAlias = dict[str, dict[str, Any]]
 
 

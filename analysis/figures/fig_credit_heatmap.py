@@ -31,9 +31,12 @@ from analysis.selection import missing_samples
 from analysis.sources.collect import Collected
 from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
-HEIGHT = 2.4  # inches: a line of panels
-NARROW_HEIGHT = 1.6  # inches: a panel of a figure that is one column wide
-MARGIN = 0.9  # inches: the texts around the panels
+# Inches: a line of panels.
+HEIGHT = 2.4
+# Inches: a panel of a figure that is one column wide.
+NARROW_HEIGHT = 1.6
+# Inches: the texts around the panels.
+MARGIN = 0.9
 NO_PAIR = "no group with a success and a failure"
 CAPTION = (
     "Similarity of every step of a reference (rows) to every step of a failed sibling (columns) "

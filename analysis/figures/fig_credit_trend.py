@@ -25,10 +25,13 @@ from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from scpo.intervals import summarise
 
-HEIGHT, KEY_HEIGHT = 1.75, 0.16  # inches: the figure without its key, a line of the key
+# Inches: the figure without its key, and a line of the key.
+HEIGHT, KEY_HEIGHT = 1.75, 0.16
 ROWS = {"scpo": "reordered (default)", "chronological": "chronological"}
-WINDOW = 5  # steps of the moving average (paper, appendix "Step-reward analysis")
-FIRST, LAST = 20, 150  # steps over which the paper averages
+# Steps of the moving average (paper, appendix "Step-reward analysis").
+WINDOW = 5
+# Steps over which the paper averages.
+FIRST, LAST = 20, 150
 CAPTION = (
     "Credit over training: mean over the finished seeds at the steps that all of them have, band "
     "± one standard deviation, moving average over 5 steps. Failed trajectories are those of "

@@ -37,7 +37,8 @@ MARGIN = 0.5  # the remark
 KEY_HEIGHT = 0.16  # a line of keys
 # Benchmarks and models, and rows, that fit on a page.
 MOST, MOST_KEYS = 5, 12
-LABEL_CHARACTERS = 20  # of a line of text beside a panel, which is about as high
+# Length of a line of text beside a panel, which is about as high.
+LABEL_CHARACTERS = 20
 HEADLINE = "Mean ± std over seeds (finished/planned)."
 HEADLINES = {
     "mini": (
@@ -198,7 +199,8 @@ def _draw(
     width = canvas_width(PAGE_WIDTH)
     narrow = width < NARROW
     columns = 1 if narrow else max(len(strip.panels) for strip in strips)
-    lines = [-(-len(strip.panels) // columns) for strip in strips]  # of panels, of each strip
+    # Number of lines of panels that each strip takes.
+    lines = [-(-len(strip.panels) // columns) for strip in strips]
     key_height = KEY_HEIGHT * key_lines(list(labels.values()), width)
     height = (NARROW_HEIGHT if narrow else ROW_HEIGHT) * sum(lines) + MARGIN + key_height
     figure = new_figure(width, height)

@@ -33,8 +33,10 @@ from scpo.schema import METHOD_LABELS
 
 SCALE = "study"
 ENV = "alfworld"
-BASELINE = "grpo"  # compares no states, so that no identity changes it
-ARMS = ["paraphrase", "order"]  # the default of env.wordings: other arms have no axis of doses
+# GRPO compares no states, so that no identity changes it.
+BASELINE = "grpo"
+# The default of env.wordings: other arms have no axis of doses.
+ARMS = ["paraphrase", "order"]
 # Heights in inches.
 PANEL_HEIGHT = 2.1
 LOW_PANEL_HEIGHT = 1.4  # of panels below each other

@@ -44,15 +44,21 @@ from scpo.schema import FAMILIES
 # Heights in inches.
 HEIGHT = 0.9  # a line of panels without rows
 LINE = 0.14  # each row
-FEWEST_LINES = 4  # a panel is at least as high as for so many rows
+# A panel is at least as high as one with so many rows.
+FEWEST_LINES = 4
 KEY_HEIGHT = 0.16  # a line of keys
-PROFILE_HEIGHT = 1.5  # a profile with a line of its own
+# A profile with a line of its own.
+PROFILE_HEIGHT = 1.5
 
-MOST = 2  # models on a page
+# Models on a page.
+MOST = 2
 TAUS = np.linspace(0, 1, 101)
-NEARLY_ALL = 97  # percent of pairs; profiles begin where a row falls below it
-CUT = 0.25  # of the rates at each end, for an interquartile mean
-FILLS = ("full", "none")  # of the markers of LEVELS
+# Percent of pairs; profiles begin where a row falls below it.
+NEARLY_ALL = 97
+# Share of the rates cut off at each end, for an interquartile mean.
+CUT = 0.25
+# Fill styles of the markers of LEVELS.
+FILLS = ("full", "none")
 CAPTION = (
     "Over seeds and task families of {panel}, at the last checkpoint. Interquartile mean: of the "
     "success rates of a seed's families, then the mean over seeds with its 95 % Student interval; "
@@ -95,7 +101,8 @@ class Line:
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of the mean, within [0, 1]; NaN for one seed."""
-        low, high = np.clip(self.iqm.interval(), 0, 1)  # NaN stays NaN
+        # np.clip keeps the NaN of a single seed.
+        low, high = np.clip(self.iqm.interval(), 0, 1)
         return float(low), float(high)
 
     def reaching(self, level: float) -> str:
@@ -197,7 +204,8 @@ def _draw(drawn: Sequence[Model], notes: Footnotes) -> Figure:
         _name_rows(means, lines, notes)
         _name_rows(steps, lines, notes)
         if not narrow:
-            steps.set_yticklabels([])  # the same rows as on the left
+            # The rows are the same as on the left.
+            steps.set_yticklabels([])
     handles = [Line2D([], [], **styles[name]) for name in rows]
     key_below(figure, handles, labels, handlelength=3.2)
     return figure

@@ -29,8 +29,10 @@ from scpo.intervals import Summary
 
 HEIGHT = 2.1  # inches
 LINE = SHADES[0]
-MARGIN = 0.08  # of a panel's width, on either side
-NARROWEST = 0.3  # range that a panel is at least as wide as
+# Share of a panel's width, on either side.
+MARGIN = 0.08
+# A panel's range is at least this wide, so that noise does not fill it.
+NARROWEST = 0.3
 KNOBS = {
     "theta": "match threshold θ",
     "soft_base": "soft base λ",

@@ -38,15 +38,23 @@ from analysis.stats.study_rows import (
 from scpo.intervals import Summary, summarise
 
 SCALE = "study"
-MOST = 4  # experiments that fit on a page
-FIRST = (MAIN, "beyond", "ablation", "controls")  # drawn before others
+# Experiments that fit on a page.
+MOST = 4
+# Drawn before others.
+FIRST = (MAIN, "beyond", "ablation", "controls")
 # Heights in inches.
-HEIGHT = 1.2  # an experiment without rows
-LINE = 0.16  # each row
-MARGIN = 0.4  # the figure without experiments
-LABEL = 24  # characters in a line of a row's name
-BANDS = 4  # rows whose bands can be distinguished
-TINY = 6.0  # points; the smallest text that is readable in a column
+# Height of an experiment without rows.
+HEIGHT = 1.2
+# Height of each row.
+LINE = 0.16
+# Height of the figure without experiments.
+MARGIN = 0.4
+# Characters in a line of a row's name.
+LABEL = 24
+# Number of rows whose bands can be distinguished.
+BANDS = 4
+# Points: the smallest text that is readable in a column.
+TINY = 6.0
 # Measure, fill of its marker, and place next to the row's line.
 LANES = ((AREA, "full", -0.15), (BETTER, "none", 0.2))
 CAPTION = (

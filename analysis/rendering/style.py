@@ -16,7 +16,9 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib import style as mpl_style  # a module of its own: `mpl.style` need not be loaded
+
+# A module of its own, so that `mpl.style` may not be loaded yet.
+from matplotlib import style as mpl_style
 from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
@@ -25,27 +27,38 @@ from matplotlib.transforms import Affine2D
 from analysis.rendering.table import Table
 from scpo.errors import ConfigError, first_line
 
-COLUMN_WIDTH = 3.25  # inches, one column of the paper
-PAGE_WIDTH = 6.75  # inches, both columns
-NARROW = 4.5  # inches; figures that are narrower put their panels below each other
+# Inches: one column of the paper.
+COLUMN_WIDTH = 3.25
+# Inches: both columns.
+PAGE_WIDTH = 6.75
+# Inches: narrower figures put their panels below each other.
+NARROW = 4.5
 PNG_DPI = 300
 FORMATS = ("pdf", "png", "svg")
 POINTS_PER_INCH = 72
-CHARACTER = 0.56  # mean width of a character of DejaVu Sans, in font sizes
-KEY_SAMPLE = 8  # what a legend's sample and its gaps take, in characters
+# Mean width of a character of DejaVu Sans, in font sizes.
+CHARACTER = 0.56
+# Width of a legend's sample and its gaps, in characters.
+KEY_SAMPLE = 8
 
-ACCENT = "#D55E00"  # what SCPO credits; its lines have this colour too (analysis/line_styles.py)
+# Colour of what SCPO credits; its lines have it too (analysis/line_styles.py).
+ACCENT = "#D55E00"
+# Steps of successes, credited ones, failed ones.
 SUCCESS, CREDITED, FAILED = (
     "#009E73",
     ACCENT,
     "#7F7F7F",
-)  # steps of successes, credited ones, failed ones
-REMARK = "#444444"  # text about the numbers, such as scale and seeds
-SEQUENTIAL = "Blues"  # one hue, monotone in lightness; the accent is visible on every shade
-SMALL = "small"  # of remarks and keys: 0.83 of the font size, 6.7 points unless the user changes it
+)
+# Text about the numbers, such as scale and seeds.
+REMARK = "#444444"
+# One hue, monotone in lightness: the accent is visible on every shade.
+SEQUENTIAL = "Blues"
+# Size of remarks and keys: 0.83 of the font size, 6.7 points unless the user changes it.
+SMALL = "small"
 
 STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same glyphs on every machine
+    # Comes with matplotlib, so that every machine draws the same glyphs.
+    "font.family": "DejaVu Sans",
     "font.size": 8.0,
     "axes.titlesize": "medium",
     "axes.labelsize": "medium",
@@ -65,8 +78,10 @@ STYLE: dict[str, Any] = {
     "lines.linewidth": 1.2,
     "lines.markersize": 3.4,
     "figure.constrained_layout.use": True,
-    "pdf.fonttype": 42,  # TrueType: text stays text
-    "svg.fonttype": "path",  # a reader's machine may lack the font
+    # TrueType, so that text stays text.
+    "pdf.fonttype": 42,
+    # Outlines, because a reader's machine may lack the font.
+    "svg.fonttype": "path",
     "svg.hashsalt": "scpo",
     "path.simplify": True,
 }
@@ -266,7 +281,8 @@ def figure_files(figure: Figure) -> dict[str, bytes]:
 # memory. A vertex on the edge of a subpixel then falls on either side, and the shades of a few
 # pixels of a PNG differ from run to run. So matrices are rounded before anything is drawn. Vector
 # formats round to 6 digits themselves.
-DIGITS = 6  # of a pixel: far below what can be seen, far above the last bit
+# Digits of a pixel: far below what can be seen, far above the last bit.
+DIGITS = 6
 TRANSFORMS = {"draw_path": (2,), "draw_markers": (2, 4), "draw_path_collection": (1, 5)}
 """Positions of the transforms among the arguments of a renderer's methods."""
 

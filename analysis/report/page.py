@@ -64,8 +64,10 @@ CREDIT_COLUMNS = {
     "credit/shift_rms": ("change of advantages", "root mean square over all rows"),
     "credit/turned_positive": ("turned positive", "share of credited rows whose advantage turns"),
 }
-SCREEN_DPI = 150  # shows figures one and a half times as large as printed
-PNG_WIDTH = slice(16, 20)  # bytes of a PNG that hold its width in pixels
+# Shows figures one and a half times as large as printed.
+SCREEN_DPI = 150
+# Bytes of a PNG that hold its width in pixels.
+PNG_WIDTH = slice(16, 20)
 # Settings that the credit inspector explains.
 SHAPER_SETTINGS = (
     "theta",

@@ -22,7 +22,8 @@ from scpo.diagnostics.validation_episodes import read_validation
 MEGABYTE = 1_000_000
 OUTCOME_BYTES = 1 * MEGABYTE
 TRANSCRIPT_BYTES = 3 * MEGABYTE // 2
-BYTES_A_NUMBER = 6  # of a text's number in a transcript, with its comma
+# Bytes of a text's number in a transcript, with its comma.
+BYTES_A_NUMBER = 6
 # Number of won episodes of a game, one character per game.
 COUNTS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -277,7 +278,8 @@ def _ends_and_middles(count: int) -> list[int]:
     """``0..count-1``: both ends, then the middle of each gap, wide gaps first."""
     order = dict.fromkeys((0, count - 1) if count else ())
     gaps = [(0, count - 1)]
-    for low, high in gaps:  # grows while it is read
+    # The list grows while it is read.
+    for low, high in gaps:
         if high - low > 1:
             middle = (low + high) // 2
             order.setdefault(middle)

@@ -61,8 +61,10 @@ METRIC_SCHEMA = pa.schema(
         "value": pa.float64(),
     }
 )
-KEY = ["run", "metric", "step"]  # of a row of the long table
-MOST_NAMED = 6  # damaged runs that get a problem each
+# Key of a row of the long table.
+KEY = ["run", "metric", "step"]
+# Up to this number, each damaged run gets a problem of its own; more of them share one.
+MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,8 @@ def _read_lines(
     for group in groups:
         for line in group.to_pylist():
             sums = index.runs.get(str(line.get("id")))
-            if sums is None:  # a damaged index may have lost its entry
+            if sums is None:
+                # A damaged index may have lost its entry.
                 unlisted.add(str(line.get("id")))
             if sums and line["id"] not in lines and line_sum(line) == sums.line:
                 lines[line["id"]] = line
@@ -209,7 +212,8 @@ def _read_metrics(folder: Path, index: ArchiveIndex, problems: list[Problem]) ->
         problems.append(Problem(f"{folder}/{METRICS}", reason))
     groups = []
     for group in _row_groups(path or folder / METRICS):
-        with contextlib.suppress(pa.ArrowException, KeyError):  # columns of another name or type
+        # Columns may have another name or type.
+        with contextlib.suppress(pa.ArrowException, KeyError):
             groups.append(group.select(METRIC_SCHEMA.names).cast(METRIC_SCHEMA))
     table = pa.concat_tables(groups) if groups else METRIC_SCHEMA.empty_table()
     return by_key(table.to_pandas())
@@ -318,7 +322,8 @@ def line_sum(line: Mapping[str, Any]) -> str:
 def metric_sums(table: pd.DataFrame) -> dict[str, str]:
     """Checksum of each run's rows; ``table`` is sorted by ``KEY``."""
     sums: dict[str, str] = {}
-    steps = table["step"].to_numpy("<i8")  # the same bytes on every machine
+    # A fixed byte order gives the same bytes on every machine.
+    steps = table["step"].to_numpy("<i8")
     values = table["value"].to_numpy("<f8")
     for run, rows in table.groupby("run", sort=True).indices.items():
         first, end = rows[0], rows[-1] + 1

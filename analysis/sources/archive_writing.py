@@ -39,7 +39,8 @@ from scpo.records.files import RunningSum, naming_write_errors, sealed, sync, wr
 from scpo.records.status import State
 from scpo.schema import MACHINE_SECTIONS
 
-RUNS_A_GROUP = 32  # lost to one flipped bit, at most; groups of 16 make the files 6 % larger
+# Runs that one flipped bit can lose; groups of 16 make the files 6 % larger.
+RUNS_A_GROUP = 32
 # Seconds of stages differ from machine to machine and are half of all rows.
 TIMES = "timing_s/"
 KEPT_TIMES = ("timing_s/step",)
@@ -127,7 +128,8 @@ def _runs_file(lines: list[dict[str, Any]]) -> bytes:
         buffer,
         row_group_size=RUNS_A_GROUP,
         use_dictionary=False,
-        write_statistics=False,  # the lowest and highest configuration, which nobody queries
+        # They would hold the lowest and highest configuration, which nobody queries.
+        write_statistics=False,
         write_page_checksum=True,
         **COMPRESSION,
     )

@@ -348,7 +348,8 @@ def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Probl
         runs[run_id] = replace(copies[0], state=State.DAMAGED)
         for run in copies:
             if run.damage:
-                continue  # its source has reported it
+                # Its source has reported it.
+                continue
             if run.folder in found.archived:
                 archived.setdefault(run.folder, []).append(run_id)
             else:

@@ -30,7 +30,8 @@ DEFAULT = "scpo"
 MAIN = "main_table"
 
 Runs: TypeAlias = Mapping[str, Run]
-_Key: TypeAlias = tuple[str, str, str, str | None]  # scale, environment, model, setting
+# Scale, environment, model, setting.
+_Key: TypeAlias = tuple[str, str, str, str | None]
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,10 @@ from scpo.records.run_folders import TRAINING_PANELS, RunFolder
 from scpo.records.status import State, Status
 from scpo.schema import MACHINE_SECTIONS, Scale
 
-NOT_RUNS = (EXPERIMENTS, "searches")  # folders in a runs folder that hold no run
-CODE = "code.json"  # checksums of the code's files by path
+# Folders in a runs folder that hold no run.
+NOT_RUNS = (EXPERIMENTS, "searches")
+# Checksums of the code's files by path.
+CODE = "code.json"
 LOGS = ("metrics.jsonl", "timing.jsonl")
 MOVE_AWAY = "Move the folder elsewhere, or delete it."
 SWEEP_AGAIN = "Delete it: the same sweep writes it again"
@@ -47,16 +49,17 @@ OFFLINE = (
     "an offline folder of W&B, which is not read here. Upload it (`wandb sync`, or `python -m "
     "sweeps sync` for runs of this project) and name the project with --wandb"
 )
-WANDB = "W&B "  # prefix of the experiment that holds the runs of a W&B project
+# Prefix of the experiment that holds the runs of a W&B project.
+WANDB = "W&B "
 UNKNOWN = "unknown"
-SINGLE = (
-    "single runs"  # the experiment of runs of train.py, and of runs copied without their record
-)
+# The experiment of runs of train.py, and of runs copied without their record.
+SINGLE = "single runs"
 
 NOT_COMPARED = ("seed", "method", *MACHINE_SECTIONS)
 # DAPO's upper clip range is a trainer's key, but a part of the method.
 OF_THE_METHOD = ("trainer.loss.clip_high",)
-MOST_DIFFERENCES = 3  # that are printed in full
+# Number of differences that are printed in full.
+MOST_DIFFERENCES = 3
 
 Panels: TypeAlias = Mapping[str, Any]
 
@@ -218,7 +221,8 @@ def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
         if not folder.is_dir() or folder.name in NOT_RUNS or folder.name.startswith("."):
             continue
         if any(folder.glob("*.wandb")):
-            if not folder.is_symlink():  # W&B's latest-run points at one of the others
+            if not folder.is_symlink():
+                # W&B's latest-run is a link to one of the other folders.
                 problems.append(Problem(folder.name, OFFLINE))
             continue
         try:
@@ -312,7 +316,8 @@ def _panel_damage(
         if changed:
             return f"{records.panels} {changed}. {RUN_AGAIN}"
     if not panels and status.state != State.DONE:
-        return None  # the first attempt records them
+        # The first attempt records them.
+        return None
     asked = {*TRAINING_PANELS, *config["env"].get("validation_panels", ())}
     if set(panels) == asked:
         return None

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ROUNDING = 1e-6  # a mean of shares may be a rounding error above 1
+# A mean of shares may exceed 1 by a rounding error.
+ROUNDING = 1e-6
 SHARE = (0.0, 1.0)
 AMOUNT = (0.0, math.inf)
 # A value outside its range cannot have been measured: the log is damaged.
@@ -105,7 +106,8 @@ def make_series(points: Iterable[tuple[int, float]]) -> Series:
     return Series(steps, tuple(finite[step] for step in steps))
 
 
-@functools.lru_cache(maxsize=4096)  # matching patterns is slow, and names repeat at every step
+# Matching patterns is slow, and names repeat at every step.
+@functools.lru_cache(maxsize=4096)
 def allowed(metric: str) -> tuple[float, float] | None:
     """Lowest and highest value of a metric; None for a metric without limits."""
     for pattern, bounds in RANGES.items():

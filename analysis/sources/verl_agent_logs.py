@@ -52,7 +52,8 @@ def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
         method = "scpo"
     path = str(config["actor_rollout_ref"]["model"]["path"])
     return {
-        "scale": "paper",  # verl-agent trains language models only
+        # verl-agent trains language models only.
+        "scale": "paper",
         "seed": env.get("seed", 0),
         "method": {"name": method},
         "env": {"name": str(env["env_name"]).partition("/")[0].lower()},

@@ -39,7 +39,8 @@ HEAD, HISTORY = "run.json", "history.jsonl"
 # Names of runs become folders, and a server may send anything.
 SAFE = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 RUNS_A_PAGE = 50
-LISTED = "project.json"  # written last: a copy without it is incomplete
+# Written last: a copy without it is incomplete.
+LISTED = "project.json"
 
 
 class IncompleteReadError(ScpoError, EOFError):
@@ -52,10 +53,13 @@ class Settings:
 
     cache: Path = Path(".cache/scpo/wandb")
     refresh: bool = False
-    timeout_s: float = 30.0  # for one answer
+    # Limit for one answer.
+    timeout_s: float = 30.0
     attempts: int = 4
-    first_wait_s: float = 1.0  # doubles with each attempt
-    page: int = 500  # steps in one answer
+    # The wait doubles with each attempt.
+    first_wait_s: float = 1.0
+    # Steps in one answer.
+    page: int = 500
 
 
 def safe_name(name: str) -> str:
@@ -208,7 +212,8 @@ def _save(run: Any, listed: _ListedRun, folder: Path, settings: Settings) -> Non
 
     ``run.json`` is written last, because its checksum vouches for the history.
     """
-    with contextlib.suppress(RecordError):  # no copy, or a damaged one: download it
+    # Without a copy, or with a damaged one, the project is downloaded.
+    with contextlib.suppress(RecordError):
         if _copy(folder) == Download(**listed.model_dump(), folder=folder):
             return
     rows = []

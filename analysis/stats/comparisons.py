@@ -18,8 +18,10 @@ from analysis.stats.study_rows import StudyRow, find, reported, rows_of, study_r
 from scpo.intervals import Summary, summarise
 
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
-FEWEST = 3  # pairs for a verdict
-REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}  # every row of the study is shown against these
+# Pairs for a verdict.
+FEWEST = 3
+# Every row of the study is compared with these.
+REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,8 @@ def _distinct(data: Collected, *, meaning: bool) -> list[_Named]:
                     continue
                 merged = find(rows, first), find(rows, second)
                 if merged[0] == merged[1]:
-                    continue  # the same configuration under two names
+                    # It is the same configuration under two names.
+                    continue
                 comparison = _Named(
                     experiments=(record.experiment,),
                     first=merged[0],

@@ -17,7 +17,8 @@ from analysis.sources.collect import Collected
 from analysis.sources.rows import Row
 from analysis.sources.series import Series, make_series
 
-TRAINING = "train/success_rate"  # of the training rollouts, as sampled
+# Success on the training rollouts, as sampled.
+TRAINING = "train/success_rate"
 LEVELS = (0.5, 0.8)
 
 

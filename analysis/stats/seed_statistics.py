@@ -15,7 +15,8 @@ import numpy as np
 
 from scpo.intervals import Summary, summarise
 
-LEVEL = 0.95  # of every interval, and 1 - LEVEL of every test
+# Level of every interval; every test uses 1 - LEVEL.
+LEVEL = 0.95
 # At which a difference counts as resolvable: the usual choice in planning experiments.
 POWER = 0.8
 # Of a row, by seed; None for a run that does not have the value.

@@ -17,7 +17,8 @@ from analysis.sources.run_records import ExperimentRecord, Run
 from scpo.records.status import State
 from scpo.schema import MACHINE_SECTIONS, METHOD_LABELS
 
-MAIN = "main_table"  # its rows and comparisons come first
+# Its rows and comparisons come first.
+MAIN = "main_table"
 # Experiments on tuning seeds: they choose a setting and are not reported.
 TUNING = ("learning_rates",)
 

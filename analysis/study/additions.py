@@ -22,7 +22,8 @@ from scpo.records.status import State
 
 SCALE = "study"
 RUNS = Path("runs")
-NOT_OF_THE_STUDY = ("demo",)  # its panels and steps are smaller
+# The demo's panels and steps are smaller.
+NOT_OF_THE_STUDY = ("demo",)
 
 
 def add_archive_options(parser: argparse.ArgumentParser, archive: Path, page: Path) -> None:

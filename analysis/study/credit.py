@@ -9,8 +9,10 @@ from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA
 from analysis.stats.study_rows import StudyRow, comparable, study_rows
 
-FEWEST_ROWS = 5  # for a rank correlation
-Columns = Mapping[str, tuple[str, float, int]]  # metric -> label, factor, digits
+# Rows that a rank correlation needs.
+FEWEST_ROWS = 5
+# Metric -> label, factor, digits.
+Columns = Mapping[str, tuple[str, float, int]]
 CREDIT: Columns = {
     "credit/steps": ("credited steps a failed trajectory", 1, 2),
     "credit/aux_mean": ("auxiliary reward a step", 1, 4),

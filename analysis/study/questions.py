@@ -66,7 +66,8 @@ def answers(data: Collected) -> list[Answer]:
     found = []
     for experiment, comparisons in by_experiment.items():
         if not comparisons and (experiment in repeated or experiment not in QUESTIONS):
-            continue  # its comparisons are all under other questions
+            # All its comparisons are under other questions.
+            continue
         question = QUESTIONS.get(experiment, titles.get(experiment, experiment))
         found.append(Answer(experiment, question, tuple(comparisons)))
     return found
@@ -108,7 +109,8 @@ def p_text(effect: Effect) -> str:
     # NaN: all pairs differ by the same, or one pair.
     if effect.corrected != effect.corrected:
         return "not tested"
-    digits = 2 if effect.corrected >= 0.1 else 3  # 0.052 must not read as 0.05
+    # With two digits, 0.052 would read as 0.05.
+    digits = 2 if effect.corrected >= 0.1 else 3
     value = "p < 0.001" if effect.corrected < 0.001 else f"p = {effect.corrected:.{digits}f}"
     if effect.only_alone:
         return f"the interval alone excludes 0; corrected for {effect.tests} comparisons, {value}"

@@ -97,7 +97,8 @@ def _finished_parts(
 
 def _is_read(data: Collected, run: str, *, shaped: bool) -> bool:
     known = data.by_id[run]
-    if known.foreign:  # verl-agent's configuration has other keys
+    if known.foreign:
+        # verl-agent's configuration has other keys.
         return False
     return not shaped or known.head.method.shaper is not None
 
@@ -120,5 +121,6 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return str(value).replace("e-0", "e-")  # 5e-05 reads as 5e-5 in papers
+        # Papers print 5e-05 as 5e-5.
+        return str(value).replace("e-0", "e-")
     return str(value)

@@ -14,7 +14,8 @@ from scpo.benchmarks import with_families
 EXPERIMENT = "ablation"
 DEFAULT = ABLATION[0]
 NAMES = (*ABLATION, *CONTROLS)
-PRINTED = "All minus default"  # the difference's name among the published numbers
+# The difference's name among the published numbers.
+PRINTED = "All minus default"
 BEST, DIFFERENCE = "All, best", "Δ All"
 CAPTION = (
     "Ablation on ALFWorld: success rate (%) by task family and overall, mean ± standard deviation "

@@ -43,7 +43,8 @@ from scpo.intervals import Summary
 from scpo.schema import FAMILIES
 
 LAST, BEST = "last", "best"
-ALFWORLD, WEBSHOP = "ALFWorld", "WebShop"  # as the published numbers call them
+# As the published numbers call them.
+ALFWORLD, WEBSHOP = "ALFWorld", "WebShop"
 HOME, SHOP = "alfworld", "webshop"
 # Columns as (benchmark, column, checkpoint); overall numbers have a column for each checkpoint.
 PLACES = (
@@ -138,7 +139,8 @@ def build(data: Collected) -> Table:
         blocks = tuple(own)
     words: tuple[str, ...] = WORDS
     keys = {row[STATE_KEY] for block in blocks for row in block.rows}
-    if keys <= {"", "–"}:  # no estimator compares states
+    if keys <= {"", "–"}:
+        # No estimator compares states.
         kept = [place for place in range(len(WORDS) + len(COLUMNS)) if place != STATE_KEY]
         blocks = with_columns(blocks, kept)
         words = WORDS[:STATE_KEY]
@@ -342,7 +344,8 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
     cells = []
     for env, column, which in PLACES:
         summary = by_place[env, column]
-        if which == BEST:  # comparisons use the last checkpoint
+        if which == BEST:
+            # Comparisons use the last checkpoint, so that the best one has none.
             cells.append(NONE)
         elif column in FAMILIES:
             cells.append(percent(summary, sign=True, spread=False))

@@ -65,7 +65,8 @@ SCORERS = {
 def _shaper(name: str) -> Callable[[Config], Any]:
     def read(config: Config) -> Any:
         value = at(config, f"method.shaper.{name}")
-        if value is None:  # records leave out what is off
+        if value is None:
+            # Records leave out what is off.
             value = ShaperConfig.model_fields[name].get_default()
         return WORDS[name].get(value, value) if name in WORDS else value
 

@@ -33,7 +33,8 @@ from analysis.stats.study_rows import (
 from scpo.intervals import summarise
 
 SCALE = "study"
-MOST_STEPS = 3  # columns of success at a step before the last
+# Most columns of success at a step before the last.
+MOST_STEPS = 3
 CAPTION = (
     "Success (%) on held-out games (those of all validation panels together): area under the curve "
     "over training, which is a mean success rate; success after fixed training steps and at the "

@@ -18,7 +18,8 @@ from scpo.advantages.outcomes import row_scores
 from scpo.states.identity import StateKey, state_texts
 from scpo.steps import FloatArray, StepBatch, StrArray
 
-_WORD = re.compile(r"\b\w\w+\b")  # scikit-learn's default: words of two characters and more
+# scikit-learn's default token pattern: words of two characters and more.
+_WORD = re.compile(r"\b\w\w+\b")
 
 
 class ProxmoSettings(GroupSettings):

@@ -73,9 +73,8 @@ def within(
 # It logs a line for every request.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
-_SHORTEST_SECRET = (
-    12  # characters; shorter keys are placeholders such as EMPTY, which may occur in normal text
-)
+# Characters; shorter keys are placeholders such as EMPTY, which may occur in normal text.
+_SHORTEST_SECRET = 12
 # Characters of an answer that an error repeats.
 _QUOTED = 300
 # Bytes of an answer; the longest that models give are a hundredth of that.

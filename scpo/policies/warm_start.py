@@ -74,9 +74,8 @@ SHOWN = {
 }
 # Raise it when the code below, or that of the demonstrations, changes what comes out.
 RECIPE = 1
-MICRO_ROWS = (
-    32  # activations of more rows leave the cache of a CPU core: 128 took 1.3 times as long a row
-)
+# Activations of more rows leave the cache of a CPU core: 128 took 1.3 times as long a row.
+MICRO_ROWS = 32
 Row = tuple[list[int], list[int]]
 
 

@@ -24,12 +24,16 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from scpo.errors import RecordError, RecordWriteError, first_line
 
-SEAL = "checksum"  # the key of a JSON record that holds the checksum of all other keys
-SEAL_LENGTH = 16  # hexadecimal digits of a sha256: 64 bits detect any accident
+# The key of a JSON record that holds the checksum of all other keys.
+SEAL = "checksum"
+# Hexadecimal digits of a sha256: 64 bits detect any accident.
+SEAL_LENGTH = 16
 # YAML's own end-of-document mark: without it a file cut inside its last number would read as valid.
 YAML_END = "...\n"
-YAML_SUM = "# checksum: "  # of all lines above; the last line before the end mark
-YAML_VALUES = 100_000  # a configuration has some 300; aliases of aliases expand to billions
+# Checksum of all lines above; it is the last line before the end mark.
+YAML_SUM = "# checksum: "
+# A configuration has some 300 values; aliases of aliases expand to billions.
+YAML_VALUES = 100_000
 RUN_AGAIN = "Delete the run folder to start that run again"
 # The C parser is ten times faster, where it was built.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -39,7 +43,8 @@ _BLOCK = 1 << 20
 _READERS = 4
 
 Model = TypeVar("Model", bound=BaseModel)
-Count = Annotated[int, Field(ge=0, lt=1 << 53)]  # every JSON reader represents these exactly
+# Every JSON reader represents these exactly.
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 
 
 class Record(BaseModel):
@@ -101,7 +106,8 @@ def replace_file(path: Path, data: bytes, *, readable: bool = False, durable: bo
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        if readable:  # mkstemp creates private files
+        if readable:
+            # mkstemp creates private files.
             os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
@@ -387,7 +393,8 @@ def read_bytes(path: Path) -> bytes:
         RecordError: It is missing, unreadable or not a regular file.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait for ever
+        if not stat.S_ISREG(path.stat().st_mode):
+            # Reading a pipe would wait for ever.
             raise RecordError(f"cannot read record {path}: it is not a regular file")
         return path.read_bytes()
     except OSError as error:

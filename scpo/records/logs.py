@@ -26,8 +26,10 @@ from scpo.records.run_folders import RunFolder
 from scpo.records.status import State, Status
 
 SUCCESS = "success_rate"
-TAIL_BYTES = 1 << 16  # more than any line: one read finds the last one
-LARGEST = 1 << 53  # integers above it are rounded by readers that use doubles
+# More than any line has, so that one read finds the last one.
+TAIL_BYTES = 1 << 16
+# Integers above it are rounded by readers that use doubles.
+LARGEST = 1 << 53
 RESTORE = f"Restore the file, or d{RUN_AGAIN[1:]}"
 
 
@@ -222,7 +224,8 @@ def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
 def _check_sum(status: Status, path: Path, data: bytes) -> None:
     known = status.sums.get(path.name)
     if known is None:
-        return  # nothing was logged yet
+        # Nothing was logged yet.
+        return
     done = status.state is State.DONE
     if len(data) < known.bytes or (done and len(data) > known.bytes):
         raise RecordError(

@@ -12,7 +12,8 @@ from scpo.records.files import read_record, write_json
 from scpo.records.run_folders import RunFolder, list_runs
 from scpo.strict import Scale
 
-EXPERIMENTS = "experiments"  # folder of the manifests, among the run folders
+# Folder of the manifests, among the run folders.
+EXPERIMENTS = "experiments"
 SWEEP_AGAIN = (
     "Delete it: the same sweep writes it again (runs stay; repeat what was swept with other seeds)"
 )
@@ -27,7 +28,8 @@ class PlannedRun(BaseModel):
     env: str
     model: str
     seed: int
-    settings: str | None = None  # hash of its configuration without the seed
+    # Hash of the run's configuration without the seed.
+    settings: str | None = None
 
 
 class PlannedRow(BaseModel):

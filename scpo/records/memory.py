@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Self
 
 GIB = 1 << 30
-POLL_S = 2.0  # allocators keep what they have taken, so a peak lasts
+# Allocators keep what they have taken, so a peak lasts and rare samples find it.
+POLL_S = 2.0
 HOST, GPU = "perf/node_memory_gib", "perf/node_gpu_gib"
 DRIVER_TIMEOUT_S = 20
 MEMORY_QUERY = "index,uuid,memory.used"
@@ -26,7 +27,8 @@ def usable_cores() -> int:
     """Cores that this process may use: those of its job or container's mask, not of the node."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1  # macOS has no masks
+    # macOS has no CPU masks.
+    return os.cpu_count() or 1
 
 
 class NodeMemory:
@@ -95,7 +97,8 @@ def tree_gib(root: int, proc: Path = Path("/proc")) -> float:
             # A process name may contain spaces and parentheses: fields start after the last one.
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             _, resident, shared, *_ = map(int, (folder / "statm").read_text().split())
-        except (OSError, ValueError):  # the process has ended meanwhile
+        except (OSError, ValueError):
+            # The process has ended meanwhile.
             continue
         process = int(folder.name)
         children[parent].append(process)

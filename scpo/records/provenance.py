@@ -32,11 +32,14 @@ from scpo.records.run_folders import Provenance, RunFolder, now
 from scpo.schema.run import RunConfig
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SNAPSHOT_RECORD = "snapshot.json"  # in a snapshot of the code, in place of .git
+# Lies in a snapshot of the code, in place of .git.
+SNAPSHOT_RECORD = "snapshot.json"
 COMMAND_TIMEOUT_S = 20
-CODE_RECORD = "code.json"  # in the run folder: the code that wrote its steps
+# Lies in the run folder: the code that wrote its steps.
+CODE_RECORD = "code.json"
 CODE_PARTS = ("scpo", "sweeps", "train.py")
-CODE_SUFFIXES = (".py", ".yaml")  # excludes files that tools write next to the code
+# Excludes files that tools write next to the code.
+CODE_SUFFIXES = (".py", ".yaml")
 SHOWN_FILES = 6
 
 
@@ -112,7 +115,8 @@ def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
 def _packages() -> dict[str, str]:
     versions = {}
     for distribution in importlib.metadata.distributions():
-        metadata = distribution.metadata  # parsed once; distribution.version would parse it again
+        # Parsed once; `distribution.version` would parse it again.
+        metadata = distribution.metadata
         versions[str(metadata["Name"]).lower()] = str(metadata["Version"])
     return dict(sorted(versions.items()))
 
@@ -227,7 +231,8 @@ def changed_files(
         present: ``code_files()``; None: read here.
     """
     earlier = read_code(folder)
-    if earlier is None:  # no attempt, or an old run
+    if earlier is None:
+        # There was no attempt, or the run is an old one.
         return []
     return _changed(earlier, code_files() if present is None else present, config)
 
@@ -235,7 +240,8 @@ def changed_files(
 def _changed(earlier: CodeRecord, present: Mapping[str, str], config: RunConfig) -> list[str]:
     names = earlier.files.keys() | present.keys()
     changed = {name for name in names if earlier.files.get(name) != present.get(name)}
-    if not changed:  # reading what imports what takes half a second
+    if not changed:
+        # Finding out which module imports which takes half a second.
         return []
     return sorted(changed & used_files(config, REPOSITORY))
 

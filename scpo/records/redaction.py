@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 REDACTED = "[redacted]"
-SHORTEST = 8  # shorter values are not keys, and would match in many files
+# Shorter values are not keys, and would match in many files.
+SHORTEST = 8
 SECRET_NAME = re.compile(
     r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|WEBHOOKS?|WEBHOOK_URL"
     r"|(^|_)(PAT|DSN|AUTH))(_?\d{1,4})?$"  # OPENAI_API_KEY_2
@@ -22,7 +23,8 @@ SECRET_NAME = re.compile(
 # In an address, between a colon and the @, with or without a user before the colon. No example
 # is given: this file is part of every snapshot of the code, in which an example would be found.
 WITH_PASSWORD = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s/@'\"{}$]+@")
-SHAPES = {  # formats of keys, by their issuers' prefixes
+# Formats of keys, by their issuers' prefixes.
+SHAPES = {
     "a W&B key": re.compile(r"(?i)(?<=wandb_api_key)\W{1,4}[0-9a-f]{40}\b|\bwandb_v\d_\w{20,}"),
     "an OpenAI or Anthropic key": re.compile(r"\bsk-[A-Za-z0-9_-]{20,}"),
     "a Hugging Face token": re.compile(r"\b(hf|api_org)_[A-Za-z0-9]{30,}"),

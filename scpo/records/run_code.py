@@ -57,7 +57,8 @@ def _parts(config: RunConfig) -> Iterator[str]:
         yield function.__module__.replace(".", "/") + ".py"
 
 
-@functools.lru_cache(maxsize=2048)  # a sweep asks for each of its runs
+# Cached, because a sweep asks for each of its runs.
+@functools.lru_cache(maxsize=2048)
 def _imported(text: str) -> tuple[str, ...]:
     """Files that may hold what a module imports: modules, packages, and the packages above them."""
     found: list[str] = []

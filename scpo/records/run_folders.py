@@ -31,12 +31,14 @@ from scpo.records.files import (
 )
 from scpo.records.status import JobState, Observed, State, Status, StopRequest
 
-CHECKPOINT_MARKER = "COMPLETE"  # the file that a trainer writes last into a checkpoint
+# A trainer writes this file last into a checkpoint: one without it is incomplete.
+CHECKPOINT_MARKER = "COMPLETE"
 CHECKPOINT = re.compile(r"step_(\d{5,9})")
 # A checkpoint of trainer=local until it is complete; verl writes in place, without the marker.
 SCRATCH = ".step_{:05d}.tmp"
 ATTEMPT = re.compile(r"attempt_(\d{1,9})")
-TRAINING_PANELS = ("train", "probe")  # of panels.json, besides the configured validation panels
+# Panels that panels.json lists besides the configured validation panels.
+TRAINING_PANELS = ("train", "probe")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 logger = logging.getLogger(__name__)
@@ -83,8 +85,10 @@ class RunFolder:
         # Present while the run is asked to stop.
         self.stop = self.path / "stop.json"
         self.panels = self.path / "panels.json"
-        self.metrics = self.path / "metrics.jsonl"  # deterministic values only
-        self.timing = self.path / "timing.jsonl"  # wall times and hosts
+        # Deterministic values only, so that a resumed run writes the same bytes.
+        self.metrics = self.path / "metrics.jsonl"
+        # Wall times and hosts, which differ between attempts.
+        self.timing = self.path / "timing.jsonl"
         self.diagnostics = self.path / "diagnostics"
         self.checkpoints = self.path / "checkpoints"
         # Held by the run's process for its lifetime.

@@ -20,14 +20,21 @@ class State(StrEnum):
     DONE = "DONE"
     FAILED = "FAILED"
     INTERRUPTED = "INTERRUPTED"
-    CANCELLED = "CANCELLED"  # by a person: not started again until `retry`
-    PRUNED = "PRUNED"  # by a search: final
+    # Stopped by a person: not started again until `retry`.
+    CANCELLED = "CANCELLED"
+    # Stopped by a search, which is final.
+    PRUNED = "PRUNED"
 
-    NEW = "NEW"  # no folder yet
-    QUEUED = "QUEUED"  # its job waits
-    UNKNOWN = "UNKNOWN"  # it has a job, and the scheduler does not answer
-    LOST = "LOST"  # its process or job ended without recording how
-    DAMAGED = "DAMAGED"  # its records cannot be read
+    # There is no folder yet.
+    NEW = "NEW"
+    # Its job waits.
+    QUEUED = "QUEUED"
+    # It has a job, and the scheduler does not answer.
+    UNKNOWN = "UNKNOWN"
+    # Its process or job ended without recording how.
+    LOST = "LOST"
+    # Its records cannot be read.
+    DAMAGED = "DAMAGED"
 
     @property
     def recorded(self) -> bool:
@@ -61,9 +68,12 @@ class JobState(StrEnum):
 
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"
-    ORPHANED = "ORPHANED"  # the run's record lacks the id: the driver died after it submitted
-    UNKNOWN = "UNKNOWN"  # the scheduler does not answer
-    ENDED = "ENDED"  # over, or never there
+    # The run's record lacks the job's id: the driver died after it submitted.
+    ORPHANED = "ORPHANED"
+    # The scheduler does not answer.
+    UNKNOWN = "UNKNOWN"
+    # The job is over, or never existed.
+    ENDED = "ENDED"
 
 
 _STATE_OF_JOB = {

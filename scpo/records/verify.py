@@ -43,7 +43,8 @@ def problems(folder: RunFolder) -> list[str]:
             check_records(folder)
         except ScpoError as error:
             found.append(str(error))
-    return list(dict.fromkeys(found))  # several checks report an unreadable status
+    # Several checks report an unreadable status.
+    return list(dict.fromkeys(found))
 
 
 def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
@@ -55,7 +56,8 @@ def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
             settings = read_config(folder).env.model_dump_json()
             panels = folder.read_panels()
         except ScpoError:
-            continue  # reported by `problems`
+            # `problems` reports it.
+            continue
         for name, panel in panels.items():
             run_id, sha256 = first.setdefault((settings, name), (folder.run_id, panel["sha256"]))
             if sha256 != panel["sha256"]:
@@ -109,7 +111,8 @@ def _checkpoints(folder: RunFolder) -> None:
 
 def _samples(folder: RunFolder) -> None:
     """Panels and diagnostics that are missing or differ from their checksums."""
-    logs = (folder.metrics.name, folder.timing.name)  # these may grow; `_logs` verifies them
+    # The logs may grow; `_logs` verifies them.
+    logs = (folder.metrics.name, folder.timing.name)
     for name, known in folder.read_status().sums.items():
         if name in logs:
             continue

@@ -21,8 +21,10 @@ from scpo.records.run_folders import RunFolder
 from scpo.schema.run import RunConfig
 from scpo.strict import MACHINE_SECTIONS
 
-TAG_LENGTH = 64  # W&B's limit
-WANDB_RECORD = "wandb.json"  # in the run folder: address of the mirror
+# W&B's limit.
+TAG_LENGTH = 64
+# Lies in the run folder and holds the address of the mirror.
+WANDB_RECORD = "wandb.json"
 # Variables that would rename a run or move its files; a run's name, id and folder are its own.
 OUR_OWN = ("WANDB_NAME", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_DIR", "WANDB_DISABLED")
 # Key of a second copy of the configuration: in W&B sweeps, parameters replace keys of their name.
@@ -100,7 +102,8 @@ class WandbMirror:
             )
 
     def _init(self) -> None:
-        import wandb  # optional, and slow to import
+        # An optional package, and slow to import.
+        import wandb
 
         config = self._config
         if names := unheeded():
@@ -114,13 +117,17 @@ class WandbMirror:
             settings=wandb.Settings(
                 init_timeout=config.wandb.init_timeout_s,
                 silent=True,
-                console="off",  # do not capture stdout
-                disable_git=True,  # the commit is in the configuration, provenance.json has more
+                # Otherwise wandb would capture stdout.
+                console="off",
+                # The commit is in the configuration, and provenance.json has more.
+                disable_git=True,
                 disable_code=True,
                 # The machine's names. x_disable_machine_info would end the system metrics too.
                 x_disable_meta=True,
-                host="",  # else its name would be sent all the same
-                program=PROGRAM,  # else the path of the started script
+                # Otherwise wandb would send the host's name.
+                host="",
+                # Otherwise wandb would send the path of the started script.
+                program=PROGRAM,
             ),
         )
         for metric in ("train/*", "val/*", "credit/*", "actor/*"):
@@ -191,7 +198,8 @@ def _address_settings(folder: RunFolder, config: RunConfig) -> dict[str, str | N
     """Project, entity, id, and whether a run of that id is resumed."""
     names = ("project", "entity", "id")
     if "WANDB_SWEEP_ID" in os.environ:
-        return dict.fromkeys((*names, "resume"))  # wandb reads the agent's variables
+        # wandb reads the agent's variables itself.
+        return dict.fromkeys((*names, "resume"))
     kept = _address(folder)
     if kept.get("sweep_id"):
         return {**{name: kept[name] for name in names}, "resume": "allow"}
@@ -248,5 +256,6 @@ def _tags(folder: RunFolder, config: RunConfig) -> Iterator[str]:
 def _commit(folder: RunFolder) -> str | None:
     try:
         return folder.read_status().commit if folder.status.exists() else None
-    except RecordError:  # reported by the run itself
+    except RecordError:
+        # The run itself reports it.
         return None

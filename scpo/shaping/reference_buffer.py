@@ -39,7 +39,8 @@ class ReferenceBuffer:
 
     def __init__(self, max_age: int | None, tasks: int = TASKS) -> None:
         self._max_age, self._tasks = max_age, tasks
-        self._kept: dict[str, Remembered] = {}  # the latest last
+        # Ordered by age: the latest success is last.
+        self._kept: dict[str, Remembered] = {}
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -38,6 +38,5 @@ def _reaches(matcher: SequenceMatcher[str], threshold: float) -> bool:
     )
 
 
-DIFFLIB = Identity(
-    "difflib", "difflib ratio", edit_ratio, threshold=0.95
-)  # verl-agent's default, anchor_similarity
+# verl-agent's default of `anchor_similarity`.
+DIFFLIB = Identity("difflib", "difflib ratio", edit_ratio, threshold=0.95)

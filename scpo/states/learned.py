@@ -14,9 +14,12 @@ from scpo.states.identity import Comparison, Identity, Visits, key_ids
 from scpo.states.words import acted_names, lasting_verbs, verbs_used, word_counts
 from scpo.steps import BoolArray, IntArray
 
-MOST_DIFFERENT = 0.05  # maximum rate of differences among equal states, relative to others
-FEWEST_DIFFERENT = 20  # minimum number of pairs of other states that differ in a kept feature
-ROWS_OF_A_CLASS = 60  # pairs grow with the square
+# Maximum rate of differences among equal states, relative to others.
+MOST_DIFFERENT = 0.05
+# Minimum number of pairs of other states that differ in a kept feature.
+FEWEST_DIFFERENT = 20
+# The number of pairs grows with the square of the number of rows.
+ROWS_OF_A_CLASS = 60
 
 
 def learned(visits: Visits, comparison: Comparison) -> IntArray:

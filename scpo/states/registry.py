@@ -19,6 +19,7 @@ from scpo.states.scored import SCORER
 from scpo.states.tfidf import TFIDF
 from scpo.steps import StepBatch
 
+# In the order in which tables show them.
 OURS = (
     EXACT,
     DIFFLIB,
@@ -30,7 +31,7 @@ OURS = (
     LEARNED,
     FACTS,
     ORACLE,
-)  # in the order of tables
+)
 
 IDENTITIES: dict[str, Identity] = {entry.name: entry for entry in OURS}
 

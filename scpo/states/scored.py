@@ -35,6 +35,5 @@ def _leaders(texts: list[str], scorer: Similarity, threshold: float) -> list[int
     return chosen
 
 
-SCORER = Identity(
-    "scorer", "scorer", scored, threshold=0.6, requires=frozenset({"scorer"})
-)  # Table 4's theta
+# Table 4's theta.
+SCORER = Identity("scorer", "scorer", scored, threshold=0.6, requires=frozenset({"scorer"}))

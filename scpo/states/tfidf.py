@@ -39,6 +39,5 @@ def _cosines(texts: list[str]) -> NDArray[np.float64]:
     return cosine
 
 
-TFIDF = Identity(
-    "tfidf", "TF-IDF", tfidf, threshold=0.9
-)  # ours; verl-agent's search recipe sets its ratio to 0.9
+# Ours; verl-agent's search recipe sets its ratio to 0.9.
+TFIDF = Identity("tfidf", "TF-IDF", tfidf, threshold=0.9)

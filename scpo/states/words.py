@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from scpo.states.identity import Visits, key_ids
 from scpo.steps import BoolArray, IntArray
 
-MOST_WORDS = 512  # the most frequent words of a batch
-LEAST_Z = 6.0  # of the strongest of some thousand correlations: chance gives 4.5
+# Only the most frequent words of a batch are counted.
+MOST_WORDS = 512
+# Threshold for the strongest of some thousand correlations, of which chance gives 4.5.
+LEAST_Z = 6.0
 _WORD = re.compile(r"[a-z]+(?! \d)")
 Names = tuple[tuple[str, int], ...]
 

@@ -16,7 +16,8 @@ from scpo.strict import Scale
 from sweeps.compose.configuration import compose_raw
 from sweeps.compose.overrides import Override, parse, parse_all
 
-Axis = tuple[Override, ...]  # one override for each value
+# One override for each value of the axis.
+Axis = tuple[Override, ...]
 
 
 def split_axes(

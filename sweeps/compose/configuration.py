@@ -141,7 +141,8 @@ def _set(raw: DictConfig, override: Override, choices: tuple[Override, ...]) -> 
     try:
         OmegaConf.update(raw, override.target, override.value, merge=True)
     except (ConfigAttributeError, ConfigKeyError) as error:
-        inside = str(error.full_key)  # of a mapping: method={nme: x}
+        # The key inside a mapping that an override gives, as in method={nme: x}.
+        inside = str(error.full_key)
         wrong = inside if inside.startswith(f"{override.key}.") else override.text
         raise ConfigError(explain_key(wrong, resolve(compose_files(choices)), RunConfig)) from None
     except OmegaConfBaseException as error:
@@ -204,4 +205,5 @@ def _keys_with(overrides: Sequence[Override]) -> dict[str, Any]:
     if choices != tuple(overrides):
         with contextlib.suppress(ConfigError):
             return resolve(compose_files(choices))
-    return resolve(compose_files(()))  # a choice is at fault itself
+    # A choice itself is wrong, so that only the defaults can be composed.
+    return resolve(compose_files(()))

@@ -235,7 +235,8 @@ def explain_hydra(
             wrong = inside if inside.startswith(f"{key}.") else override
             return explain_key(wrong, default(), model)
     causes = [str(cause).splitlines()[0] for cause in (error, error.__cause__) if str(cause or "")]
-    if isinstance(error, TypeError | ValueError):  # Python's own errors name no override
+    if isinstance(error, TypeError | ValueError):
+        # Python's own errors name no override.
         causes.insert(0, " ".join(map(str, overrides)))
     return ": ".join(causes)
 
@@ -345,7 +346,8 @@ def schema_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     keys = []
     for name, field in model.model_fields.items():
         keys.append(f"{prefix}{name}")
-        if typing.get_origin(field.annotation) is dict:  # its keys are free
+        if typing.get_origin(field.annotation) is dict:
+            # The keys of a dict field are free.
             continue
         below = []
         for member in models_in(field.annotation):
@@ -436,7 +438,8 @@ def _where_to_set(location: Sequence[int | str], section: Any) -> str:
     """The file of ``conf/`` that a missing key belongs in, if there is one."""
     name = section.get("name") if isinstance(section, dict) else None
     group = str(location[-2]) if len(location) > 1 else ""
-    known = group in ("estimator", "scorer", "model")  # of others, the scale sets some keys
+    # Some keys of the other groups are set by the scale, not by the group's file.
+    known = group in ("estimator", "scorer", "model")
     return f" in conf/{group}/{name}.yaml" if known and name else ": every key is needed"
 
 

@@ -181,7 +181,8 @@ def _with(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
         raw = copy.deepcopy(raw)
     for key, value in values.items():
         try:
-            OmegaConf.update(raw, key, value, merge=False)  # panels replace those that were there
+            # Not merged: panels replace those of the configuration.
+            OmegaConf.update(raw, key, value, merge=False)
         except OmegaConfBaseException as error:
             section = key.rpartition(".")[0]
             method = OmegaConf.select(raw, "method.name")

@@ -19,7 +19,8 @@ from sweeps.launchers.slurm.submission import Request, by_request
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
 TIMEOUT_S = 20
-FIELDS = "%P|%a|%l|%c|%G"  # partition (* marks the default), availability, time limit, cores, GPUs
+# Partition (* marks the default), availability, time limit, cores, GPUs.
+FIELDS = "%P|%a|%l|%c|%G"
 
 
 def check_slurm(subject: Subject) -> Iterator[Finding]:

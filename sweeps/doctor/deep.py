@@ -115,7 +115,8 @@ def _conflicts(config: RunConfig, facts: dict[str, Any]) -> Iterator[Finding]:
             if not recorded or run_config.read_config(folder).env != config.env:
                 continue
         except RecordError:
-            continue  # `python -m sweeps verify` reports damaged records
+            # `python -m sweeps verify` reports damaged records.
+            continue
         differing = [
             name for name in facts if recorded.get(name, {}).get("sha256") != facts[name]["sha256"]
         ]

@@ -21,15 +21,17 @@ from scpo.verl_config import cores_needed, temp_root
 from sweeps.doctor.subject import Subject
 from sweeps.estimates import LEGEND, duration, resources, trains_in_verl
 
+# CUDA of PyPI's default builds, by version of torch.
 CUDA_OF_TORCH: dict[tuple[int, ...], str] = {
     (2, 10): "13",
     (2, 11): "13",
     (2, 13): "13",
-}  # PyPI's default builds
+}
+# The oldest driver of each major version, from NVIDIA's release notes.
 DRIVER_OF_CUDA = {
     "12": 525,
     "13": 580,
-}  # NVIDIA's release notes: the oldest driver of each major version
+}
 SOCKETS = "rl-colocate-zmq-*.sock"
 VERL_SOCKETS = Path("/tmp")  # noqa: S108 (verl's own choice: vllm_rollout.py)
 NOUN_MODEL = "en_core_web_sm"

@@ -22,9 +22,8 @@ from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYST
 CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 MIN_INODES = 10_000
 # What a run needs, estimated from its configuration. Lower bounds: activations come on top.
-PROCESS_GIB = (
-    1.4  # peak of a mini run: 0.95 GiB on ALFWorld, 1.3 GiB on WebShop, measured with scale=mini
-)
+# Peak of a mini run: 0.95 GiB on ALFWorld, 1.3 GiB on WebShop, measured with scale=mini.
+PROCESS_GIB = 1.4
 
 
 def check_cpus(subject: Subject) -> Iterator[Finding]:
@@ -181,7 +180,8 @@ def _existing(path: Path) -> Path:
 
 
 def _slots(subject: Subject) -> int:
-    if refused_here([subject.first]):  # check_gpus reports it
+    if refused_here([subject.first]):
+        # check_gpus reports it.
         return 1
     return min(subject.runs, len(slots_for([subject.first] * subject.runs)))
 

@@ -15,7 +15,8 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 PACKAGE = "package:"
 HUB = "https://huggingface.co"
 OTHER_SCORERS = "; scorer=minilm and scorer=lexical need no download"
-LEAST_TOKENS = 64  # ours: of a response with a thought and an action
+# Ours: tokens of a response with a thought and an action.
+LEAST_TOKENS = 64
 
 
 def check_models(subject: Subject) -> Iterator[Finding]:

@@ -44,7 +44,8 @@ def of_trainer(config: RunConfig) -> str:
     if config.model.kind == "api":
         return "agents"
     if config.trainer.name == "verl" and config.trainer.verl.engine == "hf":
-        return "verl-cpu"  # no vLLM
+        # The extra without vLLM.
+        return "verl-cpu"
     return config.trainer.name
 
 
@@ -52,7 +53,8 @@ def _of_run(config: RunConfig) -> Iterator[str]:
     yield config.env.name
     yield of_trainer(config)
     if config.scorer.kind in ("bi_encoder", "cross_encoder"):
-        yield "local"  # the scorers' torch and transformers
+        # The scorers use the torch and transformers of this extra.
+        yield "local"
     if config.wandb.mode != "disabled":
         yield "track"
     if config.launcher.name == "slurm":

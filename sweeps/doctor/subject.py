@@ -39,7 +39,8 @@ def read_subject(overrides: Sequence[str]) -> Subject:
     """Compose the overrides as sweep.py or train.py would, with their ConfigErrors."""
     keys = {override.key for override in parse_all(overrides)}
     if "search" in keys:
-        from sweeps.search.plan import make_plan  # Optuna is an extra
+        # Imported here because Optuna is an optional extra.
+        from sweeps.search.plan import make_plan
 
         request = read_request(overrides)
         plan = make_plan(request.name, request.overrides)

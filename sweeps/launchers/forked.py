@@ -46,10 +46,14 @@ from sweeps.estimates import resources, trains_in_verl
 from sweeps.launchers.run_process import Begin, Process, Start, begin_anew, ignore_warning
 from sweeps.records.attempt import thread_environment
 
-FEWEST = 3  # runs for which a server pays
-FORKS = 12  # runs of one server
-OPENING_S = 300.0  # limit for imports and the environment; a cold cache takes about 100 s
-FORKING_S = 30.0  # limit for the answer of a server that has answered before
+# With fewer runs, starting a server costs more than it saves.
+FEWEST = 3
+# Most runs of one server.
+FORKS = 12
+# Limit for imports and the environment; a cold cache takes about 100 s.
+OPENING_S = 300.0
+# Limit for the answer of a server that has answered before.
+FORKING_S = 30.0
 POLL_S = 0.05
 
 
@@ -112,7 +116,8 @@ class Forked:
     def _begin_anew(self) -> int | None:
         try:
             self._anew = begin_anew(self._start)
-        except OSError:  # no process could be started; polling records the death of the run
+        except OSError:
+            # No process could be started; polling records the death of the run.
             return 1
         return self._anew.poll()
 
@@ -148,7 +153,8 @@ class Server:
             start_new_session=True,
         )
         theirs.close()
-        self.heard_at = time.monotonic()  # when its last message arrived
+        # Time at which its last message arrived.
+        self.heard_at = time.monotonic()
         self._requests = 0
         self._pids: dict[int, int] = {}
         self._statuses: dict[int, int] = {}
@@ -258,7 +264,8 @@ def exit_status(pid: int) -> int | None:
         os.kill(pid, 0)
     except ProcessLookupError:
         return 1
-    except PermissionError:  # the number is now a process of another user
+    except PermissionError:
+        # The number now belongs to a process of another user.
         return 1
     return 1 if _is_zombie(pid) else None
 
@@ -267,7 +274,8 @@ def _is_zombie(pid: int) -> bool:
     try:
         # The name, in parentheses, may hold any character; the state follows it.
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
-    except OSError:  # no /proc (macOS, whose process 1 reaps), or gone since
+    except OSError:
+        # There is no /proc (macOS, whose process 1 reaps), or the process is gone since.
         return False
     return after_name.split()[0] in ("Z", "X")
 
@@ -325,7 +333,8 @@ def main() -> None:
     function ``open_ahead(config)`` opens shared objects.
     """
     channel = Connection(int(sys.argv[1]))
-    code = code_files()  # before the first import of training code
+    # Before the first import of training code, so that the checksums are of the files that are run.
+    code = code_files()
     open_ahead = runpy.run_path(sys.argv[2]).get("open_ahead")
     gc.disable()
     if open_ahead is not None:

@@ -22,7 +22,8 @@ from sweeps.launchers.run_process import Begin, Outcome, RunProcess, begin_anew
 from sweeps.terminal import say
 
 POLL_S = 0.1
-GRACE_S = 120.0  # for finishing a step and writing a checkpoint; a second Ctrl-C does not wait
+# For finishing a step and writing a checkpoint; a second Ctrl-C does not wait.
+GRACE_S = 120.0
 
 
 def make_launcher(configs: Sequence[RunConfig], train_script: Path, console: Console) -> "Pool":

@@ -19,8 +19,10 @@ from scpo.schema import RunConfig
 from sweeps.records.attempt import EXIT_BUSY, thread_environment
 
 TAIL_LINES = 12
-TAIL_BYTES = 16_384  # a log may be long and is looked at ten times a second
-LOG_LINE = re.compile(r"\S+ \S+ INFO \S+: (?P<message>.*)")  # of sweeps.records.attempt.LOG_FORMAT
+# A log may be long and is looked at ten times a second.
+TAIL_BYTES = 16_384
+# Lines in the format of sweeps.records.attempt.LOG_FORMAT.
+LOG_LINE = re.compile(r"\S+ \S+ INFO \S+: (?P<message>.*)")
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ def begin_anew(start: Start) -> Process:
             stdout=log,
             stderr=subprocess.STDOUT,
             env={**os.environ, **start.variables},
-            start_new_session=True,  # Ctrl-C reaches the launcher only, which stops the runs
+            # Ctrl-C reaches the launcher only, which stops the runs.
+            start_new_session=True,
             preexec_fn=ignore_warning,  # noqa: PLW1509 (launchers have no threads)
         )
 

@@ -39,9 +39,9 @@ Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
 
 # As shells and sysexits.h have them: 2 a wrong command, 75 try again later, 130 Ctrl-C.
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 75, 130
-EXIT_ELSEWHERE = (
-    3  # of a sweep: nothing failed, but some runs are another process' or were cancelled
-)
+# Exit status of a sweep in which nothing failed, but another process has some runs or they were
+# cancelled.
+EXIT_ELSEWHERE = 3
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 USER_ERRORS = (
     ConfigError,
@@ -92,7 +92,8 @@ class Stop:
     def _log_size(self) -> int:
         try:
             return self._folder.metrics.stat().st_size
-        except OSError:  # nothing was ever logged
+        except OSError:
+            # Nothing was ever logged.
             return 0
 
 
@@ -133,7 +134,8 @@ def leave(status: int) -> NoReturn:
     """
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
-            sys.exit(status)  # Python waits for it
+            # Python waits for the thread on a normal exit.
+            sys.exit(status)
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()

@@ -24,7 +24,8 @@ from sweeps.search.study import ATTEMPTS, Study
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-LEAST_POLL_S = 0.5  # between two polls of the trials
+# Pause between two polls of the trials.
+LEAST_POLL_S = 0.5
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,9 @@ from sweeps.compose.matrix import seeded_runs
 from sweeps.compose.overrides import Override, parse, parse_all
 from sweeps.search.space import Params, key_of_params, point_of, values
 
-SEARCHES = "searches"  # beside the run folders
+# This folder lies next to the run folders.
+SEARCHES = "searches"
+# Fields that may change while a search goes on.
 FREE = (
     "title",
     "fresh_seeds",
@@ -28,7 +30,7 @@ FREE = (
     "parallel",
     "retries",
     "storage",
-)  # may change while a search goes on
+)
 T = TypeVar("T")
 
 

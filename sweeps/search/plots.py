@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 GREY = "#999999"
 DPI = 150
-LEAST_FOR_IMPORTANCE = 4  # complete trials; with fewer, a forest has nothing to split
+# With fewer complete trials, a forest has nothing to split.
+LEAST_FOR_IMPORTANCE = 4
 LEAST_FOR_CONTOUR = 4
-CONTOUR = ("theta", "soft_base")  # where both are searched; else the first two that are numbers
+# Drawn where both are searched; otherwise the first two knobs that are numbers.
+CONTOUR = ("theta", "soft_base")
 
 
 def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
@@ -35,14 +37,16 @@ def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
     study = optuna.create_study(direction="maximize")
     study.add_trials(trials)
     files = []
-    with plt.rc_context(), warnings.catch_warnings():  # Optuna's plots change matplotlib's style
+    # Optuna's plots change matplotlib's style.
+    with plt.rc_context(), warnings.catch_warnings():
         # Experimental in Optuna; and matplotlib warns of an axis whose values are all equal.
         warnings.simplefilter("ignore")
         for name, draw in PLOTS.items():
             axes = draw(plan, study)
             if axes is not None:
                 figure, buffer = np.ravel(axes)[0].figure, io.BytesIO()
-                metadata = {"Software": None}  # equal bytes with any version of matplotlib
+                # Without the version of matplotlib, every version writes equal bytes.
+                metadata = {"Software": None}
                 figure.savefig(
                     buffer, format="png", dpi=DPI, bbox_inches="tight", metadata=metadata
                 )

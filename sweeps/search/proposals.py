@@ -17,7 +17,8 @@ from sweeps.search.space import Params, distributions, grid, key_of_params, tidy
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-DRAWS = 50  # of each sampler for one new setting, before the space counts as exhausted
+# Draws of each sampler for one new setting, before the space counts as exhausted.
+DRAWS = 50
 
 
 @dataclass(frozen=True)

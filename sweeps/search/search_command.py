@@ -29,7 +29,8 @@ from sweeps.terminal import say, wide
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-PREVIEWED = 3  # trials, in a dry run
+# Trials that a dry run shows.
+PREVIEWED = 3
 NEEDED = ("optuna", "matplotlib", "sklearn", "scipy")
 
 
@@ -63,7 +64,8 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
     launcher = open_launcher([plan.base] * plan.trials * len(plan.seeds), train_script, console)
     try:
         return Driver(plan, study, launcher, lambda line: say(console, line)).run()
-    except OSError as error:  # Optuna's: ours name themselves
+    except OSError as error:
+        # Optuna raises it without the path; our own errors name it.
         if isinstance(error, ScpoError):
             raise
         text = (

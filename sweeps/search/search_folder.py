@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 PLAN, SUMMARY, WINNER = "search.json", "summary.md", "best.yaml"
 AXES = ("scale", "env", "model")
-SHOWN = 10  # of the complete trials, in the summary
+# Number of the complete trials that the summary shows.
+SHOWN = 10
 
 
 def write_plan(plan: Plan) -> None:

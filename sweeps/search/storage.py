@@ -28,8 +28,10 @@ FILES = {"journal": "journal.log", "sqlite": "study.db"}
 # A lock that is older was left by a process that died: an append takes milliseconds.
 LOCK_GRACE_S = 10
 SQLITE_TIMEOUT_S = 60
-BEFORE = "before"  # the key of a journal's line that holds the checksum of the line before
-LONGEST_LINE = 1 << 20  # bytes; a trial's parameters and curve take a few hundred
+# The key of a journal's line that holds the checksum of the line before.
+BEFORE = "before"
+# Bytes; a trial's parameters and curve take a few hundred.
+LONGEST_LINE = 1 << 20
 
 
 def open_study(plan: Plan) -> "tuple[optuna.Study, BaseStorage]":
@@ -94,7 +96,8 @@ def _journal(path: Path) -> "BaseStorage":
     class RepairingLock(JournalFileSymlinkLock):
         """Lock that cuts off the torn last line of a killed writer."""
 
-        last_sum = ""  # of the last line, as it is while the lock is held
+        # Checksum of the last line, valid while the lock is held.
+        last_sum = ""
 
         def acquire(self) -> bool:
             acquired = super().acquire()
@@ -111,7 +114,8 @@ def _journal(path: Path) -> "BaseStorage":
         def __init__(self, file_path: str, lock_obj: RepairingLock) -> None:
             super().__init__(file_path, lock_obj)
             self._repairing = lock_obj
-            self._sums: list[str] = []  # of the lines that were read
+            # Checksums of the lines that were read.
+            self._sums: list[str] = []
 
         def append_logs(self, logs: list[dict[str, Any]]) -> None:
             # Optuna walks over the logs with the lock held, when nobody else can append.
@@ -155,7 +159,8 @@ def _last_sum(path: Path) -> str:
     try:
         return str(json.loads(lines[-1])[SEAL]) if lines else ""
     except (ValueError, KeyError, TypeError):
-        return ""  # reported when the journal is read
+        # Reading the journal reports the damage.
+        return ""
 
 
 def _sqlite(path: Path) -> "BaseStorage":

@@ -106,7 +106,8 @@ class Study:
     def complete(self, trial: "FrozenTrial", value: float, by_seed: Mapping[int, float]) -> None:
         """Finish a trial with its objective and the values that it is the mean of."""
         with _unless_ended():
-            named = {str(seed): result for seed, result in by_seed.items()}  # JSON keys are texts
+            # JSON keys are strings.
+            named = {str(seed): result for seed, result in by_seed.items()}
             self._handle(trial).set_user_attr(BY_SEED, named)
         self._study.tell(trial.number, value, skip_if_finished=True)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from scpo.findings import Finding, error, ok, warning
 from scpo.schema.env import AlfworldConfig
 
-OFFICIAL_GAMES = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}  # of the release
+# Numbers of games in the release, by split.
+OFFICIAL_GAMES = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
 DOWNLOAD = "alfworld-download, then ALFWORLD_DATA=<its folder>; or env.games=generated"
 
 

@@ -38,9 +38,8 @@ logger = logging.getLogger(__name__)
 _TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
 # No horizon: a demonstration ends when its walkthrough does.
 _ENDLESS = 10_000
-_ANYWHERE = (
-    0.02  # share of the habits' weight that goes to a kind of place where the thing was never found
-)
+# Share of the habits' weight that goes to a kind of place where the thing was never found.
+_ANYWHERE = 0.02
 # Parts of the work, many enough that processes end together and progress can be shown.
 _PARTS = 20
 # No game has sixty objects of a kind, and no episode counts that far.
@@ -81,7 +80,8 @@ def demonstrations(
     else:
         work = partial(_demonstrate_apart, open_engine, job)
         with _workers(processes) as pool:
-            with stop_signals_blocked():  # the workers start at the first submission
+            with stop_signals_blocked():
+                # The workers start at the first submission, and inherit the blocked signals.
                 parts_made = pool.map(work, parts)
             made = _joined(parts_made, len(parts))
     order = {game_id: place for place, game_id in enumerate(games)}

@@ -48,7 +48,8 @@ def hooked_runner(task_runner: Any) -> Any:
             install(open_hooks(config.scpo.run_folder))
             super().run(config)
 
-    return ray.remote(num_cpus=1)(HookedTaskRunner)  # num_cpus: as the fork's
+    # The fork's own task runner asks Ray for one CPU too.
+    return ray.remote(num_cpus=1)(HookedTaskRunner)
 
 
 def main(run_folder: str, typed: Sequence[str]) -> None:

@@ -19,7 +19,8 @@ from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import Setting, prompts_per_step, siblings
 
 ENVIRONMENTS = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop"}
-VALIDATION_EPISODES = 128  # verl-agent's script, val_data_size
+# val_data_size of verl-agent's script.
+VALIDATION_EPISODES = 128
 DATA = "~/data/verl-agent/text"
 """Output of verl-agent's examples/data_preprocess/prepare.py; sets only the tasks per step."""
 

@@ -145,7 +145,8 @@ def complete_checkpoints(folder: Path) -> list[Checkpoint]:
     for path in sorted(folder.glob("step_*")):
         step = numbered(path, CHECKPOINT)
         if step is None:
-            continue  # somebody's copy
+            # Somebody's copy of a checkpoint, which is not ours to delete.
+            continue
         try:
             marker = read_record(
                 path / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint"

@@ -33,7 +33,8 @@ def main(config: DictConfig) -> None:
 
 if __name__ == "__main__":
     try:
-        check_version()  # before Hydra looks for verl's configuration
+        # Before Hydra looks for verl's configuration, which another version may not have.
+        check_version()
     except ConfigError as error:
         sys.exit(str(error))
     main()

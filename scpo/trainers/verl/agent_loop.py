@@ -58,7 +58,8 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
                 ask,
                 retries=place.config.env.failure_retries,
             )
-        except Exception as error:  # after any error, verl would go on without this episode's rows
+        except Exception as error:
+            # After any error, verl would go on without this episode's rows.
             # Its own text holds every stack.
             cause = error.cause if isinstance(error, RayTaskError) else error
             reason = f"{type(cause).__name__}: {cause}"

@@ -31,10 +31,10 @@ def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, 
         step, folder_sums(folder.checkpoint(step), leave_out=[CHECKPOINT_MARKER]), logs
     )
     for old in folder.complete_checkpoints()[:-keep]:
-        (
-            folder.checkpoint(old) / CHECKPOINT_MARKER
-        ).unlink()  # first: what dies here must not look whole
-        shutil.rmtree(folder.checkpoint(old))
+        checkpoint = folder.checkpoint(old)
+        # The marker goes first: a folder whose deletion is interrupted must not look complete.
+        (checkpoint / CHECKPOINT_MARKER).unlink()
+        shutil.rmtree(checkpoint)
 
 
 class Sealing:

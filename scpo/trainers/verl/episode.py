@@ -92,7 +92,8 @@ def _row(
         group=slot.group,
         sibling=slot.sibling,
         step=step,
-        length=0,  # known at the end of the episode
+        # The length is known at the end of the episode.
+        length=0,
         task=slot.task.id,
         family=slot.task.family,
         sha256=slot.task.sha256,

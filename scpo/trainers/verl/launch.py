@@ -61,7 +61,8 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     words = prepare(config, folder, should_stop)
     # The first import of verl: by now its environment variables are set.
     check_signatures()
-    from scpo.trainers.verl.nodes import wait_for_nodes  # Ray
+    # The module imports Ray, so that it waits for the checks of the versions.
+    from scpo.trainers.verl.nodes import wait_for_nodes
 
     verl_config = compose_verl(words)
     write_yaml(folder.path / "verl_config.yaml", OmegaConf.to_container(verl_config, resolve=True))

@@ -13,7 +13,8 @@ import ray
 from scpo.errors import ConfigError, first_line
 from scpo.trainers.verl.runner import STOP_SIGNALS
 
-DEADLINE_S = 300.0  # ours: nodes of a job start their Ray within seconds of each other
+# Ours: nodes of a job start their Ray within seconds of each other.
+DEADLINE_S = 300.0
 POLL_S = 1.0
 START = (
     "Start it: ray start --head --port=6379 on the first node, ray start --address=<its name>:6379 "

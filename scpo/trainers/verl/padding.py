@@ -24,9 +24,8 @@ def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[i
     """
     share, order = len(is_padding) // ranks, []
     batches = len(is_padding) // mini_batch
-    given = (
-        0  # padding rows beyond the even share go to the next mini-batches in turn, over all ranks
-    )
+    # Padding rows beyond the even share go to the next mini-batches in turn, over all ranks.
+    given = 0
     for rank in range(ranks):
         rows = range(rank * share, (rank + 1) * share)
         real = [row for row in rows if not is_padding[row]]

@@ -42,7 +42,8 @@ class KeepsStopSignals:
 
     def remote(self) -> Any:
         """The task runner, as Ray's own actor classes give it."""
-        if threading.current_thread() is threading.main_thread():  # only there can handlers be set
+        if threading.current_thread() is threading.main_thread():
+            # Python allows handlers to be set in the main thread only.
             for number, handler in self.handlers.items():
                 signal.signal(number, handler)
         return ray.remote(ScpoTaskRunner).remote()

@@ -37,5 +37,6 @@ def name_by_run() -> None:
     RuntimeContext.get_job_id = lambda self: given
 
 
-if VARIABLE in os.environ:  # not in the process that prepares an attempt, which may have no Ray
+if VARIABLE in os.environ:
+    # The process that prepares an attempt does not set it, and may have no Ray.
     name_by_run()

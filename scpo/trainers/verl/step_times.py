@@ -24,8 +24,10 @@ TIMERS: dict[str, tuple[str, ...]] = {
 }
 """Part -> verl's and our timers; what is left of a step is ``sync and driver``."""
 REST = "sync and driver"
-CHECKSUMS_WAIT = "timing_s/checksums_wait"  # within save_checkpoint, for the one before
-DIAGNOSTICS = "diagnostics"  # inside verl's timer of the advantages, and no part of training
+# Part of save_checkpoint: the wait for the checksums of the checkpoint before.
+CHECKSUMS_WAIT = "timing_s/checksums_wait"
+# Measured inside verl's timer of the advantages, but no part of training.
+DIAGNOSTICS = "diagnostics"
 
 SIZES = (1.5, 7.0)  # billions of parameters
 SECONDS: dict[str, tuple[float, float]] = {
@@ -41,7 +43,8 @@ SECONDS: dict[str, tuple[float, float]] = {
 Validation and checkpoints come every five steps (Table 3) and then take five times as long.
 """
 ESTIMATED_GPUS = 4
-EVERY = 5  # Table 3: steps between validations, and between checkpoints
+# Table 3: steps between validations, and between checkpoints.
+EVERY = 5
 
 
 def estimated(config: RunConfig) -> dict[str, float] | None:

@@ -72,16 +72,16 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.sealing = Sealing(self.place.folder, keep=run.trainer.keep_checkpoints)
         self._saved_step: int | None = None
         self._checksums_wait = 0.0
-        self._mini_batches = 0  # of the update of the present step
+        # Mini-batches of the update of the present step.
+        self._mini_batches = 0
         self._validation: dict[str, float] = {}
         super().__init__(config)
 
     # What verl calls, in the order of a run
 
     def _build_replay_buffer(self) -> Any:
-        self.trainer_mode = (
-            "sync"  # verl compares this word in eight places; ours names the same algorithm
-        )
+        # verl compares this word in eight places; ours names the same algorithm.
+        self.trainer_mode = "sync"
         buffer = super()._build_replay_buffer()
         buffer.stall_s = self.place.stall_s
         buffer.failures = self.place.failures
@@ -106,7 +106,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
                 try:
                     super().fit(agent_loop_manager)
                 finally:
-                    self.sealing.wait()  # complete the last checkpoint despite an error
+                    # Completes the last checkpoint even after an error.
+                    self.sealing.wait()
             failed = False
         finally:
             self.tracker.close(failed=failed)
@@ -306,7 +307,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         if self._saved_step == step:
             self.sealing.start(step, self.tracker.sums)
         if self.place.stop_file.exists():
-            self.total_training_steps = step  # verl's loop ends here
+            # verl's loop ends at this step.
+            self.total_training_steps = step
 
 
 def _padding_of(batch: Any) -> list[bool]:

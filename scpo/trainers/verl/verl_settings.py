@@ -133,7 +133,8 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
         # at 7B.
         key = f"{part}.fsdp_config.use_no_sync_for_gradient_accumulation"
         yield Setting(key, False, "gradients are reduced after every micro-batch")
-    if trainer.verl.engine != "hf":  # on the CPU all is float32
+    if trainer.verl.engine != "hf":
+        # On the CPU everything is float32.
         yield Setting(
             f"{ref}.fsdp_config.model_dtype",
             "bf16",

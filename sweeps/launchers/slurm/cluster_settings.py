@@ -46,9 +46,8 @@ class Site(Strict):
             return {}
         if self.gres is None:
             return {"gpus_per_node": gpus}
-        kind = re.sub(
-            r":\d+$", "", self.gres
-        )  # gpu:a800:4 is gpu:a800 with a number that is the job's own
+        # In gpu:a800:4, the number is dropped: each job has its own.
+        kind = re.sub(r":\d+$", "", self.gres)
         return {"gres": f"{kind}:{gpus}"}
 
     def memory_flag(self, needed_gb: int) -> str | None:

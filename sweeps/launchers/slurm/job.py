@@ -32,11 +32,12 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 0.5
 REPORTED_PACKAGES = ("torch", "transformers", "verl", "vllm", "ray", "flash-attn", "accelerate")
-SIGNAL_EARLY_S = (
-    60  # sbatch's manual: the signal may be sent up to 60 seconds earlier than specified
-)
-LAST_S = 20  # before the time limit: the run is ended by us, so that it can be requeued
-REQUEUE_TRIES, REQUEUE_PAUSE_S = 20, 3.0  # slurmctld may be restarting
+# sbatch's manual: the signal may be sent up to 60 seconds earlier than specified.
+SIGNAL_EARLY_S = 60
+# Seconds before the time limit: we end the run ourselves, so that it can be requeued.
+LAST_S = 20
+# slurmctld may be restarting.
+REQUEUE_TRIES, REQUEUE_PAUSE_S = 20, 3.0
 TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train.py"
 
 
@@ -120,7 +121,8 @@ class Supervisor:
             write_job(self.folder, self.job)
             if self.folder.read_stop() is None:
                 self.folder.request_stop(StopRequest(state=State.INTERRUPTED, reason=cause))
-        except RecordWriteError as error:  # on a full disk, a signal stops the run instead
+        except RecordWriteError as error:
+            # On a full disk no stop can be requested, so that a signal stops the run instead.
             logger.error("%s", error)
             self.process.terminate()
         logger.warning("%s: %s; it checkpoints after its present step", self.folder.run_id, cause)
@@ -133,7 +135,8 @@ class Supervisor:
         self.job = self.job.model_copy(
             update={"fruitless": fruitless, "last_step": max(step, self.job.last_step)}
         )
-        with contextlib.suppress(RecordWriteError):  # a full disk: counted the next time
+        # On a full disk, the attempt is counted the next time.
+        with contextlib.suppress(RecordWriteError):
             write_job(self.folder, self.job)
         return fruitless > self.job.max_timeouts
 

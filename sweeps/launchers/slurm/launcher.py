@@ -71,12 +71,14 @@ class Cluster(CountsSignals):
     sbatch: Sbatch
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
-    poll_s: float = 20.0  # squeue is called once each time
+    # squeue is called once each time.
+    poll_s: float = 20.0
     console: Console = field(default_factory=Console)
     probe: Probe = ask_node
     outside: Callable[[], bool] = is_outside
     _running: dict[str, RunFolder] = field(default_factory=dict)
-    _asked: set[str | None] = field(default_factory=set)  # partitions; a search submits many times
+    # Partitions that were asked already; a search submits many times.
+    _asked: set[str | None] = field(default_factory=set)
 
     @property
     def site(self) -> Site:
@@ -96,7 +98,8 @@ class Cluster(CountsSignals):
         check_reachable(self.runs_dir)
         snapshot = freeze(self.runs_dir, key_variables(configs.values()))
         ids: list[str] = []
-        room = self._room(limits)  # before the probe, which would count until it is cleaned up
+        # Asked before the probe, whose own job would count until it is cleaned up.
+        room = self._room(limits)
         self._check_nodes([request for request, *_ in arrays], snapshot)
         for request, names, running in arrays:
             fitting = names if room is None else names[: max(0, room - len(ids))]

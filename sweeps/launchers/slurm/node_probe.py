@@ -17,7 +17,8 @@ from sweeps.launchers.slurm.cluster_settings import Site
 from sweeps.launchers.slurm.refusal import UNSURE, words_of
 from sweeps.launchers.slurm.scheduler import SchedulerError, cancel_named
 
-MARK = "scpo-probe"  # of its name and of its lines: a site's prolog may print others
+# Marks the probe's job name and its lines, because a site's prolog may print others.
+MARK = "scpo-probe"
 # Only what /bin/sh has built in. Arguments: letter of a test, path, letter, path, ...
 SCRIPT = f"""echo "{MARK} node ${{SLURMD_NODENAME:-}}"
 place=0
@@ -27,12 +28,15 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 echo "{MARK} end\""""
-BUSY = "nodes are busy"  # srun after --immediate
-PLACES = ("reservation", "nodelist", "exclude", "clusters")  # of Site.more: they choose the nodes
+# Printed by srun after --immediate.
+BUSY = "nodes are busy"
+# Keys of Site.more that choose the nodes.
+PLACES = ("reservation", "nodelist", "exclude", "clusters")
 # What sbatch takes from the environment, and srun under another prefix.
 INHERITED = ("ACCOUNT", "PARTITION", "QOS", "CONSTRAINT", "RESERVATION", "CLUSTERS")
 POLL_S = 0.1
-END_S = 5  # for srun to cancel its job
+# Time for srun to cancel its job.
+END_S = 5
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,8 @@ def _command(where: Where, needs: Sequence[Need], wait_s: int, gpus: int) -> lis
         # Where the site leaves memory to the partition or takes whole nodes, --mem may be refused.
         "mem": "100M" if site.memory_gb else None,
         "mpi": "none",
-        "export": "NONE",  # no key of this shell is needed there
+        # The probe needs none of this shell's variables, some of which are keys.
+        "export": "NONE",
         "chdir": "/",
         "input": "none",
         **{key: site.more.get(key) for key in PLACES},
@@ -137,7 +142,8 @@ def _ask(command: list[str], needs: Sequence[Need], deadline: float) -> Answer:
                 text=True,
                 errors="replace",
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C comes to this process, which cancels the job
+                # Ctrl-C comes to this process, which cancels the job.
+                start_new_session=True,
             )
         except OSError as error:
             return Answer(None, why=f"srun: {error.strerror}")
@@ -189,5 +195,6 @@ def _end(process: subprocess.Popen[str], command: Sequence[str]) -> None:
             process.kill()
             process.communicate()
     (name,) = (word.partition("=")[2] for word in command if word.startswith("--job-name="))
-    with suppress(SchedulerError):  # srun has cancelled it, or --time=1 ends it
+    # Where this fails, srun has cancelled the job already or --time=1 ends it.
+    with suppress(SchedulerError):
         cancel_named(name)

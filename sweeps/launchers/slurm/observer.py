@@ -8,9 +8,8 @@ from scpo.records.status import JobState, Observed
 from sweeps.launchers.slurm.job_records import Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import Seen, Slurm
 
-ASK_AGAIN_S = (
-    1.0  # a job that ends is gone from squeue a moment before its last words are on a shared disk
-)
+# A job that ends is gone from squeue a moment before its last output is on a shared disk.
+ASK_AGAIN_S = 1.0
 
 
 class Observer:

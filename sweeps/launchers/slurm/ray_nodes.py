@@ -23,7 +23,8 @@ def ray_lines(needed: Resources) -> list[str]:
         return []
     ray = shlex.quote(str(Path(sys.executable).with_name("ray")))
     return [
-        "export RAY_AUTH_MODE=token",  # else any user who reaches the node can run code as us
+        # Without a token, any user who reaches the node can run code in our name.
+        "export RAY_AUTH_MODE=token",
         f"{ray} get-auth-token --generate >/dev/null",
         'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         "export RAY_ADDRESS=$first:$((20000 + SLURM_JOB_ID % 20000))",

@@ -4,7 +4,8 @@ import re
 
 from scpo.errors import ConfigError
 
-KEYS = (  # in sbatch's message -> the key of the site's file, what to do
+# Word of sbatch's message -> the key of the site's file, what to do.
+KEYS = (
     ("account|association", "account", "account: <one of `sacctmgr show associations user=$USER`>"),
     ("qos", "qos", "qos: <one that your account has>"),
     ("partition", "partition", "partition: <one that `sinfo` shows>"),

@@ -16,7 +16,8 @@ from sweeps.launchers.slurm.job_limits import (
     smallest,
 )
 
-COMMAND_TIMEOUT_S = 60  # slurmctld may be slow to answer on a busy cluster
+# slurmctld may be slow to answer on a busy cluster.
+COMMAND_TIMEOUT_S = 60
 QUEUED = (
     "PENDING",
     "CONFIGURING",
@@ -49,7 +50,8 @@ class Slurm:
 
     def jobs(self) -> Mapping[str, Seen] | None:
         """Our waiting and running jobs by id, from one squeue call; None without an answer."""
-        format_ = "%i|%T|%r|%j"  # the name last: only the name may contain |
+        # The name comes last, because only the name may contain |.
+        format_ = "%i|%T|%r|%j"
         try:
             lines = _ask(
                 "squeue",

@@ -13,12 +13,13 @@ from scpo.records import provenance, redaction
 from scpo.records.files import write_json
 
 SNAPSHOTS = ".snapshots"
+# What a job needs: the working tree's files, committed or not.
 PARTS = (
     "scpo",
     "sweeps",
     "conf",
     "train.py",
-)  # what a job needs; the working tree's files, committed or not
+)
 
 
 def freeze(runs_dir: Path, secret_names: Collection[str] = ()) -> Path:
@@ -94,7 +95,8 @@ def _refuse_secrets(files: dict[str, bytes], secret_names: Collection[str]) -> N
 
 def _write(target: Path, files: dict[str, bytes], secret_names: Collection[str]) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))  # 0700
+    # mkdtemp creates it with mode 0700.
+    draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))
     try:
         for path, data in files.items():
             (draft / path).parent.mkdir(parents=True, exist_ok=True)

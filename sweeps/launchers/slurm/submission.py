@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from submitit import Job as SubmittedJob
 
 SUBMISSIONS = ".submissions"
-NOT_REACHABLE = (
-    78  # exit status of a job whose node cannot read the code or Python (sysexits.h: EX_CONFIG)
-)
-MARGIN = 1.5  # the paper: "wall-clock times vary with cluster load"
+# Exit status of a job whose node cannot read the code or Python (sysexits.h: EX_CONFIG).
+NOT_REACHABLE = 78
+# The paper: "wall-clock times vary with cluster load".
+MARGIN = 1.5
 NEEDS_SUBMITIT = f"launcher=slurm_a800x4 needs submitit; to get it: {install_command('slurm')}"
 
 
@@ -164,7 +164,8 @@ def call_sbatch(submission: Submission) -> list[str]:
     except ImportError as error:
         raise ConfigError(NEEDS_SUBMITIT) from error
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it raises
+        # submitit prints what it raises.
+        with contextlib.redirect_stderr(io.StringIO()):
             return [job.job_id for job in _submit(submission, submission.folder)]
     except FailedJobError as error:
         message = str(error)

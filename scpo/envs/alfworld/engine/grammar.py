@@ -249,7 +249,8 @@ def read_grammar(text: str) -> Grammar:
     try:
         sentence = "Your task is to: " + json.loads(f'"{tasks[0]}"')
         task = Rule(None, _symbols(sentence))
-    except Exception as error:  # the parser's errors have no common class
+    except Exception as error:
+        # The parser's errors have no common class.
         raise GameError(f"the game's task cannot be parsed: {tasks[0]!r}: {error}") from error
     return Grammar({**shared.rules, "task": (task,)}, shared.actions)
 
@@ -269,7 +270,8 @@ def _parse(text: str) -> Grammar:
                 )
                 actions[part.name.lower()] = ActionText(_symbols(template), _symbols(feedback))
             rules.update(_rules(part.grammar if isinstance(part, model.ActionTypeNode) else part))
-    except Exception as error:  # the parsers' errors have no common class
+    except Exception as error:
+        # The parsers' errors have no common class.
         raise GameError(
             f"the game's text grammar cannot be parsed: {type(error).__name__}: {error}"
         ) from error

@@ -332,7 +332,8 @@ class TransitionStore:
         try:
             # A torn file fails its hash.
             replace_file(path, header.encode() + b"\n" + data, durable=False)
-        except OSError as error:  # a cache that cannot be written costs time, not results
+        except OSError as error:
+            # A cache that cannot be written costs time, not results.
             logger.warning(
                 "transitions are no longer kept: cannot write %s: %s", path, error.strerror
             )

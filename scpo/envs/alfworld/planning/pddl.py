@@ -111,7 +111,8 @@ def read_problem(domain: str, problem: str) -> Problem:
             parsed = [lisp_parser.parse_nested_list(text.split("\n")) for text in (domain, problem)]
             task = parsing_functions.parse_task(*parsed)
             normalize.normalize(task)
-    except (Exception, SystemExit) as error:  # the parser raises anything, exits included
+    except (Exception, SystemExit) as error:
+        # The parser raises anything, exits included.
         raise GameError(
             f"the PDDL parser refused the game: {type(error).__name__}: {error}"
         ) from error

@@ -392,7 +392,8 @@ class TranslationStore:
         try:
             # A torn file fails its hash and is made again.
             replace_file(path, content, durable=False)
-        except OSError as error:  # a cache that cannot be written costs time, not results
+        except OSError as error:
+            # A cache that cannot be written costs time, not results.
             logger.warning("translation not kept: cannot write %s: %s", path, error.strerror)
 
 

@@ -56,11 +56,13 @@ _KATAKANA = rf"\p{{WB=Katakana}}{_X}(?:(?:{_JOIN})*+\p{{WB=Katakana}}{_X})*"
 _RUN = rf"(?:{_KATAKANA}|(?:{_NUMBER}|{_LETTERS})+)"
 _WORD = rf"(?:{_JOIN})*+{_RUN}(?:(?:{_JOIN})+{_RUN})*(?:{_JOIN})*+"
 _NO_WORD = (
-    rf"(?:{_JOIN})++"  # consumed at once, so that a long run of underscores takes linear time
+    # Possessive, so that a long run of underscores takes linear time.
+    rf"(?:{_JOIN})++"
 )
 _IDEOGRAPH = rf"[\p{{Han}}\p{{Hiragana}}]{_X}"
 _COMPLEX = (
-    rf"(?:\p{{Line_Break=Complex_Context}}{_X})+"  # Thai, Lao, Khmer, Myanmar: a run is one token
+    # Thai, Lao, Khmer, Myanmar: a run is one token.
+    rf"(?:\p{{Line_Break=Complex_Context}}{_X})+"
 )
 # Extended_Pictographic as of Unicode 12.1, which Lucene 9 is built on; later versions dropped ★ and
 # others.
@@ -118,9 +120,8 @@ def _without_possessive(word: str) -> str:
 
 # Anserini's defaults.
 K1, B = np.float32(0.9), np.float32(0.4)
-EXACT_LENGTHS = (
-    24  # lengths below are stored exactly; Lucene's SmallFloat has that many codes left over
-)
+# Shorter lengths are stored exactly; Lucene's SmallFloat has that many codes left over.
+EXACT_LENGTHS = 24
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,11 +35,11 @@ MISSING: dict[str, Any] = {
         _zero,
     ),
     **dict.fromkeys(("empty_cache", "ipc_collect", "reset_peak_memory_stats"), _nothing),
-    **dict.fromkeys(
-        ("manual_seed", "manual_seed_all"), _nothing
-    ),  # torch.manual_seed seeds the CPU already
+    # torch.manual_seed seeds the CPU already.
+    **dict.fromkeys(("manual_seed", "manual_seed_all"), _nothing),
     "mem_get_info": lambda *_: (0, 0),
-    "get_rng_state": torch.get_rng_state,  # checkpoints
+    # Checkpoints hold this state.
+    "get_rng_state": torch.get_rng_state,
     "set_rng_state": torch.set_rng_state,
 }
 """What verl calls of ``torch.cuda`` and ``torch.cpu`` lacks."""
