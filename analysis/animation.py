@@ -230,7 +230,9 @@ def _row(k: int, run: Progress, end: float) -> tuple[str, str]:
 
 def _state(step: int, last: int, success: float | None) -> str:
     text = f"{step:>3}/{last}"
-    return text if success is None else f"{text}  training success {100 * success:.0f} %"
+    if success is None:
+        return text
+    return f"{text}  training success {100 * success:.0f} %"
 
 
 def _strip(name: str, x: float, y: float, texts: Sequence[str]) -> str:

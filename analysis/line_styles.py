@@ -155,7 +155,9 @@ def plot_styles(rows: Iterable[Row], colors: Sequence[str] = ()) -> dict[str, di
         registered = list(STYLES)
 
         def order(name: str) -> int:
-            return registered.index(name) if name in STYLES else len(registered)
+            if name in STYLES:
+                return registered.index(name)
+            return len(registered)
 
         for place, name in enumerate(sorted(styles, key=order)):
             styles[name] = replace(styles[name], color=colors[place % len(colors)])
@@ -186,7 +188,9 @@ def _host_style(method: str) -> LineStyle:
 
 
 def _variant_number(name: str) -> int:
-    return VARIANTS.index(name) if name in VARIANTS else _hash(name)
+    if name in VARIANTS:
+        return VARIANTS.index(name)
+    return _hash(name)
 
 
 def _variant(host: LineStyle, number: int) -> LineStyle:

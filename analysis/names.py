@@ -61,12 +61,16 @@ def benchmark(name: str) -> str:
 def panel_title(env: str, panel: str) -> str:
     """Title of a panel in figures of a benchmark."""
     titles = BENCHMARKS[env].panel_titles if env in BENCHMARKS else {}
-    return titles.get(panel, panel) if titles else PANELS.get(panel, panel)
+    if titles:
+        return titles.get(panel, panel)
+    return PANELS.get(panel, panel)
 
 
 def panel_label(panel: str) -> str:
     """Title of a panel, with its name in the records."""
-    return f"{PANELS[panel]} ({panel})" if panel in PANELS else panel
+    if panel not in PANELS:
+        return panel
+    return f"{PANELS[panel]} ({panel})"
 
 
 def panel_order(panels: set[str]) -> tuple[str, ...]:

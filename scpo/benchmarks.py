@@ -91,4 +91,6 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 def with_families(benchmark: str) -> bool:
     """Return True if the benchmark's results are split by task family."""
-    return bool(BENCHMARKS[benchmark].families) if benchmark in BENCHMARKS else False
+    if benchmark not in BENCHMARKS:
+        return False
+    return bool(BENCHMARKS[benchmark].families)

@@ -48,7 +48,9 @@ class Bounded(Generic[Key, Value]):
 
     def evict(self) -> Value | None:
         """Remove and return the least recently used entry if the dictionary is full, else None."""
-        return self._entries.popitem(last=False)[1] if len(self._entries) >= self._size else None
+        if len(self._entries) >= self._size:
+            return self._entries.popitem(last=False)[1]
+        return None
 
     def pop(self, key: Key) -> Value | None:
         """Remove and return an entry; None if absent."""

@@ -152,11 +152,9 @@ def gpu_table(config: RunConfig, gpu_gib: float) -> list[Part]:
 
 def needed_gib(parts: list[Part]) -> float:
     """The larger of the two sums."""
-    return (
-        max(sum(part.update_gib for part in parts), sum(part.rollout_gib for part in parts))
-        if parts
-        else 0.0
-    )
+    if not parts:
+        return 0.0
+    return max(sum(part.update_gib for part in parts), sum(part.rollout_gib for part in parts))
 
 
 def shortage(config: RunConfig, gpu_gib: float) -> str | None:
@@ -255,7 +253,9 @@ def _remedy(config: RunConfig, phase: str) -> str:
 
 
 def _of(part: Part, phase: str) -> float:
-    return part.update_gib if phase == "update" else part.rollout_gib
+    if phase == "update":
+        return part.update_gib
+    return part.rollout_gib
 
 
 def _verl_table(

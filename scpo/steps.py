@@ -238,7 +238,9 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
             numbers = (
                 isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf"
             )
-            return _converted(name, value, dtype) if numbers else _collected(name, rows, dtype)
+            if numbers:
+                return _converted(name, value, dtype)
+            return _collected(name, rows, dtype)
     raise StepBatchError(
         f"StepBatch.{name} is the {type(value).__name__} {str(value)[:40]!r}, expected a sequence "
         "with one value for each row"

@@ -93,6 +93,6 @@ def prompts_per_step(config: RunConfig) -> int:
 def siblings(config: RunConfig) -> int:
     """Episodes of each task: verl's ``rollout.n``."""
     sampling = config.trained.sampling
-    return (
-        1 if sampling is not None and sampling.rule == "independent" else config.trainer.group_size
-    )
+    if sampling is not None and sampling.rule == "independent":
+        return 1
+    return config.trainer.group_size

@@ -200,12 +200,16 @@ def complete(console: Console, arguments: argparse.Namespace) -> int:
 
 def health(console: Console, arguments: argparse.Namespace) -> int:
     """Apply the rules of conf/health.yaml to live and finished runs."""
-    return EXIT_DONE if show_health(console, _chosen(arguments), arguments) else EXIT_FAILED
+    if show_health(console, _chosen(arguments), arguments):
+        return EXIT_DONE
+    return EXIT_FAILED
 
 
 def push(console: Console, arguments: argparse.Namespace) -> int:
     """Push what offline runs wrote for Weights & Biases."""
-    return EXIT_DONE if wandb_commands.sync(console, _chosen(arguments)) else EXIT_FAILED
+    if wandb_commands.sync(console, _chosen(arguments)):
+        return EXIT_DONE
+    return EXIT_FAILED
 
 
 def _chosen(arguments: argparse.Namespace) -> list[RunFolder]:

@@ -60,4 +60,6 @@ def coloured(state: State) -> str:
 
 def wide(console: Console) -> Console:
     """For a table: in a pipe or a log it is not folded at 80 columns."""
-    return console if console.is_terminal else Console(file=console.file, width=250)
+    if console.is_terminal:
+        return console
+    return Console(file=console.file, width=250)

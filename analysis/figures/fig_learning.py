@@ -87,7 +87,9 @@ class Strip:
     def counts(self) -> str:
         """Seeds (finished/planned) of its rows, the least and the most."""
         ordered = sorted({row.count for row in self.rows}, key=_as_numbers)
-        return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+        if len(ordered) == 1:
+            return ordered[0]
+        return f"{ordered[0]} to {ordered[-1]}"
 
     def label(self, notes: Footnotes, *, alone: bool) -> str:
         """Text next to its panels; differences between its runs go into a footnote."""

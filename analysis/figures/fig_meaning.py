@@ -233,7 +233,9 @@ def _table(data: Collected, found: Sequence[Line]) -> Table:
 
 
 def _cell(data: Collected, line: Line, dose: float) -> Number:
-    return percent(_area(data, line.rows[dose])) if dose in line.rows else NONE
+    if dose not in line.rows:
+        return NONE
+    return percent(_area(data, line.rows[dose]))
 
 
 def _minus(data: Collected, line: Line, baseline: Line | None) -> Number:

@@ -158,7 +158,9 @@ def _groups(data: Collected) -> tuple[list[Group], list[str]]:
 
 
 def _order(record: ExperimentRecord) -> int:
-    return FIRST.index(record.experiment) if record.experiment in FIRST else len(FIRST)
+    if record.experiment in FIRST:
+        return FIRST.index(record.experiment)
+    return len(FIRST)
 
 
 def _has_curve(data: Collected, row: StudyRow) -> bool:

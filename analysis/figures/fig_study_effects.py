@@ -211,7 +211,9 @@ def _shown(
     if not comparable(data, row, reference):
         return None
     _, effect = compare(data, row, reference, AREA)
-    return Shown(effect, UNNAMED) if effect.difference.n else None
+    if not effect.difference.n:
+        return None
+    return Shown(effect, UNNAMED)
 
 
 def _difference_to_gigpo(line: Line) -> float:

@@ -224,4 +224,6 @@ def _cell(sweep: Sweep, rate: float) -> Number:
 def _edges(methods: Sequence[Sweep]) -> str:
     """Sentence about methods whose best rate may lie beyond the sweep."""
     labels = ", ".join(sweep.label for sweep in methods if sweep.at_the_edge)
-    return f" The largest mean is at the edge of the sweep for: {labels}." if labels else ""
+    if not labels:
+        return ""
+    return f" The largest mean is at the edge of the sweep for: {labels}."

@@ -106,7 +106,9 @@ class Claim:
     def cheapest_scale(self) -> str:
         """The study's scale where its experiments can test the claim, else the paper's."""
         has_runs = self.env == "alfworld" or self.at_study
-        return "study" if self.tested_at("study") and has_runs else "paper"
+        if self.tested_at("study") and has_runs:
+            return "study"
+        return "paper"
 
     def summary(self, data: Collected) -> Summary:
         """Summary over the seeds of the section that has most of them."""
@@ -151,7 +153,8 @@ def conclusion(claim: Claim, measured: Summary, scale: str) -> str:
         return AGREES if includes_claimed else DISAGREES
     if low <= claim.null <= high:
         return UNDECIDED if includes_claimed or claimed is None else DISAGREES
-    return AGREES if (low > claim.null) == (claim.sign > 0) else DISAGREES
+    on_claimed_side = (low > claim.null) == (claim.sign > 0)
+    return AGREES if on_claimed_side else DISAGREES
 
 
 # Values of a section
@@ -278,7 +281,9 @@ def exact_share(data: Collected, part: Section, run: str) -> float | None:
     None for the scorer of equal texts, which credits no others.
     """
     kind = (data.by_id[run].config.get("scorer") or {}).get("kind")
-    return None if kind == "exact" else data.series(run, "credit/exact").mean
+    if kind == "exact":
+        return None
+    return data.series(run, "credit/exact").mean
 
 
 def scoring_share(data: Collected, part: Section, run: str) -> float | None:

@@ -191,7 +191,9 @@ def read_style(name: str) -> tuple[tuple[str, Any], ...]:
 def palette() -> tuple[str, ...]:
     """Colours of the user's style file, in the order of its ``axes.prop_cycle``."""
     cycle = dict(_look.get().style).get("axes.prop_cycle")
-    return tuple(cycle.by_key().get("color", ())) if cycle is not None else ()
+    if cycle is None:
+        return ()
+    return tuple(cycle.by_key().get("color", ()))
 
 
 def canvas_width(usual: float) -> float:

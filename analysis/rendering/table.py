@@ -50,7 +50,9 @@ class Number:
         mark = MARKS.get(self.source, "")
         if self.interval:
             return f"{self.mean} [{', '.join(self.interval)}]{mark}"
-        return f"{self.mean} ± {self.std}{mark}" if self.std else f"{self.mean}{mark}"
+        if self.std:
+            return f"{self.mean} ± {self.std}{mark}"
+        return f"{self.mean}{mark}"
 
 
 NONE = Number("–")

@@ -253,7 +253,9 @@ def _address(data: Collected, run: str) -> str | None:
         url = url_of(RunFolder(data.by_id[run].folder))
     except RecordError:
         return None
-    return url if isinstance(url, str) and url.startswith(("https://", "http://")) else None
+    if isinstance(url, str) and url.startswith(("https://", "http://")):
+        return url
+    return None
 
 
 def _rows(sections: Iterable[Section]) -> dict[str, tuple[Section, Row]]:

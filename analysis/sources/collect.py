@@ -187,7 +187,9 @@ def sample_damage(run: Run, path: Path) -> str | None:
     known = run.sums.get(str(path.relative_to(run.folder)))
     if known is not None:
         changed = change(path, known, whole=True)
-        return f"{changed}: left out. {RUN_AGAIN}" if changed else None
+        if not changed:
+            return None
+        return f"{changed}: left out. {RUN_AGAIN}"
     # A run that goes on may have written a sample whose checksum it has not recorded yet.
     if run.sums and run.state == State.DONE:
         return "is no file that the run wrote: left out. Delete it"

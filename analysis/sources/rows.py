@@ -237,7 +237,9 @@ def _differences(run: Run | None, other: Run | None) -> str:
     if run is None or other is None:
         return "not started yet"
     if run.foreign != other.foreign:
-        return "logged by verl-agent" if run.foreign else "not logged by verl-agent"
+        if run.foreign:
+            return "logged by verl-agent"
+        return "not logged by verl-agent"
     differences = setting_differences(run.config, other.config, (run.panels, other.panels))
     return differences or "another setting"
 
@@ -417,7 +419,9 @@ def _state(run: PlannedRun, runs: Runs, scale: str) -> str:
     if run.id not in runs:
         return State.PENDING
     known = runs[run.id]
-    return known.state if known.head.scale == scale else f"of scale {known.head.scale}"
+    if known.head.scale == scale:
+        return known.state
+    return f"of scale {known.head.scale}"
 
 
 # Settings

@@ -61,7 +61,9 @@ class Series:
     @property
     def mean(self) -> float | None:
         """Mean over the steps that have a value."""
-        return math.fsum(self.values) / len(self.values) if self.values else None
+        if not self.values:
+            return None
+        return math.fsum(self.values) / len(self.values)
 
     def between(self, first: int, last: float = math.inf) -> "Series":
         """Part of the series from step ``first`` to ``last``, both included."""

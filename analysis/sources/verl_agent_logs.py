@@ -110,7 +110,9 @@ def _name(name: str, panel: str) -> str | None:
     if rest == SCORE:
         return f"val/{panel}/score"
     family = FAMILY_NAMES.get(rest.removesuffix("_success_rate"))
-    return f"val/{panel}/{family}/success_rate" if family else None
+    if not family:
+        return None
+    return f"val/{panel}/{family}/success_rate"
 
 
 def _panel(config: Mapping[str, Any]) -> str:

@@ -95,7 +95,9 @@ class Effect:
         """1 where the first row is resolved to do better, -1 where the second is, else 0."""
         if not self.resolved:
             return 0
-        return self.measure.sign if self.verdict == HIGHER else -self.measure.sign
+        if self.verdict == HIGHER:
+            return self.measure.sign
+        return -self.measure.sign
 
     @property
     def only_alone(self) -> bool:

@@ -97,7 +97,9 @@ def steps_to(level: float) -> Measure:
         if len(series.steps) < 2:
             return None
         reached = series.first_at(level)
-        return float(series.steps[-1]) if reached is None else reached
+        if reached is not None:
+            return reached
+        return float(series.steps[-1])
 
     return Measure(f"steps to {100 * level:.0f} %", of, factor=1, unit="steps", sign=-1)
 

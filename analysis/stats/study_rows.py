@@ -117,7 +117,9 @@ def selected(data: Collected, row: StudyRow) -> bool:
     asked = {name for experiment, name in row.names if experiment in experiments}
     if row.env not in {part.env for part in data.sections}:
         return False
-    return bool(asked & set(data.chosen)) if data.chosen else bool(asked)
+    if data.chosen:
+        return bool(asked & set(data.chosen))
+    return bool(asked)
 
 
 def started(data: Collected, row: Row) -> Run | None:
@@ -168,7 +170,9 @@ def _title(data: Collected, row: StudyRow) -> str:
     label = row.row.label
     if not method or method in label:
         return label
-    return f"{method} {label}" if label.startswith(("with ", "without ")) else f"{method}, {label}"
+    if label.startswith(("with ", "without ")):
+        return f"{method} {label}"
+    return f"{method}, {label}"
 
 
 def comparable(data: Collected, first: StudyRow, second: StudyRow) -> bool:

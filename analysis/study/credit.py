@@ -78,13 +78,17 @@ def _table(data: Collected, rows: list[StudyRow], columns: Columns) -> Iterator[
 def _title(row: StudyRow, rows: list[StudyRow]) -> str:
     """With its experiment where another row of the table has the same title, in another setting."""
     same = [other for other in rows if (other.env, other.title) == (row.env, row.title)]
-    return f"{row.title} ({row.names[0][0]})" if len(same) > 1 else row.title
+    if len(same) > 1:
+        return f"{row.title} ({row.names[0][0]})"
+    return row.title
 
 
 def _cell(data: Collected, row: StudyRow, metric: str, columns: Columns) -> str:
     found = data.summary(row.row, metric, "mean")
     _, factor, digits = columns[metric]
-    return f"{factor * found.mean:.{digits}f}" if found.n else "–"
+    if not found.n:
+        return "–"
+    return f"{factor * found.mean:.{digits}f}"
 
 
 def _precision_and_gain(data: Collected, rows: list[StudyRow]) -> Iterator[str]:

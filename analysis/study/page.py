@@ -237,7 +237,9 @@ def _spread(data: Collected) -> str:
         row = next((row for row in rows if row.called(name)), None)
         if row is not None and (text := _deviation(data, row)):
             parts.append(text)
-    return f"Standard deviation over seeds: {'; '.join(parts)}." if parts else ""
+    if not parts:
+        return ""
+    return f"Standard deviation over seeds: {'; '.join(parts)}."
 
 
 def _deviation(data: Collected, row: StudyRow) -> str:
@@ -267,7 +269,9 @@ def _answer(answer: Answer) -> str:
 
 
 def _picture(name: str, drawn: set[str]) -> str:
-    return f"![{FIGURES[name]}](study/{name}.png)" if name in drawn else ""
+    if name not in drawn:
+        return ""
+    return f"![{FIGURES[name]}](study/{name}.png)"
 
 
 def _rates(data: Collected, drawn: set[str]) -> Iterator[str]:
@@ -327,7 +331,9 @@ def run_lines(data: Collected, *, meaning: bool = False) -> Iterator[str]:
 
 def _processor(run: Run) -> str:
     name = run.processor or "not recorded"
-    return name if run.torch_capability == UNKNOWN else f"{name}, {run.torch_capability}"
+    if run.torch_capability == UNKNOWN:
+        return name
+    return f"{name}, {run.torch_capability}"
 
 
 def _counted(values: Iterable[str]) -> str:

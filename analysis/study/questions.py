@@ -176,7 +176,9 @@ def _is_of_scpo(comparison: Comparison) -> bool:
 def headline(found: Sequence[Comparison]) -> str:
     """The headlined comparisons in one sentence; ``found``: all of the study."""
     parts = [_short(comparison) for comparison in headlined(found)]
-    return "; ".join(parts) + "." if parts else "no pair of SCPO and GiGPO has finished yet."
+    if not parts:
+        return "no pair of SCPO and GiGPO has finished yet."
+    return "; ".join(parts) + "."
 
 
 def _short(comparison: Comparison) -> str:

@@ -66,7 +66,9 @@ def build(data: Collected) -> Table:
 def _cost_command(data: Collected) -> str:
     scale = data.scales[0] if data.scales else "mini"
     command = "python sweep.py +experiment=cost"
-    return command if scale == "mini" else f"{command} scale={scale}"
+    if scale == "mini":
+        return command
+    return f"{command} scale={scale}"
 
 
 def _published(scale: str) -> Block:

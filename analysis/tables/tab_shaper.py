@@ -68,7 +68,9 @@ def _shaper(name: str) -> Callable[[Config], Any]:
         if value is None:
             # Records leave out what is off.
             value = ShaperConfig.model_fields[name].get_default()
-        return WORDS[name].get(value, value) if name in WORDS else value
+        if name not in WORDS:
+            return value
+        return WORDS[name].get(value, value)
 
     return read
 
@@ -87,7 +89,9 @@ def _scorer_batch(config: Config) -> str | None:
     tokens = at(config, "scorer.batch_tokens")
     if tokens:
         return f"{tokens} tokens"
-    return "1 text" if at(config, "scorer.kind") == "bi_encoder" else None
+    if at(config, "scorer.kind") == "bi_encoder":
+        return "1 text"
+    return None
 
 
 def _remembered(config: Config) -> str:

@@ -71,11 +71,9 @@ def anchor_groups(
 def state_groups(batch: StepBatch, config: StateSettings) -> IntArray:
     """Dense id of each row's state within its group, under the estimator's state identity."""
     ids = state_ids(batch, config)
-    return (
-        anchor_groups(batch, key=config.state_key)
-        if ids is None
-        else group_ids(batch.group_N, ids.source_N)
-    )
+    if ids is None:
+        return anchor_groups(batch, key=config.state_key)
+    return group_ids(batch.group_N, ids.source_N)
 
 
 def state_ids(batch: StepBatch, config: StateSettings) -> StateIds | None:

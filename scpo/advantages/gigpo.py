@@ -33,11 +33,9 @@ class GigpoSettings(StateSettings):
     @property
     def identity(self) -> Identity:
         """The identity of states; ``anchors: similar`` is difflib's with ``anchor_similarity``."""
-        return (
-            find_identity("difflib", self.anchor_similarity)
-            if self.anchors == "similar"
-            else super().identity
-        )
+        if self.anchors == "similar":
+            return find_identity("difflib", self.anchor_similarity)
+        return super().identity
 
 
 def gigpo(

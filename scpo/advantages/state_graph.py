@@ -76,7 +76,9 @@ def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) ->
 
 def _in_order_of_appearance(id_M: IntArray) -> IntArray:
     first_V = np.unique(id_M, return_index=True)[1]
-    return np.argsort(np.argsort(first_V))[id_M] if len(id_M) else id_M
+    if not len(id_M):
+        return id_M
+    return np.argsort(np.argsort(first_V))[id_M]
 
 
 def distances(graph: StateGraph) -> Float64Array:

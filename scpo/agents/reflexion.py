@@ -55,4 +55,6 @@ class Reflexion:
 
     def _notes(self, reflections: Sequence[str]) -> str:
         latest = reflections[-self.memory :]
-        return _MEMORY.format(notes="\n".join(f"- {note}" for note in latest)) if latest else ""
+        if not latest:
+            return ""
+        return _MEMORY.format(notes="\n".join(f"- {note}" for note in latest))

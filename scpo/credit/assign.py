@@ -164,7 +164,9 @@ def _placed(
     if shaper is None or shaped is None:
         return nothing_N, nothing_N
     scaled_N = np.float32(shaper.alpha) * shaped.credit_N
-    return (scaled_N, nothing_N) if shaper.added_to == "returns" else (nothing_N, scaled_N)
+    if shaper.added_to == "returns":
+        return (scaled_N, nothing_N)
+    return (nothing_N, scaled_N)
 
 
 def _shape(
@@ -192,7 +194,9 @@ def _shape(
         return None
     if config.shaper.credited_states != "all":
         shaped = without_success(batch, shaped, config.shaper.credited_states)
-    return on_shortest_ways(batch, shaped) if config.shaper.allocation == "graph" else shaped
+    if config.shaper.allocation != "graph":
+        return shaped
+    return on_shortest_ways(batch, shaped)
 
 
 def assign_tokens(

@@ -223,7 +223,9 @@ def alone_in_anchor_group(batch: StepBatch, host: EstimatorSettings) -> BoolArra
 
 def host_anchor_groups(batch: StepBatch, host: EstimatorSettings) -> IntArray:
     """Dense id of every row's anchor group, as the host estimator forms them."""
-    return state_groups(batch, host) if isinstance(host, StateSettings) else anchor_groups(batch)
+    if isinstance(host, StateSettings):
+        return state_groups(batch, host)
+    return anchor_groups(batch)
 
 
 def _ratio(name: str, part: float, whole: int) -> dict[str, float]:

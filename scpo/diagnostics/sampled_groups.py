@@ -251,7 +251,9 @@ class _Texts:
 
 def _cut_text(text: str) -> str:
     dropped = len(text) - LONGEST_TEXT
-    return f"{text[:LONGEST_TEXT]} … ({dropped} more characters)" if dropped > 0 else text
+    if dropped > 0:
+        return f"{text[:LONGEST_TEXT]} … ({dropped} more characters)"
+    return text
 
 
 def _group_record(

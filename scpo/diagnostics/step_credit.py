@@ -68,7 +68,9 @@ def credit_precision(
     def shortens(row: int) -> bool | None:
         trajectory, taken = int(batch.trajectory_N[row]), int(batch.step_N[row])
         before, after = remaining(trajectory, taken), remaining(trajectory, taken + 1)
-        return None if before is None or after is None else after < before
+        if before is None or after is None:
+            return None
+        return after < before
 
     kinds, metrics = _kinds(batch, credited_N), {}
     # The share needs no plans, so it covers all steps and not only the sample.
@@ -247,7 +249,9 @@ def step_credited(
 ) -> BoolArray | None:
     """Rows credited by the shaper or by a positive step term; None for methods with neither."""
     if method.shaper is not None:
-        return None if diagnostics.shaped is None else diagnostics.shaped.credit_N > 0
+        if diagnostics.shaped is None:
+            return None
+        return diagnostics.shaped.credit_N > 0
     return _positive_step_term(batch, diagnostics, method)
 
 

@@ -153,7 +153,9 @@ def _transcript(place: int, episode: Played) -> dict[str, Any]:
 
 def _cut(text: str) -> str:
     dropped = len(text) - LONGEST_TEXT
-    return f"{text[:LONGEST_TEXT]} … ({dropped} more characters)" if dropped > 0 else text
+    if dropped > 0:
+        return f"{text[:LONGEST_TEXT]} … ({dropped} more characters)"
+    return text
 
 
 class _Turns(SampleContent):

@@ -53,7 +53,9 @@ class Rewording:
 
 def rewording_of(config: WordingsConfig, task: str, sibling: int) -> Rewording | None:
     """The rewording of an episode; None where nothing is reworded."""
-    return Rewording(config, task, sibling) if config.dose > 0 else None
+    if config.dose > 0:
+        return Rewording(config, task, sibling)
+    return None
 
 
 class Draw:
@@ -77,11 +79,15 @@ class Draw:
 
     def synonym(self, words: Sequence[str]) -> str:
         """One of these words; the first without the arm of paraphrases."""
-        return self._generator.choice(list(words)) if self.has("paraphrase") else words[0]
+        if self.has("paraphrase"):
+            return self._generator.choice(list(words))
+        return words[0]
 
     def alias(self, names: Sequence[str]) -> str:
         """One of these names; the first without the arm of aliases."""
-        return self._generator.choice(list(names)) if self.has("aliases") else names[0]
+        if self.has("aliases"):
+            return self._generator.choice(list(names))
+        return names[0]
 
     def ordered(self, things: Sequence[str]) -> list[str]:
         """Listed things, in another order with that arm."""

@@ -424,4 +424,6 @@ def first_complaint(error: ValidationError) -> str:
     """The first error of a validation, with the path of its key."""
     detail = error.errors()[0]
     place = ".".join(map(str, detail["loc"]))
-    return f"{place}: {detail['msg']}" if place else str(detail["msg"])
+    if place:
+        return f"{place}: {detail['msg']}"
+    return str(detail["msg"])

@@ -84,7 +84,9 @@ def settings_digest(config: RunConfig) -> str:
 
 def _benchmark(env: Mapping[str, Any]) -> str:
     """WebShop's two settings are two benchmarks; see ``WebshopConfig.benchmark``."""
-    return f"{env['name']}_paper" if env.get("setting") == "paper" else str(env["name"])
+    if env.get("setting") == "paper":
+        return f"{env['name']}_paper"
+    return str(env["name"])
 
 
 def _choices(method: Mapping[str, Any]) -> list[str]:

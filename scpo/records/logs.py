@@ -113,7 +113,9 @@ class JsonLines:
             lines = file.read().split(b"\n")[:-1]
         if len(lines) < 2 and start > 0:
             raise RecordError(f"{self.path}: the last line is longer than {TAIL_BYTES} bytes")
-        return self._object(lines[-1], "the last line") if lines else None
+        if not lines:
+            return None
+        return self._object(lines[-1], "the last line")
 
     def replace(self, lines: bytes) -> None:
         """Replace the content atomically, as a run that resumes from an earlier step needs."""

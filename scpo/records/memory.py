@@ -120,7 +120,9 @@ def query_driver(fields: str) -> list[str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return done.stdout.splitlines() if done.returncode == 0 else []
+    if done.returncode != 0:
+        return []
+    return done.stdout.splitlines()
 
 
 def used_gib(visible: str = "", ask: Callable[[str], list[str]] = query_driver) -> dict[str, float]:

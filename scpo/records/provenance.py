@@ -176,7 +176,9 @@ def code_files() -> dict[str, str]:
 def read_code(folder: RunFolder) -> CodeRecord | None:
     """The code that wrote a run's steps; None before the first attempt."""
     path = folder.path / CODE_RECORD
-    return read_record(path, CodeRecord, "record of the code") if path.exists() else None
+    if not path.exists():
+        return None
+    return read_record(path, CodeRecord, "record of the code")
 
 
 def check_resume(

@@ -44,7 +44,9 @@ def used_files(config: RunConfig, root: Path) -> set[str]:
 
 
 def _trainer(config: RunConfig) -> str:
-    return config.trainer.name if config.method.kind == "trained" else "evaluate"
+    if config.method.kind != "trained":
+        return "evaluate"
+    return config.trainer.name
 
 
 def _parts(config: RunConfig) -> Iterator[str]:

@@ -255,7 +255,9 @@ def _tags(folder: RunFolder, config: RunConfig) -> Iterator[str]:
 
 def _commit(folder: RunFolder) -> str | None:
     try:
-        return folder.read_status().commit if folder.status.exists() else None
+        if not folder.status.exists():
+            return None
+        return folder.read_status().commit
     except RecordError:
         # The run itself reports it.
         return None

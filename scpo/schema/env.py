@@ -281,7 +281,9 @@ class WebshopConfig(EnvironmentSettings):
     @property
     def benchmark(self) -> str:
         """The name that results go by: those of the two settings never share a table."""
-        return "webshop" if self.setting == "stack" else "webshop_paper"
+        if self.setting == "stack":
+            return "webshop"
+        return "webshop_paper"
 
 
 EnvConfig = Annotated[AlfworldConfig | WebshopConfig, Field(discriminator="name")]

@@ -71,14 +71,18 @@ class Experiment(Strict):
 
     def shared_overrides(self, scale: Scale) -> tuple[str, ...]:
         """The overrides of every row at a scale."""
-        return self.overrides.get(scale, ()) if isinstance(self.overrides, dict) else self.overrides
+        if not isinstance(self.overrides, dict):
+            return self.overrides
+        return self.overrides.get(scale, ())
 
     def axis(self, name: Literal["env", "model", "seeds"], scale: Scale) -> tuple[str | int, ...]:
         """Values of an axis at a scale; empty if it has none there."""
         values = self.axes.get(name, ())
         if isinstance(values, dict):
             values = values.get(scale, ())
-        return tuple(range(values)) if isinstance(values, int) else values
+        if not isinstance(values, int):
+            return values
+        return tuple(range(values))
 
     @model_validator(mode="after")
     def _only_seeds_are_counted(self) -> Self:

@@ -362,11 +362,9 @@ class _Child:
         self._finalizer()
         if code is None:
             return "it was killed"
-        return (
-            f"it was killed by {signal.Signals(-code).name}"
-            if code < 0
-            else f"it ended with exit status {code}"
-        )
+        if code < 0:
+            return f"it was killed by {signal.Signals(-code).name}"
+        return f"it ended with exit status {code}"
 
 
 def _end(process: BaseProcess, connection: Connection) -> None:

@@ -48,7 +48,9 @@ class ReferenceBuffer:
     def find(self, task: str, step: int) -> Remembered | None:
         """Reference of a task in training step ``step``; None if it is missing or expired."""
         kept = self._kept.get(task)
-        return None if kept is None or self._too_old(kept, step) else kept
+        if kept is None or self._too_old(kept, step):
+            return None
+        return kept
 
     def keep(self, task: str, step: int, texts: Sequence[str]) -> None:
         """Store a success in place of the task's earlier one; drop expired and excess entries."""

@@ -107,7 +107,9 @@ class ShaperConfig(Strict):
 
     def make_buffer(self) -> ReferenceBuffer | None:
         """An empty buffer for a run; None: it keeps none."""
-        return None if self.reference_buffer == "off" else ReferenceBuffer(self.reference_max_age)
+        if self.reference_buffer == "off":
+            return None
+        return ReferenceBuffer(self.reference_max_age)
 
 
 @dataclass(frozen=True)
@@ -300,11 +302,9 @@ def _reference_rows(
     line = batch.timeline
     # Filtered after the choice: the longest success is the one with most environment steps.
     row_m = _filtered(line.rows_of(select(line, successful, config.reference, seed)), surviving_N)
-    return (
-        row_m[np.argsort(line.position_N[row_m], kind="stable")]
-        if config.reference_order == "batch"
-        else row_m
-    )
+    if config.reference_order != "batch":
+        return row_m
+    return row_m[np.argsort(line.position_N[row_m], kind="stable")]
 
 
 def _task_ids(batch: StepBatch) -> StrArray:

@@ -51,11 +51,9 @@ def state_texts(batch: StepBatch, key: StateKey) -> StrArray:
 
 def next_state_texts(batch: StepBatch, key: StateKey) -> StrArray:
     """The text of the state that each row's step leads to."""
-    return (
-        batch.next_observation_N
-        if key == "anchor" or batch.next_state_N is None
-        else batch.next_state_N
-    )
+    if key == "anchor" or batch.next_state_N is None:
+        return batch.next_observation_N
+    return batch.next_state_N
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,9 @@ class Visits:
         """Further facts that the environment provides on the state; None if there are none."""
         before_N: StrArray | None = getattr(self.batch, f"{name}_N")
         after_N: StrArray | None = getattr(self.batch, f"next_{name}_N")
-        return None if before_N is None or after_N is None else self.column(before_N, after_N)
+        if before_N is None or after_N is None:
+            return None
+        return self.column(before_N, after_N)
 
     def needed(self, name: GivenColumn, identity: str) -> StrArray:
         """The same for an identity that cannot do without it.

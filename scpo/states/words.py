@@ -152,4 +152,6 @@ def word_counts(visits: Visits) -> NDArray[np.int64]:
             if word in column:
                 counts[text][column[word]] = count
     rows: list[Any] = [counts[text] for text in visits.text_M]
-    return np.stack(rows) if rows else np.zeros((0, len(column)), dtype=np.int64)
+    if rows:
+        return np.stack(rows)
+    return np.zeros((0, len(column)), dtype=np.int64)

@@ -119,11 +119,9 @@ def _text(value: Any) -> str:
             f"{value}: an axis takes plain values; write a row for it in a file of your own"
         )
     text = str(value)
-    return (
-        text
-        if not isinstance(value, str) or re.fullmatch(r"[\w./:-]+", text)
-        else "'" + text.replace("'", "\\'") + "'"
-    )
+    if not isinstance(value, str) or re.fullmatch(r"[\w./:-]+", text):
+        return text
+    return "'" + text.replace("'", "\\'") + "'"
 
 
 def _short(key: str) -> str:

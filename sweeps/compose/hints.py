@@ -133,7 +133,9 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
 def _as_axis(word: str) -> str:
     """An override of train.py as sweep.py has it: seeds are an axis of their own."""
     key, _, value = word.partition("=")
-    return f"seeds=[{value.strip('[]')}]" if key == "seed" else word
+    if key != "seed":
+        return word
+    return f"seeds=[{value.strip('[]')}]"
 
 
 def explain_launcher(words: Sequence[str]) -> str | None:
@@ -390,7 +392,9 @@ def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> 
     nearest = nearest or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if not nearest and len(small) > 2:
         nearest = [other for other in names if other.lower().startswith(small)]
-    return f"; did you mean {' or '.join(nearest[:3])}?" if nearest else ""
+    if not nearest:
+        return ""
+    return f"; did you mean {' or '.join(nearest[:3])}?"
 
 
 def dotted_keys(data: Any, prefix: str = "") -> list[str]:
@@ -440,7 +444,9 @@ def _where_to_set(location: Sequence[int | str], section: Any) -> str:
     group = str(location[-2]) if len(location) > 1 else ""
     # Some keys of the other groups are set by the scale, not by the group's file.
     known = group in ("estimator", "scorer", "model")
-    return f" in conf/{group}/{name}.yaml" if known and name else ": every key is needed"
+    if known and name:
+        return f" in conf/{group}/{name}.yaml"
+    return ": every key is needed"
 
 
 def _shorten(value: Any) -> str:

@@ -78,7 +78,9 @@ class Override:
 
         The host's settings replace those of the default host.
         """
-        return f"estimator@method.estimator={self.value}" if self.is_host else self.text
+        if not self.is_host:
+            return self.text
+        return f"estimator@method.estimator={self.value}"
 
     def check(self) -> None:
         """Raise ConfigError for an unknown choice of a group, or an axis where one value goes."""

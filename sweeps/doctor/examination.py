@@ -73,7 +73,9 @@ def doctor(console: Console, arguments: argparse.Namespace) -> int:
         console.print(
             ", ".join(f"{counts[level]} {level}" for level in Level) + more, highlight=False
         )
-    return EXIT_FAILED if any(finding.level is Level.ERROR for finding in seen) else EXIT_DONE
+    if any(finding.level is Level.ERROR for finding in seen):
+        return EXIT_FAILED
+    return EXIT_DONE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

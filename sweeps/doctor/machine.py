@@ -162,7 +162,9 @@ def _without_gpu(subject: Subject, large: bool) -> Finding:
 
 def rounded(gib: float) -> str:
     """For people: 0.3 GiB, 12 GiB."""
-    return f"{gib:.1f} GiB" if gib < 10 else f"{math.ceil(gib)} GiB"
+    if gib < 10:
+        return f"{gib:.1f} GiB"
+    return f"{math.ceil(gib)} GiB"
 
 
 def _try_out(place: Path) -> None:

@@ -129,9 +129,9 @@ def _shards(folder: Path) -> list[str]:
             return sorted(set(json.loads(index.read_text())["weight_map"].values()))
         except (ValueError, KeyError, AttributeError):
             return [f"a readable {index.name}"]
-    return (
-        [] if any(_filled(path) for path in folder.glob("*.safetensors")) else ["model.safetensors"]
-    )
+    if any(_filled(path) for path in folder.glob("*.safetensors")):
+        return []
+    return ["model.safetensors"]
 
 
 def _filled(path: Path) -> bool:

@@ -384,7 +384,9 @@ def _ended() -> tuple[int, int] | None:
         pid, status = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
         return None
-    return (pid, os.waitstatus_to_exitcode(status)) if pid else None
+    if not pid:
+        return None
+    return (pid, os.waitstatus_to_exitcode(status))
 
 
 def _become(request: dict[str, Any], code: dict[str, str]) -> None:

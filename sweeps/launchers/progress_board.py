@@ -32,7 +32,9 @@ class _Run(RunPace):
     @property
     def note(self) -> str:
         """Current activity, and the success rate once it trains."""
-        return self.doing if self.success is None else f"train success {self.success:.2f}"
+        if self.success is None:
+            return self.doing
+        return f"train success {self.success:.2f}"
 
 
 class ProgressBoard:

@@ -193,11 +193,9 @@ def _attempt(
 
 def _end_early(folder: RunFolder, how: str) -> int:
     request = folder.read_stop()
-    return (
-        _end(folder, State.INTERRUPTED, how)
-        if request is None
-        else _end(folder, request.state, request.reason)
-    )
+    if request is None:
+        return _end(folder, State.INTERRUPTED, how)
+    return _end(folder, request.state, request.reason)
 
 
 def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) -> None:

@@ -69,7 +69,9 @@ class TrialRun:
     @property
     def last(self) -> float:
         """The metric at the last step; NaN if it was never measured."""
-        return self.curve[max(self.curve)] if self.curve else math.nan
+        if not self.curve:
+            return math.nan
+        return self.curve[max(self.curve)]
 
 
 def end_of(runs: Sequence[TrialRun]) -> tuple[State | None, str | None]:

@@ -176,7 +176,9 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
         winner_command(plan),
         "```",
     ]
-    return [*lines, "", _against(best, default)] if default is not None else lines
+    if default is None:
+        return lines
+    return [*lines, "", _against(best, default)]
 
 
 def _against(best: Result, default: Result) -> str:
@@ -234,4 +236,6 @@ def _mean(result: Result) -> str:
 
 def _interval(result: Result) -> str:
     low, high = result.summary.interval()
-    return "one seed: no interval" if math.isnan(low) else f"{low:.3f} to {high:.3f}"
+    if math.isnan(low):
+        return "one seed: no interval"
+    return f"{low:.3f} to {high:.3f}"

@@ -174,7 +174,9 @@ class Study:
 
 def _attempts_of(folder: RunFolder) -> int:
     try:
-        return folder.read_status().attempt if folder.path.exists() else 0
+        if not folder.path.exists():
+            return 0
+        return folder.read_status().attempt
     except RecordError:
         # The driver reads the run next and fails the trial with the reason.
         return 0

@@ -254,7 +254,9 @@ class _Demonstrator:
         kinds = sorted(copies)
         kind = self._rng.choices(kinds, [habit.get(kind, 0) + floor for kind in kinds])[0]
         ordered = sorted(copies[kind], key=lambda name: int(name.split()[1]))
-        return ordered[0] if self._rng.random() < _NEXT_COPY else self._rng.choice(ordered)
+        if self._rng.random() < _NEXT_COPY:
+            return ordered[0]
+        return self._rng.choice(ordered)
 
     def _looking_into(self, place: str, wanted: str) -> list[str]:
         """Commands that reveal a place's content; empty if the wanted object is there.
@@ -266,7 +268,9 @@ class _Demonstrator:
         if f"open {place}" in state:
             commands.append(f"open {place}")
             _, answer = self._peek(commands)
-        return [] if re.search(rf"\b{wanted} \d", answer) else commands
+        if re.search(rf"\b{wanted} \d", answer):
+            return []
+        return commands
 
     def _peek(self, commands: Sequence[str]) -> tuple[tuple[str, ...], str]:
         state, answer = self._episode.state, ""

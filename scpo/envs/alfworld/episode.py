@@ -40,7 +40,9 @@ class AlfworldEpisode:
     @property
     def state_text(self) -> str:
         """See ``scpo.envs.base.StatefulEpisode``."""
-        return self.transcript.state_text if self.rewording is None else self._state_text
+        if self.rewording is not None:
+            return self._state_text
+        return self.transcript.state_text
 
     @property
     def given_state(self) -> GivenState:

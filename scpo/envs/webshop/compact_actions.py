@@ -17,7 +17,9 @@ def expand(action: str, clickables: Sequence[str]) -> str:
     name, _, rest = action.partition(" ")
     if "[" in action or name not in ("search", "click"):
         return action
-    return f"search[{rest}]" if name == "search" else f"click[{_target(rest, clickables)}]"
+    if name == "search":
+        return f"search[{rest}]"
+    return f"click[{_target(rest, clickables)}]"
 
 
 def _target(text: str, clickables: Sequence[str]) -> str:
@@ -42,7 +44,9 @@ def compact_action(action: str, clickables: Sequence[str]) -> str:
 
 def listed(clickables: Sequence[str]) -> Sequence[str]:
     """Products among the clickable elements: on a page of results, those after "next >"."""
-    return clickables[clickables.index("next >") + 1 :] if "next >" in clickables[:3] else ()
+    if "next >" not in clickables[:3]:
+        return ()
+    return clickables[clickables.index("next >") + 1 :]
 
 
 def words(text: str) -> str:

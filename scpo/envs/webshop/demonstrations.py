@@ -199,7 +199,9 @@ class _ChoosingShopper(_Shopper):
         """Play a demonstration; None if no listed action fulfils the goal."""
         made = super().play(detours) if self._finding() else None
         listed_all = made is not None and all(map(_lists, made.prompts, made.responses))
-        return made if listed_all and self._episode.shop.score == 1.0 else None
+        if listed_all and self._episode.shop.score == 1.0:
+            return made
+        return None
 
     def _response(self, action: str) -> str:
         return respond(action)

@@ -71,7 +71,9 @@ class GoalPanels(Panels):
     def _places(self, split: str) -> Iterator[Place]:
         test = min(self._config.test_goals, self._goals)
         if self._config.order == "verl_agent":
-            return self._workers_test(test) if split == "test" else self._workers_train(test)
+            if split == "test":
+                return self._workers_test(test)
+            return self._workers_train(test)
         indices = range(test) if split == "test" else range(test, self._goals)
         return ((self._config.order_seed, index) for index in indices)
 

@@ -106,7 +106,9 @@ class Hooks:
     @property
     def step(self) -> int:
         """The training step under way."""
-        return int(self.trainer.global_steps) if self.trainer is not None else 0
+        if self.trainer is None:
+            return 0
+        return int(self.trainer.global_steps)
 
     def _record(self, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
         """Record credit of this step; drop later lines, which an earlier attempt left."""

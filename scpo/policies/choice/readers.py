@@ -191,11 +191,9 @@ def _states(prompts: Sequence[Prompt]) -> Hashes:
 @functools.lru_cache(maxsize=65536)
 def text_hash(text: str) -> int:
     """64 bits that follow from the text; 0 for none."""
-    return (
-        int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-        if text
-        else 0
-    )
+    if not text:
+        return 0
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def joined(columns: Sequence[Hashes], start: int = 0) -> Hashes:

@@ -246,7 +246,11 @@ def _chosen(noted: _Notes, name: str, value: str) -> int:
     now = noted.chosen.get(name)
     if now is None:
         return 0
-    return 1 if now == value else 2 if noted.wants(name, now) else 3
+    if now == value:
+        return 1
+    if noted.wants(name, now):
+        return 2
+    return 3
 
 
 @functools.lru_cache(maxsize=16384)

@@ -136,7 +136,9 @@ def _accumulate(
 def _advantages(batch: UpdateBatch, rows: Sequence[int], length: int) -> torch.Tensor:
     """Shape (rows,), or (rows, length) where every token has its own."""
     advantage = torch.tensor(batch.advantage[rows])
-    return advantage if advantage.ndim == 1 else advantage[:, :length]
+    if advantage.ndim == 1:
+        return advantage
+    return advantage[:, :length]
 
 
 def _old_logprobs(generations: Sequence[Generation], length: int) -> torch.Tensor:

@@ -93,11 +93,9 @@ def _damage(folder: RunFolder, step: int) -> str | None:
         marker = _marker(folder, step)
     except RecordError as error:
         return str(error)
-    return (
-        folder_change(folder.checkpoint(step), marker.files)
-        if marker.step == step
-        else "it is of another step"
-    )
+    if marker.step != step:
+        return "it is of another step"
+    return folder_change(folder.checkpoint(step), marker.files)
 
 
 def _marker(folder: RunFolder, step: int) -> CheckpointMarker:

@@ -145,7 +145,9 @@ def own_ray(run_folder: Path) -> Iterator[Setting]:
 def temp_variables() -> dict[str, str]:
     """TMPDIR of every process of a run where the present one is too long for vLLM's sockets too."""
     short = str(temp_root())
-    return {} if short == tempfile.gettempdir() else {"TMPDIR": short}
+    if short == tempfile.gettempdir():
+        return {}
+    return {"TMPDIR": short}
 
 
 def ray_settings(config: RunConfig, variables: dict[str, str]) -> Iterator[Setting]:

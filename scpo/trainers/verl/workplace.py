@@ -33,7 +33,9 @@ class Workplace:
     def stall_s(self) -> float:
         """Seconds that a rollout may be silent; no limit in run folders of other trainers."""
         trainer = self.config.trainer
-        return float(trainer.verl.stall_s) if isinstance(trainer, VerlTrainer) else float("inf")
+        if isinstance(trainer, VerlTrainer):
+            return float(trainer.verl.stall_s)
+        return float("inf")
 
     @property
     def stop_file(self) -> Path:

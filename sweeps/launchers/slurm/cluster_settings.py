@@ -38,7 +38,9 @@ class Site(Strict):
 
     def partition_for(self, gpus: int) -> str | None:
         """Where a job with so many GPUs goes."""
-        return self.partition if gpus else self.cpu_partition or self.partition
+        if gpus:
+            return self.partition
+        return self.cpu_partition or self.partition
 
     def gpu_flags(self, gpus: int) -> dict[str, Any]:
         """Options of a job that request this number of GPUs."""
@@ -69,7 +71,9 @@ def site_path(name: str) -> Path:
         return preset
     path = Path(name).expanduser()
     in_checkout = REPOSITORY / path
-    return in_checkout if not path.exists() and in_checkout.is_file() else path
+    if not path.exists() and in_checkout.is_file():
+        return in_checkout
+    return path
 
 
 def read_site(name: str | Path) -> Site:

@@ -227,12 +227,16 @@ def cause_of_warning(job: Job, elapsed_s: float, preempted: bool | None) -> Caus
     if preempted is not None:
         return Cause.PREEMPTION if preempted else Cause.TIMEOUT
     earliest = job.limit_s - job.warn_s - SIGNAL_EARLY_S
-    return Cause.TIMEOUT if elapsed_s >= earliest else Cause.PREEMPTION
+    if elapsed_s >= earliest:
+        return Cause.TIMEOUT
+    return Cause.PREEMPTION
 
 
 def _ran_s() -> float:
     started = os.environ.get(STARTED)
-    return max(0.0, time.time() - float(started)) if started else 0.0
+    if not started:
+        return 0.0
+    return max(0.0, time.time() - float(started))
 
 
 def _own_job(folder: RunFolder) -> Job:
@@ -242,4 +246,6 @@ def _own_job(folder: RunFolder) -> Job:
         raise RecordError(f"{folder.run_id} has no job.json: it was not submitted by sweep.py")
     array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     own = f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"]
-    return job if job.job_id == own else write_job(folder, job.model_copy(update={"job_id": own}))
+    if job.job_id == own:
+        return job
+    return write_job(folder, job.model_copy(update={"job_id": own}))

@@ -48,7 +48,9 @@ class Job(BaseModel):
         found = self.found_in(seen)
         if found is None:
             return JobState.ENDED
-        return seen[found].state if self.job_id is not None else JobState.ORPHANED
+        if self.job_id is None:
+            return JobState.ORPHANED
+        return seen[found].state
 
 
 def read_job(folder: RunFolder) -> Job | None:

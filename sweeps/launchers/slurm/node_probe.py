@@ -64,7 +64,9 @@ class Where:
     gpus: bool
 
     def __str__(self) -> str:
-        return f"partition {self.partition}" if self.partition else "the default partition"
+        if not self.partition:
+            return "the default partition"
+        return f"partition {self.partition}"
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,9 @@ class Observer:
         """Write down the id of a job whose driver died before it could."""
         job = read_job(folder)
         found = job.found_in(self._seen or {}) if job else None
-        return (
-            write_job(folder, job.model_copy(update={"job_id": found})) if job and found else None
-        )
+        if job and found:
+            return write_job(folder, job.model_copy(update={"job_id": found}))
+        return None
 
     def _once(self, folder: RunFolder) -> Observed:
         job = read_job(folder)

@@ -54,4 +54,6 @@ def _memory(one: Submission) -> str:
     flag = one.site.memory_flag(one.request.resources.memory_gb)
     if flag is None:
         return "(default)"
-    return "whole node" if flag == "0" else f"{int(flag[:-1]) / 1024:g} GB"
+    if flag == "0":
+        return "whole node"
+    return f"{int(flag[:-1]) / 1024:g} GB"

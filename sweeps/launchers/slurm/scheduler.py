@@ -155,7 +155,9 @@ def _answer(*command: str) -> list[str]:
 
 
 def _state(word: str) -> JobState:
-    return JobState.QUEUED if word in QUEUED else JobState.RUNNING
+    if word in QUEUED:
+        return JobState.QUEUED
+    return JobState.RUNNING
 
 
 def _ask(*command: str) -> list[str]:

@@ -195,7 +195,9 @@ class Writer:
         if isinstance(symbol, Nonterminal):
             return self._rule(symbol.name, bound)
         texts = list(self._values(symbol, bound))
-        return self._join(texts, bound) if symbol.listed else "".join(texts)
+        if symbol.listed:
+            return self._join(texts, bound)
+        return "".join(texts)
 
     def _rule(self, name: str, bound: Bindings) -> str:
         for rule in self.grammar.rules.get(name, ()):

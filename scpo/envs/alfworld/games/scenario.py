@@ -179,7 +179,9 @@ def room(number: int) -> Room:
 
 def _kind(receptacle: str) -> str:
     parts = receptacle.split("|")
-    return parts[-1] if receptacle.endswith("Basin") else parts[0]
+    if receptacle.endswith("Basin"):
+        return parts[-1]
+    return parts[0]
 
 
 _TREATMENTS = {
@@ -236,7 +238,9 @@ class Scenario:
     @property
     def treatment(self) -> tuple[str, str] | None:
         """Verb and kind of appliance of a clean, heat or cool task."""
-        return _TREATMENTS[self.family][1:] if self.family in _TREATMENTS else None
+        if self.family not in _TREATMENTS:
+            return None
+        return _TREATMENTS[self.family][1:]
 
     @property
     def wanted(self) -> int:

@@ -298,7 +298,9 @@ class _Grounder:
                 if best is None or len(rows) < len(best):
                     best = rows
         # The list grows while instances are found; atoms that come later bring their own triggers.
-        return tuple(self._index[literal.predicate, 0, ""]) if best is None else best
+        if best is not None:
+            return best
+        return tuple(self._index[literal.predicate, 0, ""])
 
     def _fill(self, action: Action, literal: Literal, atom: Atom, values: Values) -> Values | None:
         """The values extended so that the literal is this atom; None if that cannot be."""

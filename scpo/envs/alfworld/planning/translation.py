@@ -244,11 +244,9 @@ class _Resolver:
         if preconditions is None:
             return None
         effects = tuple(self._effects(action, values, preconditions))
-        return (
-            Operator((action.name, *values[: action.shown]), preconditions, effects)
-            if effects
-            else None
-        )
+        if not effects:
+            return None
+        return Operator((action.name, *values[: action.shown]), preconditions, effects)
 
     def _effects(
         self, action: Action, values: tuple[str, ...], preconditions: frozenset[Condition]

@@ -115,7 +115,9 @@ def analyse(text: str) -> list[str]:
 
 
 def _without_possessive(word: str) -> str:
-    return word[:-2] if len(word) >= 2 and word[-1] in "sS" and word[-2] in APOSTROPHES else word
+    if len(word) >= 2 and word[-1] in "sS" and word[-2] in APOSTROPHES:
+        return word[:-2]
+    return word
 
 
 # Anserini's defaults.

@@ -166,7 +166,9 @@ def _draw_bound(price: float, rng: random.Random) -> float:
     """
     above = bisect.bisect_right(BOUNDS, price)
     candidates = BOUNDS[above : above + CANDIDATES]
-    return max(rng.sample(candidates, 2)) if len(candidates) >= 2 else NO_BOUND
+    if len(candidates) >= 2:
+        return max(rng.sample(candidates, 2))
+    return NO_BOUND
 
 
 def _combination(product: Product, number: int) -> dict[str, str]:

@@ -77,11 +77,9 @@ def _state(file: OfficialFile, path: Path) -> str:
         return "there"
     with path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-    return (
-        "ok"
-        if digest == file.sha256
-        else f"differs from the official file: sha256 {digest}, not {file.sha256}"
-    )
+    if digest == file.sha256:
+        return "ok"
+    return f"differs from the official file: sha256 {digest}, not {file.sha256}"
 
 
 def content_sha256(catalogue: Catalogue) -> str:

@@ -197,7 +197,9 @@ def type_factor(product: Product, goal: Goal, nouns: NounRule) -> float:
     if shared < 0.1:
         return 0.1
     same_query = product.query == goal.query
-    return 1.0 if same_query or _same_category(product, goal) or shared > 0.2 else 0.5
+    if same_query or _same_category(product, goal) or shared > 0.2:
+        return 1.0
+    return 0.5
 
 
 def _same_category(product: Product, goal: Goal) -> bool:

@@ -117,4 +117,6 @@ def parse_action(action: str) -> tuple[str, str]:
     line = action.partition("\n")[0]
     end = line.rfind("]")
     start = line.rfind("[", 1, max(end - 1, 0))
-    return (line[:start], line[start + 1 : end].lower()) if start > 0 else ("", "")
+    if start > 0:
+        return (line[:start], line[start + 1 : end].lower())
+    return ("", "")
