@@ -202,7 +202,8 @@ def _frames(
         moves: (seconds, transform) pairs.
         timing: Timing function.
     """
-    scale, last = TRAINING / max(end, 1e-9), moves[-1][1]
+    scale = TRAINING / max(end, 1e-9)
+    last = moves[-1][1]
     frames = "".join(f"{scale * at:.2f}%{{transform:{move}}}" for at, move in moves)
     still = f"transform:{last};animation:{name} {TOTAL_S}s {timing} infinite"
     return f".{name}{{{still}}}@keyframes {name}{{{frames}100%{{transform:{last}}}}}"
@@ -210,7 +211,8 @@ def _frames(
 
 def _row(k: int, run: Progress, end: float) -> tuple[str, str]:
     """A run's line, and the frames that move it."""
-    y, last = TOP + LINE * (k + 1), len(run.at_T) - 1
+    y = TOP + LINE * (k + 1)
+    last = len(run.at_T) - 1
     texts = ["waiting"]
     texts += [_state(step, last, success) for step, success in enumerate(run.success_T)]
     strip = [(0.0, "translateY(0)")]

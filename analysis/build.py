@@ -282,7 +282,8 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _missing(row: Row, scale: str) -> list[str]:
     """A line per run that was started and is not finished, and one for all that were not."""
-    lines, waiting = [], []
+    lines = []
+    waiting = []
     for run in row.missing:
         if run.state == State.PENDING:
             waiting.append(str(run.seed))

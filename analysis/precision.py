@@ -258,7 +258,8 @@ def judge(
         batch = with_states(plans, recorded.batch)
         helping = helping_steps(plans, batch)
         judged.append((replace(recorded, batch=batch), helping))
-        known, unknown = len(helping.row_S), helping.unknown
+        known = len(helping.row_S)
+        unknown = helping.unknown
         log(
             f"step {recorded.step}: {known} failed steps beside a success, {unknown} without a plan"
         )
@@ -300,7 +301,8 @@ def _credited(
     rule: Rule,
     scorers: dict[str, CachedScorer],
 ) -> NDArray[np.bool_]:
-    batch, shaper = recorded.batch, rule.method.shaper
+    batch = recorded.batch
+    shaper = rule.method.shaper
     if shaper:
         batch = recorded.ordered(shaper.order, shaper.order_ranks)
     scorer = scorers[rule.scorer] if rule.scorer else None
@@ -346,5 +348,6 @@ def _interval(rate: Rate, *, sign: bool = False) -> str:
         return "–"
     plus = "+" if sign else ""
     value = f"{100 * rate.value:{plus}.1f}"
-    low, high = f"{100 * rate.low:{plus}.1f}", f"{100 * rate.high:{plus}.1f}"
+    low = f"{100 * rate.low:{plus}.1f}"
+    high = f"{100 * rate.high:{plus}.1f}"
     return f"{value} [{low}, {high}]".replace("-", "−")

@@ -58,7 +58,9 @@ class Selection:
         return replace(data, sections=tuple(selected), chosen=names)
 
     def _selected(self, part: Section) -> Section:
-        families, rows, experiments = part.families, list(part.rows), part.experiments
+        families = part.families
+        rows = list(part.rows)
+        experiments = part.experiments
         if self.experiments:
             experiments = tuple(name for name in experiments if name in self.experiments)
             families = tuple(f for f in families if f.experiment in self.experiments)

@@ -34,32 +34,35 @@ def check_batch(batch: StepBatch) -> None:
         StepBatchError: A law is broken; names the row.
     """
     _check_is_batch(batch)
-    line, rows = batch.timeline, np.flatnonzero(batch.original_N)
+    line = batch.timeline
+    rows = np.flatnonzero(batch.original_N)
     summed_N = line.table(batch.reward_N.astype(np.float64)).sum(1)[line.slot_N]
     bad = rows[~np.isclose(summed_N[rows], batch.episode_return_N[rows], rtol=1e-4, atol=1e-4)]
     if len(bad):
-        said, total = batch.episode_return_N[bad[0]], summed_N[bad[0]]
+        said = batch.episode_return_N[bad[0]]
+        total = summed_N[bad[0]]
         refuse(batch, bad[0], f"episode_return_N is {said:g}, but the rewards of its trajectory "
                 f"sum up to {total:g}: pass undiscounted rewards, each at its step")  # fmt: skip
     _check_success(batch, rows)
     order = rows[np.argsort(batch.position_N[rows], kind="stable")]
     same = np.flatnonzero(np.diff(batch.position_N[order]) == 0)
     if len(same):
-        row, other = order[same[0] + 1], order[same[0]]
+        row = order[same[0] + 1]
+        other = order[same[0]]
         refuse(batch, row, f"position_N is {batch.position_N[row]}, as of row {other}: pass every "
                 "row's place in your batch, np.arange(N) if it was never reordered")  # fmt: skip
 
 
 def _check_success(batch: StepBatch, rows: IntArray) -> None:
-    won, lost = rows[batch.success_N[rows]], rows[~batch.success_N[rows]]
+    won = rows[batch.success_N[rows]]
+    lost = rows[~batch.success_N[rows]]
     if not len(won) or not len(lost):
         return
-    low, high = (
-        won[batch.episode_return_N[won].argmin()],
-        lost[batch.episode_return_N[lost].argmax()],
-    )
+    low = won[batch.episode_return_N[won].argmin()]
+    high = lost[batch.episode_return_N[lost].argmax()]
     if batch.episode_return_N[low] <= batch.episode_return_N[high]:
-        said, other = batch.episode_return_N[low], batch.episode_return_N[high]
+        said = batch.episode_return_N[low]
+        other = batch.episode_return_N[high]
         refuse(batch, low, f"success_N is True at episode_return_N {said:g}, but row {high} with "
                 f"{other:g} fails: success_N is episode_return_N > threshold")  # fmt: skip
 

@@ -96,7 +96,8 @@ def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict
 
 
 def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
-    step, after = episode.steps[at], episode.steps[at + 1 :]
+    step = episode.steps[at]
+    after = episode.steps[at + 1 :]
     answer = (
         step.next_observation
         if step.next_observation is not None or not after
@@ -125,7 +126,8 @@ def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
 
 def _return(index: int, episode: Episode) -> float:
     """Sum of the rewards; an error if the environment reports another return."""
-    total, said = float(sum(step.reward for step in episode.steps)), episode.episode_return
+    total = float(sum(step.reward for step in episode.steps))
+    said = episode.episode_return
     if said is not None and not np.isclose(total, said, rtol=1e-4, atol=1e-4):
         raise StepBatchError(
             f"episode {index} (group {episode.group!r}): episode_return is {said:g}, but its "

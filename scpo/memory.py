@@ -207,7 +207,8 @@ def micro_batch(config: RunConfig, trainer: VerlTrainer) -> tuple[int, str]:
             f"trainer.mini_batch_rows={trainer.mini_batch_rows} cannot be shared by {ranks} GPUs "
             f"(trainer.verl.gpus x nodes) evenly; allowed: multiples of {ranks}"
         )
-    rows, source = math.gcd(share, trainer.micro_batch_rows), "trainer.micro_batch_rows"
+    rows = math.gcd(share, trainer.micro_batch_rows)
+    source = "trainer.micro_batch_rows"
     size = shape(config.model)
     if size is None or trainer.name != "verl":
         return rows, f"{source}, dividing a rank's share"
@@ -261,7 +262,8 @@ def _of(part: Part, phase: str) -> float:
 def _verl_table(
     config: RunConfig, trainer: VerlTrainer, size: Shape, *, rows: int, gpu_gib: float
 ) -> list[Part]:
-    verl, ranks = trainer.verl, trainer.verl.gpus * trainer.verl.nodes
+    verl = trainer.verl
+    ranks = trainer.verl.gpus * trainer.verl.nodes
     kept = list(_kept_by_verl(config, trainer, size, ranks))
     freed = list(_freed_after_an_update(config, trainer, size, rows))
     fragments = FRAGMENT_SHARE * sum(part.update_gib for part in freed)
@@ -282,7 +284,8 @@ def _kept_by_verl(
     config: RunConfig, trainer: VerlTrainer, size: Shape, ranks: int
 ) -> Iterator[Part]:
     """States that every rank holds a share of."""
-    verl, share = trainer.verl, size.parameters / ranks / GIB
+    verl = trainer.verl
+    share = size.parameters / ranks / GIB
     offloaded = verl.offload_training
     # Policy and critic are updated one after the other, and each frees its gradients at its end.
     yield Part(

@@ -55,7 +55,8 @@ def _insert_import(line: str) -> Edit:
     """Add an import in its sorted place among the imports of the same package."""
 
     def edit(text: str, words: dict[str, str]) -> str:
-        new, lines = line.format(**words) + "\n", text.splitlines(keepends=True)
+        new = line.format(**words) + "\n"
+        lines = text.splitlines(keepends=True)
         package = new[: new.index(words["name"])]
         places = [number for number, old in enumerate(lines) if old.startswith(package)]
         place = next((number for number in places if lines[number] > new), places[-1] + 1)

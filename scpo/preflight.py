@@ -133,9 +133,11 @@ def main(arguments: Sequence[str]) -> int:
             raise ConfigError(
                 f"got {' '.join(arguments) or 'nothing'}; allowed: one of {', '.join(FACTS)}"
             )
-        answer, code = FACTS[arguments[0]](RunConfig.model_validate_json(sys.stdin.read())), 0
+        answer = FACTS[arguments[0]](RunConfig.model_validate_json(sys.stdin.read()))
+        code = 0
     except (ScpoError, ImportError, OSError, ValueError) as error:
-        answer, code = {"error": f"{type(error).__name__}: {error}"}, 1
+        answer = {"error": f"{type(error).__name__}: {error}"}
+        code = 1
     sys.stdout.write(json.dumps(answer) + "\n")
     return code
 

@@ -166,7 +166,8 @@ def _start(environment: Environment, slot: Slot, seed: Sequence[int]) -> _Runnin
 def _step(
     environment: Environment, run: _Running, prompt: str, generation: Generation, retries: int
 ) -> None:
-    anchor, before = run.episode.observation, run.trajectory.results
+    anchor = run.episode.observation
+    before = run.trajectory.results
     state = before[-1].state if before else state_text(run.episode)
     given = before[-1].given if before else given_state(run.episode)
     try:

@@ -364,5 +364,6 @@ def refuse(batch: StepBatch, row: int, reason: str) -> NoReturn:
 
 def place_of(batch: StepBatch, row: int) -> str:
     """Describe the position of a row for a message."""
-    group, trajectory = batch.group_N[row], batch.trajectory_N[row]
+    group = batch.group_N[row]
+    trajectory = batch.trajectory_N[row]
     return f"row {row} (group {group}, trajectory {trajectory}, step {batch.step_N[row]})"

@@ -53,7 +53,8 @@ def show_matrix(
     columns = ("row", "env", "model", "seed", "run", "state", "GPUs", time, "would")
     table = Table(*columns, title=escape(title), title_justify="left", box=None)
     for cell in matrix.cells:
-        config, decision = cell.config, decisions[cell.run_id]
+        config = cell.config
+        decision = decisions[cell.run_id]
         axes = (config.env.benchmark, config.model.name, str(config.seed))
         needs = (str(resources(config).all_gpus), _time(config, past))
         would = f"{decision.action} ({decision.why})"

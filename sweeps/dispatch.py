@@ -158,7 +158,8 @@ def run(
         if found.damaged:
             show.show_summary(console, found.damaged)
         return EXIT_FAILED if found.damaged else EXIT_DONE
-    outcomes, completed = found.outcomes(), True
+    outcomes = found.outcomes()
+    completed = True
     if starts:
         # Slots, servers and the time left are for the runs that are left.
         launcher = launcher_for([config for _, config in starts.values()])
@@ -230,7 +231,8 @@ def _elsewhere(folder: Path) -> list[str]:
 def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
     """Note of finished runs whose code has changed since: an edited estimator runs nothing anew."""
     present = provenance.code_files()
-    stale, files = [], set()
+    stale = []
+    files = set()
     for run_id in sorted(run_ids):
         folder = RunFolder(runs_dir(matrix) / run_id)
         # A missing folder has no code to compare, and a damaged one is reported elsewhere.

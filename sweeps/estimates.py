@@ -119,7 +119,8 @@ def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
     The paper reports the duration of SCPO's runs, of which the shaper takes about a tenth (section
     "Computational cost"): other methods are assumed to take the same time.
     """
-    count, figures = parameters(config.model), BENCHMARKS[config.env.benchmark].paper_hours
+    count = parameters(config.model)
+    figures = BENCHMARKS[config.env.benchmark].paper_hours
     if count is None or figures is None:
         return None
     billions = next(
@@ -187,7 +188,8 @@ def _played_hours(config: RunConfig, episodes: int) -> float:
 
 def _local_hours(config: RunConfig) -> float:
     """One process: Hugging Face generate, then the update of at most horizon x episodes rows."""
-    trainer, count = config.trainer, parameters(config.model) or 0.0
+    trainer = config.trainer
+    count = parameters(config.model) or 0.0
     per_step = trainer.groups * trainer.group_size
     tokens = (
         per_step
@@ -330,7 +332,8 @@ def check_fits(config: RunConfig, gpu_gb: float) -> None:
         ConfigError: The message lists what takes the memory, or lacks cores, and what would fit.
     """
     if trains_in_verl(config) and isinstance(config.trainer, VerlTrainer):
-        given, needed = resources(config), _derived(config).gpus
+        given = resources(config)
+        needed = _derived(config).gpus
         if given.gpus < needed:
             raise ConfigError(
                 f"launcher.gpus={given.gpus}, the run takes {needed} of each node "

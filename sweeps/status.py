@@ -52,7 +52,8 @@ def statuses(folders: Iterable[RunFolder], observer: Observer) -> list[RunStatus
 
 def _status(folder: RunFolder, observer: Observer) -> RunStatus:
     try:
-        seen, status = observer.observe(folder), folder.read_status()
+        seen = observer.observe(folder)
+        status = folder.read_status()
         remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]
         success, step_s = _progress_of(folder)
         remarks += [
@@ -204,7 +205,8 @@ class _Followed:
         """Return complete lines since the last call; all lines of a new attempt."""
         path = self._newest()
         if path != self.path:
-            self.path, self.shown = path, 0
+            self.path = path
+            self.shown = 0
         if not path.exists():
             return []
         with path.open("rb") as log:

@@ -70,7 +70,8 @@ def _choose(data: Collected) -> tuple[str, list[Probe]]:
                 probes = _three(data, run)
                 pairs = sum(probe.pair is not None for probe in probes)
                 if pairs > most:
-                    best, most = (run, probes), pairs
+                    best = (run, probes)
+                    most = pairs
     if best is None:
         raise missing_samples(data, "finished run whose probe found a success and a failure")
     data.use(best[0], *(probe.path for probe in best[1]))
@@ -141,7 +142,8 @@ def _numbers(data: Collected, run: str, probes: list[Probe]) -> Table:
         if probe.pair is None:
             rows.append((str(probe.step), NO_PAIR, NONE, NONE, NONE))
             continue
-        matched_l, similarity_ml = probe.pair.matched_l, probe.pair.similarity_ml
+        matched_l = probe.pair.matched_l
+        similarity_ml = probe.pair.similarity_ml
         above = float((similarity_ml >= probe.pair.theta).mean())
         rows.append(
             (

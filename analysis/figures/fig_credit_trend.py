@@ -86,7 +86,8 @@ def _choose(data: Collected) -> Section:
         logged = any(data.series(run, METRICS[0].name).values for run in default.finished)
         orders = sum(bool(row.finished) for row in part.rows if row.name in ROWS)
         if logged and orders > most:
-            best, most = part, orders
+            best = part
+            most = orders
     if best is None:
         raise missing_runs("finished run with credit", data.sections, "ablation_order")
     return best
@@ -127,7 +128,8 @@ def _numbers(data: Collected, part: Section, rows: list[Row]) -> Table:
 
 
 def _published() -> Iterator[Cells]:
-    numbers, span = credit(), f"mean over steps {FIRST}-{LAST}"
+    numbers = credit()
+    span = f"mean over steps {FIRST}-{LAST}"
     for name, label in ROWS.items():
         cells = []
         for metric in METRICS:
@@ -139,7 +141,8 @@ def _published() -> Iterator[Cells]:
 def _measured(data: Collected, rows: list[Row], *, paper: bool) -> Iterator[Cells]:
     first, last = FIRST, LAST
     if not paper:
-        first, last = 1, max(data.series(rows[0].finished[0], METRICS[0].name).steps)
+        first = 1
+        last = max(data.series(rows[0].finished[0], METRICS[0].name).steps)
     for row in rows:
         cells = []
         for metric in METRICS:

@@ -91,7 +91,8 @@ def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
 
 def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
     """The paper's numbers and ours; published ones only for a run of the paper's scale."""
-    own, everywhere = nearest(steps, own_group=True), nearest(steps, own_group=False)
+    own = nearest(steps, own_group=True)
+    everywhere = nearest(steps, own_group=False)
     rows = [*_rows("own group", own), *_rows("all batches", everywhere)]
     blocks = [Block(f"Measured, {scale} scale, {names.run(run)}", tuple(rows))]
     if scale == "paper":
@@ -117,7 +118,8 @@ def _rows(place: str, table: pd.DataFrame) -> Iterator[Cells]:
     for metric, distance in (("cosine", table["distance"]), ("Euclidean", euclidean)):
         medians = {}
         for kind, credited in KINDS:
-            chosen, exact = table["credited"] == credited, table["exact"]
+            chosen = table["credited"] == credited
+            exact = table["exact"]
             medians[kind] = distance[chosen & ~exact].median()
             yield (
                 kind,

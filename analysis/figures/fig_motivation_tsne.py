@@ -31,7 +31,8 @@ def build(data: Collected) -> Drawing:
 
 
 def _numbers(shown: Shown) -> Table:
-    steps, won_N = shown.steps, shown.steps.success_N
+    steps = shown.steps
+    won_N = shown.steps.success_N
     success_texts = np.unique(steps.text_N[won_N])
     rows: list[tuple[str | Number, ...]] = []
     for label, kind_N in (("successful rollouts", won_N), ("failed rollouts", ~won_N)):

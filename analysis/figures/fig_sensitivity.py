@@ -81,7 +81,8 @@ def _choose(data: Collected) -> tuple[Section, Points]:
         count = sum(len(line) for line in points.values())
         varied = any(len(line) > 1 for line in points.values())
         if varied and count > most:
-            best, most = (part, points), count
+            best = (part, points)
+            most = count
     if best is None:
         needed = "finished runs beside the default that differ in θ or λ alone"
         raise missing_runs(needed, data.sections, *EXPERIMENTS)
@@ -198,7 +199,8 @@ def _numbers(data: Collected, part: Section, points: Points) -> Table:
     rows: list[Cells] = []
     for knob, label in KNOBS.items():
         for point in points[knob]:
-            last, best = percent(point.last), percent(point.best)
+            last = percent(point.last)
+            best = percent(point.best)
             rows.append((label, f"{point.value:g}", point.row.count, last, best))
     panel = names.PANELS[names.JUDGED[part.scale]]
     place = names.place(part.scale, part.env, part.model)
@@ -225,7 +227,8 @@ def _bias(data: Collected, part: Section, points: Points) -> str:
     """A sentence on how much the best of a default run's checkpoints overstates."""
     every = (point for line in points.values() for point in line)
     default = next(point for point in every if point.row.name == DEFAULT)
-    run, panel = default.row.finished[0], names.JUDGED[part.scale]
+    run = default.row.finished[0]
+    panel = names.JUDGED[part.scale]
     checkpoints = len(data.series(run, names.success_metric(panel)).steps)
     episodes = data.series(run, f"val/{panel}/episodes").last
     if not episodes:

@@ -265,9 +265,15 @@ def _draw_arrow(axis: Axes, shown: Shown, place: int, limits: tuple[float, float
     _, color, _, fill = STYLES[shown.kind]
     mean = 100 * shown.effect.difference.mean
     if mean < limits[0]:
-        edge, arrow, shift, side = limits[0], "<", (5, -2), "left"
+        edge = limits[0]
+        arrow = "<"
+        shift = (5, -2)
+        side = "left"
     else:
-        edge, arrow, shift, side = limits[1], ">", (-5, -2), "right"
+        edge = limits[1]
+        arrow = ">"
+        shift = (-5, -2)
+        side = "right"
     axis.plot(edge, place, marker=arrow, color=color, fillstyle=fill, clip_on=False)
     axis.annotate(
         f"{mean:+.0f}".replace("-", "−"),
@@ -288,7 +294,8 @@ def _limits(shown: Sequence[Shown]) -> tuple[float, float]:
         bounds = [100 * bound for bound in summary.interval() if math.isfinite(bound)]
         ends += bounds or [100 * summary.mean]
     usual = WIDER * float(np.percentile(np.abs(ends), USUAL))
-    low, high = max(min(ends), -usual), min(max(ends), usual)
+    low = max(min(ends), -usual)
+    high = min(max(ends), usual)
     margin = 0.06 * (high - low)
     return low - margin, high + margin
 
@@ -298,7 +305,8 @@ def _limits(shown: Sequence[Shown]) -> tuple[float, float]:
 
 def _draw_steps(axis: Axes, lines: Sequence[Line]) -> None:
     axis.set_xlabel("credited steps\nper failure")
-    means, places = [], []
+    means = []
+    places = []
     for place, line in enumerate(lines):
         steps = line.credit[STEPS]
         if steps.n and steps.mean > 0:
@@ -317,7 +325,8 @@ def _draw_precision(axis: Axes, lines: Sequence[Line]) -> None:
     axis.set_xlabel("steps that shorten\nthe plan (%)")
     drawn = False
     for lane, (metric, (label, color, marker)) in enumerate(PRECISION.items()):
-        shares, places = [], []
+        shares = []
+        places = []
         for place, line in enumerate(lines):
             if line.credit[metric].n:
                 shares.append(100 * line.credit[metric].mean)
@@ -372,7 +381,8 @@ def _numbers(lines: Sequence[Line], tests: int) -> Table:
 
 
 def _cells(line: Line) -> Cells:
-    verdicts, differences = [], []
+    verdicts = []
+    differences = []
     for name in REFERENCES:
         shown = line.differences.get(name)
         verdicts.append(shown.kind if shown else "–")

@@ -156,7 +156,8 @@ def _rates(methods: Sequence[Sweep]) -> list[float]:
 
 
 def _draw(axis: Axes, sweep: Sweep, rates: Sequence[float]) -> None:
-    known, means = [], []
+    known = []
+    means = []
     for place, rate in enumerate(rates):
         values = sweep.areas.get(rate)
         if not values:

@@ -208,9 +208,11 @@ def draw_plane(data: Collected, shown: Shown, clouds: Sequence[Cloud], height: f
 
 def _remark(data: Collected, shown: Shown) -> str:
     """The run, its batches, and the number of their steps that are drawn, by kind."""
-    head, steps = data.by_id[shown.run].head, shown.steps
+    head = data.by_id[shown.run].head
+    steps = shown.steps
     place = names.place(head.scale, head.env.name, head.model.name)
-    count, recorded = len(shown.row_n), len(steps.text_N)
+    count = len(shown.row_n)
+    recorded = len(steps.text_N)
     text = f"{place}, {names.run(shown.run)}\n"
     if count == recorded:
         return f"{text}{count:,} steps of {steps.batches} batches"
@@ -245,7 +247,8 @@ def _draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> N
             label=label,
             **size,
         )
-    low, high = point_n2.min(axis=0), point_n2.max(axis=0)
+    low = point_n2.min(axis=0)
+    high = point_n2.max(axis=0)
     pad = MARGIN * (high - low)
     axis.set_xlim(low[0] - pad[0], high[0] + pad[0])
     axis.set_ylim(low[1] - pad[1], high[1] + pad[1])

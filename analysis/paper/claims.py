@@ -319,7 +319,8 @@ def printed_level(size: str, env: str, column: str) -> tuple[float, str]:
 def printed_ablation(row: str, column: str = ALL) -> float:
     """The default minus a row of the ablation table."""
     numbers = ablation()
-    default, other = numbers[DEFAULT, column], numbers[row, column]
+    default = numbers[DEFAULT, column]
+    other = numbers[row, column]
     return round(float(default.mean) - float(other.mean), 2)
 
 

@@ -250,7 +250,8 @@ class Table:
 
 def _tex_row(cells: Sequence[Cell], widths: Sequence[float]) -> tuple[str, int]:
     """The row, and the number of lines that it takes."""
-    shown, texts = [], []
+    shown = []
+    texts = []
     for place, cell in enumerate(cells):
         if isinstance(cell, Number):
             shown.append(_tex_number(cell))

@@ -138,7 +138,8 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
     groups = sample_groups(data, group_bytes)
     episodes = sample_episodes(data)
     points, curves = _curves(data)
-    tables, figures = [], []
+    tables = []
+    figures = []
     for output in built.outputs:
         if isinstance(output.made, Table):
             tables.append(_table(output, output.made))
@@ -216,7 +217,8 @@ def _run(
     place: tuple[Section, Row] | None,
     styles: Mapping[str, LineStyle],
 ) -> dict[str, Any]:
-    run, step = line["id"], line["last_step"]
+    run = line["id"]
+    step = line["last_step"]
     row = place[1] if place else None
     style = styles[row.name] if row else line_style(line["method"], line["method"])
     values: dict[str, float] = {}
@@ -413,7 +415,8 @@ def _numbers(path: Path) -> dict[str, Any]:
 
 
 def _joined(values: Mapping[str, str], column: str) -> str:
-    text, name = values[column], column.removesuffix(" mean")
+    text = values[column]
+    name = column.removesuffix(" mean")
     if values.get(f"{name} low"):
         return f"{text} [{values[f'{name} low']}, {values[f'{name} high']}]"
     std = values.get(f"{name} std")
@@ -432,7 +435,8 @@ def configurations(data: Collected) -> dict[str, Any]:
         run runs is left out.
     """
     flat = {run: _flat(data, run) for run in data.runs["id"]}
-    keys, values = [], []
+    keys = []
+    values = []
     for key in sorted({key for config in flat.values() for key in config}):
         distinct = list(dict.fromkeys(config.get(key) for config in flat.values()))
         if len(distinct) > 1:
@@ -474,7 +478,8 @@ def _groups(data: Collected, sample: GroupSample) -> dict[str, Any]:
 
 def _settings(method: dict[str, Any]) -> dict[str, Any]:
     """Settings of a method with a shaper that the inspector's sentences need."""
-    shaper, estimator = method["shaper"], method["estimator"]
+    shaper = method["shaper"]
+    estimator = method["estimator"]
     settings = {name: shaper[name] for name in SHAPER_SETTINGS}
     settings["host"] = method_label(estimator["name"])
     settings["normalisation"] = estimator.get("normalisation")

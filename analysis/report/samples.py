@@ -229,7 +229,8 @@ def _add_transcript(
     if sample.room < 0:
         return
     start, *numbers = [sample.texts.setdefault(text, len(sample.texts)) for text in texts]
-    actions, answers = numbers[::2], numbers[1::2]
+    actions = numbers[::2]
+    answers = numbers[1::2]
     valid = [int(turn[2]) for turn in transcript["turns"]]
     entry = [*place, start, actions, answers, valid]
     sample.transcripts.setdefault(run, []).append(entry)

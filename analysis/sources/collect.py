@@ -409,7 +409,8 @@ def _is_number(value: Any) -> bool:
 def _series_by_run(metrics: pd.DataFrame) -> dict[str, dict[str, Series]]:
     """Cut the long table into one series per run and metric."""
     # Python's lists are several times faster here than pandas' indexing of single values.
-    steps, values = metrics["step"].tolist(), metrics["value"].tolist()
+    steps = metrics["step"].tolist()
+    values = metrics["value"].tolist()
     series: dict[str, dict[str, Series]] = {}
     groups = metrics.groupby(["run", "metric"], observed=True).indices
     for (run, metric), rows in groups.items():

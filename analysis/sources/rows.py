@@ -220,7 +220,8 @@ def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]
         if main is part:
             yield part
         else:
-            own, other = _example_run(part, runs), _example_run(main, runs)
+            own = _example_run(part, runs)
+            other = _example_run(main, runs)
             yield replace(part, differs=_differences(own, other))
 
 

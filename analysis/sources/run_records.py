@@ -336,7 +336,8 @@ def _code_sum(folder: Path) -> str:
 
 def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:
     """Read every experiment record, sorted by name and scale."""
-    records, problems = [], []
+    records = []
+    problems = []
     for path in sorted((runs_dir / EXPERIMENTS).glob("*.json")):
         try:
             records.append(read_record(path, ExperimentRecord, "experiment record", SWEEP_AGAIN))
@@ -422,7 +423,8 @@ def _differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iter
     A verl trainer has other keys than the local one: to list them all would hide the difference
     that matters, ``trainer=verl``.
     """
-    first, second = _compared_leaves(config), _compared_leaves(other)
+    first = _compared_leaves(config)
+    second = _compared_leaves(other)
     renamed = set()
     for key, value in first.items():
         if key.endswith(".name") and value != second.get(key, value):
@@ -433,7 +435,8 @@ def _differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iter
         depends_on_kind = key.endswith(".kind") or key not in first or key not in second
         if depends_on_kind and key.startswith(tuple(renamed)):
             continue
-        ours, theirs = _shown(first.get(key)), _shown(second.get(key))
+        ours = _shown(first.get(key))
+        theirs = _shown(second.get(key))
         yield f"{key.removesuffix('.name')}={ours} (the others: {theirs})"
 
 
@@ -453,7 +456,8 @@ def _shown(value: Any) -> str:
 
 
 def _differing_panels(panels: Panels, other: Panels) -> Iterator[str]:
-    first, second = _panel_hashes(panels), _panel_hashes(other)
+    first = _panel_hashes(panels)
+    second = _panel_hashes(other)
     for name in sorted(set(first) & set(second)):
         if first[name] != second[name]:
             yield f"other tasks in the panel {name}"

@@ -67,7 +67,8 @@ class Series:
 
     def between(self, first: int, last: float = math.inf) -> "Series":
         """Part of the series from step ``first`` to ``last``, both included."""
-        steps, values = [], []
+        steps = []
+        values = []
         for step, value in zip(self.steps, self.values, strict=True):
             if first <= step <= last:
                 steps.append(step)
@@ -96,7 +97,8 @@ class Series:
                 continue
             if place == 0:
                 return float(step)
-            before, below = self.steps[place - 1], self.values[place - 1]
+            before = self.steps[place - 1]
+            below = self.values[place - 1]
             return before + (step - before) * (level - below) / (value - below)
         return None
 

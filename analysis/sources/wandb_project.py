@@ -166,7 +166,8 @@ def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...
         lambda: list(api.runs(name, per_page=RUNS_A_PAGE, lazy=False)),
         settings,
     )
-    ids, problems = [], []
+    ids = []
+    problems = []
     for run in runs:
         try:
             listed = _ListedRun(

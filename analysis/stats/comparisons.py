@@ -214,7 +214,8 @@ def effect_of(
     differences: list[float | None] = []
     for seed in pairs.used:
         run, other = _runs_of(data, first, second, seed)
-        value, subtracted = measure.of(data, run.id), measure.of(data, other.id)
+        value = measure.of(data, run.id)
+        subtracted = measure.of(data, other.id)
         if value is None or subtracted is None:
             differences.append(None)
         else:
@@ -232,7 +233,9 @@ def pair_up(
     if seeds is not None:
         planned &= set(seeds)
     finished = {*first.row.finished, *second.row.finished}
-    same, crossed, other_games = [], [], []
+    same = []
+    crossed = []
+    other_games = []
     for seed in sorted(planned):
         if not {_run_id(first, seed), _run_id(second, seed)} <= finished:
             continue
@@ -258,7 +261,8 @@ def _distinct(data: Collected, *, meaning: bool) -> list[_Named]:
         for pair in record.primary.comparisons:
             for benchmark in dict.fromkeys((row.env, row.model) for row in own):
                 here = [row for row in own if (row.env, row.model) == benchmark]
-                first, second = _called(here, pair[0]), _called(here, pair[1])
+                first = _called(here, pair[0])
+                second = _called(here, pair[1])
                 if first is None or second is None:
                     continue
                 merged = find(rows, first), find(rows, second)

@@ -44,7 +44,9 @@ def p_value(difference: Summary) -> float:
     NaN below two pairs, and where all pairs differ by the same: a few seeds of coarse rates do,
     which is no proof.
     """
-    n, mean, std = difference.n, difference.mean, difference.std
+    n = difference.n
+    mean = difference.mean
+    std = difference.std
     if n < 2 or (std == 0 and mean != 0):
         return math.nan
     if std == 0:

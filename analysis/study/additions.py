@@ -230,7 +230,9 @@ def _matching(
             )
         chosen |= {run.id: run for run in matching}
     damaged = set(archive.damaged)
-    new, repaired, present = [], [], []
+    new = []
+    repaired = []
+    present = []
     for run in chosen.values():
         if run.id in damaged:
             repaired.append(run)

@@ -202,7 +202,8 @@ def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
     first = headlined(finished)[:1]
     for comparison in first:
         yield f"**Does SCPO help?** {sentence(comparison)}"
-    main, resolved = [], []
+    main = []
+    resolved = []
     for comparison in finished:
         if comparison in first:
             continue

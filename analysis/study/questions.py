@@ -75,7 +75,8 @@ def answers(data: Collected) -> list[Answer]:
 
 def sentence(comparison: Comparison) -> str:
     """A comparison in words: its named measure, then whether the first row is faster and better."""
-    first, second = comparison.first.title, comparison.second.title
+    first = comparison.first.title
+    second = comparison.second.title
     effect = comparison.effect
     label = effect.measure.label
     numbers = f"{effect_text(effect)}, {p_text(effect)}, {comparison.pairs.count} pairs"
@@ -94,7 +95,8 @@ def sentence(comparison: Comparison) -> str:
 
 def effect_text(effect: Effect) -> str:
     """Difference, unit and 95 % interval, e.g. ``+0.5 points [−0.9, 1.9]``."""
-    measure, difference = effect.measure, effect.difference
+    measure = effect.measure
+    difference = effect.difference
     if difference.n == 0:
         return "–"
     text = f"{_number(effect, difference.mean, '+')} {measure.difference_unit}"

@@ -34,7 +34,8 @@ def build(data: Collected) -> Table:
         if parts:
             raise missing_runs(needed, parts)
         raise missing_runs(needed, data.sections, EXPERIMENT)
-    scale, notes = ready[0].scale, Footnotes()
+    scale = ready[0].scale
+    notes = Footnotes()
     measured: list[Block] = []
     for part in ready:
         measured += _measured(data, part, notes)

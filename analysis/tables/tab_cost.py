@@ -92,7 +92,8 @@ def _published(scale: str) -> Block:
 
 
 def _measured(data: Collected, part: Section, name: str) -> Block:
-    shaped, host = part.row(name), part.row(HOST)
+    shaped = part.row(name)
+    host = part.row(HOST)
     stages = {stage: _stage(data, shaped, stage) for stage in STAGES}
     total = sum(seconds.mean for seconds in stages.values() if seconds.n)
     lines: list[Cells] = []

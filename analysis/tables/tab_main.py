@@ -263,7 +263,8 @@ def _published_row(kind: str, label: str, printed: dict[tuple[str, str], Printed
         cells.append(known.number if known and shown else NONE)
     source = "published"
     if any(number.quoted for number in printed.values()):
-        label, source = f"{label}*", "quoted"
+        label = f"{label}*"
+        source = "quoted"
     seeds = "3" if any(number.number.std for number in printed.values()) else ""
     return (kind, label, source, seeds, "", *marked(cells, COPIED))
 

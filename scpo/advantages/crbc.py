@@ -134,7 +134,8 @@ def _closed(graph: StateGraph, batch: StepBatch, config: CrbcSettings) -> Float6
     for members in np.split(rows, starts[1:]) if len(rows) else []:
         nodes, source_M = np.unique(graph.source_N[members], return_inverse=True)
         inner_M = ~graph.end_N[members]
-        count, visits = len(nodes), np.bincount(source_M)
+        count = len(nodes)
+        visits = np.bincount(source_M)
         target_M = np.searchsorted(nodes, graph.target_N[members[inner_M]])
         moves = np.bincount(source_M[inner_M] * count + target_M, minlength=count * count).reshape(
             count, count

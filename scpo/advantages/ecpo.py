@@ -52,8 +52,10 @@ def step_term(
     q_N = step_return_N.astype(np.float64) + bonus_N
     state_N = state_groups(batch, config)
     action_N = group_ids(state_N, key_ids(action.strip() for action in batch.action_N))
-    at_state, with_action = moments(q_N, state_N), moments(q_N, action_N)
-    mean_N, action_mean_N = at_state.mean_G[state_N], with_action.mean_G[action_N]
+    at_state = moments(q_N, state_N)
+    with_action = moments(q_N, action_N)
+    mean_N = at_state.mean_G[state_N]
+    action_mean_N = with_action.mean_G[action_N]
     count_N = with_action.count_G[action_N]
     shrunk_N = (count_N * action_mean_N + config.kappa * mean_N) / (count_N + config.kappa)
     between_N = moments((action_mean_N - mean_N) ** 2, state_N).mean_G[state_N]

@@ -64,7 +64,8 @@ def gae(
     reward_NL = _checked("token_reward_NL", token_reward_NL, valid_NL)
     critic_NL = _checked("value_NL", value_NL, valid_NL)
     advantage_NL = np.zeros(valid_NL.shape)
-    advantage_N, next_value_N = np.zeros(len(valid_NL)), np.zeros(len(valid_NL))
+    advantage_N = np.zeros(len(valid_NL))
+    next_value_N = np.zeros(len(valid_NL))
     for token in range(valid_NL.shape[1] - 1, -1, -1):
         delta_N = reward_NL[:, token] + config.gamma * next_value_N - critic_NL[:, token]
         valid_N = valid_NL[:, token]

@@ -46,7 +46,8 @@ def accumulated(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings
 ) -> Float64Array:
     """A_t before it is normalised, in the unit of the rewards; a copy has its original's."""
-    line, state_N = batch.timeline, state_groups(batch, config)
+    line = batch.timeline
+    state_N = state_groups(batch, config)
     value_N = moments(step_return_N, state_N).mean_G[state_N]
     next_N = line.neighbours(1)
     next_value_N = np.where(next_N >= 0, value_N[next_N], 0.0)

@@ -58,7 +58,8 @@ def moments(value_N: NDArray[Any], id_N: IntArray) -> Moments:
     starts = np.cumsum(count_G) - count_G
     if not len(order):
         return Moments(count_G, np.zeros(0), np.zeros(0))
-    sorted_N, sorted_id_N = np.asarray(value_N, np.float64)[order], id_N[order]
+    sorted_N = np.asarray(value_N, np.float64)[order]
+    sorted_id_N = id_N[order]
     # Excess over the least value: equal values then have a deviation of exactly 0.
     least_G = sorted_N[starts]
     excess_N = sorted_N - least_G[sorted_id_N]

@@ -71,7 +71,8 @@ def hindsight_ratios(batch: StepBatch, config: HcapoSettings) -> Float64Array:
         batch, "hindsight_logprob_N", batch.success_N, "estimator 'hcapo' in a success"
     )
     p_N = np.exp(np.where(batch.success_N, logprob_N, 0.0) / config.temperature)
-    rows, slot_N = np.flatnonzero(batch.original_N), batch.timeline.slot_N
+    rows = np.flatnonzero(batch.original_N)
+    slot_N = batch.timeline.slot_N
     mean_N = moments(p_N[rows], slot_N[rows]).mean_G[slot_N]
     return np.clip(p_N / mean_N, config.ratio_low, config.ratio_high)
 

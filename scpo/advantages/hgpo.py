@@ -44,7 +44,8 @@ def hgpo(
     estimates before rows are copied).
     """
     q_N = step_return_N.astype(np.float64) + bonus_N
-    sum_N, weight_N = np.zeros(len(batch)), np.zeros(len(batch))
+    sum_N = np.zeros(len(batch))
+    weight_N = np.zeros(len(batch))
     if config.base_group:
         sum_N = episode_advantage(batch, config, config.normalisation)
         weight_N = (sum_N != 0).astype(np.float64)

@@ -47,5 +47,6 @@ def score_moments(
     if config.statistics == "rows":
         return moments(score_N, id_N)
     # Copies would count a trajectory's value more than once.
-    rows, line = np.flatnonzero(batch.original_N), batch.timeline
+    rows = np.flatnonzero(batch.original_N)
+    line = batch.timeline
     return moments(moments(score_N[rows], line.slot_N[rows]).mean_G, id_N[line.row_KT[:, 0]])

@@ -71,7 +71,8 @@ def step_term(
 
 
 def _modulation(batch: StepBatch, config: ProxmoSettings) -> Float64Array:
-    group_N, score_N = group_ids(batch.group_N), row_scores(batch, config)
+    group_N = group_ids(batch.group_N)
+    score_N = row_scores(batch, config)
     if config.success_rate == "as_code":
         rate_N = np.clip(moments(score_N, group_N).mean_G[group_N], 0.0, 1.0)
         succeeded_N = score_N > 0.5

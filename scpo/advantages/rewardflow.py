@@ -70,7 +70,8 @@ def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) 
     left out: the next one that leads elsewhere starts where they did. A state that only such steps
     touch is worth 0.
     """
-    value_V, reward_N = np.zeros(len(graph)), batch.reward_N.astype(np.float64)
+    value_V = np.zeros(len(graph))
+    reward_N = batch.reward_N.astype(np.float64)
     inner = np.flatnonzero(~graph.end_N)
     np.maximum.at(value_V, graph.target_N[inner], reward_N[inner])
     source_N, used_N = (
@@ -94,9 +95,11 @@ def _bridged(
     batch: StepBatch, graph: StateGraph, config: RewardflowSettings
 ) -> tuple[IntArray, BoolArray]:
     """Source of each step once the steps without effect are left out, and the remaining steps."""
-    line, target_N = batch.timeline, graph.target_N
+    line = batch.timeline
+    target_N = graph.target_N
     idle_KT = line.table(_looks_about(batch, graph, config)).astype(bool)
-    source_KT, target_KT = line.table(graph.source_N), line.table(target_N)
+    source_KT = line.table(graph.source_N)
+    target_KT = line.table(target_N)
     used_KT = np.zeros_like(idle_KT)
     for t in range(source_KT.shape[1]):
         # A step after an idle one starts where the idle one did.

@@ -63,12 +63,14 @@ def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) ->
     place_M = np.concatenate([state_M, np.full(len(succeeded), state_M.max(initial=-1) + 1)])
     row_M = np.concatenate([order, failed, succeeded])
     node_M = _in_order_of_appearance(group_ids(group_N[row_M], place_M))
-    source_N, target_N = np.zeros(len(batch), np.int64), np.zeros(len(batch), np.int64)
+    source_N = np.zeros(len(batch), np.int64)
+    target_N = np.zeros(len(batch), np.int64)
     source_N[order] = node_M[: len(order)]
     target_N[row_M[len(order) :]] = node_M[len(order) :]
     target_N[~end_N] = source_N[next_N[~end_N]]
     count = int(node_M.max(initial=-1)) + 1
-    group_V, success_V = np.zeros(count, np.int64), np.zeros(count, bool)
+    group_V = np.zeros(count, np.int64)
+    success_V = np.zeros(count, bool)
     group_V[node_M] = group_N[row_M]
     success_V[target_N[succeeded]] = True
     return StateGraph(source_N, target_N, end_N, group_V, success_V)

@@ -65,7 +65,8 @@ def assign(
         ScorerError: The scorer gave something else than similarities in [0, 1].
     """
     _check_kinds(batch, scorer, config)
-    estimator, host = resolve(config), config.estimator
+    estimator = resolve(config)
+    host = config.estimator
     _check_level(config, estimator, "row")
     _check_fields(batch, estimator)
     started = time.perf_counter()
@@ -120,7 +121,8 @@ def _metrics_of_terms(
     after_N: FloatArray,
 ) -> dict[str, float]:
     """Metrics of the advantage's terms; ``values``: step returns and bonus."""
-    estimator, host = ESTIMATORS[config.estimator.name], config.estimator
+    estimator = ESTIMATORS[config.estimator.name]
+    host = config.estimator
     if estimator.step_term is None:
         return term_metrics(batch, advantage_N, None)
     step_N = estimator.step_term(batch, *values, host) + after_N
@@ -225,7 +227,8 @@ def assign_tokens(
         ConfigError: The estimator is unknown or works on rows.
         StepBatchError: The arrays do not fit the batch, or a needed number is not finite.
     """
-    estimator, settings = resolve(config), config.estimator
+    estimator = resolve(config)
+    settings = config.estimator
     _check_level(config, estimator, "token")
     if len(mask_NL) != len(batch):
         raise StepBatchError(
@@ -234,10 +237,8 @@ def assign_tokens(
     token_reward_NL = outcome_rewards(row_scores(batch, settings), mask_NL)
     advantage_NL, return_NL = estimator.function(token_reward_NL, value_NL, mask_NL, settings)
     bonus_N = -np.float32(settings.invalid_penalty) * ~batch.valid_N
-    metrics, step_return_N = (
-        credit_metrics(batch, config, None, seed),
-        step_returns(batch, settings.gamma),
-    )
+    metrics = credit_metrics(batch, config, None, seed)
+    step_return_N = step_returns(batch, settings.gamma)
     return (
         advantage_NL,
         return_NL,

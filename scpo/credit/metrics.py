@@ -102,7 +102,8 @@ def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[
     ``tasks`` that it remembers.
     """
     line = batch.timeline
-    groups, failed = len(np.unique(line.group_K)), len(list(failed_groups(line)))
+    groups = len(np.unique(line.group_K))
+    failed = len(list(failed_groups(line)))
     matches = shaped.matches if shaped else ()
     remembered = [match for match in matches if match.age is not None]
     ages = {match.task.group: match.age for match in remembered}
@@ -127,8 +128,10 @@ def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[
     rows without another row in their anchor group, whose step term is 0 in most hosts.
     ``credit/no_op_anchors``: share of rows whose anchor group may mix unlike states (ledger 13).
     """
-    line, shaper = batch.timeline, config.shaper
-    active, failed = len(list(active_groups(line))), len(list(failed_groups(line)))
+    line = batch.timeline
+    shaper = config.shaper
+    active = len(list(active_groups(line)))
+    failed = len(list(failed_groups(line)))
     groups = len(np.unique(line.group_K))
     alone_N = alone_in_anchor_group(batch, config.estimator)[batch.original_N]
     key_N = processing_key(batch, shaper.order if shaper else "balanced", seed)

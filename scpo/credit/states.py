@@ -32,10 +32,12 @@ def identified(
     if not isinstance(host, StateSettings) or host.identity.name == "exact":
         return batch, False
     try:
-        ids, fell_back = identify(batch, host.state_key, host.identity, scorer), False
+        ids = identify(batch, host.state_key, host.identity, scorer)
+        fell_back = False
     except ScorerUnavailable as error:
         _log.error("STATES BY EQUAL TEXTS in this step (states/fell_back = 1): %s", error)
-        ids, fell_back = identify(batch, host.state_key, find_identity("exact")), True
+        ids = identify(batch, host.state_key, find_identity("exact"))
+        fell_back = True
     return replace(batch, state_id_N=ids.source_N, next_state_id_N=ids.target_N), fell_back
 
 
@@ -79,7 +81,9 @@ def state_metrics(
     true_M = state_groups(*truth)[rows]
     found_M = state_groups(batch, host)[rows]
     both_M = group_ids(found_M, true_M)
-    joined, same, agreed = _pairs(found_M), _pairs(true_M), _pairs(both_M)
+    joined = _pairs(found_M)
+    same = _pairs(true_M)
+    agreed = _pairs(both_M)
     largest = np.zeros(int(found_M.max()) + 1)
     np.maximum.at(largest, found_M, np.bincount(both_M)[both_M])
     metrics["states/purity"] = float(largest.sum() / len(rows))

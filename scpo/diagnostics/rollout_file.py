@@ -89,7 +89,8 @@ def save_rollouts(
 def _record(
     step: int, batch: StepBatch, diagnostics: CreditDiagnostics, tokens_N: Sequence[int]
 ) -> dict[str, Any]:
-    line, groups = batch.timeline, []
+    line = batch.timeline
+    groups = []
     for group in np.unique(line.group_K).tolist():
         members = [line.rows_of(int(k)) for k in np.flatnonzero(line.group_K == group)]
         first = members[0][0]

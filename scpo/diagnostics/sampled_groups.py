@@ -104,7 +104,9 @@ def sampled_groups(
         ConfigError: The batch was not shaped.
         ScorerError: The scorer gave something else than similarities in [0, 1].
     """
-    shaped, shaper, host = diagnostics.shaped, method.shaper, method.estimator
+    shaped = diagnostics.shaped
+    shaper = method.shaper
+    host = method.estimator
     if shaped is None or shaper is None:
         raise ConfigError(
             f"method {method.name!r} did not shape this batch: there is no credit to sample"
@@ -263,7 +265,8 @@ def _group_record(
 
     Trajectories and ``reference`` are indices of the timeline.
     """
-    batch, line = context.batch, context.batch.timeline
+    batch = context.batch
+    line = context.batch.timeline
     group, successful, failed = active
     members = np.sort(np.concatenate([successful, failed]))
     rows = np.concatenate([line.rows_of(k) for k in members])
@@ -298,7 +301,9 @@ def _sibling(batch: StepBatch, rows: IntArray) -> dict[str, Any]:
 
 
 def _columns(context: _Context, rows: IntArray, texts: _Texts) -> dict[str, list[Any]]:
-    batch, diagnostics, shaped = context.batch, context.diagnostics, context.shaped
+    batch = context.batch
+    diagnostics = context.diagnostics
+    shaped = context.shaped
     numbers = {
         "step_return": diagnostics.step_return_N,
         "bonus": diagnostics.bonus_N,

@@ -234,7 +234,8 @@ def dense_probe(
         return None
     # The most credited failure shows the most of the walk.
     match = max(matches, key=lambda match: float(match.credit_l.sum()))
-    task, trace = match.task, match.trace
+    task = match.task
+    trace = match.trace
     matched_l = np.full(len(task.failed), -1, dtype=np.int32)
     for cell in trace.credited:
         matched_l[cell.v] = cell.u

@@ -66,13 +66,16 @@ def credit_precision(
         )
 
     def shortens(row: int) -> bool | None:
-        trajectory, taken = int(batch.trajectory_N[row]), int(batch.step_N[row])
-        before, after = remaining(trajectory, taken), remaining(trajectory, taken + 1)
+        trajectory = int(batch.trajectory_N[row])
+        taken = int(batch.step_N[row])
+        before = remaining(trajectory, taken)
+        after = remaining(trajectory, taken + 1)
         if before is None or after is None:
             return None
         return after < before
 
-    kinds, metrics = _kinds(batch, credited_N), {}
+    kinds = _kinds(batch, credited_N)
+    metrics = {}
     # The share needs no plans, so it covers all steps and not only the sample.
     if kinds["credit/precision_random"].any():
         metrics["credit/share"] = float(
@@ -218,7 +221,8 @@ def with_states(environment: ReplayingEnvironment, batch: StepBatch) -> StepBatc
     """
     if batch.state_N is not None:
         return batch
-    state_N, next_state_N = np.empty(len(batch), dtype=object), np.empty(len(batch), dtype=object)
+    state_N = np.empty(len(batch), dtype=object)
+    next_state_N = np.empty(len(batch), dtype=object)
     for row_T, task in _episodes(batch):
         answers, states = environment.replay(task, batch.action_N[row_T].tolist())
         for row, answer in zip(row_T, answers, strict=True):

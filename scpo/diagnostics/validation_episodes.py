@@ -71,7 +71,8 @@ class Ended:
     @classmethod
     def of(cls, trajectory: Trajectory, **more: Any) -> Self:
         """Result of a rollout, with numbers converted to Python's own types."""
-        results, task = trajectory.results, trajectory.slot.task
+        results = trajectory.results
+        task = trajectory.slot.task
         score = results[-1].score
         return cls(
             task.id,

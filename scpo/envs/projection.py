@@ -46,7 +46,8 @@ def project(response: str, *, require_think: bool, tail: int) -> tuple[str, bool
     executed but the response is invalid.
     """
     lowered = response.lower()
-    start, end = lowered.find(OPEN_TAG), lowered.find(CLOSE_TAG)
+    start = lowered.find(OPEN_TAG)
+    end = lowered.find(CLOSE_TAG)
     if start == -1 or end == -1:
         return lowered[-tail:], False
     action = lowered[start + len(OPEN_TAG) : end].strip()

@@ -73,7 +73,8 @@ class Draw:
         """One of the paraphrases in use; without that arm the first form, the environment's own."""
         if not self.has("paraphrase"):
             return forms[0]
-        first, count = self._config.first, self._config.count
+        first = self._config.first
+        count = self._config.count
         in_use = [forms[1 + index] for index in range(first, min(first + count, len(forms) - 1))]
         return self._generator.choice(in_use)
 
@@ -100,7 +101,8 @@ class Draw:
         """The text and, with that arm, an irrelevant sentence: time, battery or advertisement."""
         if not self.has("suffix"):
             return text
-        hour, minute = self._generator.randrange(24), self._generator.randrange(60)
+        hour = self._generator.randrange(24)
+        minute = self._generator.randrange(60)
         suffix = self._generator.choice(
             [
                 f"It is {hour:02}:{minute:02}.",
@@ -122,7 +124,8 @@ class Draw:
         if not self.has("pronouns"):
             return text
         last = spoken_of if spoken_of and self._generator.random() < 0.5 else ""
-        pieces, end = [], 0
+        pieces = []
+        end = 0
         for match in name.finditer(text):
             repeated = match[1] == last
             pieces += [text[end : match.start()], "it" if repeated else match[0]]

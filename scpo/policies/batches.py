@@ -80,7 +80,8 @@ def _parts(
         too_many = most_tokens is not None and (len(part) + 1) * sum(wider) > most_tokens
         if part and (len(part) == size or too_many):
             yield part
-            part, wider = [], (len(prompt), len(response))
+            part = []
+            wider = (len(prompt), len(response))
         part.append((prompt, response))
         longest = wider
     if part:

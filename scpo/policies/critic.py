@@ -125,7 +125,8 @@ def _accumulate(
     total = 0.0
     for part in micro_batches(token_pairs(generations), rows, config.micro_batch_rows):
         value, mask = critic.model(part.prompts, part.responses)
-        length, index = value.shape[1], torch.tensor(part.pair_of, device=value.device)
+        length = value.shape[1]
+        index = torch.tensor(part.pair_of, device=value.device)
         old = torch.from_numpy(targets.value_NL[part.rows, :length]).to(value.device)
         target = torch.from_numpy(targets.return_NL[part.rows, :length]).to(value.device)
         loss = value_loss(value[index], old, target, mask[index], critic.value_clip) / tokens

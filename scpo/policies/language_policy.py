@@ -111,9 +111,11 @@ class LocalPolicy:
         output = self.forward(ids, mask, logits_to_keep=1, use_cache=True)
         cache = output.past_key_values
         cache.batch_select_indices(owner)
-        mask, logits = mask[owner], output.logits[owner, -1]
+        mask = mask[owner]
+        logits = output.logits[owner, -1]
         uniforms = torch.from_numpy(uniforms_NL).to(self.device)
-        tokens, logprobs = [], []
+        tokens = []
+        logprobs = []
         alive = torch.ones(len(prompts), dtype=torch.bool, device=self.device)
         for step in range(self.max_response_tokens):
             token, logprob = _draw(logits, temperature, uniforms[:, step])

@@ -61,12 +61,14 @@ def _huggingface_policy(config: RunConfig, settings: HuggingFaceModel) -> LocalP
 
     Otherwise the kernel or CUDA would end the process with a less helpful message.
     """
-    device, trained = pick_device(config.machine.device), config.method.kind == "trained"
+    device = pick_device(config.machine.device)
+    trained = config.method.kind == "trained"
     if reason := shortage(config, memory_gib(device)):
         raise ConfigError(reason)
     policy = _local_policy(config, *load_huggingface(settings, trained=trained))
     if trained:
-        policy.batch_tokens, policy.recomputes = BATCH_TOKENS, True
+        policy.batch_tokens = BATCH_TOKENS
+        policy.recomputes = True
         policy.autocast_dtype = torch.bfloat16 if settings.dtype == "bfloat16" else None
     return policy
 

@@ -59,7 +59,8 @@ class NodeMemory:
         """The peaks since the last call, by metric name, this moment included."""
         self._sample()
         with self._lock:
-            taken, self._peaks = self._peaks, {}
+            taken = self._peaks
+            self._peaks = {}
         return taken
 
     def _watch(self) -> None:
@@ -103,7 +104,8 @@ def tree_gib(root: int, proc: Path = Path("/proc")) -> float:
         process = int(folder.name)
         children[parent].append(process)
         pages[process] = resident - shared
-    waiting, total = [root], 0
+    waiting = [root]
+    total = 0
     while waiting:
         process = waiting.pop()
         total += pages.get(process, 0)

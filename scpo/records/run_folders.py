@@ -299,7 +299,8 @@ def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
     """Observe a run; ``job`` is the scheduler's answer about its job, None if it never had one."""
     if not folder.path.exists():
         return Observed(State.NEW)
-    status, request = folder.read_status(), folder.read_stop()
+    status = folder.read_status()
+    request = folder.read_stop()
     # Without a job only another machine can tell whether its process lives: assume that it does.
     elsewhere = job is None and status.state is State.RUNNING and not of_this_machine(status)
     return Observed(

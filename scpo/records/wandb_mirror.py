@@ -232,7 +232,8 @@ def read_configuration(
     for name, value in sections.items():
         if name not in (WHOLE, "run_id", "commit"):
             config[name] = value
-    run_id, commit = str(logged.get("run_id")), logged.get("commit")
+    run_id = str(logged.get("run_id"))
+    commit = logged.get("commit")
     # The id becomes a file name, and a server may answer anything.
     if not ("run_id" in logged and RUN_ID.fullmatch(run_id)):
         run_id = wandb_id

@@ -221,7 +221,8 @@ class ScorerProcess:
         self.name = config.identity
         self.counts: Counter[str] = Counter()
         self._runtime = runtime
-        self._make, self._serve = make, serve
+        self._make = make
+        self._serve = serve
         self._requests = 0
         self._child: _Child | None = None
 

@@ -68,7 +68,8 @@ class MatchTrace:
         Sums to at most 1, the share of the reference's ``m`` positions that the trajectory reached,
         if every match is exact. Without monotonicity, credit before the frontier counts nothing.
         """
-        credit_l, frontier = np.zeros(length, dtype=np.float32), -1
+        credit_l = np.zeros(length, dtype=np.float32)
+        frontier = -1
         for cell in self.credited:
             credit_l[cell.v] = cell.credit * max(0, cell.u - frontier) / m
             frontier = max(frontier, cell.u)
@@ -141,7 +142,8 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     """
     table = [-1]
     j = frontier = -1
-    walk, credited = [], []
+    walk = []
+    credited = []
     for v in order:
         score = yield Cell("failed", j + 1, v)
         # Mismatch: fall back to shorter prefixes until one continues with this step.
@@ -172,7 +174,8 @@ def _fall_back(table: list[int], j: int, rule: MatchRule) -> Generator[Cell, np.
     while len(table) <= j:
         # The earlier step first, for a reranker reads two texts in order; the paper is silent
         # (ledger 32).
-        i, k = len(table), table[-1]
+        i = len(table)
+        k = table[-1]
         score = yield Cell("self", k + 1, i)
         while k >= 0 and score < rule.theta:
             k = table[k]
@@ -189,7 +192,8 @@ def forward_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     position ends the walk unless ``after_full_match`` is ``restart``.
     """
     frontier = -1
-    walk, credited = [], []
+    walk = []
+    credited = []
     for v in order:
         # Asks from left to right and stops at the first match: later positions are never scored.
         for u in range(frontier + 1 if rule.monotonic else 0, m):
@@ -212,7 +216,8 @@ MATCHERS: dict[str, Callable[[MatchRule, int, Sequence[int]], Matching]] = {
 
 def kmp_table(self_similarity: NDArray[Any], theta: float) -> list[int]:
     """The whole table next(0..m-1) from a full M*, for inspection."""
-    rule, table = MatchRule(theta, 0.0), [-1]
+    rule = MatchRule(theta, 0.0)
+    table = [-1]
     answer(_fall_back(table, len(self_similarity) - 1, rule), {"self": self_similarity})
     return table
 

@@ -88,7 +88,8 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
         parts = [_Part(length, 1, (row,)) for length, row in padded[start : start + ranks]]
         heapq.heappush(heap, _by_spread(parts))
     while len(heap) > 1:
-        widest, second = heapq.heappop(heap)[1], heapq.heappop(heap)[1]
+        widest = heapq.heappop(heap)[1]
+        second = heapq.heappop(heap)[1]
         merged = [
             _Part(a.total + b.total, a.size + b.size, a.rows + b.rows)
             for a, b in zip(widest, second[::-1], strict=True)
@@ -134,7 +135,8 @@ def descents(batch: StepBatch, key_N: IntArray) -> float:
 
     Over trajectories; 0 without any.
     """
-    line, rows = batch.timeline, np.flatnonzero(batch.original_N)
+    line = batch.timeline
+    rows = np.flatnonzero(batch.original_N)
     rows = rows[np.lexsort((key_N[rows], line.slot_N[rows]))]
     falls = (np.diff(line.step_N[rows]) < 0) & (np.diff(line.slot_N[rows]) == 0)
     return float(falls.sum() / max(len(line.id_K), 1))

@@ -38,7 +38,8 @@ class ReferenceBuffer:
     """
 
     def __init__(self, max_age: int | None, tasks: int = TASKS) -> None:
-        self._max_age, self._tasks = max_age, tasks
+        self._max_age = max_age
+        self._tasks = tasks
         # Ordered by age: the latest success is last.
         self._kept: dict[str, Remembered] = {}
 

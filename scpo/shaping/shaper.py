@@ -187,7 +187,8 @@ def shape(
         StepBatchError: There is a buffer, and the batch has no task ids.
     """
     started = time.perf_counter()
-    text_N, surviving_N = step_texts(batch, config.step_text), surviving(batch, config.step_filter)
+    text_N = step_texts(batch, config.step_text)
+    surviving_N = surviving(batch, config.step_filter)
     plans = list(_plans(batch, text_N, surviving_N, config, seed, buffer=buffer))
     planned = time.perf_counter()
     rule = MatchRule(
@@ -226,8 +227,10 @@ def remember(buffer: ReferenceBuffer, batch: StepBatch, config: ShaperConfig, se
     Raises:
         StepBatchError: The batch has no task ids.
     """
-    text_N, surviving_N = step_texts(batch, config.step_text), surviving(batch, config.step_filter)
-    task_N, line = _task_ids(batch), batch.timeline
+    text_N = step_texts(batch, config.step_text)
+    surviving_N = surviving(batch, config.step_filter)
+    task_N = _task_ids(batch)
+    line = batch.timeline
     for _, successful, _ in outcomes(line):
         if not len(successful):
             continue
@@ -262,7 +265,8 @@ def _plans(
     With a buffer also those of the groups without a success, against what is remembered of their
     task.
     """
-    line, key_N = batch.timeline, processing_key(batch, config.order, seed)
+    line = batch.timeline
+    key_N = processing_key(batch, config.order, seed)
 
     def plan(
         k: int,
@@ -323,7 +327,8 @@ def _filtered(rows: IntArray, surviving_N: BoolArray) -> IntArray:
 def _credit(
     batch: StepBatch, plan: _Plan, trace: MatchTrace, config: ShaperConfig, seed: Seed
 ) -> FloatArray:
-    length, m = len(plan.failed_row_l), len(plan.task.reference)
+    length = len(plan.failed_row_l)
+    m = len(plan.task.reference)
     matched_l = (
         trace.credit_l(length)
         if config.amount == "similarity"

@@ -27,7 +27,8 @@ def closed(visits: Visits, seed_M: IntArray) -> IntArray:
         visits: The visits.
         seed_M: Labels whose equality inside a group is taken for granted.
     """
-    batch, line = visits.batch, visits.batch.timeline
+    batch = visits.batch
+    line = visits.batch.timeline
     group_M = visits.group_M
     parent = _Forest(len(visits))
     parent.join_equal(list(zip(group_M.tolist(), seed_M.tolist(), strict=True)))

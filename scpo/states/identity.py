@@ -150,7 +150,8 @@ class Visits:
     def split(self, label_M: IntArray) -> StateIds:
         """Labels of all visits by row."""
         line = self.batch.timeline
-        source_N, last_K = label_M[: len(self.batch)], label_M[len(self.batch) :]
+        source_N = label_M[: len(self.batch)]
+        last_K = label_M[len(self.batch) :]
         next_N = line.neighbours(1)
         return StateIds(source_N, np.where(next_N >= 0, source_N[next_N], last_K[line.slot_N]))
 

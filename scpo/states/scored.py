@@ -13,7 +13,8 @@ def scored(visits: Visits, comparison: Comparison) -> IntArray:
     A scorer with a method ``similarities(texts)``, all pairs at once, is asked that way: sentence
     encoders embed each text once. Others are asked for the pairs of a text with the leaders so far.
     """
-    scorer, threshold = comparison.needed_scorer(), comparison.needed_threshold()
+    scorer = comparison.needed_scorer()
+    threshold = comparison.needed_threshold()
     return leader_labels(visits, lambda texts: _leaders(texts, scorer, threshold))
 
 

@@ -66,7 +66,8 @@ def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
 
     A verb is the first word of an action.
     """
-    batch, line = visits.batch, visits.batch.timeline
+    batch = visits.batch
+    line = visits.batch.timeline
     verb_N = [action.split(maxsplit=1)[0] if action.strip() else "" for action in batch.action_N]
     verbs = sorted(set(verb_N))
     place = {verb: index for index, verb in enumerate(verbs)}
@@ -77,7 +78,8 @@ def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
     after_KTV = np.logical_or.accumulate(used_KTV, axis=1)
     before_KTV = np.zeros_like(after_KTV)
     before_KTV[:, 1:] = after_KTV[:, :-1]
-    slot_M, step_M = line.slot_N[visits.row_M], line.step_N[visits.row_M]
+    slot_M = line.slot_N[visits.row_M]
+    step_M = line.step_N[visits.row_M]
     return np.where(
         visits.final_M[:, None], after_KTV[slot_M, step_M], before_KTV[slot_M, step_M]
     ), verbs
@@ -114,7 +116,8 @@ def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> Bo
 def _strongest(used_MV: BoolArray, has_MW: BoolArray, class_M: IntArray) -> NDArray[np.float64]:
     """For each verb the largest |r| sqrt(n) with a word's presence, within classes."""
     _, class_id_M = np.unique(class_M, return_inverse=True)
-    used, has = _centred(used_MV, class_id_M), _centred(has_MW, class_id_M)
+    used = _centred(used_MV, class_id_M)
+    has = _centred(has_MW, class_id_M)
     # Only visits whose class varies in the verb are informative.
     varies_MV = used != 0
     covariance_VW = used.T @ has

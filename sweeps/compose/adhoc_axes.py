@@ -27,7 +27,8 @@ def split_axes(
 
     A list is an axis unless the key itself takes one.
     """
-    axes, rest = [], []
+    axes = []
+    rest = []
     for override in overrides:
         texts = override.axis or (
             _values(override) if _is_axis(experiment, override, scale) else ()

@@ -83,10 +83,8 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     """
     for override in overrides:
         override.check()
-    choices, rest = (
-        _choices(overrides),
-        [override for override in overrides if not override.is_choice],
-    )
+    choices = _choices(overrides)
+    rest = [override for override in overrides if not override.is_choice]
     if all(override.sets for override in rest):
         raw = compose_files(choices)
         if rest:
@@ -125,7 +123,8 @@ def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
 
 def _no_yaml(error: MarkedYAMLError) -> str:
     """Message with the file and line of a YAML file that cannot be parsed."""
-    mark, problem = error.problem_mark or error.context_mark, error.problem or error.context
+    mark = error.problem_mark or error.context_mark
+    problem = error.problem or error.context
     if mark is None:
         return f"a file in {CONF} is no YAML: {problem}"
     path = Path(mark.name)

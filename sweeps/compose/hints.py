@@ -386,7 +386,8 @@ def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> 
         known: Names to compare it with: equal but for case, then similar, then by prefix.
         first: Names to suggest in place of any of those.
     """
-    names, small = list(known), name.lower()
+    names = list(known)
+    small = name.lower()
     nearest = list(first)
     nearest = nearest or [other for other in names if other.lower() == small]
     nearest = nearest or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
@@ -413,7 +414,8 @@ def _within(name: str, parent: str) -> bool:
 
 def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
     location = [part for part in detail["loc"] if not _is_tag(part, detail, model)]
-    key, got = ".".join(map(str, location)), detail["input"]
+    key = ".".join(map(str, location))
+    got = detail["input"]
     if detail["type"] == "extra_forbidden":
         section = ".".join(map(str, location[:-1]))
         prefix = f"{section}." if section else ""

@@ -168,7 +168,8 @@ def seeded_runs(
     of interpolations where none refers to the seed: these two take most of the time.
     """
     raw = _with(values or {}, compose_raw(overrides))
-    data, alike = resolve(raw), not refers_to(raw, "seed")
+    data = resolve(raw)
+    alike = not refers_to(raw, "seed")
     for seed in seeds:
         if seed is None or alike:
             yield validate_run(data if seed is None else {**data, "seed": seed})

@@ -177,7 +177,8 @@ def read_request(words: Iterable[str]) -> Request:
     # A key that is given twice: the last one holds.
     last = {override.target: override for override in overrides}
     group = "search" if "search" in last else "experiment"
-    chosen, dry_run = last.pop(group, None), last.pop("dry_run", None)
+    chosen = last.pop(group, None)
+    dry_run = last.pop("dry_run", None)
     if chosen is None:
         raise ConfigError(
             "which experiment? `python sweep.py` lists them; your own configuration on several "

@@ -163,10 +163,8 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
     if all(available != "up" for _, available, *_ in rows):
         yield error(check, f"is {rows[0][1]}", "another partition, or wait")
         return
-    cores, gpus = (
-        max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows),
-        max(_gpus_in(row[4]) for row in rows),
-    )
+    cores = max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows)
+    gpus = max(_gpus_in(row[4]) for row in rows)
     asked_cores, asked_gpus = (
         max(getattr(request.resources, name) for request in asked) for name in ("cpus", "gpus")
     )
@@ -179,10 +177,8 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
     if gpus < asked_gpus:
         fix = "another partition, or trainer=verl_1gpu" if asked_gpus > 1 else "another partition"
         yield error(check, f"nodes have {gpus} GPUs, a job asks for {asked_gpus}", fix)
-    longest, asked_h = (
-        max(_hours(row[2]) for row in rows),
-        max(request.limit_min for request in asked) / 60,
-    )
+    longest = max(_hours(row[2]) for row in rows)
+    asked_h = max(request.limit_min for request in asked) / 60
     if asked_h > longest:
         yield warning(
             check,

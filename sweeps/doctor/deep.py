@@ -59,7 +59,8 @@ def _findings(what: str, subject: Subject) -> Iterator[Finding]:
 def check_loaded_scorer(subject: Subject) -> Iterator[Finding]:
     """Loads the scorer and scores a built-in sample."""
     for config in _distinct(subject, "scorer"):
-        facts, check = _ask("scorer", config), f"scorer {config.scorer.name}"
+        facts = _ask("scorer", config)
+        check = f"scorer {config.scorer.name}"
         if "error" in facts:
             yield error(
                 check,
@@ -82,7 +83,8 @@ def check_tokenizer(subject: Subject) -> Iterator[Finding]:
     """Loads the tokenizer of a model that is on this machine."""
     for config in _distinct(subject, "model"):
         if isinstance(config.model, HuggingFaceModel):
-            facts, check = _ask("tokenizer", config), f"tokenizer {config.model.name}"
+            facts = _ask("tokenizer", config)
+            check = f"tokenizer {config.model.name}"
             if "error" in facts:
                 yield error(check, facts["error"], "download it again, or model.path=<a folder>")
             else:
@@ -90,7 +92,8 @@ def check_tokenizer(subject: Subject) -> Iterator[Finding]:
 
 
 def _share(check: str, facts: dict[str, Any]) -> Finding:
-    share, theta = facts["above_theta"], facts["theta"]
+    share = facts["above_theta"]
+    theta = facts["theta"]
     text = (
         f"loads in {facts['load_s']:.1f} s; {share:.0%} of a sample's pairs score at least "
         f"theta={theta}"

@@ -76,7 +76,8 @@ def check_attention(subject: Subject) -> Iterator[Finding]:
             and config.trainer.name == "verl"
             and _on_gpus(config)
         ):
-            installed, wanted = installed_version("flash-attn"), config.trainer.verl.attention
+            installed = installed_version("flash-attn")
+            wanted = config.trainer.verl.attention
             if installed is None and wanted == "flash":
                 fix = "docker/install.sh (docs/verl.md), or trainer.verl.attention=sdpa"
                 yield error(
@@ -95,7 +96,8 @@ def check_attention(subject: Subject) -> Iterator[Finding]:
 
 def check_driver(subject: Subject) -> Iterator[Finding]:
     """The driver against the CUDA that torch was built for."""
-    driver, torch = driver_version(), installed_version("torch")
+    driver = driver_version()
+    torch = installed_version("torch")
     if driver is None or torch is None or not any(map(_on_gpus, subject.configs)):
         return
     release = tuple(int(part) for part in torch.split("+")[0].split(".")[:2])

@@ -30,9 +30,11 @@ def check_cpus(subject: Subject) -> Iterator[Finding]:
     """Cores that this process may use, and a container's quota of them, against slots x threads."""
     if not isinstance(subject.first.launcher, LocalLauncher):
         return
-    cores, quota = usable_cores(), _cpu_quota()
+    cores = usable_cores()
+    quota = _cpu_quota()
     usable = min(cores, quota or cores)
-    slots, threads = _slots(subject), subject.first.machine.threads
+    slots = _slots(subject)
+    threads = subject.first.machine.threads
     text = f"at most {slots} at a time with {threads} threads each, on {usable:g} cores"
     if quota is not None and quota < cores:
         text += f" (of {cores}: this container's quota)"

@@ -34,7 +34,8 @@ def check_models(subject: Subject) -> Iterator[Finding]:
 def check_scorers(subject: Subject) -> Iterator[Finding]:
     """The files of each scorer; ``--deep`` loads it."""
     for config in _by_name(subject, "scorer"):
-        scorer, check = config.scorer, f"scorer {config.scorer.name}"
+        scorer = config.scorer
+        check = f"scorer {config.scorer.name}"
         path = getattr(scorer, "path", None)
         if path is None:
             yield ok(check, "needs no model")

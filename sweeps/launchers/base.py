@@ -106,7 +106,8 @@ def follow(launcher: Launcher, runs: Runs, title: str) -> tuple[dict[str, Outcom
     Returns:
         The outcome of each run that was started, and whether all runs were allowed to end.
     """
-    waiting, running = list(runs), 0
+    waiting = list(runs)
+    running = 0
     outcomes: dict[str, Outcome] = {}
     with launcher:
         while (waiting and not launcher.signals) or running:

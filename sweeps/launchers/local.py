@@ -101,7 +101,8 @@ class Pool(CountsSignals):
     def poll(self) -> dict[str, Outcome]:
         """Look at every process; returns the runs that have ended since the last call."""
         self._look()
-        news, self._news = self._news, {}
+        news = self._news
+        self._news = {}
         return news
 
     def _look(self) -> None:
@@ -149,7 +150,8 @@ def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
     Raises:
         ConfigError: A run needs more GPUs than this machine shows.
     """
-    machine, launcher = configs[0].machine, configs[0].launcher
+    machine = configs[0].machine
+    launcher = configs[0].launcher
     if not isinstance(launcher, LocalLauncher):
         raise ConfigError(
             f"launcher.name={launcher.name}: the pool of this machine is launcher=local"
@@ -175,10 +177,8 @@ def refused_here(configs: Sequence[RunConfig]) -> str | None:
 
 def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> None:
     """Refuse, before anything starts, a run that would not get all its GPUs."""
-    needed, shown = (
-        resources(config).all_gpus,
-        f"this machine shows {counted(len(gpus), 'GPU')} ({', '.join(gpus)})",
-    )
+    needed = resources(config).all_gpus
+    shown = f"this machine shows {counted(len(gpus), 'GPU')} ({', '.join(gpus)})"
     if given is not None and given > len(gpus) > 0:
         raise ConfigError(f"launcher.gpus_per_run={given}: {shown}")
     if not trains_in_verl(config):

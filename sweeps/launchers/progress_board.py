@@ -100,7 +100,8 @@ class ProgressBoard:
         """A run has logged up to ``step``."""
         run = self._runs[folder.run_id]
         if step > run.step:
-            run.step, run.last = step, self._clock()
+            run.step = step
+            run.last = self._clock()
             run.first = run.first or (run.last, step)
         run.success = success
 

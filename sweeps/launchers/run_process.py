@@ -141,7 +141,8 @@ class RunProcess:
             code: Its exit status.
             interrupted: The launcher killed it.
         """
-        folder, log = self.folder, self.folder.attempt_log(self.attempt)
+        folder = self.folder
+        log = self.folder.attempt_log(self.attempt)
         if code == EXIT_BUSY:
             shutil.rmtree(folder.attempt(self.attempt), ignore_errors=True)
             return Outcome(State.RUNNING, "another process runs it")
@@ -166,7 +167,8 @@ class RunProcess:
         state = State.INTERRUPTED if interrupted else State.FAILED
         request = self.folder.read_stop()
         if request is not None:
-            state, reason = request.state, request.reason
+            state = request.state
+            reason = request.reason
         with locked(self.folder.lock) as free:
             if not free:
                 return Outcome(State.RUNNING, "another process runs it", log)

@@ -12,12 +12,14 @@ VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
 
 def file_system(path: Path) -> str:
     """The type of the file system that a path lies on, as Linux names it; else "unknown"."""
-    kind, longest = "unknown", -1
+    kind = "unknown"
+    longest = -1
     if not MOUNTS.exists():
         return kind
     for line in MOUNTS.read_text().splitlines():
         _, point, name, *_ = line.split(" ")
         mounted = point.replace("\\040", " ")
         if path.resolve().is_relative_to(mounted) and len(mounted) >= longest:
-            kind, longest = name, len(mounted)
+            kind = name
+            longest = len(mounted)
     return kind

@@ -216,7 +216,8 @@ class Driver:
         if not folder.path.exists():
             return TrialRun(run_id, config.seed, State.NEW, False, {})
         try:
-            status, seen = folder.read_status(), self._observer.observe(folder)
+            status = folder.read_status()
+            seen = self._observer.observe(folder)
             if seen.job is JobState.ORPHANED:
                 self._observer.adopt(folder)
             if status.state is State.DONE:

@@ -44,7 +44,8 @@ def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
         for name, draw in PLOTS.items():
             axes = draw(plan, study)
             if axes is not None:
-                figure, buffer = np.ravel(axes)[0].figure, io.BytesIO()
+                figure = np.ravel(axes)[0].figure
+                buffer = io.BytesIO()
                 # Without the version of matplotlib, every version writes equal bytes.
                 metadata = {"Software": None}
                 figure.savefig(
@@ -88,7 +89,8 @@ def importance(plan: Plan, study: "optuna.Study") -> "Axes | None":
     means = [result.summary.mean for result in ranked(study.trials)]
     if len(means) < LEAST_FOR_IMPORTANCE or len(set(means)) < 2:
         return None
-    evaluator, names = FanovaImportanceEvaluator(seed=0), list(plan.search.space)
+    evaluator = FanovaImportanceEvaluator(seed=0)
+    names = list(plan.search.space)
     return plot_param_importances(study, evaluator=evaluator, params=names, target_name=plan.metric)
 
 

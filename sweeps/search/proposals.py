@@ -62,7 +62,8 @@ def _retry(trials: "Sequence[FrozenTrial]", retries: int) -> Proposal | None:
 
 
 def _candidates(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
-    space, sampler = plan.search.space, plan.search.sampler
+    space = plan.search.space
+    sampler = plan.search.sampler
     default = plan.default()
     if default is not None and (sampler.name == "tpe" or default in grid(space, 0)):
         yield default
@@ -79,7 +80,8 @@ def _draws(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
     """
     import optuna
 
-    space, config = plan.search.space, plan.search.sampler
+    space = plan.search.space
+    config = plan.search.sampler
     seed = int(digest([config.seed, len(trials)])[:8], 16)
     tpe = optuna.samplers.TPESampler(
         seed=seed, n_startup_trials=config.startup_trials, constant_liar=True

@@ -161,7 +161,8 @@ def _what(plan: Plan, trials: "Sequence[FrozenTrial]") -> str:
 
 
 def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
-    best, default = results[0], default_result(plan, results)
+    best = results[0]
+    default = default_result(plan, results)
     fresh = ", ".join(map(str, plan.search.fresh_seeds))
     lines = [
         f"**Best: trial {best.number}, {_mean(best)}.** "

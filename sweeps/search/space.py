@@ -39,7 +39,9 @@ def _distribution(dimension: Dimension) -> "BaseDistribution":
         return CategoricalDistribution(dimension.values)
     if isinstance(dimension, LogRange):
         return FloatDistribution(dimension.low, dimension.high, log=True)
-    low, high, step = dimension.low, dimension.high, dimension.step
+    low = dimension.low
+    high = dimension.high
+    step = dimension.step
     if isinstance(low, int) and isinstance(high, int) and isinstance(step, int):
         return IntDistribution(low, high, step=step)
     return FloatDistribution(low, values(dimension)[-1], step=step)

@@ -273,7 +273,8 @@ class _Demonstrator:
         return commands
 
     def _peek(self, commands: Sequence[str]) -> tuple[tuple[str, ...], str]:
-        state, answer = self._episode.state, ""
+        state = self._episode.state
+        answer = ""
         for command in commands:
             state, answer = self._engine.step(self._episode.opened, state, command)
         return state.admissible, answer

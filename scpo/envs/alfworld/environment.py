@@ -123,8 +123,10 @@ class AlfworldEnvironment:
     def replay(self, task: Task, actions: Sequence[str]) -> tuple[list[str], list[str]]:
         """See ``scpo.envs.base.ReplayingEnvironment``."""
         opened = self.engine.open(task.id)
-        state, transcript = opened.start, Transcript(opened.opening, opened.start.admissible)
-        answers, states = [], [transcript.state_text]
+        state = opened.start
+        transcript = Transcript(opened.opening, opened.start.admissible)
+        answers = []
+        states = [transcript.state_text]
         for action in actions:
             executed = action.strip() in state.operators
             state, answer = self.engine.step(opened, state, action)

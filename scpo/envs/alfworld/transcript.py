@@ -119,7 +119,8 @@ class Transcript:
     ) -> None:
         """Add a step; ``executed`` is True if the game admitted the action."""
         self.history.append((self.observation, action))
-        self.observation, self.admissible = observation, admissible
+        self.observation = observation
+        self.admissible = admissible
         # An action that the game refused changed nothing, even if it names an object.
         if executed:
             self._track(action.strip())

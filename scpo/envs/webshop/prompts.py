@@ -88,7 +88,8 @@ def memory(transcript: Transcript) -> str:
         > click[back to search]
         > click[navy]
     """
-    page, taken = transcript.page, len(transcript.history)
+    page = transcript.page
+    taken = len(transcript.history)
     lines = [
         f"wish: {one_line(transcript.task)}",
         f"page: {page.kind} {page.number}",

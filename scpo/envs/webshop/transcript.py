@@ -93,7 +93,8 @@ class Transcript:
         compacted = compact_action(action, self.actions["clickables"])
         self.compact_history.append(" ".join(compacted.split()[:ACTION_WORDS]))
         self.observation = page_text(shop.observation, self.task)
-        self.actions, self.page = shop.available_actions(), shop.page
+        self.actions = shop.available_actions()
+        self.page = shop.page
         self._see(self.page)
 
     def _see(self, page: Page) -> None:

@@ -49,7 +49,8 @@ def command_line(config: RunConfig, chosen: Sequence[Setting], typed: Sequence[s
 
 
 def _check(config: RunConfig) -> VerlTrainer:
-    trainer, model = config.trainer, config.model
+    trainer = config.trainer
+    model = config.model
     if trainer.name != "verl_agent" or not isinstance(model, HuggingFaceModel):
         raise ConfigError(
             f"this folder is of a run with trainer={trainer.name} model={model.name}; verl-agent "
@@ -112,12 +113,10 @@ def _data(config: RunConfig) -> Iterator[Setting]:
 
 def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     assert isinstance(config.model, HuggingFaceModel)  # noqa: S101 (checked before)
-    actor, rollout, verl, loss = (
-        "actor_rollout_ref.actor",
-        "actor_rollout_ref.rollout",
-        trainer.verl,
-        trainer.loss,
-    )
+    actor = "actor_rollout_ref.actor"
+    rollout = "actor_rollout_ref.rollout"
+    verl = trainer.verl
+    loss = trainer.loss
     yield Setting("actor_rollout_ref.model.path", config.model.path, "model")
     yield Setting("actor_rollout_ref.model.use_remove_padding", True, "verl-agent's script")
     yield Setting(
@@ -184,7 +183,8 @@ def _optimizer(actor: str, trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _method(config: RunConfig) -> Iterator[Setting]:
-    estimator, sampling = config.trained.estimator, config.trained.sampling
+    estimator = config.trained.estimator
+    sampling = config.trained.sampling
     actor = "actor_rollout_ref.actor"
     own = estimator.name if estimator.name in OF_THE_FORK else "grpo"
     yield Setting(

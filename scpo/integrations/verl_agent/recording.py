@@ -98,7 +98,8 @@ class Recorder:
         def wrapped(
             collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any, is_train: bool = True
         ) -> Any:
-            self._training, self._slots = is_train, 0
+            self._training = is_train
+            self._slots = 0
             try:
                 return original(
                     collector,

@@ -226,7 +226,8 @@ class Reader(PromptReader):
 
     def read(self, text: str) -> Prompt:
         """See :class:`PromptReader`."""
-        found, unseen = read(text), _code(UNSEEN)
+        found = read(text)
+        unseen = _code(UNSEEN)
         codes = {name: _code(place) for name, place in found.places.items()} | {"": _code(NOWHERE)}
         codes[found.location] = codes.get(found.location, unseen) | _HERE
         kind_AW, names = _kinds(found.commands)

@@ -176,10 +176,8 @@ class PromptReader(ABC):
         self, columns: Mapping[str, Hashes], names: Names, number: int
     ) -> NDArray[np.int64]:
         """Rows of the table, from 1 on, for feature ``number``, which joins these columns."""
-        hash_K, most = (
-            joined([columns[name] for name in names], number),
-            np.uint64(self.buckets - 1),
-        )
+        hash_K = joined([columns[name] for name in names], number)
+        most = np.uint64(self.buckets - 1)
         # hash_K % most, which numpy takes longer for.
         return (hash_K - hash_K // most * most).astype(np.int64) + 1
 

@@ -256,7 +256,8 @@ def _chosen(noted: _Notes, name: str, value: str) -> int:
 @functools.lru_cache(maxsize=16384)
 def _query(wish: str, query: str) -> tuple[int, int]:
     """Coverage of the wish by a search, and its other words."""
-    asked, typed = parse_wish(wish), words_of(query)
+    asked = parse_wish(wish)
+    typed = words_of(query)
     share = sum(word in typed for word in asked.words) / max(len(asked.words), 1)
     covers = 2 if share == 1 else 1 if share >= 0.5 else 0
     options = {word for value in asked.options.values() for word in words_of(value)}

@@ -128,10 +128,8 @@ def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, Epis
             log.add(number, records[number], play.transcript)
             if len(records) % REPORT_EVERY == 0 or len(records) == len(slots):
                 cost = sum(record.cost_usd for record in records.values())
-                won, bill = (
-                    sum(record.won for record in records.values()),
-                    f", {cost:.2f} USD" if cost else "",
-                )
+                won = sum(record.won for record in records.values())
+                bill = f", {cost:.2f} USD" if cost else ""
                 logger.info(
                     "%s: %d of %d episodes, %d won%s", panel, len(records), len(slots), won, bill
                 )

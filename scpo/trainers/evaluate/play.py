@@ -105,7 +105,8 @@ def play_all(
     Raises:
         EnvironmentFailure: An environment failed more often than ``retries`` allows.
     """
-    waiting, running = deque(sorted(slots.items())), list[_Running]()
+    waiting = deque(sorted(slots.items()))
+    running = list[_Running]()
     while (waiting or running) and not should_stop():
         while waiting and len(running) < window:
             number, slot = waiting.popleft()
@@ -187,7 +188,8 @@ def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -
 
 
 def _begin(environment: Environment, play: Play) -> Episode:
-    play.turns, play.results = [], []
+    play.turns = []
+    play.results = []
     return environment.start(play.slot.task, play.slot.sibling)
 
 

@@ -78,7 +78,8 @@ def save_checkpoint(
     Raises:
         RecordWriteError: The disk is full or not writable; earlier checkpoints are intact.
     """
-    target, scratch = folder / f"step_{step:05d}", folder / SCRATCH.format(step)
+    target = folder / f"step_{step:05d}"
+    scratch = folder / SCRATCH.format(step)
     with _nothing_left(scratch, target):
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
@@ -205,7 +206,8 @@ def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import load_file, load_model
 
-    device, critic = str(learned.policy.device), learned.critic
+    device = str(learned.policy.device)
+    critic = learned.critic
     try:
         load_model(learned.policy.model, checkpoint.folder / "model.safetensors", device=device)
         _restore_optimizer(

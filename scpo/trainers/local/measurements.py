@@ -86,10 +86,8 @@ def _scored(
 ) -> tuple[FloatArray, FloatArray]:
     """Mean token log-probability and mean token entropy of each pair's response, in nats."""
     policy.model.eval()
-    logprob_N, entropy_N = (
-        np.zeros(len(pairs), dtype=np.float32),
-        np.zeros(len(pairs), dtype=np.float32),
-    )
+    logprob_N = np.zeros(len(pairs), dtype=np.float32)
+    entropy_N = np.zeros(len(pairs), dtype=np.float32)
     for part in micro_batches(
         pairs, range(len(pairs)), config.trainer.micro_batch_rows, policy.batch_tokens
     ):

@@ -195,7 +195,8 @@ def _save(session: Session, tracker: Tracker, step: int) -> None:
 
 def _measure(session: Session, step: int) -> tuple[dict[str, float], dict[str, float]]:
     """Validate on every panel, in the order of the names, with equal draws at every validation."""
-    validation, clock = session.config.trainer.validation, Clock()
+    validation = session.config.trainer.validation
+    clock = Clock()
     panels = {}
     with clock("validation"):
         for panel in sorted(session.config.env.validation_panels):
@@ -224,7 +225,8 @@ def _play(
 def _training_step(
     session: Session, step: int, tracker: Tracker
 ) -> tuple[dict[str, float], dict[str, float]]:
-    config, clock = session.config, Clock()
+    config = session.config
+    clock = Clock()
     with clock("step"):
         with clock("rollout"):
             sampled = _roll_out(session, step)
@@ -272,12 +274,12 @@ def _estimate(
 
     If the scorer fails permanently, the state learned before this step is saved.
     """
-    config, critic, seed = session.config, session.critic, (session.config.seed, step)
+    config = session.config
+    critic = session.critic
+    seed = (session.config.seed, step)
     if critic is not None and resolve(config.trained).level == "token":
-        value_NL, mask_NL = (
-            values(critic, generations, config.trainer.micro_batch_rows),
-            response_mask(generations),
-        )
+        value_NL = values(critic, generations, config.trainer.micro_batch_rows)
+        mask_NL = response_mask(generations)
         advantage_NL, return_NL, credit = assign_tokens(
             batch, value_NL, mask_NL, config.trained, seed=seed
         )

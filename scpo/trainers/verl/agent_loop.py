@@ -38,7 +38,8 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
         """Play the episode of one row of the data; see ``scpo.trainers.verl.data``."""
-        place, entry = workplace_of(self.config), kwargs["extra_info"]
+        place = workplace_of(self.config)
+        entry = kwargs["extra_info"]
         task = Task(entry["task"], entry["family"], entry["sha256"])
         slot = Slot(entry["group"], entry["repeat"] + kwargs["session_id"], task)
         # Played among the validation's episodes, but as in training.

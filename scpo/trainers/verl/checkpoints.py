@@ -62,7 +62,8 @@ class Sealing:
         Raises:
             OSError: A file of the checkpoint could not be read, or the marker not be written.
         """
-        pending, self._pending = self._pending, None
+        pending = self._pending
+        self._pending = None
         if pending is None:
             return 0.0
         started = time.perf_counter()

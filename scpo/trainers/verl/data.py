@@ -23,7 +23,8 @@ TRAIN, PROBE = "train", "probe"
 
 def training_rows(environment: Environment, config: RunConfig) -> Iterator[dict[str, Any]]:
     """``prompts_per_step`` rows for each training step, in order."""
-    tasks, count = environment.panel(TRAIN).tasks, prompts_per_step(config)
+    tasks = environment.panel(TRAIN).tasks
+    count = prompts_per_step(config)
     for step in range(1, config.trainer.steps + 1):
         chosen = training_tasks(tasks, groups=count, seed=config.seed, step=step)
         for group, task in enumerate(chosen):

@@ -72,7 +72,9 @@ async def _attempt(environment: Environment, panel: str, slot: Slot, ask: Ask) -
     episode = environment.start(slot.task, slot.sibling)
     turns: list[Turn] = []
     while not episode.done:
-        anchor, state, given = episode.observation, state_text(episode), given_state(episode)
+        anchor = episode.observation
+        state = state_text(episode)
+        given = given_state(episode)
         answer = await ask(episode.prompt())
         result = episode.step(answer.generation.text)
         row = _row(

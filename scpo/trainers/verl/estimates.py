@@ -69,7 +69,8 @@ def estimate(
     buffer: ReferenceBuffer | None = None,
 ) -> Estimate:
     """Call ``scpo.credit.assign``; errors as there. ``ranks``: those of verl's balanced batch."""
-    shaper, seed = config.trained.shaper, (config.seed, step)
+    shaper = config.trained.shaper
+    seed = (config.seed, step)
     trajectories = rows.trajectories
     batch = step_batch(
         trajectories,
@@ -108,7 +109,8 @@ def estimate(
 
 
 def _measured(rows: Rows, columns: Columns, config: RunConfig) -> dict[str, FloatArray]:
-    needed, measured = required(config.method), {}
+    needed = required(config.method)
+    measured = {}
     if "entropy" in needed:
         entropy = _of(columns.entropy, "entropy")
         mean_N = np.array([entropy[place].mean() for place in rows.place_N], dtype=np.float32)

@@ -83,7 +83,8 @@ def _mean(logprob_L: torch.Tensor, length: int) -> float:
 def _row(prompt: Sequence[int], response: torch.Tensor) -> dict[str, Any]:
     """The fields that verl's engine reads of a row, as its agent loop makes them."""
     prompts = torch.tensor(prompt, dtype=torch.int64)
-    ids, mask = torch.cat([prompts, response]), torch.ones_like(response)
+    ids = torch.cat([prompts, response])
+    mask = torch.ones_like(response)
     return {
         "prompts": prompts,
         "responses": response,

@@ -107,7 +107,8 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
 
 
 def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:
-    config, path = place.config, place.folder.path
+    config = place.config
+    path = place.folder.path
     model, tokenizer = _model(place, should_stop)
     step = newest(place.folder)
     files = Files(
@@ -142,7 +143,8 @@ def _write_tiny(
 ) -> None:
     from scpo.policies.warm_start import warm_started
 
-    config, environment = place.config, place.environment
+    config = place.config
+    environment = place.environment
     if config.env.prompt != "compact" or not isinstance(environment, DemonstratingEnvironment):
         raise ConfigError(
             f"model={model.name} is warm-started on demonstrations and reads only "

@@ -22,7 +22,8 @@ def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[i
         ranks: Data-parallel ranks.
         mini_batch: Rows of a mini-batch, over all ranks.
     """
-    share, order = len(is_padding) // ranks, []
+    share = len(is_padding) // ranks
+    order = []
     batches = len(is_padding) // mini_batch
     # Padding rows beyond the even share go to the next mini-batches in turn, over all ranks.
     given = 0

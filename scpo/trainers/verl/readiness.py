@@ -72,7 +72,8 @@ def is_vllm_for_cpu() -> bool:
 def _check_gpus(config: RunConfig) -> None:
     import torch
 
-    verl, visible = trainer_of(config).verl, torch.cuda.device_count()
+    verl = trainer_of(config).verl
+    visible = torch.cuda.device_count()
     if verl.gpus > visible and verl.nodes == 1:
         fitting = "trainer=verl_1gpu" if visible == 1 else f"trainer.verl.gpus={visible}"
         raise ConfigError(
@@ -103,10 +104,8 @@ def attention(config: RunConfig) -> Attention:
     Raises:
         ConfigError: flash is configured, but the package is not installed.
     """
-    wanted, installed = (
-        trainer_of(config).verl.attention,
-        importlib.util.find_spec("flash_attn") is not None,
-    )
+    wanted = trainer_of(config).verl.attention
+    installed = importlib.util.find_spec("flash_attn") is not None
     if wanted == "flash" and not installed:
         raise ConfigError(
             "trainer.verl.attention=flash needs the package flash-attn, which is not installed: "

@@ -38,7 +38,8 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
 
     def sample(self, *args: Any, **kwargs: Any) -> Any:
         """As verl's; the clock of the stall starts here."""
-        self._seen, self._progress_at = (), time.monotonic()
+        self._seen = ()
+        self._progress_at = time.monotonic()
         return super().sample(*args, **kwargs)
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
@@ -64,7 +65,8 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
             self._look_for_the_dead()
         counts = (len(self.partitions[partition_id]), len(self.finished_keys[partition_id]))
         if counts != self._seen:
-            self._seen, self._progress_at = counts, now
+            self._seen = counts
+            self._progress_at = now
         elif now - self._progress_at > self.stall_s:
             raise RolloutError(
                 f"no episode ended for {self.stall_s:g} s (trainer.verl.stall_s) with {counts[1]} "

@@ -256,7 +256,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
 
     def _recorded(self, rows: Rows, estimated: Estimate) -> dict[str, float]:
-        credit, trajectories = estimated.diagnostics, estimated.trajectories
+        credit = estimated.diagnostics
+        trajectories = estimated.trajectories
         started = time.perf_counter()
         precision = self._diagnostics.record(
             self.global_steps, estimated.batch, credit, trajectories

@@ -196,7 +196,8 @@ def _trajectory(rows: list[StepRow]) -> Trajectory:
         for row in rows
     ]
     slot = Slot(first.group, first.sibling, Task(first.task, first.family, first.sha256))
-    anchors, states = [row.anchor for row in rows], [row.state for row in rows]
+    anchors = [row.anchor for row in rows]
+    states = [row.state for row in rows]
     given = [_given(row.given) for row in rows]
     return Trajectory(
         slot, anchors=anchors, results=results, states=states, given=given, restarts=first.restarts

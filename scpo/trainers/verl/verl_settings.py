@@ -164,7 +164,8 @@ def _without_flash(config: RunConfig) -> Iterator[Setting]:
 
 
 def _mini_batch(config: RunConfig) -> int:
-    rows, n = config.trainer.mini_batch_rows, siblings(config)
+    rows = config.trainer.mini_batch_rows
+    n = siblings(config)
     if rows % n:
         raise ConfigError(
             f"trainer.mini_batch_rows={rows} is no multiple of {n}, the siblings of a task: verl "
@@ -175,7 +176,8 @@ def _mini_batch(config: RunConfig) -> int:
 
 
 def _loss(trainer: VerlTrainer) -> Iterator[Setting]:
-    actor, loss = "actor_rollout_ref.actor", trainer.loss
+    actor = "actor_rollout_ref.actor"
+    loss = trainer.loss
     yield Setting(f"{actor}.clip_ratio_low", loss.clip_low, "trainer.loss.clip_low")
     yield Setting(
         f"{actor}.clip_ratio_high", loss.clip_high, "trainer.loss.clip_high; method.clip_high"
@@ -194,7 +196,8 @@ def _loss(trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _optimizer(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
-    actor, optimizer = "actor_rollout_ref.actor", trainer.optimizer
+    actor = "actor_rollout_ref.actor"
+    optimizer = trainer.optimizer
     yield Setting(f"{actor}.optim.lr", optimizer.learning_rate, "trainer.optimizer.learning_rate")
     yield Setting(
         f"{actor}.optim.lr_warmup_steps", optimizer.warmup_steps, "trainer.optimizer.warmup_steps"
@@ -240,7 +243,8 @@ def _critic(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
 
 
 def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
-    rollout, verl = "actor_rollout_ref.rollout", trainer.verl
+    rollout = "actor_rollout_ref.rollout"
+    verl = trainer.verl
     yield Setting(f"{rollout}.name", verl.engine, "trainer.verl.engine")
     if files.tokenizer and verl.engine == "vllm":
         yield Setting(

@@ -244,7 +244,8 @@ def _own_job(folder: RunFolder) -> Job:
     job = read_job(folder)
     if job is None:
         raise RecordError(f"{folder.run_id} has no job.json: it was not submitted by sweep.py")
-    array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    array = os.environ.get("SLURM_ARRAY_JOB_ID")
+    index = os.environ.get("SLURM_ARRAY_TASK_ID")
     own = f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"]
     if job.job_id == own:
         return job

@@ -211,7 +211,8 @@ class Cluster(CountsSignals):
 
     def poll(self) -> dict[str, Outcome]:
         """Query the states of the started runs; returns those that ended since the last call."""
-        observer, ended = Observer(self.scheduler, self.sleep), {}
+        observer = Observer(self.scheduler, self.sleep)
+        ended = {}
         for run_id, folder in list(self._running.items()):
             state = observer.observe(folder).state
             if not state.live:

@@ -33,8 +33,10 @@ def show_submissions(console: Console, submissions: Sequence[Submission]) -> Non
 
 
 def _row(one: Submission) -> list[str]:
-    needed, request = one.request.resources, one.request
-    first, others = one.runs[0].run_id, len(one.runs) - 1
+    needed = one.request.resources
+    request = one.request
+    first = one.runs[0].run_id
+    others = len(one.runs) - 1
     asked = (
         len(one.runs),
         needed.nodes,

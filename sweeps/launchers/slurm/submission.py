@@ -179,7 +179,8 @@ def call_sbatch(submission: Submission) -> list[str]:
 
 
 def _asked(submission: Submission) -> str:
-    request, needed = submission.request, submission.request.resources
+    request = submission.request
+    needed = submission.request.resources
     parts = {
         "partition": request.partition,
         "account": submission.site.account,
@@ -226,7 +227,9 @@ def _submit(submission: Submission, folder: Path) -> "list[SubmittedJob[str]]":
 
 
 def _parameters(submission: Submission) -> dict[str, Any]:
-    launcher, site, request = submission.launcher, submission.site, submission.request
+    launcher = submission.launcher
+    site = submission.site
+    request = submission.request
     needed = request.resources
     parameters = {
         "job_name": submission.name,

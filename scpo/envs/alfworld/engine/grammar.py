@@ -226,10 +226,8 @@ class Writer:
             return self._rule("list_empty", bound)
         if len(texts) == 1:
             return texts[0]
-        separator, last = (
-            self._rule("list_separator", bound),
-            self._rule("list_last_separator", bound),
-        )
+        separator = self._rule("list_separator", bound)
+        last = self._rule("list_last_separator", bound)
         return separator.join(texts[:-1]) + last + texts[-1]
 
 
@@ -263,13 +261,12 @@ def _parse(text: str) -> Grammar:
 
     try:
         read = parser.PddlLogicParser(semantics=model.PddlLogicModelBuilderSemantics())
-        actions, rules = {}, {}
+        actions = {}
+        rules = {}
         for part in read.parse(text, rule_name="pddlStart").parts:
             if isinstance(part, model.ActionTypeNode):
-                template, feedback = (
-                    part.template.template.strip('"'),
-                    part.feedback.name.strip('"'),
-                )
+                template = part.template.template.strip('"')
+                feedback = part.feedback.name.strip('"')
                 actions[part.name.lower()] = ActionText(_symbols(template), _symbols(feedback))
             rules.update(_rules(part.grammar if isinstance(part, model.ActionTypeNode) else part))
     except Exception as error:

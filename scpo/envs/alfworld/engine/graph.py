@@ -108,7 +108,8 @@ class _Packed:
 
     def codes(self) -> list[bytes]:
         """``State.code`` of all states, in order."""
-        start_S, content = self.start_S[:-1] + 3, self.numbers.tobytes()
+        start_S = self.start_S[:-1] + 3
+        content = self.numbers.tobytes()
         end_S = start_S + self.numbers[start_S - 1]
         return [
             content[start:end]

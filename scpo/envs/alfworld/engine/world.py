@@ -60,14 +60,17 @@ class Lane:
     def load(self, translation: Translation) -> None:
         """Load another game at its initial state."""
         self._library.load_sas(translation.sas)
-        self._jumps, self._initial = translation.jumps, translation.initial
+        self._jumps = translation.jumps
+        self._initial = translation.initial
         self._flipped = frozenset()
 
     def move(self, flipped: AbstractSet[int]) -> None:
         """Set the state in which exactly these variables differ from the initial state."""
         # This loop runs for every new transition: attributes are looked up once.
-        apply, effects_at = self._library.apply_operator, self._effects_at
-        jumps, initial = self._jumps, self._initial
+        apply = self._library.apply_operator
+        effects_at = self._effects_at
+        jumps = self._jumps
+        initial = self._initial
         for variable in self._flipped ^ flipped:
             # The jump after a variable's first makes it false.
             makes_false = initial[variable] == (variable in flipped)
@@ -281,7 +284,8 @@ class World:
         return action, dict(zip(self.translation.parameters[action], arguments, strict=False))
 
     def _writer(self, key: Key) -> Writer:
-        atoms, initial = self.translation.atoms, self.translation.initial
+        atoms = self.translation.atoms
+        initial = self.translation.initial
         removed = [atoms[code >> 1] for code in key if not code & 1 and initial[code >> 1]]
         added = [atoms[code >> 1] for code in key if not code & 1 and not initial[code >> 1]]
         added += [_negated(atoms[code >> 1]) for code in key if code & 1]
@@ -295,7 +299,8 @@ class World:
     def _after(self, key: Key, effects: Iterable[int]) -> Key:
         after = set(key)
         for effect in effects:
-            variable, false = effect >> 1, bool(effect & 1)
+            variable = effect >> 1
+            false = bool(effect & 1)
             if self._tracked[variable]:
                 _set(after, 2 * variable, self.translation.initial[variable] == false)
             if self._tracked_negation[variable]:

@@ -49,7 +49,8 @@ class Pose:
     def location(self) -> str:
         """The pose on the grid of a quarter metre, as a PDDL location."""
         horizon = _HORIZONS.get(int(self.horizon), int(self.horizon))
-        x, z = round(self.x / 0.25), round(self.z / 0.25)
+        x = round(self.x / 0.25)
+        z = round(self.z / 0.25)
         return f"loc|{x}|{z}|{round(self.rotation / 90) % 4}|{horizon}"
 
 
@@ -145,7 +146,8 @@ def holds() -> dict[str, frozenset[str]]:
 @functools.cache
 def room(number: int) -> Room:
     """Read a floor plan."""
-    constants, layouts = assets().constants, assets().layouts
+    constants = assets().constants
+    layouts = assets().layouts
     kinds = sorted(
         json.loads((layouts / f"FloorPlan{number}-objects.json").read_text(encoding="utf-8"))
     )
@@ -295,7 +297,8 @@ def _tasks(family: str, objects: Sequence[str], places: Sequence[str]) -> list[t
         unwieldy = set(actions["Heatable"]) | {"Pot", "Pan"}
         portable = [o for o in objects if o in ("Mug", "Bowl") or o not in unwieldy]
         return [(o, "") for o in portable if any(o in holds().get(place, ()) for place in places)]
-    allowed, appliance = set(objects), ""
+    allowed = set(objects)
+    appliance = ""
     if family in _TREATMENTS:
         ability, _, appliance = _TREATMENTS[family]
         allowed &= set(actions[ability])
@@ -388,7 +391,8 @@ def walkthrough(scenario: Scenario) -> list[str]:
         go(thing.receptacle)
         commands.append(f"take {names[thing.id]} from {names[thing.receptacle]}")
         if scenario.treatment is not None:
-            verb, appliance = scenario.treatment[0], first(scenario.treatment[1])
+            verb = scenario.treatment[0]
+            appliance = first(scenario.treatment[1])
             go(appliance, opening=False)
             commands.append(f"{verb} {names[thing.id]} with {names[appliance]}")
         if scenario.destination:

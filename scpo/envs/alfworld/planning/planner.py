@@ -261,7 +261,9 @@ def _relevant(steps: Iterable[Step], options: Sequence[Facts]) -> list[Step]:
     Each is reduced to these facts, and moves to the same place become one operator.
     """
     # Fixpoint: facts that relevant operators need make further operators relevant.
-    left, read, more = list(steps), 0, _all(options)
+    left = list(steps)
+    read = 0
+    more = _all(options)
     while more != read:
         read = more
         more = _all(chain([read], (step.needs for step in left if step.adds & read)))

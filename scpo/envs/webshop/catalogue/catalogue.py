@@ -123,7 +123,8 @@ def read_product(record: Mapping[str, Any], mined: Mapping[str, Any], where: str
     """One product; ``mined`` is its entry in the attribute file."""
     prices, tag = _prices(record.get("pricing"), where)
     bullets = record["small_description"]
-    instruction, wanted = mined.get("instruction"), tuple(mined.get("instruction_attributes") or ())
+    instruction = mined.get("instruction")
+    wanted = tuple(mined.get("instruction_attributes") or ())
     if instruction is not None and not wanted:
         raise CatalogueError(
             f"{where}: an instruction without instruction_attributes; remove one or add the other"

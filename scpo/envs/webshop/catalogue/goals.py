@@ -56,8 +56,10 @@ class GoalOrder(Sequence[Goal]):
     """
 
     def __init__(self, catalogue: Catalogue, seed: int, *, human: bool) -> None:
-        self.seed, self.human = seed, human
-        self._products, self._origin = catalogue.products, catalogue.origin
+        self.seed = seed
+        self.human = human
+        self._products = catalogue.products
+        self._origin = catalogue.origin
         self._human_instructions = catalogue.human or {}
         rng = random.Random(seed)
         # The order of the draws is the original's: all prices first, then all bounds.
@@ -87,11 +89,14 @@ class GoalOrder(Sequence[Goal]):
     # Slices are not supported: goals are made lazily.
     def __getitem__(self, index: int) -> Goal:  # type: ignore[override]
         source, position = self._source(index)
-        product, bound = self._products[self._product[source]], self._bound[source]
+        product = self._products[self._product[source]]
+        bound = self._bound[source]
         options: Mapping[str, str] | tuple[str, ...]
         if self.human:
             human = self._human_instructions[product.asin][self._annotation[source]]
-            text, attributes, options = human.text.strip("."), human.attributes, human.options
+            text = human.text.strip(".")
+            attributes = human.attributes
+            options = human.options
         else:
             options = _combination(product, position - (self._end[source - 1] if source else 0))
             wish = ", and ".join(f"{name}: {value}" for name, value in options.items())

@@ -64,7 +64,8 @@ class WebShop:
         """
         self._goal = self.goals[goal_index]
         self._rng = random.Random(f"{self.goals.seed}/{goal_index}")
-        self.page, self.score = START, 0.0
+        self.page = START
+        self.score = 0.0
         return self.observation
 
     @property

@@ -150,11 +150,9 @@ class HfReplica(RolloutReplica):  # type: ignore[misc]  # verl is untyped
                 self.config.max_num_seqs,
             )
         )
-        self.servers, self._server_handle, self._server_address = (
-            [server],
-            server,
-            f"hf:{self.replica_rank}",
-        )
+        self.servers = [server]
+        self._server_handle = server
+        self._server_address = f"hf:{self.replica_rank}"
 
 
 class HfAdapter(BaseRollout):  # type: ignore[misc]  # verl is untyped
